@@ -1,0 +1,2 @@
+//! The `pillarbox` binary.
+fn main() {}

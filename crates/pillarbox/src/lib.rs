@@ -1,0 +1,12 @@
+//! Pillarbox: a transactional outbox.
+//!
+//! A service writes an event in the same database transaction as its business rows; Pillarbox delivers it, at least
+//! once, in order where order was asked for, and never loses it.
+
+pub mod model;
+pub mod port;
+pub mod rules;
+
+pub use model::{AggregateType, Event, EventType, Global};
+#[cfg(feature = "derive")]
+pub use pillarbox_derive::{AggregateType, EventType};

@@ -1,0 +1,462 @@
+//! The event: an immutable envelope that is cheap to clone.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::limits::{self, Limits};
+use super::trace::{TRACEPARENT, TRACESTATE};
+use super::when::micros;
+use super::{
+    AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, AggregateType, CORRELATION_ID_MAX, EVENT_TYPE_MAX, EventId,
+    EventType, GLOBAL, Headers, Invalid, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, Payload, TENANT_ID_MAX,
+    TraceContext, When,
+};
+
+/// One event. Immutable once built; a clone shares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event(Arc<Envelope>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Envelope {
+    id: EventId,
+    event_type: Cow<'static, str>,
+    aggregate_type: Cow<'static, str>,
+    aggregate_id: Option<String>,
+    tenant_id: Option<String>,
+    message_group: Option<String>,
+    message_id: Option<String>,
+    correlation_id: Option<String>,
+    headers: Headers,
+    payload: Payload,
+    occurred_at: Timestamp,
+    due: Option<When>,
+    expires: Option<When>,
+}
+
+impl Event {
+    /// Starts an event of this type.
+    #[must_use]
+    pub fn builder(event_type: impl EventType) -> EventBuilder {
+        EventBuilder::new(event_type.name())
+    }
+
+    /// Starts an event whose payload is this value as JSON; it is serialised here, once.
+    pub fn json<T: Serialize + ?Sized>(
+        event_type: impl EventType,
+        payload: &T,
+    ) -> Result<EventBuilder, Invalid> {
+        let text = serde_json::to_string(payload)
+            .map_err(|e| Invalid::Malformed { field: "payload", reason: format!("no JSON form: {e}") })?;
+        Ok(Self::builder(event_type).payload_json(text))
+    }
+
+    /// Starts an event from JSON text, which is kept as it is.
+    #[must_use]
+    pub fn text(event_type: impl EventType, json: impl Into<String>) -> EventBuilder {
+        Self::builder(event_type).payload_json(json)
+    }
+
+    /// Starts an event from raw bytes.
+    #[must_use]
+    pub fn bytes(event_type: impl EventType, payload: impl Into<Vec<u8>>) -> EventBuilder {
+        Self::builder(event_type).payload_bytes(payload)
+    }
+
+    /// The id.
+    #[must_use]
+    pub fn id(&self) -> &EventId {
+        &self.0.id
+    }
+
+    /// The event type.
+    #[must_use]
+    pub fn event_type(&self) -> &str {
+        &self.0.event_type
+    }
+
+    /// The aggregate type, `__GLOBAL__` where none was named.
+    #[must_use]
+    pub fn aggregate_type(&self) -> &str {
+        &self.0.aggregate_type
+    }
+
+    /// The aggregate id.
+    #[must_use]
+    pub fn aggregate_id(&self) -> Option<&str> {
+        self.0.aggregate_id.as_deref()
+    }
+
+    /// The tenant: passed through, never filtered by.
+    #[must_use]
+    pub fn tenant_id(&self) -> Option<&str> {
+        self.0.tenant_id.as_deref()
+    }
+
+    /// The message group.
+    #[must_use]
+    pub fn message_group(&self) -> Option<&str> {
+        self.0.message_group.as_deref()
+    }
+
+    /// The logical id: two writes with the same one are one event.
+    #[must_use]
+    pub fn message_id(&self) -> Option<&str> {
+        self.0.message_id.as_deref()
+    }
+
+    /// What ties related events together.
+    #[must_use]
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.0.correlation_id.as_deref()
+    }
+
+    /// The headers.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        &self.0.headers
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn payload(&self) -> &Payload {
+        &self.0.payload
+    }
+
+    /// The payload as a value; an error names the type and place, never the content.
+    pub fn json_as<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
+        serde_json::from_slice(self.0.payload.as_bytes()).map_err(|e| {
+            let reason =
+                format!("no {} at line {} column {}", std::any::type_name::<T>(), e.line(), e.column());
+            Invalid::Malformed { field: "payload", reason }
+        })
+    }
+
+    /// When it happened.
+    #[must_use]
+    pub fn occurred_at(&self) -> Timestamp {
+        self.0.occurred_at
+    }
+
+    /// Not to be delivered before.
+    #[must_use]
+    pub fn due(&self) -> Option<When> {
+        self.0.due
+    }
+
+    /// Not to be delivered after.
+    #[must_use]
+    pub fn expires(&self) -> Option<When> {
+        self.0.expires
+    }
+
+    /// The trace it was written in.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        TraceContext::from_headers(&self.0.headers)
+    }
+
+    /// A builder with all that this event has, for hooks that change events.
+    #[must_use]
+    pub fn to_builder(&self) -> EventBuilder {
+        let payload = match self.0.payload.clone() {
+            Payload::Json(text) => (Some(text), None),
+            Payload::Bytes(bytes) => (None, Some(bytes)),
+        };
+        let envelope = &*self.0;
+        EventBuilder {
+            id: Some(envelope.id.as_str().to_owned()),
+            event_type: envelope.event_type.clone(),
+            aggregate_type: envelope.aggregate_type.clone(),
+            aggregate_id: envelope.aggregate_id.clone(),
+            tenant_id: envelope.tenant_id.clone(),
+            message_group: envelope.message_group.clone(),
+            message_id: envelope.message_id.clone(),
+            correlation_id: envelope.correlation_id.clone(),
+            headers: envelope.headers.clone(),
+            json: payload.0,
+            bytes: payload.1,
+            occurred_at: Some(envelope.occurred_at),
+            due: envelope.due,
+            expires: envelope.expires,
+        }
+    }
+
+    /// Bytes it holds in memory, roughly: what buffers are bounded by.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        const FIXED: usize = 256;
+        let headers: usize = self.0.headers.iter().map(|(k, v)| k.len() + v.len()).sum();
+        FIXED + self.0.payload.size() + headers
+    }
+}
+
+/// Sets the fields of an event; `build` checks them all.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is written or built"]
+pub struct EventBuilder {
+    id: Option<String>,
+    event_type: Cow<'static, str>,
+    aggregate_type: Cow<'static, str>,
+    aggregate_id: Option<String>,
+    tenant_id: Option<String>,
+    message_group: Option<String>,
+    message_id: Option<String>,
+    correlation_id: Option<String>,
+    headers: Headers,
+    json: Option<Box<str>>,
+    bytes: Option<Box<[u8]>>,
+    occurred_at: Option<Timestamp>,
+    due: Option<When>,
+    expires: Option<When>,
+}
+
+impl EventBuilder {
+    fn new(event_type: Cow<'static, str>) -> Self {
+        Self {
+            id: None,
+            event_type,
+            aggregate_type: Cow::Borrowed(GLOBAL),
+            aggregate_id: None,
+            tenant_id: None,
+            message_group: None,
+            message_id: None,
+            correlation_id: None,
+            headers: Headers::default(),
+            json: None,
+            bytes: None,
+            occurred_at: None,
+            due: None,
+            expires: None,
+        }
+    }
+
+    /// An id of the caller's own; by default a monotonic ULID.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// What the event is about; its id is the group unless a message group is set.
+    pub fn aggregate(self, aggregate_type: impl AggregateType, id: impl ToString) -> Self {
+        self.aggregate_type(aggregate_type).aggregate_id(id)
+    }
+
+    /// The kind of thing the event is about.
+    pub fn aggregate_type(mut self, aggregate_type: impl AggregateType) -> Self {
+        self.aggregate_type = aggregate_type.name();
+        self
+    }
+
+    /// Which of them.
+    pub fn aggregate_id(mut self, id: impl ToString) -> Self {
+        self.aggregate_id = Some(id.to_string());
+        self
+    }
+
+    /// The tenant, passed through.
+    pub fn tenant(mut self, id: impl Into<String>) -> Self {
+        self.tenant_id = Some(id.into());
+        self
+    }
+
+    /// The group in whose order the event is delivered.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.message_group = Some(group.into());
+        self
+    }
+
+    /// The logical id: a second write with the same one is the same event.
+    pub fn message_id(mut self, id: impl Into<String>) -> Self {
+        self.message_id = Some(id.into());
+        self
+    }
+
+    /// What ties related events together; an empty one is none.
+    pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
+        self.correlation_id = Some(id.into()).filter(|id| !id.is_empty());
+        self
+    }
+
+    /// One header; a second of the same name replaces it.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Whether a header of this name is set.
+    #[must_use]
+    pub fn has_header(&self, name: &str) -> bool {
+        self.headers.get(name).is_some()
+    }
+
+    /// The trace this event belongs to.
+    pub fn trace_context(self, context: &TraceContext) -> Self {
+        let builder = self.header(TRACEPARENT, context.traceparent());
+        match context.tracestate() {
+            Some(state) => builder.header(TRACESTATE, state),
+            None => builder,
+        }
+    }
+
+    /// JSON text, kept as it is.
+    pub fn payload_json(mut self, json: impl Into<String>) -> Self {
+        self.json = Some(json.into().into_boxed_str());
+        self
+    }
+
+    /// Raw bytes.
+    pub fn payload_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.bytes = Some(bytes.into().into_boxed_slice());
+        self
+    }
+
+    /// When it happened; by default now.
+    pub fn occurred_at(mut self, at: Timestamp) -> Self {
+        self.occurred_at = Some(at);
+        self
+    }
+
+    /// Not to be delivered before this; then it takes its place at the end of its group.
+    pub fn due(mut self, when: impl Into<When>) -> Self {
+        self.due = Some(when.into());
+        self
+    }
+
+    /// Not to be delivered after this: it then ends as dead, with the reason.
+    pub fn expires(mut self, when: impl Into<When>) -> Self {
+        self.expires = Some(when.into());
+        self
+    }
+
+    /// Checks every field against the default limits and makes the event.
+    pub fn build(self) -> Result<Event, Invalid> {
+        self.build_within(&Limits::default())
+    }
+
+    /// Checks every field against these limits and makes the event.
+    pub fn build_within(mut self, limits: &Limits) -> Result<Event, Invalid> {
+        self.check_names()?;
+        self.headers.validate(limits)?;
+        let payload = self.checked_payload(limits)?;
+        let id = match self.id {
+            Some(id) => EventId::new(id)?,
+            None => EventId::ulid(),
+        };
+        Ok(Event(Arc::new(Envelope {
+            id,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            tenant_id: self.tenant_id,
+            message_group: self.message_group,
+            message_id: self.message_id,
+            correlation_id: self.correlation_id,
+            headers: self.headers,
+            payload,
+            occurred_at: micros(self.occurred_at.unwrap_or_else(Timestamp::now)),
+            due: self.due.map(whole_micros),
+            expires: self.expires.map(whole_micros),
+        })))
+    }
+
+    /// Makes the event of a row that is already in the table: what is there is taken as it is.
+    #[doc(hidden)]
+    pub fn build_from_row(self, id: EventId) -> Event {
+        let payload = match (self.json, self.bytes) {
+            (_, Some(bytes)) => Payload::Bytes(bytes),
+            (json, None) => Payload::Json(json.unwrap_or_default()),
+        };
+        Event(Arc::new(Envelope {
+            id,
+            event_type: self.event_type,
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            tenant_id: self.tenant_id,
+            message_group: self.message_group,
+            message_id: self.message_id,
+            correlation_id: self.correlation_id,
+            headers: self.headers,
+            payload,
+            occurred_at: self.occurred_at.unwrap_or_default(),
+            due: self.due,
+            expires: self.expires,
+        }))
+    }
+
+    /// Replaces all headers; for stores that read rows.
+    #[doc(hidden)]
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    fn check_names(&self) -> Result<(), Invalid> {
+        limits::name("event type", &self.event_type, EVENT_TYPE_MAX)?;
+        limits::name("aggregate type", &self.aggregate_type, AGGREGATE_TYPE_MAX)?;
+        for (field, value, max) in [
+            ("aggregate id", &self.aggregate_id, AGGREGATE_ID_MAX),
+            ("tenant id", &self.tenant_id, TENANT_ID_MAX),
+            ("message group", &self.message_group, MESSAGE_GROUP_MAX),
+            ("message id", &self.message_id, MESSAGE_ID_MAX),
+            ("correlation id", &self.correlation_id, CORRELATION_ID_MAX),
+        ] {
+            if let Some(value) = value {
+                limits::name(field, value, max)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn checked_payload(&mut self, limits: &Limits) -> Result<Payload, Invalid> {
+        let payload = match (self.json.take(), self.bytes.take()) {
+            (Some(_), Some(_)) => {
+                return Err(Invalid::Both { first: "payload json", second: "payload bytes" });
+            }
+            (None, None) => {
+                return Err(Invalid::Missing { field: "payload", hint: "set payload_json or payload_bytes" });
+            }
+            (Some(json), None) => Payload::Json(json),
+            (None, Some(bytes)) => Payload::Bytes(bytes),
+        };
+        if payload.size() > limits.payload {
+            return Err(Invalid::TooLong { field: "payload", len: payload.size(), max: limits.payload });
+        }
+        if let Payload::Json(text) = &payload {
+            limits::text("payload", text, limits)?;
+        }
+        Ok(payload)
+    }
+}
+
+fn whole_micros(when: When) -> When {
+    match when {
+        When::At(at) => When::At(micros(at)),
+        When::In(after) => When::In(after),
+    }
+}
+
+/// What can be written: an event, or a builder that becomes one.
+pub trait IntoEvent {
+    /// The event, checked.
+    fn into_event(self, limits: &Limits) -> Result<Event, Invalid>;
+}
+
+impl IntoEvent for Event {
+    fn into_event(self, limits: &Limits) -> Result<Event, Invalid> {
+        let size = self.payload().size();
+        if size > limits.payload {
+            return Err(Invalid::TooLong { field: "payload", len: size, max: limits.payload });
+        }
+        Ok(self)
+    }
+}
+
+impl IntoEvent for EventBuilder {
+    fn into_event(self, limits: &Limits) -> Result<Event, Invalid> {
+        self.build_within(limits)
+    }
+}

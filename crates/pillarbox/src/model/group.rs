@@ -1,0 +1,45 @@
+//! The group: the key in whose order events are delivered.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Event;
+
+/// The key of a group: the message group, else the aggregate; compared by bytes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey(Arc<str>);
+
+impl GroupKey {
+    /// A group by its name.
+    #[must_use]
+    pub fn new(key: impl Into<Arc<str>>) -> Self {
+        Self(key.into())
+    }
+
+    /// The group of an event: its message group; else, where an aggregate id is set, `type/id`; else none.
+    #[must_use]
+    pub fn of(event: &Event) -> Option<Self> {
+        if let Some(group) = event.message_group() {
+            return Some(Self(group.into()));
+        }
+        event.aggregate_id().map(|id| Self(format!("{}/{id}", event.aggregate_type()).into()))
+    }
+
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}

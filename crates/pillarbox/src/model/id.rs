@@ -1,0 +1,166 @@
+//! Ids: of events, of nodes, of owners of claims.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::limits::{self, EVENT_ID_MAX};
+use super::{Invalid, TsidGenerator};
+
+static ULIDS: Mutex<Option<ulid::Generator>> = Mutex::new(None);
+
+/// The id of an event: 1 to 36 bytes of text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId(Arc<str>);
+
+impl EventId {
+    /// Takes an id of the caller's own making.
+    pub fn new(id: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        let id = id.into();
+        limits::name("event id", &id, EVENT_ID_MAX)?;
+        Ok(Self(id))
+    }
+
+    /// A monotonic ULID: ids made in one process sort in the order they were made.
+    #[must_use]
+    pub fn ulid() -> Self {
+        let mut guard = ULIDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let generator = guard.get_or_insert_default();
+        let next = generator.generate();
+        // A generator is spent after 2^80 ids in one millisecond; plain ULIDs go on.
+        let id = next.unwrap_or_else(|_| ulid::Ulid::generate());
+        Self(id.to_string().into())
+    }
+
+    /// A UUID of version 7.
+    #[must_use]
+    pub fn uuid_v7() -> Self {
+        Self(uuid::Uuid::now_v7().to_string().into())
+    }
+
+    /// A TSID: 13 characters of Crockford's base 32.
+    #[must_use]
+    pub fn tsid() -> Self {
+        Self(TsidGenerator::shared().next().to_string().into())
+    }
+
+    /// An id as it stands in a row that someone else wrote; any text is taken.
+    #[must_use]
+    pub fn from_row(id: impl Into<Arc<str>>) -> Self {
+        Self(id.into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One incarnation of a process: random, never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(u128);
+
+impl NodeId {
+    /// A node id from 128 random bits.
+    #[must_use]
+    pub const fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Reads the 32 hexadecimal digits that `Display` writes.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        if text.len() != 32 {
+            return Err(Invalid::range(
+                "node id",
+                format!("{} characters", text.len()),
+                "32 hexadecimal digits",
+            ));
+        }
+        u128::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|e| Invalid::Malformed { field: "node id", reason: e.to_string() })
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0 >> 96)
+    }
+}
+
+/// Who holds claimed rows: 1 to 128 bytes of text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(Arc<str>);
+
+impl OwnerId {
+    /// Takes a name for an owner.
+    pub fn new(name: impl Into<Arc<str>>) -> Result<Self, Invalid> {
+        let name = name.into();
+        limits::name("owner id", &name, 128)?;
+        Ok(Self(name))
+    }
+
+    /// A random owner, for those who name none.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().to_string().into())
+    }
+
+    /// The owner as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EVT-001
+    #[test]
+    fn default_ids_sort_in_the_order_they_were_made() {
+        let ids: Vec<_> = (0..10_000).map(|_| EventId::ulid()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(ids[0].as_str().len(), 26);
+    }
+
+    #[test]
+    fn ids_of_other_kinds_fit_their_column() {
+        assert_eq!(EventId::uuid_v7().as_str().len(), 36);
+        assert_eq!(EventId::tsid().as_str().len(), 13);
+        assert!(matches!(EventId::new("x".repeat(37)), Err(Invalid::TooLong { max: 36, .. })));
+        assert!(matches!(EventId::new(""), Err(Invalid::Empty { .. })));
+    }
+
+    #[test]
+    fn node_ids_read_back() {
+        let id = NodeId::from_random(0x1234);
+        assert_eq!(NodeId::parse(&id.to_string()).unwrap(), id);
+        assert!(NodeId::parse("zz").is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! The model: what an event is, how it is named, where it stands.
+
+mod event;
+mod group;
+mod headers;
+mod id;
+mod invalid;
+mod limits;
+mod names;
+mod payload;
+mod place;
+mod row;
+mod status;
+mod trace;
+mod tsid;
+mod when;
+
+pub use event::{Event, EventBuilder, IntoEvent};
+pub use group::GroupKey;
+pub use headers::Headers;
+pub use id::{EventId, NodeId, OwnerId};
+pub use invalid::Invalid;
+pub use limits::{
+    AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, CORRELATION_ID_MAX, ERROR_MAX_CHARS, EVENT_ID_MAX, EVENT_TYPE_MAX,
+    HEADER_KEY_MAX, HEADERS_MAX, Limits, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, PAYLOAD_MAX, TENANT_ID_MAX,
+    TableName, stored_error,
+};
+pub use names::{AggregateType, EventType, GLOBAL, Global};
+pub use payload::Payload;
+pub use place::{Lane, Seq, Slot, SlotSet, Token};
+pub use row::{Attempt, Decoded, Malformed, NewRow, Placement, Record, Row, Written};
+pub use status::Status;
+pub use trace::TraceContext;
+pub use tsid::{Tsid, TsidGenerator};
+pub use when::When;

@@ -1,0 +1,297 @@
+//! Inspection and operation: what people and the command line ask of a store.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Answer;
+use crate::model::{Attempt, EventId, GroupKey, Lane, NodeId, Record, Seq, Status};
+
+/// Which events. Everything that is set must match.
+#[derive(Debug, Clone, Default)]
+pub struct Select {
+    /// These ids; empty: any.
+    pub ids: Vec<EventId>,
+    /// These statuses; empty: any.
+    pub statuses: Vec<Status>,
+    /// This event type.
+    pub event_type: Option<String>,
+    /// This aggregate type.
+    pub aggregate_type: Option<String>,
+    /// This group.
+    pub group: Option<GroupKey>,
+    /// Done or dead before this time.
+    pub ended_before: Option<Timestamp>,
+}
+
+/// In which order a page comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PageOrder {
+    /// By number, ascending.
+    #[default]
+    OldestFirst,
+    /// By number, descending.
+    NewestFirst,
+}
+
+/// A page of events.
+#[derive(Debug, Clone, Default)]
+pub struct List {
+    /// Which.
+    pub select: Select,
+    /// In which order.
+    pub order: PageOrder,
+    /// Only those after this one in that order.
+    pub after: Option<Seq>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// One event with its failed attempts.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The row.
+    pub record: Record,
+    /// Its failed attempts, oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Dead events back to new, attempts reset.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// Which; only dead ones are touched.
+    pub select: Select,
+    /// At most so many.
+    pub limit: usize,
+    /// Who did it.
+    pub by: String,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// Dead events deleted.
+#[derive(Debug, Clone)]
+pub struct Discard {
+    /// Which; only dead ones are touched.
+    pub select: Select,
+    /// At most so many.
+    pub limit: usize,
+    /// Who did it.
+    pub by: String,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// Pending events taken back.
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    /// Which; only pending ones are touched.
+    pub ids: Vec<EventId>,
+    /// Who did it.
+    pub by: String,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// Which rows a purge may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PurgeStatus {
+    /// Done ones, by when they were done.
+    Done,
+    /// Dead ones, by when they died.
+    Dead,
+    /// All, by when they were written: only where something else delivers (writer only).
+    Any,
+}
+
+/// Deletes old rows, one batch.
+#[derive(Debug, Clone)]
+pub struct Purge {
+    /// Which.
+    pub status: PurgeStatus,
+    /// Older than this, by the database's clock.
+    pub older_than: Duration,
+    /// At most so many.
+    pub limit: usize,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// Why a group is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupState {
+    /// Its head died.
+    Blocked,
+    /// An operator paused it.
+    Paused,
+}
+
+/// A group that is held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldGroup {
+    /// Which.
+    pub group: GroupKey,
+    /// Why.
+    pub state: GroupState,
+    /// The dead event it stands behind.
+    pub event: Option<EventId>,
+    /// The reason in words.
+    pub reason: Option<String>,
+    /// Who held it.
+    pub by: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// What to do with a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupAction {
+    /// Hold it back.
+    Pause,
+    /// Let a paused one go on.
+    Resume,
+    /// Bring the dead head of a blocked one back, in its place, and go on with it.
+    Unblock,
+    /// Leave the dead head of a blocked one dead, and go on with the next.
+    Skip,
+}
+
+/// A change of a group.
+#[derive(Debug, Clone)]
+pub struct GroupChange {
+    /// Which.
+    pub group: GroupKey,
+    /// What.
+    pub action: GroupAction,
+    /// Why.
+    pub reason: Option<String>,
+    /// Who did it.
+    pub by: String,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// A node that is alive, or not yet buried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Which.
+    pub node: NodeId,
+    /// Its label.
+    pub label: String,
+    /// Its lane.
+    pub lane: Lane,
+    /// How many slots it holds, lanes included.
+    pub slots: usize,
+    /// When it joined.
+    pub joined_at: Timestamp,
+    /// How long it still lives; `None` if it has expired.
+    pub expires_in: Option<Duration>,
+}
+
+/// A count of one event type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeCount {
+    /// The type.
+    pub event_type: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// The state of an outbox.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// How many rows by status code.
+    pub by_status: [u64; 4],
+    /// How many of the pending ones are delayed.
+    pub delayed: u64,
+    /// How many of the pending ones are in the queue.
+    pub queued: u64,
+    /// The age of the oldest pending row that is due.
+    pub oldest: Option<Duration>,
+    /// Dead events by type, most first.
+    pub dead_by_type: Vec<TypeCount>,
+    /// Written within the last minute.
+    pub written_last_minute: u64,
+    /// Done within the last minute, of rows that are kept.
+    pub done_last_minute: u64,
+    /// Slots that no node holds.
+    pub free_slots: u64,
+    /// Groups that are blocked.
+    pub blocked_groups: u64,
+    /// Groups that are paused.
+    pub paused_groups: u64,
+    /// Nodes that are alive.
+    pub nodes: u64,
+}
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    /// The version before; zero if there were no tables.
+    pub from: u32,
+    /// The version now.
+    pub to: u32,
+}
+
+/// An operator's action, as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: String,
+    /// What: `replay`, `discard`, `cancel`, `pause`, …
+    pub action: String,
+    /// On which event or group.
+    pub target: String,
+}
+
+/// Inspection and operation. Every change is recorded in the audit table in the same transaction.
+pub trait Admin: Send + Sync {
+    /// Creates or upgrades the tables; harmless when they are there.
+    fn migrate(&self) -> Answer<'_, Migrated>;
+
+    /// The statements that make the tables, for people who run them by hand.
+    fn schema_sql(&self) -> String;
+
+    /// Checks that the tables are there and of this version.
+    fn check(&self) -> Answer<'_, ()>;
+
+    /// The state of the outbox.
+    fn stats(&self) -> Answer<'_, Stats>;
+
+    /// A page of events.
+    fn list(&self, request: List) -> Answer<'_, Vec<Record>>;
+
+    /// One event with its attempts.
+    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>>;
+
+    /// How many events match.
+    fn count(&self, select: Select) -> Answer<'_, u64>;
+
+    /// Deletes pending events; the ids that were.
+    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>>;
+
+    /// Brings dead events back, oldest first. One that blocks its group keeps its place and frees the group; any
+    /// other gets a new number.
+    fn replay(&self, request: Replay) -> Answer<'_, u64>;
+
+    /// Deletes dead events; a group blocked by one goes on with the next.
+    fn discard(&self, request: Discard) -> Answer<'_, u64>;
+
+    /// Deletes old rows, one batch; how many.
+    fn purge(&self, request: Purge) -> Answer<'_, u64>;
+
+    /// The groups that are held back.
+    fn groups(&self) -> Answer<'_, Vec<HeldGroup>>;
+
+    /// Holds a group back or lets it go; false if there was nothing to change.
+    fn change_group(&self, request: GroupChange) -> Answer<'_, bool>;
+
+    /// The nodes.
+    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>>;
+
+    /// The last actions of operators, newest first.
+    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>>;
+}

@@ -1,0 +1,33 @@
+//! Claiming rows under a lease.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::OwnerId;
+
+/// Which rows may be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimFrom {
+    /// Those of the queue, lane −2.
+    Queue,
+    /// Every pending row but those of the queue, for pollers that run without nodes.
+    Events,
+}
+
+/// A claim: one atomic step that finds due rows and locks them to an owner, oldest first.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Which rows.
+    pub from: ClaimFrom,
+    /// For whom.
+    pub owner: OwnerId,
+    /// For how long.
+    pub lease: Duration,
+    /// At most so many.
+    pub rows: usize,
+    /// Rows younger than this are left for later.
+    pub skip_recent: Duration,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}

@@ -1,0 +1,26 @@
+//! The ports: what a store and a sink are to the engine. No driver type, no SQL.
+
+mod admin;
+mod beat;
+mod claim;
+mod error;
+mod facts;
+mod fetch;
+mod settle;
+mod sink;
+mod store;
+mod write;
+
+pub use admin::{
+    Admin, AuditEntry, Cancel, Discard, GroupAction, GroupChange, GroupState, HeldGroup, List, Migrated,
+    NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown, Stats, TypeCount,
+};
+pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Promote, Promoted};
+pub use claim::{Claim, ClaimFrom};
+pub use error::{ErrorKind, StoreError};
+pub use facts::Facts;
+pub use fetch::{Cursor, Fetch, Fetched, Horizon, Scope};
+pub use settle::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
+pub use sink::{Delivery, Handed, Sink, Source, Verdict};
+pub use store::{Answer, Hints, Order, Store, Write};
+pub use write::{Begin, BlockingWriteOn, Body, CommitError, Transact, TransactError, WriteOn};

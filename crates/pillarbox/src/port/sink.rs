@@ -1,0 +1,71 @@
+//! The sink port: anything that takes a batch of events.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::model::{Event, Seq};
+
+/// How an event came to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Pushed by the writer after its commit.
+    Hot,
+    /// Read from the store.
+    Cold,
+}
+
+/// One event on its way out.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The event.
+    pub event: Event,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// Its number.
+    pub seq: Seq,
+    /// How it came.
+    pub source: Source,
+}
+
+/// What a sink says of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Taken.
+    Accepted,
+    /// Failed by its own fault: again, after this long if the sink said so, else by policy.
+    Failed {
+        /// Why.
+        error: String,
+        /// When to try again.
+        after: Option<Duration>,
+    },
+    /// Will never be taken: dead at once.
+    Rejected {
+        /// Why.
+        error: String,
+    },
+    /// The endpoint failed, not the event: no attempt is burnt while it is down.
+    Unavailable {
+        /// Why.
+        error: String,
+        /// When to try again.
+        after: Option<Duration>,
+    },
+    /// Nobody is there for this event.
+    NoRoute {
+        /// The route that was looked for.
+        route: String,
+    },
+    /// Not tried, because an event before it in the batch failed.
+    Skipped,
+}
+
+/// A batch handed over: a verdict for each event, in order.
+pub type Handed<'a> = Pin<Box<dyn Future<Output = Vec<Verdict>> + Send + 'a>>;
+
+/// Takes batches of events. A batch holds events of one group, or a single one.
+pub trait Sink: Send + Sync + 'static {
+    /// Delivers a batch and gives a verdict for each event, in order.
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a>;
+}

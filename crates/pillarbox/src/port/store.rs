@@ -1,0 +1,82 @@
+//! The store port: one outbox in one database, used as `dyn`.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::{
+    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Membership, Promote, Promoted, Settle, Settled,
+    StoreError,
+};
+use crate::model::{NewRow, NodeId, Row, Written};
+
+/// What a store answers, later.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Whether events of one group keep their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Every event for itself.
+    #[default]
+    None,
+    /// One after another within a group.
+    PerGroup,
+}
+
+/// Rows to write in a transaction of the store's own.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The rows; all or none are written.
+    pub rows: Vec<NewRow>,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// Hints that rows were written: the number changes, what it counts is the store's own business.
+#[derive(Debug, Clone)]
+pub struct Hints(pub watch::Receiver<u64>);
+
+/// One outbox in one database.
+///
+/// Every call is atomic: one statement or one transaction. A call whose future is dropped either happens whole or
+/// not at all, and leaves no connection in a transaction. Times are judged by the database's clock, unless a test
+/// passes a `now`.
+pub trait Store: Send + Sync + 'static {
+    /// What it can do.
+    fn facts(&self) -> &Facts;
+
+    /// Reads pending rows in order, without locking them.
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched>;
+
+    /// Takes pending rows under a lease: due, not held by anyone else; counts the attempt.
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>>;
+
+    /// Applies outcomes if the fence holds; what is no longer pending is left alone and reported.
+    fn settle(&self, request: Settle) -> Answer<'_, Settled>;
+
+    /// Adds a node, and gives it its lane and the share of slots that is free.
+    fn join(&self, request: Join) -> Answer<'_, Membership>;
+
+    /// Renews a node, buries expired ones, takes and releases slots. `None`: this node was buried.
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>>;
+
+    /// Removes a node that has stopped; its slots and lane are free at once.
+    fn leave(&self, node: NodeId) -> Answer<'_, ()>;
+
+    /// Moves delayed rows whose time has come to the end of the order, if the node is still a member.
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted>;
+
+    /// Writes rows in a transaction of its own.
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>>;
+
+    /// Inspection and operation.
+    fn admin(&self) -> &dyn Admin;
+
+    /// Hints of new rows written elsewhere, where the database can tell.
+    fn hints(&self) -> Option<Hints> {
+        None
+    }
+}

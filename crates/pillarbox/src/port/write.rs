@@ -1,0 +1,87 @@
+//! The writing ports: events go in on the caller's own transaction, whose type is a parameter.
+
+use std::future::Future;
+
+use super::{Answer, Store, StoreError};
+use crate::model::{NewRow, Written};
+
+/// Inserts on a transaction of this type, of an asynchronous driver.
+pub trait WriteOn<Tx: ?Sized>: Store {
+    /// Inserts all rows with one statement where the database can; never commits.
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>>;
+}
+
+/// Inserts on a transaction of this type, of a blocking driver.
+pub trait BlockingWriteOn<Tx: ?Sized>: Store {
+    /// Inserts all rows; never commits.
+    fn insert_blocking(&self, tx: &Tx, rows: &[NewRow]) -> Result<Vec<Written>, StoreError>;
+}
+
+/// Why a commit did not say yes.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Nothing was committed.
+    #[error("the transaction was not committed")]
+    Refused(#[source] StoreError),
+    /// The answer was lost: it may be committed or not. The reader decides.
+    #[error("the outcome of the commit is unknown")]
+    Unknown(#[source] StoreError),
+}
+
+/// Begins and ends transactions of its own.
+pub trait Begin: WriteOn<Self::Tx> {
+    /// The driver's transaction.
+    type Tx: Send + 'static;
+
+    /// Opens a transaction.
+    fn begin(&self) -> Answer<'_, Self::Tx>;
+
+    /// Commits it.
+    fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<(), CommitError>> + Send;
+
+    /// Rolls it back.
+    fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()>;
+}
+
+/// Why a transaction that ran on the store's writer did not commit.
+#[derive(Debug, thiserror::Error)]
+pub enum TransactError<E> {
+    /// The body said no; everything was rolled back.
+    #[error("the transaction was rolled back")]
+    Body(E),
+    /// The body panicked; everything was rolled back.
+    #[error("the transaction's code panicked and was rolled back")]
+    Panicked,
+    /// The database said no.
+    #[error(transparent)]
+    Commit(CommitError),
+}
+
+/// A body to run inside a transaction, and what to do right after it has ended.
+pub trait Body<Tx: ?Sized>: Send + 'static {
+    /// What the caller gets.
+    type Output: Send + 'static;
+    /// How the body fails.
+    type Error: Send + 'static;
+
+    /// Runs inside the transaction; an error rolls it back.
+    fn run(&mut self, tx: &Tx) -> Result<Self::Output, TransactError<Self::Error>>;
+
+    /// Runs once after the commit, before the caller is told.
+    fn committed(&mut self);
+
+    /// Runs once if it did not commit, or if that is unknown.
+    fn failed(&mut self);
+}
+
+/// Runs transactions on a thread of the store's own, for drivers whose transaction can't leave its thread.
+pub trait Transact: BlockingWriteOn<Self::Tx> {
+    /// The driver's transaction or connection, as the body sees it.
+    type Tx: ?Sized;
+
+    /// Runs the body in a transaction. Once begun it runs to its end, also when the caller stops waiting.
+    fn transact<B: Body<Self::Tx>>(
+        &self,
+        body: B,
+    ) -> impl Future<Output = Result<B::Output, TransactError<B::Error>>> + Send;
+}

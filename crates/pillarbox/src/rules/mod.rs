@@ -1,0 +1,11 @@
+//! Pure rules: functions of their arguments, used by the engine and every store.
+
+mod backoff;
+mod lease;
+mod share;
+mod transition;
+
+pub use backoff::{Exponential, Fixed, RetryPolicy};
+pub use lease::Lease;
+pub use share::{SLOTS, Share, SlotState, free_lane, share};
+pub use transition::{Move, transition};

@@ -1,0 +1,116 @@
+//! Who holds which slots: even, contiguous shares of the groups, and orphaned lanes spread over the living.
+
+use crate::model::{Lane, NodeId, Slot};
+
+/// How many slots groups are spread over.
+pub const SLOTS: i16 = 64;
+
+/// A slot or lane, and who holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotState {
+    /// Which.
+    pub slot: Slot,
+    /// Who, if anyone.
+    pub holder: Option<NodeId>,
+}
+
+/// What one node is to do about slots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Held by nobody and due to this node: take them.
+    pub take: Vec<Slot>,
+    /// Held by this node and due to another: drain them, then give them back.
+    pub give: Vec<Slot>,
+}
+
+/// The share of `me`. `nodes` are the living that deliver, in the order they joined; `slots` is the whole table.
+///
+/// Groups' slots go in contiguous ranges by that order. A lane stays with its holder; one without goes to someone.
+#[must_use]
+pub fn share(me: NodeId, nodes: &[NodeId], slots: &[SlotState]) -> Share {
+    let mut share = Share::default();
+    let groups = slots.iter().filter(|state| !state.slot.is_lane()).count();
+    let mut ordinal = 0;
+    for state in slots {
+        let due = if nodes.is_empty() {
+            None
+        } else if state.slot.is_lane() {
+            state.holder.or(Some(nodes[state.slot.0 as usize % nodes.len()]))
+        } else {
+            ordinal += 1;
+            Some(nodes[(ordinal - 1) * nodes.len() / groups])
+        };
+        match state.holder {
+            None if due == Some(me) => share.take.push(state.slot),
+            Some(holder) if holder == me && due != Some(me) => share.give.push(state.slot),
+            _ => {}
+        }
+    }
+    share
+}
+
+/// The lane a joining node gets: the lowest that nobody holds, else the lowest number not in the table.
+#[must_use]
+pub fn free_lane(slots: &[SlotState]) -> Lane {
+    let holder = |lane: i16| slots.iter().find(|state| state.slot.0 == lane).map(|state| state.holder);
+    let orphan = slots
+        .iter()
+        .filter(|state| state.slot.is_lane() && state.holder.is_none())
+        .map(|state| state.slot.0)
+        .min();
+    let unused = || (Lane::FIRST.0..i16::MAX).find(|&lane| holder(lane).is_none());
+    Lane(orphan.or_else(unused).unwrap_or(i16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(n: u128) -> NodeId {
+        NodeId::from_random(n)
+    }
+
+    fn table(holder: impl Fn(i16) -> Option<NodeId>) -> Vec<SlotState> {
+        (0..SLOTS).map(|n| SlotState { slot: Slot(n), holder: holder(n) }).collect()
+    }
+
+    /// PBX-011
+    #[test]
+    fn shares_are_even_contiguous_and_cover_everything() {
+        for count in 1..=70_u128 {
+            let nodes: Vec<_> = (0..count).map(node).collect();
+            let slots = table(|_| None);
+            let mut all: Vec<Slot> = Vec::new();
+            for me in &nodes {
+                let take = share(*me, &nodes, &slots).take;
+                assert!(take.windows(2).all(|p| p[1].0 == p[0].0 + 1));
+                assert!(take.len() >= 64 / count as usize && take.len() <= 64_usize.div_ceil(count as usize));
+                all.extend(take);
+            }
+            all.sort_unstable();
+            assert_eq!(all.len(), 64);
+            all.dedup();
+            assert_eq!(all.len(), 64);
+        }
+    }
+
+    #[test]
+    fn a_newcomer_is_given_its_share_by_those_who_hold_it() {
+        let slots = table(|_| Some(node(1)));
+        let nodes = [node(1), node(2)];
+        assert_eq!(share(node(1), &nodes, &slots).give, (32..64).map(Slot).collect::<Vec<_>>());
+        assert!(share(node(2), &nodes, &slots).take.is_empty());
+    }
+
+    #[test]
+    fn lanes_stay_with_their_holder_and_orphans_go_to_one_node() {
+        let nodes = [node(1), node(2)];
+        let lane = |n, holder| SlotState { slot: Slot(n), holder };
+        let slots = [lane(64, Some(node(2))), lane(65, None), lane(66, Some(node(1)))];
+        assert_eq!(share(node(2), &nodes, &slots), Share { take: vec![Slot(65)], give: vec![] });
+        assert_eq!(share(node(1), &nodes, &slots), Share::default());
+        assert_eq!(free_lane(&slots), Lane(65));
+        assert_eq!(free_lane(&slots[..1]), Lane(65));
+        assert_eq!(free_lane(&[]), Lane(64));
+    }
+}

@@ -1,0 +1,1 @@
+//! Runnable examples of Pillarbox; each one is also a test.
