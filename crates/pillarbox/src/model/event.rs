@@ -39,7 +39,6 @@ struct Envelope {
 
 impl Event {
     /// Starts an event of this type.
-    #[must_use]
     pub fn builder(event_type: impl EventType) -> EventBuilder {
         EventBuilder::new(event_type.name())
     }
@@ -55,13 +54,11 @@ impl Event {
     }
 
     /// Starts an event from JSON text, which is kept as it is.
-    #[must_use]
     pub fn text(event_type: impl EventType, json: impl Into<String>) -> EventBuilder {
         Self::builder(event_type).payload_json(json)
     }
 
     /// Starts an event from raw bytes.
-    #[must_use]
     pub fn bytes(event_type: impl EventType, payload: impl Into<Vec<u8>>) -> EventBuilder {
         Self::builder(event_type).payload_bytes(payload)
     }
@@ -160,7 +157,6 @@ impl Event {
     }
 
     /// A builder with all that this event has, for hooks that change events.
-    #[must_use]
     pub fn to_builder(&self) -> EventBuilder {
         let payload = match self.0.payload.clone() {
             Payload::Json(text) => (Some(text), None),

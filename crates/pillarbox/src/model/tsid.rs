@@ -69,10 +69,6 @@ impl TsidGenerator {
     }
 
     /// The next id.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a generator never ends and is used through a shared reference"
-    )]
     pub fn next(&self) -> Tsid {
         let ms = Timestamp::now().as_millisecond().saturating_sub(EPOCH_MS).max(0) as u64;
         // The random start leaves the upper half of the low bits for counting within the millisecond.
