@@ -1,0 +1,113 @@
+//! What can be asked of `cargo xtask`.
+
+use crate::steps::{self, Step};
+
+/// Whether uncited requirements only show or also fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    Show,
+    Check,
+}
+
+/// One invocation, parsed.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Help,
+    Test { steps: Vec<&'static Step> },
+    Tidy,
+    Requirements { mode: Mode },
+    Bench { arguments: Vec<String> },
+}
+
+impl Command {
+    /// Reads the arguments after the program's name; the error says what is wrong with them.
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+        let Some((name, rest)) = arguments.split_first() else { return Ok(Self::Help) };
+        match name.as_str() {
+            "help" | "--help" | "-h" => Ok(Self::Help),
+            "bench" => Ok(Self::Bench { arguments: rest.to_vec() }),
+            _ if rest.iter().any(|argument| argument == "--help" || argument == "-h") => Ok(Self::Help),
+            "test" => rest.iter().map(|name| steps::find(name)).collect::<Result<_, _>>().map(Self::test),
+            "tidy" => no_more(rest).map(|()| Self::Tidy),
+            "requirements" => match rest {
+                [flag] if flag == "--check" => Ok(Self::Requirements { mode: Mode::Check }),
+                _ => no_more(rest).map(|()| Self::Requirements { mode: Mode::Show }),
+            },
+            _ => Err(format!("unknown command `{name}`")),
+        }
+    }
+
+    fn test(named: Vec<&'static Step>) -> Self {
+        Self::Test { steps: if named.is_empty() { steps::ALL.iter().collect() } else { named } }
+    }
+}
+
+fn no_more(rest: &[String]) -> Result<(), String> {
+    rest.first().map_or(Ok(()), |argument| Err(format!("unexpected argument `{argument}`")))
+}
+
+/// The text of `--help`.
+pub(crate) fn help() -> String {
+    format!(
+        "usage: cargo xtask COMMAND
+
+commands:
+  test [STEP]...          run everything that must pass, or only the named steps:
+                          {}
+  requirements [--check]  print the requirements that no test cites; with --check,
+                          fail if one that must be proved is among them
+  tidy                    check what the style asks for and a program can see
+  bench [ARGUMENT]...     build and run the benchmarks, with these arguments
+  help                    print this",
+        steps::names()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, String> {
+        Command::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn nothing_or_a_plea_for_help_prints_help() {
+        for line in ["", "help", "--help", "-h", "test --help", "tidy -h"] {
+            assert!(matches!(parse(line), Ok(Command::Help)), "{line}");
+        }
+    }
+
+    #[test]
+    fn test_without_names_runs_every_step_in_order() {
+        let Ok(Command::Test { steps }) = parse("test") else { panic!("not a test run") };
+        let names: Vec<_> = steps.iter().map(|step| step.name).collect();
+        assert_eq!(names, ["format", "tidy", "requirements", "clippy", "tests", "demo"]);
+    }
+
+    #[test]
+    fn test_with_names_runs_these_steps() {
+        let Ok(Command::Test { steps }) = parse("test tidy format") else { panic!("not a test run") };
+        assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["tidy", "format"]);
+    }
+
+    #[test]
+    fn bench_passes_every_argument_through() {
+        let Ok(Command::Bench { arguments }) = parse("bench drain --help") else { panic!("not a bench run") };
+        assert_eq!(arguments, ["drain", "--help"]);
+    }
+
+    #[test]
+    fn requirements_takes_one_flag() {
+        assert!(matches!(parse("requirements"), Ok(Command::Requirements { mode: Mode::Show })));
+        assert!(matches!(parse("requirements --check"), Ok(Command::Requirements { mode: Mode::Check })));
+        assert!(parse("requirements --json").is_err());
+    }
+
+    #[test]
+    fn what_is_unknown_is_named() {
+        assert_eq!(parse("deploy").unwrap_err(), "unknown command `deploy`");
+        assert_eq!(parse("tidy all").unwrap_err(), "unexpected argument `all`");
+        assert!(parse("test nonsense").unwrap_err().contains("`nonsense`"));
+    }
+}

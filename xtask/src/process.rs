@@ -1,0 +1,127 @@
+//! Runs other programs and passes on what they print.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Lines read ahead of the one being looked at; a child that prints faster waits.
+const LINES_AHEAD: usize = 256;
+
+/// A `cargo` command at the root of the workspace, by the same cargo that runs this program.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Runs a command that prints for itself; the error says how it failed.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    judge(command.status())
+}
+
+/// Tells whether a command succeeds, and shows nothing of it.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+/// Runs a command, prints each line of its output at once and shows it to `each`; kills it at the limit.
+pub(crate) fn stream(
+    command: &mut Command,
+    limit: Duration,
+    mut each: impl FnMut(&str),
+) -> Result<(), String> {
+    let deadline = Instant::now() + limit;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("did not start: {error}"))?;
+    let Some(output) = child.stdout.take() else { return Err("has no output to read".into()) };
+    let lines = read_lines(output);
+    loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                println!("{line}");
+                each(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return judge(child.wait()),
+            Err(RecvTimeoutError::Timeout) => return Err(end(&mut child, limit)),
+        }
+    }
+}
+
+fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(LINES_AHEAD);
+    thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+            if sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                break;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
+
+fn end(child: &mut Child, limit: Duration) -> String {
+    let ended = child.kill().and_then(|()| child.wait());
+    let left = if ended.is_ok() { "ended" } else { "still running" };
+    format!("took longer than {limit:?} and was {left}")
+}
+
+fn judge(status: io::Result<ExitStatus>) -> Result<(), String> {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(status.to_string()),
+        Err(error) => Err(format!("did not start: {error}")),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn every_line_is_seen_in_order_even_the_unfinished_last_one() {
+        let mut seen = Vec::new();
+        stream(&mut shell("echo one; echo; printf three"), LONG, |line| seen.push(line.to_owned())).unwrap();
+        assert_eq!(seen, ["one", "", "three"]);
+    }
+
+    #[test]
+    fn failure_is_told_by_its_status_after_all_output() {
+        let mut seen = 0;
+        let why = stream(&mut shell("echo one; exit 3"), LONG, |_| seen += 1).unwrap_err();
+        assert_eq!((seen, why.as_str()), (1, "exit status: 3"));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_at_the_limit() {
+        let why =
+            stream(&mut shell("exec tail -f /dev/null"), Duration::from_millis(100), |_| ()).unwrap_err();
+        assert_eq!(why, "took longer than 100ms and was ended");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told() {
+        let mut missing = Command::new("no-such-program-of-pillarbox");
+        assert!(run(&mut missing).unwrap_err().starts_with("did not start: "));
+        assert!(stream(&mut missing, LONG, |_| ()).unwrap_err().starts_with("did not start: "));
+        assert!(!succeeds(&mut missing));
+    }
+}

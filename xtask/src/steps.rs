@@ -1,0 +1,77 @@
+//! The steps of `cargo xtask test`: each runs whatever became of those before it.
+
+mod checks;
+mod demo;
+mod suite;
+mod summary;
+mod tally;
+
+use std::path::Path;
+use std::time::Instant;
+
+use summary::{Ran, Summary};
+use tally::Tally;
+
+/// One named part of the test run.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    run: fn(&Path, &mut Tally) -> Outcome,
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What became of a step.
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Passed,
+    Failed(String),
+    /// Something the step needs is missing on this machine.
+    CouldNotRun(String),
+}
+
+impl From<Result<(), String>> for Outcome {
+    fn from(result: Result<(), String>) -> Self {
+        result.map_or_else(Self::Failed, |()| Self::Passed)
+    }
+}
+
+/// Every step, in order: the quick ones first.
+pub(crate) static ALL: [Step; 6] = [
+    Step { name: "format", run: checks::format },
+    Step { name: "tidy", run: checks::tidy },
+    Step { name: "requirements", run: checks::requirements },
+    Step { name: "clippy", run: checks::clippy },
+    Step { name: "tests", run: suite::run },
+    Step { name: "demo", run: demo::run },
+];
+
+/// Finds a step by its name.
+pub(crate) fn find(name: &str) -> Result<&'static Step, String> {
+    ALL.iter()
+        .find(|step| step.name == name)
+        .ok_or_else(|| format!("unknown step `{name}`: one of {}", names()))
+}
+
+/// The names of all steps, in order.
+pub(crate) fn names() -> String {
+    ALL.each_ref().map(|step| step.name).join(", ")
+}
+
+/// Runs the steps and prints a summary, whose last line counts tests; tells whether nothing failed.
+pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
+    let mut tally = Tally::default();
+    let mut ran = Vec::new();
+    for step in steps {
+        println!("\n== {}", step.name);
+        let begun = Instant::now();
+        let outcome = (step.run)(root, &mut tally);
+        ran.push(Ran { step: step.name, outcome, took: begun.elapsed() });
+    }
+    let summary = Summary { ran, tally };
+    println!("\n{summary}");
+    summary.failed() == 0
+}

@@ -1,0 +1,104 @@
+//! What a test run ends with: a table of steps, what could not run, and the count of tests.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Outcome;
+use super::tally::Tally;
+
+/// A step that is over.
+pub(super) struct Ran {
+    pub(super) step: &'static str,
+    pub(super) outcome: Outcome,
+    pub(super) took: Duration,
+}
+
+/// The whole run.
+pub(super) struct Summary {
+    pub(super) ran: Vec<Ran>,
+    pub(super) tally: Tally,
+}
+
+impl Summary {
+    /// Failed tests, or failed steps where there are more of these, so that no failed run counts none.
+    pub(super) fn failed(&self) -> u64 {
+        let steps = self.ran.iter().filter(|ran| matches!(ran.outcome, Outcome::Failed(_))).count();
+        self.tally.failed.max(steps as u64)
+    }
+
+    fn could_not_run(&self) -> impl Iterator<Item = String> {
+        let steps = self.ran.iter().filter_map(|ran| match &ran.outcome {
+            Outcome::CouldNotRun(why) => Some(format!("{}: {why}", ran.step)),
+            Outcome::Passed | Outcome::Failed(_) => None,
+        });
+        steps.chain(self.tally.could_not_run.iter().cloned())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<14}{:<15}{:>9}", "step", "result", "time")?;
+        for Ran { step, outcome, took } in &self.ran {
+            let (result, why) = match outcome {
+                Outcome::Passed => ("passed", ""),
+                Outcome::Failed(why) => ("failed", why.as_str()),
+                Outcome::CouldNotRun(_) => ("could not run", ""),
+            };
+            let row = format!("{step:<14}{result:<15}{:>7.1} s  {why}", took.as_secs_f64());
+            writeln!(f, "{}", row.trim_end())?;
+        }
+        for (index, what) in self.could_not_run().enumerate() {
+            write!(f, "{}", if index == 0 { "\ncould not run:\n" } else { "" })?;
+            writeln!(f, "  {what}")?;
+        }
+        write!(f, "\n{} passed, {} failed", self.tally.passed, self.failed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(step: &'static str, outcome: Outcome) -> Ran {
+        Ran { step, outcome, took: Duration::from_millis(1_250) }
+    }
+
+    #[test]
+    fn a_good_run_ends_with_its_counts_alone_on_a_line() {
+        let tally = Tally { passed: 7, ..Tally::default() };
+        let text = Summary { ran: vec![ran("tests", Outcome::Passed)], tally }.to_string();
+        assert_eq!(text.lines().nth(1), Some("tests         passed             1.2 s"));
+        assert_eq!(text.lines().last(), Some("7 passed, 0 failed"));
+        assert!(!text.contains("could not run"), "{text}");
+    }
+
+    #[test]
+    fn what_could_not_run_is_listed_by_name_and_does_not_fail() {
+        let mut tally = Tally::default();
+        tally.read("could not run: postgres: no server");
+        let missing = Outcome::CouldNotRun("not installed".into());
+        let summary = Summary { ran: vec![ran("clippy", missing)], tally };
+        assert_eq!(summary.failed(), 0);
+        let text = summary.to_string();
+        assert!(
+            text.contains("\ncould not run:\n  clippy: not installed\n  postgres: no server\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_failed_step_counts_even_if_no_test_ran() {
+        let ran =
+            vec![ran("clippy", Outcome::Failed("exit status: 101".into())), ran("tests", Outcome::Passed)];
+        let text = Summary { ran, tally: Tally { passed: 3, ..Tally::default() } }.to_string();
+        assert!(text.contains("clippy        failed             1.2 s  exit status: 101\n"), "{text}");
+        assert_eq!(text.lines().last(), Some("3 passed, 1 failed"));
+    }
+
+    #[test]
+    fn failed_tests_are_counted_one_by_one() {
+        let ran = vec![ran("tests", Outcome::Failed("exit status: 101".into()))];
+        let summary = Summary { ran, tally: Tally { passed: 3, failed: 4, ..Tally::default() } };
+        assert_eq!(summary.failed(), 4);
+    }
+}

@@ -1,0 +1,68 @@
+//! Counts tests from what test programs print.
+
+use std::collections::BTreeSet;
+
+const RESULT: &str = "test result: ";
+const COULD_NOT_RUN: &str = "could not run: ";
+
+/// The numbers of all test programs together.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    /// Names and reasons, as the tests gave them.
+    pub(super) could_not_run: BTreeSet<String>,
+}
+
+impl Tally {
+    /// Takes in one line of output.
+    pub(super) fn read(&mut self, line: &str) {
+        if let Some(what) = line.strip_prefix(COULD_NOT_RUN) {
+            self.could_not_run.insert(what.trim().to_owned());
+        } else if let Some(result) = line.strip_prefix(RESULT) {
+            self.passed += number_before(result, "passed");
+            self.failed += number_before(result, "failed");
+        }
+    }
+}
+
+/// The number that stands before a word, as in `ok. 5 passed; 0 failed; 1 ignored`; none counts as nothing.
+fn number_before(result: &str, word: &str) -> u64 {
+    let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
+    words.windows(2).find(|pair| pair[1] == word).and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(lines: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.read(line));
+        tally
+    }
+
+    #[test]
+    fn results_of_all_programs_add_up() {
+        let tally = tally(&[
+            "running 5 tests",
+            "test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.20s",
+        ]);
+        assert_eq!((tally.passed, tally.failed), (17, 3));
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        let tally =
+            tally(&["5 passed", "  test result: ok. 5 passed; 0 failed", "test a ... ok", "test result: "]);
+        assert_eq!((tally.passed, tally.failed), (0, 0));
+    }
+
+    #[test]
+    fn what_could_not_run_is_kept_once_with_its_reason() {
+        let line = "could not run: postgres: no server";
+        let tally = tally(&[line, "it could not run: b", line]);
+        assert_eq!(tally.could_not_run.into_iter().collect::<Vec<_>>(), ["postgres: no server"]);
+    }
+}
