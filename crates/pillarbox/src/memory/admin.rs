@@ -1,0 +1,72 @@
+//! The operators' port over the shared state.
+
+use super::store::MemoryStore;
+use crate::model::{EventId, Record};
+use crate::port::{
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
+    Replay, Select, Shown, Stats,
+};
+
+const VERSION: u32 = 1;
+
+impl Admin for MemoryStore {
+    fn migrate(&self) -> Answer<'_, Migrated> {
+        Box::pin(async { Ok(Migrated { from: VERSION, to: VERSION }) })
+    }
+
+    fn schema_sql(&self) -> String {
+        String::new()
+    }
+
+    fn check(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        Box::pin(async { Ok(self.0.lock().stats(self.0.now(None))) })
+    }
+
+    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
+        Box::pin(async move { Ok(self.0.lock().list(&request)) })
+    }
+
+    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+        Box::pin(async move { Ok(self.0.lock().show(&id)) })
+    }
+
+    fn count(&self, select: Select) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().count(&select)) })
+    }
+
+    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
+        Box::pin(async move { Ok(self.0.lock().cancel(&request, self.0.now(request.now))) })
+    }
+
+    fn replay(&self, request: Replay) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().replay(&request, self.0.now(request.now))) })
+    }
+
+    fn discard(&self, request: Discard) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().discard(&request, self.0.now(request.now))) })
+    }
+
+    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().purge(&request, self.0.now(request.now))) })
+    }
+
+    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
+        Box::pin(async { Ok(self.0.lock().groups.values().cloned().collect()) })
+    }
+
+    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
+        Box::pin(async move { Ok(self.0.lock().change_group(&request, self.0.now(request.now))) })
+    }
+
+    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+        Box::pin(async { Ok(self.0.lock().node_infos(self.0.now(None))) })
+    }
+
+    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+        Box::pin(async move { Ok(self.0.lock().audit.iter().rev().take(limit).cloned().collect()) })
+    }
+}

@@ -1,0 +1,55 @@
+//! The memory store's clock: it stands in for a database's, and a test can move it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use super::time::cut;
+
+/// A clock that runs with tokio's, paused or not, and can be moved. A clone is the same clock.
+#[derive(Debug, Clone)]
+pub struct MemoryClock {
+    base: Timestamp,
+    start: Instant,
+    offset_us: Arc<AtomicI64>,
+}
+
+impl MemoryClock {
+    /// A clock that shows this time now.
+    #[must_use]
+    pub fn starting_at(base: Timestamp) -> Self {
+        Self { base, start: Instant::now(), offset_us: Arc::default() }
+    }
+
+    /// The time, in whole microseconds.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let offset = SignedDuration::from_micros(self.offset_us.load(Ordering::Relaxed));
+        let elapsed = self.start.elapsed();
+        let end = if offset.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+        let now = self.base.saturating_add(elapsed).and_then(|at| at.saturating_add(offset));
+        cut(now.unwrap_or(end))
+    }
+
+    /// Moves it forward.
+    pub fn advance(&self, by: Duration) {
+        self.jump(SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX));
+    }
+
+    /// Moves it either way, as a database's clock may when it is set or fails over.
+    pub fn jump(&self, by: SignedDuration) {
+        let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        let moved = |offset: i64| Some(offset.saturating_add(by));
+        let _ = self.offset_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+    }
+}
+
+impl Default for MemoryClock {
+    /// The wall clock's time now.
+    fn default() -> Self {
+        Self::starting_at(Timestamp::now())
+    }
+}

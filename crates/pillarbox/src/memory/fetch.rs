@@ -1,0 +1,88 @@
+//! Reading pending rows in order.
+
+use jiff::Timestamp;
+
+use super::state::State;
+use super::stored::Stored;
+use super::time::earlier;
+use crate::model::{Lane, Row, Seq, Token};
+use crate::port::{Cursor, Fetch, Fetched, Scope};
+
+/// Why a read ended.
+enum End {
+    /// Nothing more was there.
+    Nothing,
+    /// A limit was reached, and there was more.
+    Cut,
+    /// The next row, with this number, is too young.
+    Young(i64),
+}
+
+impl State {
+    pub(super) fn fetch(&self, request: &Fetch, now: Timestamp) -> Fetched {
+        let (rows, cursor, end) = match &request.scope {
+            Scope::Slots { slots, cursor } => {
+                let ranges: Vec<_> = slots.ranges().iter().map(|(first, last)| *first..=*last).collect();
+                let found = self.index.rows(&ranges, cursor.decided.0.saturating_add(1));
+                let (rows, end) = self.read(found, request, now, |_| true);
+                let decided = self.decided(cursor, &rows, &end);
+                (rows, Cursor { decided, waiting: Vec::new() }, end)
+            }
+            Scope::Group { slot, group, from } => {
+                let found = self.index.rows(&[slot.0..=slot.0], from.0);
+                let (rows, end) = self.read(found, request, now, |row| row.group.as_ref() == Some(group));
+                (rows, Cursor::default(), end)
+            }
+            Scope::Due => {
+                let found = self.index.rows(&[Lane::DELAYED.0..=i16::MAX], i64::MIN);
+                let (rows, end) = self.read(found, request, now, |row| {
+                    row.available_at <= now && !row.is_claimed(now) && !request.is_young(row, now)
+                });
+                (rows, Cursor::default(), end)
+            }
+        };
+        Fetched { rows, cursor, more: matches!(end, End::Cut), now }
+    }
+
+    fn read(
+        &self,
+        found: impl Iterator<Item = i64>,
+        request: &Fetch,
+        now: Timestamp,
+        wanted: impl Fn(&Stored) -> bool,
+    ) -> (Vec<Row>, End) {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        for seq in found {
+            let row = &self.rows[&seq];
+            if !wanted(row) {
+                continue;
+            }
+            if request.is_young(row, now) {
+                return (rows, End::Young(seq));
+            }
+            if rows.len() == request.rows || (bytes >= request.bytes && !rows.is_empty()) {
+                return (rows, End::Cut);
+            }
+            bytes += row.event.as_ref().map_or(0, |event| event.payload().size());
+            rows.push(row.to_row(seq, Token::default()));
+        }
+        (rows, End::Nothing)
+    }
+
+    /// How far a reader may go on from: never past a number that an open transaction may still commit.
+    fn decided(&self, cursor: &Cursor, rows: &[Row], end: &End) -> Seq {
+        let committed = self.open.values().min().map_or(self.last, |lowest| lowest - 1);
+        let seen = match end {
+            End::Nothing => committed,
+            End::Cut => rows.last().map_or(0, |row| row.seq.0),
+            End::Young(seq) => seq - 1,
+        };
+        cursor.decided.max(Seq(seen.min(committed)))
+    }
+}
+
+impl Fetch {
+    fn is_young(&self, row: &Stored, now: Timestamp) -> bool {
+        !self.skip_recent.is_zero() && row.created_at > earlier(now, self.skip_recent)
+    }
+}

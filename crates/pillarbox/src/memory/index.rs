@@ -1,0 +1,100 @@
+//! Where pending rows are found: by slot and number, and by time where they wait for it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::ops::RangeInclusive;
+
+use jiff::Timestamp;
+
+use super::stored::Stored;
+use crate::model::Lane;
+
+/// What the index holds of a pending row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    slot: i16,
+    available_at: Timestamp,
+}
+
+impl Key {
+    /// The key of a row; none if it is not pending.
+    pub(super) fn of(row: &Stored) -> Option<Self> {
+        row.status.is_pending().then(|| Self { slot: row.slot().0, available_at: row.available_at })
+    }
+}
+
+/// The pending rows.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    slots: BTreeMap<i16, BTreeSet<i64>>,
+    /// Those of lanes −1 and −2, by (lane, time, number).
+    timed: BTreeSet<(i16, Timestamp, i64)>,
+}
+
+impl Index {
+    pub(super) fn add(&mut self, seq: i64, key: Key) {
+        self.slots.entry(key.slot).or_default().insert(seq);
+        if key.slot < 0 {
+            self.timed.insert((key.slot, key.available_at, seq));
+        }
+    }
+
+    pub(super) fn remove(&mut self, seq: i64, key: Key) {
+        if let Some(rows) = self.slots.get_mut(&key.slot) {
+            rows.remove(&seq);
+        }
+        if key.slot < 0 {
+            self.timed.remove(&(key.slot, key.available_at, seq));
+        }
+    }
+
+    /// The rows of these slots from a number on, in the order of their numbers.
+    pub(super) fn rows<'a>(
+        &'a self,
+        slots: &[RangeInclusive<i16>],
+        from: i64,
+    ) -> impl Iterator<Item = i64> + use<'a> {
+        let mut sources: Vec<_> = slots
+            .iter()
+            .flat_map(|range| self.slots.range(range.clone()))
+            .map(|(_, rows)| rows.range(from..))
+            .collect();
+        let mut heads: BinaryHeap<_> = sources
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(source, rows)| rows.next().map(|seq| Reverse((*seq, source))))
+            .collect();
+        std::iter::from_fn(move || {
+            let mut head = heads.peek_mut()?;
+            let Reverse((seq, source)) = *head;
+            match sources[source].next() {
+                Some(next) => *head = Reverse((*next, source)),
+                None => drop(std::collections::binary_heap::PeekMut::pop(head)),
+            }
+            Some(seq)
+        })
+    }
+
+    /// The rows of lane −1 or −2 that are due, by (time, number).
+    pub(super) fn due(&self, lane: Lane, now: Timestamp) -> impl Iterator<Item = i64> {
+        let range = (lane.0, Timestamp::MIN, i64::MIN)..=(lane.0, now, i64::MAX);
+        self.timed.range(range).map(|(_, _, seq)| *seq)
+    }
+
+    /// The earliest time a row of lane −1 is due.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let range = (Lane::DELAYED.0, Timestamp::MIN, i64::MIN)..;
+        self.timed.range(range).next().map(|(_, at, _)| *at)
+    }
+
+    /// How many pending rows a lane has.
+    pub(super) fn count(&self, lane: Lane) -> u64 {
+        self.slots.get(&lane.0).map_or(0, |rows| rows.len() as u64)
+    }
+
+    /// The private lanes that have pending rows.
+    pub(super) fn lanes(&self) -> Vec<i16> {
+        let used = self.slots.range(Lane::FIRST.0..).filter(|(_, rows)| !rows.is_empty());
+        used.map(|(lane, _)| *lane).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! What people look at: pages, one event, counts, the state of it all.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::state::State;
+use super::time::{earlier, until};
+use crate::model::{EventId, Lane, Record, Seq, Status};
+use crate::port::{GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl State {
+    pub(super) fn list(&self, request: &List) -> Vec<Record> {
+        let after = request.after.map_or(Bound::Unbounded, |Seq(seq)| Bound::Excluded(seq));
+        let rows: Box<dyn Iterator<Item = _>> = match request.order {
+            PageOrder::OldestFirst => Box::new(self.rows.range((after, Bound::Unbounded))),
+            PageOrder::NewestFirst => Box::new(self.rows.range((Bound::Unbounded, after)).rev()),
+        };
+        rows.filter(|(_, row)| row.matches(&request.select))
+            .take(request.limit)
+            .map(|(seq, row)| row.to_record(*seq))
+            .collect()
+    }
+
+    pub(super) fn show(&self, id: &EventId) -> Option<Shown> {
+        let seq = *self.by_id.get(id)?;
+        let row = &self.rows[&seq];
+        Some(Shown { record: row.to_record(seq), attempts: row.history.clone() })
+    }
+
+    pub(super) fn count(&self, select: &Select) -> u64 {
+        self.rows.values().filter(|row| row.matches(select)).count() as u64
+    }
+
+    pub(super) fn stats(&self, now: Timestamp) -> Stats {
+        let minute_ago = earlier(now, MINUTE);
+        let held = |state| self.groups.values().filter(|held| held.state == state).count() as u64;
+        let mut stats = Stats {
+            delayed: self.index.count(Lane::DELAYED),
+            queued: self.index.count(Lane::QUEUE),
+            free_slots: self.slots.values().filter(|holding| holding.holder.is_none()).count() as u64,
+            blocked_groups: held(GroupState::Blocked),
+            paused_groups: held(GroupState::Paused),
+            nodes: self.nodes.values().filter(|node| node.expires_at > now).count() as u64,
+            dead_by_type: self.dead_by_type(),
+            ..Stats::default()
+        };
+        let mut oldest: Option<Timestamp> = None;
+        for row in self.rows.values() {
+            stats.by_status[usize::from(row.status.code())] += 1;
+            stats.written_last_minute += u64::from(row.created_at > minute_ago);
+            let done = row.status == Status::Done && row.done_at.is_some_and(|at| at > minute_ago);
+            stats.done_last_minute += u64::from(done);
+            if row.status.is_pending() && row.available_at <= now {
+                oldest = Some(oldest.map_or(row.created_at, |at| at.min(row.created_at)));
+            }
+        }
+        stats.oldest = oldest.map(|at| until(at, now));
+        stats
+    }
+
+    fn dead_by_type(&self) -> Vec<TypeCount> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in self.rows.values().filter(|row| row.status == Status::Dead) {
+            *counts.entry(row.event_type()).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts
+            .into_iter()
+            .map(|(event_type, count)| TypeCount { event_type: event_type.to_owned(), count })
+            .collect();
+        counts.sort_by_key(|one| std::cmp::Reverse(one.count));
+        counts
+    }
+
+    pub(super) fn node_infos(&self, now: Timestamp) -> Vec<NodeInfo> {
+        let mut nodes: Vec<NodeInfo> = self
+            .nodes
+            .iter()
+            .map(|(id, node)| NodeInfo {
+                node: *id,
+                label: node.label.clone(),
+                lane: node.lane,
+                slots: self.slots.values().filter(|holding| holding.holder == Some(*id)).count(),
+                joined_at: node.joined_at,
+                expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
+            })
+            .collect();
+        nodes.sort_by_key(|info| (info.joined_at, info.node));
+        nodes
+    }
+}

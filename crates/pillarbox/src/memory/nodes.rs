@@ -1,0 +1,138 @@
+//! Membership: joining, renewing, burying; taking and giving slots.
+
+use std::ops::RangeInclusive;
+
+use jiff::Timestamp;
+
+use super::state::{Holding, Node, State};
+use super::time::{later, until};
+use crate::model::{NodeId, Seq, Slot};
+use crate::port::{Beat, GroupStates, HeldSlot, Join, Membership};
+use crate::rules::{SlotState, free_lane, share};
+
+impl State {
+    /// `None`: a node with this id is there already.
+    pub(super) fn join(&mut self, request: &Join, now: Timestamp) -> Option<Membership> {
+        self.bury(now, None);
+        if self.nodes.contains_key(&request.node) {
+            return None;
+        }
+        let lane = free_lane(&self.slot_states());
+        let expires_at = later(now, request.lease);
+        let node = Node { label: request.label.clone(), lane, joined_at: now, expires_at };
+        self.nodes.insert(request.node, node);
+        let mut suspect = Vec::new();
+        self.take(Slot(lane.0), request.node, &mut suspect);
+        let give = self.take_share(request.node, &[], &mut suspect);
+        Some(self.membership(request.node, give, &suspect, None, Seq(0), now))
+    }
+
+    pub(super) fn beat(&mut self, request: &Beat, now: Timestamp) -> Option<Membership> {
+        self.nodes.get_mut(&request.node)?.expires_at = later(now, request.lease);
+        self.bury(now, Some(request.node));
+        self.release(request.node, &request.release);
+        if request.sweep {
+            for lane in self.index.lanes() {
+                self.slots.entry(lane).or_default();
+            }
+        }
+        let mut suspect = Vec::new();
+        let give = self.take_share(request.node, &request.release, &mut suspect);
+        let seen = Some(request.groups_seen);
+        Some(self.membership(request.node, give, &suspect, seen, request.after, now))
+    }
+
+    pub(super) fn leave(&mut self, node: NodeId) {
+        if self.nodes.remove(&node).is_some() {
+            self.free(node, Holding { holder: None, suspect: false });
+        }
+    }
+
+    /// Removes every node that has expired, but the one that is just beating.
+    fn bury(&mut self, now: Timestamp, beating: Option<NodeId>) {
+        let expired =
+            |(id, node): (&NodeId, &Node)| (node.expires_at <= now && Some(*id) != beating).then_some(*id);
+        let dead: Vec<NodeId> = self.nodes.iter().filter_map(expired).collect();
+        for node in dead {
+            self.nodes.remove(&node);
+            self.free(node, Holding { holder: None, suspect: true });
+        }
+    }
+
+    fn free(&mut self, node: NodeId, to: Holding) {
+        for holding in self.slots.values_mut().filter(|holding| holding.holder == Some(node)) {
+            *holding = Holding { ..to };
+        }
+    }
+
+    fn release(&mut self, node: NodeId, slots: &[Slot]) {
+        let own = self.nodes[&node].lane.slot();
+        for slot in slots.iter().filter(|slot| **slot != own) {
+            let Some(holding) = self.slots.get_mut(&slot.0).filter(|holding| holding.holder == Some(node))
+            else {
+                continue;
+            };
+            if slot.is_lane() {
+                self.slots.remove(&slot.0);
+            } else {
+                *holding = Holding::default();
+            }
+        }
+    }
+
+    /// Takes what is free and due to the node; answers what it should give.
+    fn take_share(&mut self, node: NodeId, released: &[Slot], suspect: &mut Vec<Slot>) -> Vec<Slot> {
+        let mut nodes: Vec<_> = self.nodes.iter().map(|(id, node)| (node.joined_at, *id)).collect();
+        nodes.sort_unstable();
+        let nodes: Vec<_> = nodes.into_iter().map(|(_, id)| id).collect();
+        let share = share(node, &nodes, &self.slot_states());
+        for slot in share.take.into_iter().filter(|slot| !released.contains(slot)) {
+            self.take(slot, node, suspect);
+        }
+        share.give
+    }
+
+    fn take(&mut self, slot: Slot, node: NodeId, suspect: &mut Vec<Slot>) {
+        let holding = self.slots.entry(slot.0).or_default();
+        if holding.suspect {
+            suspect.push(slot);
+        }
+        *holding = Holding { holder: Some(node), suspect: false };
+    }
+
+    fn slot_states(&self) -> Vec<SlotState> {
+        self.slots
+            .iter()
+            .map(|(slot, holding)| SlotState { slot: Slot(*slot), holder: holding.holder })
+            .collect()
+    }
+
+    fn membership(
+        &self,
+        node: NodeId,
+        give: Vec<Slot>,
+        suspect: &[Slot],
+        groups_seen: Option<i64>,
+        after: Seq,
+        now: Timestamp,
+    ) -> Membership {
+        let mine = self.slots.iter().filter(|(_, holding)| holding.holder == Some(node));
+        let held: Vec<_> = mine
+            .map(|(slot, _)| HeldSlot { slot: Slot(*slot), suspect: suspect.contains(&Slot(*slot)) })
+            .collect();
+        let slots: Vec<RangeInclusive<i16>> = held.iter().map(|held| held.slot.0..=held.slot.0).collect();
+        let first = self.index.rows(&slots, i64::MIN).next();
+        Membership {
+            lane: self.nodes[&node].lane,
+            give,
+            nodes: self.nodes.len(),
+            groups: (groups_seen != Some(self.epoch))
+                .then(|| GroupStates { epoch: self.epoch, held: self.groups.values().cloned().collect() }),
+            ready: self.index.rows(&slots, after.0.saturating_add(1)).next().is_some(),
+            next_due: self.index.next_due().map(|at| until(now, at)),
+            oldest: first.map(|seq| self.rows[&seq].created_at),
+            held,
+            now,
+        }
+    }
+}

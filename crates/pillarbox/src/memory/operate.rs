@@ -1,0 +1,90 @@
+//! What operators do to rows: replay, discard, cancel, purge.
+
+use jiff::Timestamp;
+
+use super::state::State;
+use super::stored::Stored;
+use super::time::earlier;
+use crate::model::{EventId, Lane, Status};
+use crate::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
+use crate::rules::{Move, transition};
+
+impl State {
+    pub(super) fn replay(&mut self, request: &Replay, now: Timestamp) -> u64 {
+        let dead = self.matching(&request.select, Move::Replay, request.limit);
+        for seq in &dead {
+            let id = self.rows[seq].id.clone();
+            if self.free_group_behind(&id) {
+                self.change(*seq, |row| row.revive(now));
+            } else {
+                self.renumber(*seq, |row| {
+                    row.revive(now);
+                    row.lane = row.lane.filter(|lane| *lane == Lane::QUEUE);
+                });
+            }
+            self.record(now, &request.by, "replay", id.as_str());
+        }
+        dead.len() as u64
+    }
+
+    pub(super) fn discard(&mut self, request: &Discard, now: Timestamp) -> u64 {
+        let dead = self.matching(&request.select, Move::Discard, request.limit);
+        for seq in &dead {
+            let Some(row) = self.remove(*seq) else { continue };
+            self.free_group_behind(&row.id);
+            self.record(now, &request.by, "discard", row.id.as_str());
+        }
+        dead.len() as u64
+    }
+
+    pub(super) fn cancel(&mut self, request: &Cancel, now: Timestamp) -> Vec<EventId> {
+        let mut cancelled = Vec::new();
+        for id in &request.ids {
+            let Some(&seq) = self.by_id.get(id) else { continue };
+            let row = &self.rows[&seq];
+            if transition(row.status, Move::Cancel).is_some() && !row.is_claimed(now) {
+                self.remove(seq);
+                self.record(now, &request.by, "cancel", id.as_str());
+                cancelled.push(id.clone());
+            }
+        }
+        cancelled
+    }
+
+    pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> u64 {
+        let before = earlier(now, request.older_than);
+        let old = |row: &Stored| match request.status {
+            PurgeStatus::Done => row.status == Status::Done && row.ended_at() < before,
+            PurgeStatus::Dead => row.status == Status::Dead && row.ended_at() < before,
+            PurgeStatus::Any => row.created_at < before,
+        };
+        let rows = self.rows.iter().filter(|(_, row)| old(row)).map(|(seq, _)| *seq);
+        let rows: Vec<i64> = rows.take(request.limit).collect();
+        for seq in &rows {
+            self.remove(*seq);
+        }
+        rows.len() as u64
+    }
+
+    fn matching(&self, select: &Select, to: Move, limit: usize) -> Vec<i64> {
+        let legal = |row: &Stored| transition(row.status, to).is_some();
+        let rows = self.rows.iter().filter(|(_, row)| legal(row) && row.matches(select));
+        rows.map(|(seq, _)| *seq).take(limit).collect()
+    }
+}
+
+impl Stored {
+    fn ended_at(&self) -> Timestamp {
+        self.done_at.unwrap_or(self.created_at)
+    }
+
+    /// Whether everything that is set in the selection matches.
+    pub(super) fn matches(&self, select: &Select) -> bool {
+        (select.ids.is_empty() || select.ids.contains(&self.id))
+            && (select.statuses.is_empty() || select.statuses.contains(&self.status))
+            && select.event_type.as_ref().is_none_or(|name| name == self.event_type())
+            && select.aggregate_type.as_ref().is_none_or(|name| name == self.aggregate_type())
+            && select.group.as_ref().is_none_or(|group| self.group.as_ref() == Some(group))
+            && select.ended_before.is_none_or(|before| self.done_at.is_some_and(|at| at < before))
+    }
+}

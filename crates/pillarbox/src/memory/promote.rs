@@ -1,0 +1,24 @@
+//! Moving delayed rows whose time has come to the end of the order.
+
+use jiff::Timestamp;
+
+use super::state::State;
+use super::time::until;
+use crate::model::Lane;
+use crate::port::{Order, Promote, Promoted};
+
+impl State {
+    pub(super) fn promote(&mut self, request: &Promote, now: Timestamp) -> Promoted {
+        if !self.nodes.contains_key(&request.node) {
+            return Promoted { moved: 0, next_due: None };
+        }
+        let due: Vec<i64> = self.index.due(Lane::DELAYED, now).take(request.rows).collect();
+        for seq in &due {
+            self.renumber(*seq, |row| {
+                let to_slot = request.order == Order::PerGroup && row.group.is_some();
+                row.lane = (!to_slot).then_some(request.lane);
+            });
+        }
+        Promoted { moved: due.len(), next_due: self.index.next_due().map(|at| until(now, at)) }
+    }
+}

@@ -1,0 +1,129 @@
+//! Applying outcomes, fenced.
+
+use jiff::Timestamp;
+
+use super::state::State;
+use super::stored::Stored;
+use super::time::later;
+use crate::model::{Attempt, GroupKey, Status, stored_error};
+use crate::port::{Change, Counts, Fence, GroupState, HeldGroup, OnDone, Outcome, Settle, Settled, Wait};
+use crate::rules::{Move, transition};
+
+impl State {
+    pub(super) fn settle(&mut self, request: &Settle, now: Timestamp) -> Settled {
+        if let Fence::Node(node) = &request.fence
+            && !self.nodes.contains_key(node)
+        {
+            return Settled { held: false, stale: (0..request.outcomes.len()).collect() };
+        }
+        let mut stale = Vec::new();
+        for (place, outcome) in request.outcomes.iter().enumerate() {
+            if self.rows.get(&outcome.seq.0).is_some_and(|row| may_change(row, outcome, &request.fence)) {
+                self.apply(outcome, request, now);
+            } else {
+                stale.push(place);
+            }
+        }
+        Settled { held: true, stale }
+    }
+
+    fn apply(&mut self, outcome: &Outcome, request: &Settle, now: Timestamp) {
+        let seq = outcome.seq.0;
+        match &outcome.change {
+            Change::Done if request.on_done == OnDone::Delete && self.rows[&seq].message_id().is_none() => {
+                self.remove(seq);
+            }
+            Change::Done => self.change(seq, |row| row.end(Status::Done, now)),
+            Change::Retry { delay, error, counts, wait } => self.change(seq, |row| {
+                row.status = Status::Retry;
+                row.available_at = later(now, *delay);
+                row.lock = None;
+                if *wait == Wait::Delayed {
+                    row.put_off();
+                }
+                fail(row, error, *counts);
+                remember(row, &request.fence, now);
+            }),
+            Change::Dead { error, counts, blocks } => {
+                self.change(seq, |row| {
+                    row.end(Status::Dead, now);
+                    fail(row, error, *counts);
+                    if *counts == Counts::One {
+                        remember(row, &request.fence, now);
+                    }
+                });
+                if let Some(group) = blocks {
+                    self.block(group, outcome, error, now);
+                }
+            }
+            Change::Delay => self.change(seq, |row| {
+                row.put_off();
+                row.lock = None;
+            }),
+            Change::Attempt => self.change(seq, |row| row.attempts = row.attempts.saturating_add(1)),
+            Change::Release => self.change(seq, |row| {
+                if row.lock.take().is_some() {
+                    row.attempts = row.attempts.saturating_sub(1);
+                }
+            }),
+        }
+    }
+
+    /// Puts a group behind its dead head. One that is paused stays so, and is blocked once it is resumed.
+    fn block(&mut self, group: &GroupKey, outcome: &Outcome, error: &str, now: Timestamp) {
+        match self.groups.get_mut(group) {
+            Some(held) if held.event.is_some() => return,
+            Some(held) => held.event = Some(outcome.id.clone()),
+            None => {
+                let held = HeldGroup {
+                    group: group.clone(),
+                    state: GroupState::Blocked,
+                    event: Some(outcome.id.clone()),
+                    reason: Some(stored_error(error)),
+                    by: "engine".to_owned(),
+                    since: now,
+                };
+                self.groups.insert(group.clone(), held);
+            }
+        }
+        self.epoch += 1;
+    }
+}
+
+fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence) -> bool {
+    let legal = transition(row.status, move_of(&outcome.change)).is_some();
+    legal
+        && match fence {
+            Fence::Owner(owner) => {
+                row.token == outcome.token
+                    && row.lock.as_ref().is_some_and(|lock| *lock.by == *owner.as_str())
+            }
+            Fence::Node(_) | Fence::Open => true,
+        }
+}
+
+fn move_of(change: &Change) -> Move {
+    match change {
+        Change::Done => Move::Done,
+        Change::Retry { .. } => Move::Retry,
+        Change::Dead { .. } => Move::Dead,
+        Change::Delay | Change::Attempt | Change::Release => Move::Keep,
+    }
+}
+
+fn fail(row: &mut Stored, error: &str, counts: Counts) {
+    row.last_error = Some(stored_error(error));
+    if counts == Counts::One {
+        row.attempts = row.attempts.saturating_add(1);
+    }
+}
+
+fn remember(row: &mut Stored, fence: &Fence, now: Timestamp) {
+    let by = match fence {
+        Fence::Node(node) => node.to_string(),
+        Fence::Owner(owner) => owner.to_string(),
+        Fence::Open => "-".to_owned(),
+    };
+    let error = row.last_error.clone().unwrap_or_default();
+    row.history.push(Attempt { number: row.attempts, at: now, by, error });
+}

@@ -1,0 +1,125 @@
+//! All that a memory store holds, and the few steps by which rows come, change and go.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::hash::FixedMap;
+use super::index::{Index, Key};
+use super::stored::Stored;
+use crate::model::{EventId, GroupKey, Lane, NodeId};
+use crate::port::{AuditEntry, HeldGroup};
+use crate::rules::SLOTS;
+
+/// A member.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) label: String,
+    pub(super) lane: Lane,
+    pub(super) joined_at: Timestamp,
+    pub(super) expires_at: Timestamp,
+}
+
+/// Who holds a slot.
+#[derive(Debug, Default)]
+pub(super) struct Holding {
+    pub(super) holder: Option<NodeId>,
+    pub(super) suspect: bool,
+}
+
+/// The tables.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) rows: BTreeMap<i64, Stored>,
+    pub(super) index: Index,
+    pub(super) by_id: FixedMap<EventId, i64>,
+    pub(super) by_message: FixedMap<Box<str>, i64>,
+    /// The last number drawn.
+    pub(super) last: i64,
+    /// Open transactions that have drawn numbers, and the lowest of each.
+    pub(super) open: BTreeMap<u64, i64>,
+    pub(super) transactions: u64,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) slots: BTreeMap<i16, Holding>,
+    pub(super) groups: BTreeMap<GroupKey, HeldGroup>,
+    pub(super) epoch: i64,
+    pub(super) audit: Vec<AuditEntry>,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            index: Index::default(),
+            by_id: FixedMap::default(),
+            by_message: FixedMap::default(),
+            last: 0,
+            open: BTreeMap::new(),
+            transactions: 0,
+            nodes: BTreeMap::new(),
+            slots: (0..SLOTS).map(|slot| (slot, Holding::default())).collect(),
+            groups: BTreeMap::new(),
+            epoch: 0,
+            audit: Vec::new(),
+        }
+    }
+
+    /// A number that was never used.
+    pub(super) fn draw(&mut self) -> i64 {
+        self.last += 1;
+        self.last
+    }
+
+    pub(super) fn add(&mut self, seq: i64, row: Stored) {
+        self.by_id.insert(row.id.clone(), seq);
+        if let Some(message) = row.message_id() {
+            self.by_message.insert(message.into(), seq);
+        }
+        if let Some(key) = Key::of(&row) {
+            self.index.add(seq, key);
+        }
+        self.rows.insert(seq, row);
+    }
+
+    pub(super) fn remove(&mut self, seq: i64) -> Option<Stored> {
+        let row = self.rows.remove(&seq)?;
+        if let Some(key) = Key::of(&row) {
+            self.index.remove(seq, key);
+        }
+        self.by_id.remove(&row.id);
+        if let Some(message) = row.message_id() {
+            self.by_message.remove(message);
+        }
+        Some(row)
+    }
+
+    /// Changes a row and keeps the index true.
+    pub(super) fn change(&mut self, seq: i64, change: impl FnOnce(&mut Stored)) {
+        let Some(row) = self.rows.get_mut(&seq) else { return };
+        let before = Key::of(row);
+        change(row);
+        let after = Key::of(row);
+        if before != after {
+            before.into_iter().for_each(|key| self.index.remove(seq, key));
+            after.into_iter().for_each(|key| self.index.add(seq, key));
+        }
+    }
+
+    /// Moves a row to the end of the order.
+    pub(super) fn renumber(&mut self, seq: i64, change: impl FnOnce(&mut Stored)) {
+        if let Some(mut row) = self.remove(seq) {
+            change(&mut row);
+            let seq = self.draw();
+            self.add(seq, row);
+        }
+    }
+
+    pub(super) fn record(&mut self, at: Timestamp, by: &str, action: &str, target: &str) {
+        self.audit.push(AuditEntry {
+            at,
+            by: by.to_owned(),
+            action: action.to_owned(),
+            target: target.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,242 @@
+//! The handle: the store port over the shared state.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::state::State;
+use super::stored::Stored;
+use super::time::cut;
+use super::transaction::MemoryTransaction;
+use super::write::{Draft, Taken};
+use super::{MemoryClock, MemoryOptions};
+use crate::model::{EventId, GroupKey, Malformed, NewRow, NodeId, Row, Seq, Written};
+use crate::port::{
+    Admin, Answer, Beat, Begin, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Join,
+    Membership, Promote, Promoted, Settle, Settled, Store, StoreError, Write, WriteOn,
+};
+use crate::rules::SLOTS;
+
+/// An outbox in memory. A clone is the same outbox.
+#[derive(Clone)]
+pub struct MemoryStore(pub(super) Arc<Shared>);
+
+/// A row that can't be read as an event, as some other writer might leave it.
+#[derive(Debug, Clone)]
+pub struct Unreadable {
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: String,
+    /// Its group.
+    pub group: Option<GroupKey>,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What all clones share.
+pub(super) struct Shared {
+    facts: Facts,
+    clock: MemoryClock,
+    max_rows: usize,
+    state: Mutex<State>,
+    written: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self, now: Option<Timestamp>) -> Timestamp {
+        now.map_or_else(|| self.clock.now(), cut)
+    }
+
+    pub(super) fn hint(&self, added: usize) {
+        if added > 0 {
+            self.written.send_modify(|count| *count += added as u64);
+        }
+    }
+
+    pub(super) fn taken(&self, operation: &'static str, Taken(id): &Taken) -> StoreError {
+        self.error(ErrorKind::Conflict, operation, format!("event {id} or its message id is there already"))
+    }
+
+    pub(super) fn room_for(
+        &self,
+        state: &State,
+        operation: &'static str,
+        rows: usize,
+    ) -> Result<(), StoreError> {
+        if state.rows.len().saturating_add(rows) <= self.max_rows {
+            return Ok(());
+        }
+        let detail = format!("the store is full: {} rows", self.max_rows);
+        Err(self.error(ErrorKind::Unavailable, operation, detail))
+    }
+
+    fn error(&self, kind: ErrorKind, operation: &'static str, detail: String) -> StoreError {
+        StoreError::new(kind, operation, &self.facts.name, detail)
+    }
+
+    fn write(&self, request: &Write) -> Result<Vec<Written>, StoreError> {
+        let now = self.now(request.now);
+        let mut state = self.lock();
+        let mut draft = Draft::default();
+        let written =
+            draft.extend(&mut state, &request.rows, now).map_err(|taken| self.taken("write", &taken))?;
+        self.room_for(&state, "write", draft.rows.len())?;
+        let added = draft.apply(&mut state);
+        drop(state);
+        self.hint(added);
+        Ok(written)
+    }
+}
+
+impl MemoryStore {
+    /// An empty store with the default settings.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(MemoryOptions::default())
+    }
+
+    /// An empty store with these settings.
+    #[must_use]
+    pub fn with(options: MemoryOptions) -> Self {
+        let facts = Facts {
+            kind: "memory",
+            name: options.name,
+            slots: SLOTS,
+            concurrent_writers: true,
+            transactions: true,
+            durable: false,
+            shared: false,
+            limits: options.limits,
+        };
+        Self(Arc::new(Shared {
+            facts,
+            clock: options.clock,
+            max_rows: options.max_rows,
+            state: Mutex::new(State::new()),
+            written: watch::Sender::new(0),
+        }))
+    }
+
+    /// Its clock.
+    #[must_use]
+    pub fn clock(&self) -> &MemoryClock {
+        &self.0.clock
+    }
+
+    /// Adds a row that can't be read, to see what becomes of it.
+    pub fn plant(&self, row: Unreadable) -> Seq {
+        let now = self.0.now(None);
+        let mut state = self.0.lock();
+        let mut stored = Stored::unplaced(row.id, row.group, Err(Malformed::new(row.reason)), now);
+        stored.unread_type = Some(row.event_type);
+        let seq = state.draw();
+        state.add(seq, stored);
+        drop(state);
+        self.0.hint(1);
+        Seq(seq)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryStore({}, {} rows)", self.0.facts.name, self.0.lock().rows.len())
+    }
+}
+
+impl Store for MemoryStore {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        Box::pin(async move { Ok(self.0.lock().fetch(&request, self.0.now(request.now))) })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        Box::pin(async move { Ok(self.0.lock().claim(&request, self.0.now(request.now))) })
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        Box::pin(async move { Ok(self.0.lock().settle(&request, self.0.now(request.now))) })
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        Box::pin(async move {
+            let joined = self.0.lock().join(&request, self.0.now(request.now));
+            joined.ok_or_else(|| {
+                self.0.error(ErrorKind::Conflict, "join", format!("node {} is there already", request.node))
+            })
+        })
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        Box::pin(async move { Ok(self.0.lock().beat(&request, self.0.now(request.now))) })
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.0.lock().leave(node);
+            Ok(())
+        })
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        Box::pin(async move { Ok(self.0.lock().promote(&request, self.0.now(request.now))) })
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        Box::pin(async move { self.0.write(&request) })
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        Some(Hints(self.0.written.subscribe()))
+    }
+}
+
+impl WriteOn<MemoryTransaction> for MemoryStore {
+    fn insert<'a>(&'a self, tx: &'a mut MemoryTransaction, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+        Box::pin(async move {
+            if !tx.is_of(&self.0) {
+                let detail = "the transaction is of another store".to_owned();
+                return Err(self.0.error(ErrorKind::InvalidInput, "insert", detail));
+            }
+            tx.insert(rows)
+        })
+    }
+}
+
+impl Begin for MemoryStore {
+    type Tx = MemoryTransaction;
+
+    fn begin(&self) -> Answer<'_, MemoryTransaction> {
+        Box::pin(async move { Ok(MemoryTransaction::begin(&self.0)) })
+    }
+
+    async fn commit(&self, tx: MemoryTransaction) -> Result<(), CommitError> {
+        tx.commit().map_err(CommitError::Refused)
+    }
+
+    fn rollback(&self, tx: MemoryTransaction) -> Answer<'_, ()> {
+        Box::pin(async move {
+            drop(tx);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! A row as the memory store keeps it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::hash::slot_of;
+use super::time::cut;
+use crate::model::{
+    Attempt, Decoded, Event, EventId, GLOBAL, GroupKey, Lane, NewRow, Placement, Record, Row, Seq, Slot,
+    Status, Token,
+};
+
+/// A claim on a row.
+#[derive(Debug, Clone)]
+pub(super) struct Lock {
+    pub(super) by: Arc<str>,
+    pub(super) until: Timestamp,
+}
+
+/// Everything in a row but its number.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) id: EventId,
+    pub(super) event: Decoded,
+    /// The type of a row that can't be read; others have it in their event.
+    pub(super) unread_type: Option<String>,
+    pub(super) group: Option<GroupKey>,
+    pub(super) lane: Option<Lane>,
+    /// The slot it has while it is in no lane.
+    pub(super) home: i16,
+    pub(super) status: Status,
+    pub(super) attempts: u32,
+    pub(super) created_at: Timestamp,
+    pub(super) available_at: Timestamp,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) done_at: Option<Timestamp>,
+    pub(super) last_error: Option<String>,
+    pub(super) lock: Option<Lock>,
+    pub(super) token: Token,
+    pub(super) history: Vec<Attempt>,
+}
+
+impl Stored {
+    /// A fresh row.
+    pub(super) fn new(row: &NewRow, now: Timestamp) -> Self {
+        let event = row.event.clone();
+        let due = event.due().map_or(now, |due| cut(due.resolve(now)));
+        let delayed = due > now;
+        let lane = match row.placement {
+            Placement::Queue => Some(Lane::QUEUE),
+            _ if delayed => Some(Lane::DELAYED),
+            Placement::Lane(lane) => Some(lane),
+            Placement::Slot => None,
+        };
+        Self {
+            lane,
+            available_at: due.max(now),
+            expires_at: event.expires().map(|expires| cut(expires.resolve(now))),
+            ..Self::unplaced(event.id().clone(), GroupKey::of(&event), Ok(event), now)
+        }
+    }
+
+    /// A fresh row in its slot.
+    pub(super) fn unplaced(id: EventId, group: Option<GroupKey>, event: Decoded, now: Timestamp) -> Self {
+        Self {
+            home: slot_of(group.as_ref().map_or(id.as_str(), GroupKey::as_str)),
+            id,
+            event,
+            unread_type: None,
+            group,
+            lane: None,
+            status: Status::New,
+            attempts: 0,
+            created_at: now,
+            available_at: now,
+            expires_at: None,
+            done_at: None,
+            last_error: None,
+            lock: None,
+            token: Token::default(),
+            history: Vec::new(),
+        }
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.lane.map_or(Slot(self.home), Lane::slot)
+    }
+
+    pub(super) fn message_id(&self) -> Option<&str> {
+        self.event.as_ref().ok().and_then(Event::message_id)
+    }
+
+    pub(super) fn event_type(&self) -> &str {
+        self.event.as_ref().map_or(self.unread_type.as_deref().unwrap_or_default(), Event::event_type)
+    }
+
+    pub(super) fn aggregate_type(&self) -> &str {
+        self.event.as_ref().map_or(GLOBAL, Event::aggregate_type)
+    }
+
+    /// Whether someone holds a claim that has not run out.
+    pub(super) fn is_claimed(&self, now: Timestamp) -> bool {
+        self.lock.as_ref().is_some_and(|lock| lock.until > now)
+    }
+
+    /// To lane −1, but for rows of the queue.
+    pub(super) fn put_off(&mut self) {
+        if self.lane != Some(Lane::QUEUE) {
+            self.lane = Some(Lane::DELAYED);
+        }
+    }
+
+    /// Ends the life of the row.
+    pub(super) fn end(&mut self, status: Status, now: Timestamp) {
+        self.status = status;
+        self.done_at = Some(now);
+        self.lock = None;
+    }
+
+    /// Back to new; number, lane, token and history are as they were.
+    pub(super) fn revive(&mut self, now: Timestamp) {
+        self.status = Status::New;
+        self.attempts = 0;
+        self.available_at = now;
+        self.done_at = None;
+        self.last_error = None;
+        self.lock = None;
+    }
+
+    /// As it is read for delivery.
+    pub(super) fn to_row(&self, seq: i64, token: Token) -> Row {
+        Row {
+            seq: Seq(seq),
+            id: self.id.clone(),
+            slot: self.slot(),
+            status: self.status,
+            attempts: self.attempts,
+            created_at: self.created_at,
+            available_at: self.available_at,
+            expires_at: self.expires_at,
+            token,
+            group: self.group.clone(),
+            event: self.event.clone(),
+        }
+    }
+
+    /// As people see it.
+    pub(super) fn to_record(&self, seq: i64) -> Record {
+        Record {
+            seq: Seq(seq),
+            id: self.id.clone(),
+            slot: self.slot(),
+            status: self.status,
+            attempts: self.attempts,
+            created_at: self.created_at,
+            available_at: self.available_at,
+            expires_at: self.expires_at,
+            done_at: self.done_at,
+            last_error: self.last_error.clone(),
+            locked_by: self.lock.as_ref().map(|lock| lock.by.to_string()),
+            locked_until: self.lock.as_ref().map(|lock| lock.until),
+            token: self.token,
+            group: self.group.clone(),
+            event: self.event.clone(),
+        }
+    }
+}
