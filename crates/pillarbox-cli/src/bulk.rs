@@ -1,0 +1,135 @@
+//! Changes of many rows: asked for twice, told in advance, made in bounded batches.
+
+use clap::Args;
+use pillarbox::port::StoreError;
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{Answer, Ink, Output, Progress, count};
+
+/// Rows changed in one transaction.
+pub(crate) const BATCH: usize = 500;
+
+/// How sure the caller is.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Consent {
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Only tell what would be changed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl Consent {
+    /// Asks unless `--yes` was given; an error unless the answer is yes.
+    pub(crate) fn obtain(self, output: Output, question: &str) -> Outcome {
+        if self.yes {
+            return Ok(());
+        }
+        match output.ask(&format!("{question} [y/N]"))? {
+            Some(answer) if matches!(answer.to_lowercase().as_str(), "y" | "yes") => Ok(()),
+            Some(_) => Err(Failure::failed("not confirmed: nothing was changed")),
+            None => {
+                let message = format!("not confirmed, and nobody to ask: {question}");
+                Err(Failure::usage(message).hint("add --yes to do it, or --dry-run to see what it would do"))
+            }
+        }
+    }
+}
+
+/// What a change of many rows did, or would do.
+#[derive(Debug, Serialize)]
+pub(crate) struct Changed {
+    pub(crate) action: &'static str,
+    pub(crate) dry_run: bool,
+    pub(crate) count: u64,
+    #[serde(skip)]
+    pub(crate) sentence: Sentence,
+}
+
+/// How a change is told: `replayed 2 events`, `would replay 2 events`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sentence {
+    /// `replayed`.
+    pub(crate) did: &'static str,
+    /// `dead event`.
+    pub(crate) what: &'static str,
+}
+
+impl Answer for Changed {
+    fn for_people(&self, _: Ink) -> String {
+        let things = counted(self.count, self.sentence.what);
+        match self.dry_run {
+            true => format!("would {} {things}", self.action),
+            false => format!("{} {things}", self.sentence.did),
+        }
+    }
+}
+
+/// `1 event`, `1,234 events`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
+/// Runs a change batch by batch until one comes back short; tells how many rows were changed.
+pub(crate) async fn in_batches(
+    progress: &Progress,
+    mut change: impl AsyncFnMut(usize) -> Result<u64, StoreError>,
+) -> Outcome<u64> {
+    let mut total = 0;
+    loop {
+        let changed = match change(BATCH).await {
+            Ok(changed) => changed,
+            Err(error) if total > 0 => {
+                return Err(Failure::from(error).during(format!("stopped after {}", counted(total, "event"))));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        total += changed;
+        progress.add(changed);
+        if changed < BATCH as u64 {
+            return Ok(total);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pillarbox::port::ErrorKind;
+
+    use super::*;
+    use crate::exit::Exit;
+    use crate::output::Reader;
+
+    /// EVT-142
+    #[tokio::test]
+    async fn batches_go_on_until_one_is_short() {
+        let output = Output::new(Reader::Programs);
+        let mut left = [500_u64, 500, 3].into_iter();
+        let total = in_batches(&output.progress("x", 3), async |_| Ok(left.next().unwrap())).await.unwrap();
+        assert_eq!((total, left.next()), (1_003, None));
+    }
+
+    #[tokio::test]
+    async fn a_failure_tells_how_far_it_got() {
+        let output = Output::new(Reader::Programs);
+        let mut first = true;
+        let failed = in_batches(&output.progress("x", 3), async |_| match std::mem::take(&mut first) {
+            true => Ok(500),
+            false => Err(StoreError::new(ErrorKind::Unavailable, "replay", "s", "gone")),
+        });
+        let failure = failed.await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Unavailable);
+        assert!(failure.message.starts_with("stopped after 500 events: "), "{failure}");
+    }
+
+    #[test]
+    fn nobody_to_ask_is_wrong_usage() {
+        let consent = Consent { yes: false, dry_run: false };
+        let failure = consent.obtain(Output::new(Reader::Programs), "delete all?").unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.hint.unwrap().contains("--yes"));
+    }
+}

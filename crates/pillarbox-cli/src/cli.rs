@@ -1,0 +1,54 @@
+//! The commands and what is common to them.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{completions, dead, events, groups, migrate, nodes, purge, stats, write};
+use crate::demo;
+use crate::exit;
+use crate::target::Target;
+
+/// A transactional outbox: look at it, write to it, operate it.
+#[derive(Debug, Parser)]
+#[command(name = "pillarbox", version, after_help = exit::TABLE, max_term_width = 110)]
+#[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Print one JSON document for programs; errors too, on standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the main job on an embedded store, with nothing to install
+    Demo(demo::Demo),
+    /// Create or upgrade the tables, or print the SQL
+    Migrate(migrate::Migrate),
+    /// Write events in a transaction and print their ids
+    Write(write::Write),
+    /// Show the state of an outbox
+    Stats(stats::Stats),
+    /// Look at events, take pending ones back
+    #[command(subcommand, arg_required_else_help = true)]
+    Events(events::Events),
+    /// Look at dead events, bring them back or delete them
+    #[command(subcommand, arg_required_else_help = true)]
+    Dead(dead::Dead),
+    /// Look at groups that are held back, hold them or let them go
+    #[command(subcommand, arg_required_else_help = true)]
+    Groups(groups::Groups),
+    /// Look at the nodes that deliver
+    #[command(subcommand, arg_required_else_help = true)]
+    Nodes(nodes::Nodes),
+    /// Delete old rows
+    Purge(purge::Purge),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+    /// A delivering process of the demo
+    #[command(hide = true)]
+    DemoWorker(demo::DemoWorker),
+}

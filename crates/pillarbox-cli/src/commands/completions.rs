@@ -1,0 +1,26 @@
+//! `completions`: the script a shell needs to complete commands and options.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::failure::Outcome;
+use crate::output::Output;
+
+/// Which shell.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  pillarbox completions bash > ~/.local/share/bash-completion/completions/pillarbox"
+)]
+pub(crate) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(self, output: Output) -> Outcome {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "pillarbox", &mut script);
+        output.text(&String::from_utf8_lossy(&script))
+    }
+}

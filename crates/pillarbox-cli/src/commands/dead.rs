@@ -1,0 +1,231 @@
+//! `dead`: looking at dead events, bringing them back, deleting them.
+
+use clap::{Args, Subcommand};
+use pillarbox::model::{EventId, Status};
+use pillarbox::port::{Discard, Replay, Select, Store, StoreError};
+use serde::Serialize;
+
+use super::Session;
+use super::events::{dead_table, find};
+use super::paging::{self, Limit, Order};
+use crate::bulk::{BATCH, Changed, Consent, Sentence, counted, in_batches};
+use crate::environment::operator;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Answer, Ink, count};
+use crate::target::database_now;
+use crate::view::{Summary, Whole};
+
+/// What to do with dead events.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// List dead events, without payloads
+    #[command(after_help = "Example:\n  pillarbox dead list --type order.placed")]
+    List(List),
+    /// Show one dead event with its payload, headers and failed attempts
+    #[command(after_help = "Example:\n  pillarbox dead show 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR")]
+    Show {
+        /// The event's id
+        id: String,
+    },
+    /// Bring dead events back to new, with their attempts reset
+    #[command(after_help = "\
+Examples:
+  pillarbox dead replay 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR
+  pillarbox dead replay --type order.placed --dry-run
+  pillarbox dead replay --all --yes
+
+Many are replayed in transactions of 500; what dies again meanwhile stays dead.")]
+    Replay(Change),
+    /// Delete dead events; a group blocked by one goes on with the next
+    #[command(after_help = "Example:\n  pillarbox dead discard --type order.test --yes")]
+    Discard(Change),
+}
+
+/// Which dead events to list.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    filter: Filter,
+    /// All, without a limit
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Which come first
+    #[arg(long, default_value = "oldest")]
+    order: Order,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+/// Which dead events to change.
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    #[command(flatten)]
+    filter: Filter,
+    /// All dead events
+    #[arg(long, conflicts_with_all = ["ids", "event_type", "aggregate_type"])]
+    all: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Which dead events.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
+    /// The events' ids
+    #[arg(value_name = "ID", conflicts_with_all = ["event_type", "aggregate_type"])]
+    ids: Vec<String>,
+    /// Those of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// Those of this aggregate type
+    #[arg(long, value_name = "TYPE")]
+    aggregate_type: Option<String>,
+}
+
+impl Filter {
+    fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.event_type.is_none() && self.aggregate_type.is_none()
+    }
+
+    fn select(&self) -> Select {
+        Select {
+            ids: self.ids.iter().map(|id| EventId::from_row(id.as_str())).collect(),
+            statuses: vec![Status::Dead],
+            event_type: self.event_type.clone(),
+            aggregate_type: self.aggregate_type.clone(),
+            ..Select::default()
+        }
+    }
+}
+
+impl Dead {
+    pub(crate) async fn run(self, session: &Session) -> Outcome {
+        match self {
+            Self::List(list) => list.run(session).await,
+            Self::Show { id } => {
+                let store = session.store().await?;
+                let shown = find(&*store, &id).await?;
+                must_be_dead(&id, shown.record.status)?;
+                session.output.answer(&Whole::from(&shown))
+            }
+            Self::Replay(change) => change.run(session, &REPLAY).await,
+            Self::Discard(change) => change.run(session, &DISCARD).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, session: &Session) -> Outcome {
+        let store = session.store().await?;
+        let select = self.filter.select();
+        let limit = if self.all { u64::MAX } else { self.limit.limit };
+        let events = paging::read(&*store, select.clone(), self.order, limit).await?;
+        let shown = events.len() as u64;
+        session.output.answer(&Listed(events))?;
+        if shown == limit {
+            let total = store.admin().count(select).await?;
+            session.output.note(&format!("{} of {}", count(shown), counted(total, "dead event")));
+        }
+        Ok(())
+    }
+}
+
+fn must_be_dead(id: &str, status: Status) -> Outcome {
+    match status {
+        Status::Dead => Ok(()),
+        _ => Err(Failure::not_found(format!("event {id:?} is not dead but {status}"))),
+    }
+}
+
+/// What is done to dead events.
+struct Way {
+    verb: &'static str,
+    did: &'static str,
+    doing: &'static str,
+    change: Batch,
+}
+
+/// Changes one batch and tells how many rows that were.
+type Batch = for<'a> fn(&'a dyn Store, Select, usize) -> pillarbox::port::Answer<'a, u64>;
+
+const REPLAY: Way = Way {
+    verb: "replay",
+    did: "replayed",
+    doing: "replaying",
+    change: |store, select, limit| store.admin().replay(Replay { select, limit, by: operator(), now: None }),
+};
+const DISCARD: Way = Way {
+    verb: "discard",
+    did: "discarded",
+    doing: "discarding",
+    change: |store, select, limit| {
+        store.admin().discard(Discard { select, limit, by: operator(), now: None })
+    },
+};
+
+impl Change {
+    async fn run(self, session: &Session, way: &Way) -> Outcome {
+        if self.filter.is_empty() && !self.all {
+            return Err(Failure::usage(format!("nothing says which events to {}", way.verb))
+                .hint("name events by id, or give --type, --aggregate-type or --all"));
+        }
+        let store = session.store().await?;
+        let changed = |dry_run, count| Changed {
+            action: way.verb,
+            dry_run,
+            count,
+            sentence: Sentence { did: way.did, what: "dead event" },
+        };
+        let expected = self.expected(&*store).await?;
+        if self.consent.dry_run || expected == 0 {
+            return session.output.answer(&changed(self.consent.dry_run, expected));
+        }
+        if self.filter.ids.is_empty() {
+            let events = counted(expected, "dead event");
+            let question = format!("{} {events} on {}?", way.verb, store.facts().name);
+            self.consent.obtain(session.output, &question)?;
+        }
+        let progress = session.output.progress(way.doing, expected);
+        let mut total = 0;
+        for select in self.snapshots(&*store).await? {
+            total += in_batches(&progress, async |limit| -> Result<u64, StoreError> {
+                (way.change)(&*store, select.clone(), limit).await
+            })
+            .await?;
+        }
+        drop(progress);
+        session.output.answer(&changed(false, total))
+    }
+
+    /// How many there are; every one that is named must be there and dead.
+    async fn expected(&self, store: &dyn Store) -> Outcome<u64> {
+        for id in &self.filter.ids {
+            must_be_dead(id, find(store, id).await?.record.status)?;
+        }
+        Ok(store.admin().count(self.filter.select()).await?)
+    }
+
+    /// What is dead by now and no later, or a replay of events that die again would never end.
+    async fn snapshots(&self, store: &dyn Store) -> Outcome<Vec<Select>> {
+        let ended_before = Some(database_now(store).await?);
+        let select = Select { ended_before, ..self.filter.select() };
+        if select.ids.len() <= BATCH {
+            return Ok(vec![select]);
+        }
+        let chunks = select.ids.chunks(BATCH);
+        Ok(chunks.map(|ids| Select { ids: ids.to_vec(), ..select.clone() }).collect())
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Listed(Vec<Summary>);
+
+impl Answer for Listed {
+    fn for_people(&self, ink: Ink) -> String {
+        match self.0.as_slice() {
+            [] => "no dead events".to_owned(),
+            events => dead_table(ink, events),
+        }
+    }
+}

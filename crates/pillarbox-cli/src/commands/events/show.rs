@@ -1,0 +1,128 @@
+//! Events as people read them: a line each, or one with everything in it.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::output::{Answer, Column, Ink, Table, ago, bytes, fields};
+use crate::view::{Content, FailedAttempt, Summary, Whole};
+
+/// A list of events of any status.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Listed(pub(super) Vec<Summary>);
+
+impl Answer for Listed {
+    fn for_people(&self, ink: Ink) -> String {
+        match self.0.as_slice() {
+            [] => "no events".to_owned(),
+            events => event_table(ink, events),
+        }
+    }
+}
+
+/// A table of events of any status.
+fn event_table(ink: Ink, events: &[Summary]) -> String {
+    use Column::{Number, Whole, Wrapped};
+    let columns =
+        [Whole("ID"), Whole("STATUS"), Wrapped("TYPE"), Wrapped("GROUP"), Number("TRIES"), Whole("WRITTEN")];
+    let mut table = Table::new(ink, &columns);
+    let now = Timestamp::now();
+    for event in events {
+        let (kind, group) = (kind(event), event.group.clone().unwrap_or("-".to_owned()));
+        let tries = event.attempts.to_string();
+        table.row_with_status(&event.id, event.status, [kind, group, tries, ago(event.created_at, now)]);
+    }
+    table.render()
+}
+
+/// A table of dead events, with why they died.
+pub(crate) fn dead_table(ink: Ink, events: &[Summary]) -> String {
+    use Column::{Number, Whole, Wrapped};
+    let columns =
+        [Whole("ID"), Wrapped("TYPE"), Wrapped("GROUP"), Number("TRIES"), Whole("DIED"), Wrapped("ERROR")];
+    let mut table = Table::new(ink, &columns);
+    let now = Timestamp::now();
+    for event in events {
+        let died = ago(event.ended_at.unwrap_or(event.created_at), now);
+        let group = event.group.clone().unwrap_or("-".to_owned());
+        let error = shortened(event.last_error.as_deref().unwrap_or("-"));
+        table.row([event.id.clone(), kind(event), group, event.attempts.to_string(), died, error]);
+    }
+    table.render()
+}
+
+fn kind(event: &Summary) -> String {
+    event.event_type.clone().unwrap_or("(malformed)".to_owned())
+}
+
+/// Enough of an error to know it by; `show` has the rest.
+fn shortened(error: &str) -> String {
+    const ENOUGH: usize = 100;
+    match error.char_indices().nth(ENOUGH) {
+        Some((end, _)) => format!("{}…", &error[..end]),
+        None => error.to_owned(),
+    }
+}
+
+impl Answer for Whole {
+    fn for_people(&self, ink: Ink) -> String {
+        let mut parts = vec![fields(ink, &known(&self.summary))];
+        if !self.headers.is_empty() {
+            let lines = self.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
+            let headers = fields(Ink::Plain, &lines.collect::<Vec<_>>());
+            parts.push(section(ink, "headers", &headers));
+        }
+        if !self.failures.is_empty() {
+            let lines: Vec<String> = self.failures.iter().map(attempt).collect();
+            parts.push(section(ink, "failed attempts", &lines.join("\n")));
+        }
+        if let Some(payload) = &self.payload {
+            let size = bytes(self.summary.payload_size.unwrap_or_default());
+            let (form, text) = match payload {
+                Content::Text(text) => ("text", text),
+                Content::Base64(text) => ("base 64", text),
+            };
+            parts.push(section(ink, &format!("payload ({form}, {size})"), &crate::redact::lines(text)));
+        }
+        parts.join("\n\n")
+    }
+}
+
+fn section(ink: Ink, title: &str, text: &str) -> String {
+    format!("{}\n{text}", ink.bold(title))
+}
+
+fn attempt(failed: &FailedAttempt) -> String {
+    let text = format!("{}  {}  {}: {}", failed.number, failed.at, failed.by, failed.error);
+    crate::redact::lines(&text)
+}
+
+/// The fields that are set, in the order people ask for them.
+fn known(event: &Summary) -> Vec<(&'static str, String)> {
+    let now = Timestamp::now();
+    let time = |at: Timestamp| format!("{at} ({})", ago(at, now));
+    let text = |value: &Option<String>| value.clone();
+    let all = [
+        ("id", Some(event.id.clone())),
+        ("number", Some(event.seq.to_string())),
+        ("status", Some(event.status.to_string())),
+        ("malformed", text(&event.malformed)),
+        ("type", text(&event.event_type)),
+        ("aggregate type", text(&event.aggregate_type)),
+        ("aggregate id", text(&event.aggregate_id)),
+        ("group", text(&event.group)),
+        ("tenant", text(&event.tenant)),
+        ("message id", text(&event.message_id)),
+        ("correlation id", text(&event.correlation_id)),
+        ("attempts", Some(event.attempts.to_string())),
+        ("happened", event.occurred_at.map(time)),
+        ("written", Some(time(event.created_at))),
+        ("due", Some(time(event.available_at))),
+        ("expires", event.expires_at.map(time)),
+        ("ended", event.ended_at.map(time)),
+        ("last error", text(&event.last_error)),
+        ("claimed by", text(&event.locked_by)),
+        ("claimed until", event.locked_until.map(time)),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}

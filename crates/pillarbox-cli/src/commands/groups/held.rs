@@ -1,0 +1,63 @@
+//! Groups that are held back, as they are shown.
+
+use jiff::Timestamp;
+use pillarbox::port::{GroupState, HeldGroup};
+use serde::Serialize;
+
+use crate::output::{Answer, Column, Ink, Table, ago};
+
+/// A group as it is shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct Held {
+    group: String,
+    state: GroupState,
+    event: Option<String>,
+    reason: Option<String>,
+    by: String,
+    since: Timestamp,
+}
+
+impl From<&HeldGroup> for Held {
+    fn from(held: &HeldGroup) -> Self {
+        Self {
+            group: held.group.to_string(),
+            state: held.state,
+            event: held.event.as_ref().map(ToString::to_string),
+            reason: held.reason.clone(),
+            by: held.by.clone(),
+            since: held.since,
+        }
+    }
+}
+
+/// A table of groups.
+pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
+    use Column::{Whole, Wrapped};
+    let columns =
+        [Wrapped("GROUP"), Whole("STATE"), Whole("SINCE"), Wrapped("BY"), Whole("EVENT"), Wrapped("REASON")];
+    let mut table = Table::new(ink, &columns);
+    let now = Timestamp::now();
+    for held in groups {
+        let state = match held.state {
+            GroupState::Blocked => "blocked",
+            GroupState::Paused => "paused",
+        };
+        let event = held.event.as_deref().unwrap_or("-");
+        let reason = held.reason.as_deref().unwrap_or("-");
+        table.row([&held.group, state, &ago(held.since, now), &held.by, event, reason]);
+    }
+    table.render()
+}
+
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Listed(pub(super) Vec<Held>);
+
+impl Answer for Listed {
+    fn for_people(&self, ink: Ink) -> String {
+        match self.0.as_slice() {
+            [] => "no group is held back".to_owned(),
+            groups => table(ink, groups),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! One file a command: its arguments, what it does, how its answer looks.
+
+pub(crate) mod completions;
+pub(crate) mod dead;
+pub(crate) mod events;
+pub(crate) mod groups;
+pub(crate) mod migrate;
+pub(crate) mod nodes;
+mod paging;
+pub(crate) mod purge;
+pub(crate) mod stats;
+pub(crate) mod write;
+
+use std::sync::Arc;
+
+use pillarbox::port::Store;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::target::Target;
+
+/// Where a command reads and prints.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) output: Output,
+    pub(crate) target: Target,
+}
+
+impl Session {
+    /// The store that the command line names.
+    pub(crate) async fn store(&self) -> Outcome<Arc<dyn Store>> {
+        self.target.connect().await
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(cli: Cli, output: Output) -> Outcome {
+    let session = Session { output, target: cli.target };
+    match cli.command {
+        Command::Demo(demo) => demo.run(output).await,
+        Command::Migrate(migrate) => migrate.run(&session).await,
+        Command::Write(write) => write.run(&session).await,
+        Command::Stats(stats) => stats.run(&session).await,
+        Command::Events(events) => events.run(&session).await,
+        Command::Dead(dead) => dead.run(&session).await,
+        Command::Groups(groups) => groups.run(&session).await,
+        Command::Nodes(nodes) => nodes.run(&session).await,
+        Command::Purge(purge) => purge.run(&session).await,
+        Command::Completions(completions) => completions.run(output),
+        Command::DemoWorker(worker) => worker.run().await,
+    }
+}

@@ -1,0 +1,55 @@
+//! Reads lists page by page, so that no more than a page of payloads is ever in memory.
+
+use clap::{Args, ValueEnum};
+use pillarbox::model::Seq;
+use pillarbox::port::{List, PageOrder, Select, Store};
+
+use crate::failure::Outcome;
+use crate::view::Summary;
+
+/// Rows come with their payloads, of up to a mebibyte each.
+const PAGE: usize = 100;
+const LIMIT_MAX: i64 = 100_000;
+
+/// Which order, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// Oldest first
+    Oldest,
+    /// Newest first
+    Newest,
+}
+
+/// How many.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Limit {
+    /// Show at most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX as u64))]
+    pub(crate) limit: u64,
+}
+
+/// Reads up to `limit` events in order.
+pub(crate) async fn read(
+    store: &dyn Store,
+    select: Select,
+    order: Order,
+    limit: u64,
+) -> Outcome<Vec<Summary>> {
+    let order = match order {
+        Order::Oldest => PageOrder::OldestFirst,
+        Order::Newest => PageOrder::NewestFirst,
+    };
+    let mut events: Vec<Summary> = Vec::new();
+    loop {
+        let wanted = limit.saturating_sub(events.len() as u64).min(PAGE as u64) as usize;
+        if wanted == 0 {
+            return Ok(events);
+        }
+        let after = events.last().map(|event| Seq(event.seq));
+        let page = store.admin().list(List { select: select.clone(), order, after, limit: wanted }).await?;
+        events.extend(page.iter().map(Summary::from));
+        if page.len() < wanted {
+            return Ok(events);
+        }
+    }
+}

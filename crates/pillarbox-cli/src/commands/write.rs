@@ -1,0 +1,154 @@
+//! `write`: events in transactions of their own.
+
+mod ids;
+mod payload;
+
+use clap::Args;
+use pillarbox::model::{Event, EventBuilder, NewRow, Placement, When};
+use pillarbox::port::{self, Store};
+
+use super::Session;
+use crate::bulk::{BATCH, counted};
+use crate::failure::{Failure, Outcome};
+use crate::form;
+use ids::Ids;
+
+/// No more than this in one transaction, also when payloads are large.
+const BATCH_BYTES: usize = 8 * 1_024 * 1_024;
+const COUNT_MAX: u64 = 10_000_000;
+
+/// What to write.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pillarbox write --type order.placed --payload '{\"id\":7}' --aggregate-type Order --aggregate-id 7
+  pillarbox write --type report.due --payload @report.json --due 2h --header source=cron
+  pillarbox write --type load.test --count 10000
+
+Many are written in transactions of up to 500; ids are printed as each is committed.")]
+pub(crate) struct Write {
+    /// The event type
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: String,
+    /// The payload: text as it is, `@FILE` for a file, `@-` for standard input
+    #[arg(long, value_name = "JSON|@FILE", default_value = "{}", allow_hyphen_values = true)]
+    payload: String,
+    /// The kind of thing the event is about
+    #[arg(long, value_name = "TYPE")]
+    aggregate_type: Option<String>,
+    /// Which of them; with no --group, events of the same one keep their order
+    #[arg(long, value_name = "ID")]
+    aggregate_id: Option<String>,
+    /// The group in whose order the event is delivered
+    #[arg(long)]
+    group: Option<String>,
+    /// The tenant, passed through
+    #[arg(long)]
+    tenant: Option<String>,
+    /// A header; may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    headers: Vec<String>,
+    /// Not to be delivered before: RFC 3339, or a duration from now
+    #[arg(long, value_name = "TIME|DURATION", value_parser = form::when)]
+    due: Option<When>,
+    /// Not to be delivered after: it then ends as dead
+    #[arg(long, value_name = "TIME|DURATION", value_parser = form::when)]
+    expires: Option<When>,
+    /// A logical id: a second write with the same one is the same event
+    #[arg(long, value_name = "ID")]
+    message_id: Option<String>,
+    /// What ties related events together
+    #[arg(long, value_name = "ID")]
+    correlation_id: Option<String>,
+    /// Write so many events with the same content
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
+    count: u64,
+}
+
+impl Write {
+    pub(crate) async fn run(self, session: &Session) -> Outcome {
+        if self.count > 1 && self.message_id.is_some() {
+            return Err(Failure::usage("--count and --message-id exclude each other")
+                .hint("events with the same message id are one event"));
+        }
+        // Checked before the store is opened, so that a slip of the pen costs nothing.
+        let plain = self.fields()?;
+        let store = session.store().await?;
+        let limits = store.facts().limits;
+        let builder = payload::read(&self.payload, limits.payload)?.put_into(plain);
+        let first = builder.clone().build_within(&limits)?;
+        let ids = Ids::begin(session.output)?;
+        let written = self.write_all(session, &*store, builder, first, &ids).await;
+        ids.end()?;
+        written
+    }
+
+    fn fields(&self) -> Outcome<EventBuilder> {
+        let mut builder = Event::builder(self.event_type.as_str());
+        for header in &self.headers {
+            let (name, value) = form::header(header)?;
+            builder = builder.header(name, value);
+        }
+        if let Some(kind) = &self.aggregate_type {
+            builder = builder.aggregate_type(kind.as_str());
+        }
+        if let Some(id) = &self.aggregate_id {
+            builder = builder.aggregate_id(id);
+        }
+        if let Some(group) = &self.group {
+            builder = builder.group(group);
+        }
+        if let Some(tenant) = &self.tenant {
+            builder = builder.tenant(tenant);
+        }
+        if let Some(id) = &self.message_id {
+            builder = builder.message_id(id);
+        }
+        if let Some(id) = &self.correlation_id {
+            builder = builder.correlation_id(id);
+        }
+        if let Some(due) = self.due {
+            builder = builder.due(due);
+        }
+        if let Some(expires) = self.expires {
+            builder = builder.expires(expires);
+        }
+        Ok(builder)
+    }
+
+    async fn write_all(
+        &self,
+        session: &Session,
+        store: &dyn Store,
+        builder: EventBuilder,
+        first: Event,
+        ids: &Ids,
+    ) -> Outcome {
+        let progress = session.output.progress("writing", self.count);
+        let per_batch = (BATCH_BYTES / first.weight()).clamp(1, BATCH) as u64;
+        let mut done: u64 = 0;
+        while done < self.count {
+            let size = (self.count - done).min(per_batch);
+            let rows = (0..size).map(|_| {
+                let event = builder.clone().build_within(&store.facts().limits)?;
+                Ok(NewRow { event, placement: Placement::Slot })
+            });
+            let rows = rows.collect::<Outcome<Vec<NewRow>>>()?;
+            let written = store.write(port::Write { rows, now: None }).await.map_err(|error| {
+                let failure = Failure::from(error);
+                if done > 0 {
+                    failure.during(format!("stopped after {}", counted(done, "event")))
+                } else {
+                    failure
+                }
+            })?;
+            if written.iter().any(|row| !row.fresh) {
+                session.output.note("an event with this message id was there already: nothing was added");
+            }
+            ids.print(&written)?;
+            done += size;
+            progress.add(size);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! The ids of written events: a line each, or one JSON array, printed as they are committed.
+
+use std::cell::Cell;
+
+use pillarbox::model::Written;
+
+use crate::failure::Outcome;
+use crate::output::{Output, Reader};
+
+/// Prints ids; the array is closed also when a later batch fails.
+pub(super) struct Ids {
+    output: Output,
+    printed: Cell<bool>,
+}
+
+impl Ids {
+    pub(super) fn begin(output: Output) -> Outcome<Self> {
+        if output.reader() == Reader::Programs {
+            output.text("[")?;
+        }
+        Ok(Self { output, printed: Cell::new(false) })
+    }
+
+    pub(super) fn print(&self, written: &[Written]) -> Outcome {
+        match self.output.reader() {
+            Reader::People => {
+                let lines: String = written.iter().map(|row| format!("{}\n", row.id)).collect();
+                self.output.text(&lines)
+            }
+            Reader::Programs => {
+                let texts = written.iter().map(|row| serde_json::Value::from(row.id.as_str()).to_string());
+                let list = texts.collect::<Vec<_>>().join(",");
+                let comma = if self.printed.replace(true) { "," } else { "" };
+                self.output.text(&format!("{comma}{list}"))
+            }
+        }
+    }
+
+    pub(super) fn end(self) -> Outcome {
+        match self.output.reader() {
+            Reader::People => Ok(()),
+            Reader::Programs => self.output.text("]\n"),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The ledger: what was committed and what arrived, and so what was lost, doubled or out of order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// An order as the receiver sees it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Order {
+    /// Whose.
+    pub(super) account: u32,
+    /// Which of the account's orders, counted in the database, from 1.
+    pub(super) number: u64,
+    /// What it costs; the receiver can't read a negative one before it is repaired.
+    pub(super) cents: i64,
+    /// Its transaction was rolled back: it must never arrive.
+    pub(super) refused: bool,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Counts {
+    pub(super) written: u64,
+    pub(super) rolled_back: u64,
+    pub(super) delivered: u64,
+    pub(super) retried: u64,
+    pub(super) rejected: u64,
+    pub(super) duplicates: u64,
+    pub(super) order_violations: u64,
+    pub(super) phantoms: u64,
+}
+
+/// One account: its numbers are committed without gaps, so the highest one stands for all.
+#[derive(Debug, Default)]
+struct Account {
+    written: u64,
+    /// Every number up to here arrived.
+    arrived: u64,
+    /// Numbers that arrived before an earlier one did.
+    early: BTreeSet<u64>,
+    /// The first order the receiver can't take, until it is repaired.
+    stuck_at: Option<u64>,
+    last_worker: String,
+}
+
+/// Both sides of the post, side by side. Its size is bounded by the number of accounts.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    accounts: BTreeMap<u32, Account>,
+    counts: Counts,
+    killed: Option<(String, Instant)>,
+    taken_over: Option<Duration>,
+}
+
+impl Ledger {
+    /// An order was committed.
+    pub(super) fn committed(&mut self, order: &Order) {
+        let account = self.accounts.entry(order.account).or_default();
+        account.written = account.written.max(order.number);
+        if order.cents < 0 {
+            account.stuck_at = Some(order.number);
+        }
+        self.counts.written += 1;
+    }
+
+    /// An order was rolled back.
+    pub(super) fn rolled_back(&mut self) {
+        self.counts.rolled_back += 1;
+    }
+
+    /// The receiver refused an order for now.
+    pub(super) fn refused_for_now(&mut self) {
+        self.counts.retried += 1;
+    }
+
+    /// The receiver rejected an order for good.
+    pub(super) fn rejected(&mut self) {
+        self.counts.rejected += 1;
+    }
+
+    /// The receiver took an order.
+    pub(super) fn arrived(&mut self, order: &Order, worker: &str) {
+        if order.refused {
+            self.counts.phantoms += 1;
+            return;
+        }
+        let account = self.accounts.entry(order.account).or_default();
+        if order.number <= account.arrived || account.early.contains(&order.number) {
+            self.counts.duplicates += 1;
+            return;
+        }
+        self.counts.delivered += 1;
+        if order.number == account.arrived + 1 {
+            account.arrived += 1;
+            while account.early.remove(&(account.arrived + 1)) {
+                account.arrived += 1;
+            }
+        } else {
+            self.counts.order_violations += 1;
+            account.early.insert(order.number);
+        }
+        if let Some((killed, at)) = &self.killed
+            && self.taken_over.is_none()
+            && account.last_worker == *killed
+            && worker != killed
+        {
+            self.taken_over = Some(at.elapsed());
+        }
+        worker.clone_into(&mut account.last_worker);
+    }
+
+    /// A worker was killed.
+    pub(super) fn killed(&mut self, worker: &str) {
+        self.killed = Some((worker.to_owned(), Instant::now()));
+    }
+
+    /// How long it took until a group of the killed worker went on.
+    pub(super) fn taken_over(&self) -> Option<Duration> {
+        self.taken_over
+    }
+
+    /// What happened so far.
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many orders can arrive while the receiver is not repaired: those before the first it can't take.
+    pub(super) fn deliverable_unrepaired(&self) -> u64 {
+        self.accounts.values().map(|account| account.stuck_at.map_or(account.written, |at| at - 1)).sum()
+    }
+
+    /// How many accounts have an order that the receiver can't take.
+    pub(super) fn stuck_accounts(&self) -> u64 {
+        self.accounts.values().filter(|account| account.stuck_at.is_some()).count() as u64
+    }
+
+    /// How many orders were committed and did not arrive.
+    pub(super) fn lost(&self) -> u64 {
+        let lost = |account: &Account| {
+            let early = account.early.range(..=account.written).count() as u64;
+            account.written.saturating_sub(account.arrived + early)
+        };
+        self.accounts.values().map(lost).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(account: u32, number: u64) -> Order {
+        Order { account, number, cents: 1, refused: false }
+    }
+
+    fn ledger(arrivals: &[u64]) -> Ledger {
+        let mut ledger = Ledger::default();
+        (1..=4).for_each(|number| ledger.committed(&order(1, number)));
+        arrivals.iter().for_each(|&number| ledger.arrived(&order(1, number), "a"));
+        ledger
+    }
+
+    #[test]
+    fn all_in_order_is_perfect() {
+        let ledger = ledger(&[1, 2, 3, 4]);
+        assert_eq!(ledger.counts(), Counts { written: 4, delivered: 4, ..Counts::default() });
+        assert_eq!(ledger.lost(), 0);
+    }
+
+    #[test]
+    fn what_does_not_arrive_is_lost() {
+        assert_eq!(ledger(&[]).lost(), 4);
+        assert_eq!(ledger(&[1, 2, 2, 2]).lost(), 2);
+        assert_eq!(ledger(&[4]).lost(), 3);
+    }
+
+    #[test]
+    fn what_comes_again_is_a_duplicate_and_no_violation() {
+        let counts = ledger(&[1, 2, 1, 2, 3, 4]).counts();
+        assert_eq!((counts.duplicates, counts.order_violations, counts.delivered), (2, 0, 4));
+    }
+
+    #[test]
+    fn what_overtakes_is_a_violation() {
+        let ledger = ledger(&[2, 1, 4, 4, 3]);
+        let counts = ledger.counts();
+        assert_eq!((counts.duplicates, counts.order_violations, counts.delivered), (1, 2, 4));
+        assert_eq!(ledger.lost(), 0);
+    }
+
+    #[test]
+    fn what_was_rolled_back_and_arrives_is_a_phantom() {
+        let mut ledger = ledger(&[1, 2, 3, 4]);
+        ledger.arrived(&Order { refused: true, ..order(1, 5) }, "a");
+        assert_eq!((ledger.counts().phantoms, ledger.counts().delivered), (1, 4));
+    }
+
+    #[test]
+    fn orders_behind_one_that_is_stuck_are_not_expected_yet() {
+        let mut ledger = ledger(&[]);
+        ledger.committed(&Order { cents: -5, ..order(2, 1) });
+        ledger.committed(&order(2, 2));
+        assert_eq!((ledger.deliverable_unrepaired(), ledger.stuck_accounts()), (4, 1));
+    }
+
+    #[test]
+    fn a_takeover_is_seen_when_a_group_goes_on_with_another_worker() {
+        let mut ledger = ledger(&[1]);
+        ledger.killed("a");
+        ledger.arrived(&order(9, 1), "b");
+        assert!(ledger.taken_over().is_none());
+        ledger.arrived(&order(1, 2), "b");
+        assert!(ledger.taken_over().is_some());
+    }
+}

@@ -1,0 +1,155 @@
+//! The receiver: a local HTTP server that takes orders, fails now and then, and keeps the ledger.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::ledger::{Ledger, Order};
+
+/// The header that names the worker.
+pub(super) const WORKER: &str = "x-demo-worker";
+/// The path that takes orders.
+pub(super) const PATH: &str = "/orders";
+
+/// Between taking an order and saying so: a worker that is killed then has delivered without knowing it.
+const ANSWER_DELAY: Duration = Duration::from_millis(4);
+/// One in so many orders is refused at first.
+const REFUSED_FIRST: u64 = 20;
+
+#[derive(Debug)]
+struct Desk {
+    ledger: Ledger,
+    repaired: bool,
+    /// Orders that were refused once.
+    refused: HashSet<(u32, u64)>,
+}
+
+/// The state shared with those who watch.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    desk: Mutex<Desk>,
+    seed: u64,
+    /// Counts arrivals, so that watchers wake.
+    news: watch::Sender<u64>,
+}
+
+impl Receiver {
+    pub(super) fn new(seed: u64) -> Arc<Self> {
+        let desk = Desk { ledger: Ledger::default(), repaired: false, refused: HashSet::new() };
+        Arc::new(Self { desk: Mutex::new(desk), seed, news: watch::Sender::new(0) })
+    }
+
+    /// Looks into the ledger or writes to it.
+    pub(super) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+        look(&mut self.lock().ledger)
+    }
+
+    /// From now on it takes every order.
+    pub(super) fn repair(&self) {
+        self.lock().repaired = true;
+    }
+
+    /// Changes with every request.
+    pub(super) fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, order: &Order, worker: &str) -> StatusCode {
+        let mut desk = self.lock();
+        let key = (order.account, order.number);
+        let status = if order.cents < 0 && !desk.repaired {
+            desk.ledger.rejected();
+            StatusCode::UNPROCESSABLE_ENTITY
+        } else if self.is_flaky(order) && desk.refused.insert(key) {
+            desk.ledger.refused_for_now();
+            StatusCode::INTERNAL_SERVER_ERROR
+        } else {
+            desk.ledger.arrived(order, worker);
+            StatusCode::NO_CONTENT
+        };
+        drop(desk);
+        self.news.send_modify(|count| *count += 1);
+        status
+    }
+
+    fn is_flaky(&self, order: &Order) -> bool {
+        let mixed = self.seed ^ u64::from(order.account) << 32 ^ order.number;
+        fastrand::Rng::with_seed(mixed).u64(0..REFUSED_FIRST) == 0
+    }
+}
+
+/// The server; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    _stop: oneshot::Sender<()>,
+    _task: JoinSet<io::Result<()>>,
+}
+
+/// Opens the receiver on a free port of the loopback address.
+pub(super) async fn open(receiver: Arc<Receiver>) -> io::Result<Server> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let router = Router::new().route(PATH, post(accept)).with_state(receiver);
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let serve = axum::serve(listener, router);
+        tokio::select! {
+            ended = serve => ended,
+            _ = stopped => Ok(()),
+        }
+    });
+    Ok(Server { address, _stop: stop, _task: task })
+}
+
+async fn accept(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let Ok(order) = serde_json::from_slice::<Order>(&body) else { return StatusCode::BAD_REQUEST };
+    let worker = headers.get(WORKER).and_then(|name| name.to_str().ok()).unwrap_or("unknown");
+    let status = receiver.take(&order, worker);
+    tokio::time::sleep(ANSWER_DELAY).await;
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(number: u64, cents: i64) -> Order {
+        Order { account: 1, number, cents, refused: false }
+    }
+
+    #[test]
+    fn what_it_can_not_read_is_rejected_until_it_is_repaired() {
+        let receiver = Receiver::new(1);
+        let steady = (1..).map(|number| order(number, -1)).find(|order| !receiver.is_flaky(order)).unwrap();
+        assert_eq!(receiver.take(&steady, "a"), StatusCode::UNPROCESSABLE_ENTITY);
+        receiver.repair();
+        assert_eq!(receiver.take(&steady, "a"), StatusCode::NO_CONTENT);
+        assert_eq!(receiver.ledger(|ledger| ledger.counts().rejected), 1);
+    }
+
+    #[test]
+    fn some_orders_are_refused_exactly_once() {
+        let receiver = Receiver::new(1);
+        let flaky = (1..).map(|number| order(number, 1)).find(|order| receiver.is_flaky(order)).unwrap();
+        assert_eq!(receiver.take(&flaky, "a"), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(receiver.take(&flaky, "a"), StatusCode::NO_CONTENT);
+        assert_eq!(receiver.ledger(|ledger| ledger.counts().retried), 1);
+    }
+}

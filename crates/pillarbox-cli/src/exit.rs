@@ -1,0 +1,49 @@
+//! Exit codes: a contract with scripts.
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done; an empty list is done.
+    Done = 0,
+    /// Tried and failed.
+    Failed = 1,
+    /// Wrong usage or configuration.
+    Usage = 2,
+    /// A thing that was named is not there.
+    NotFound = 3,
+    /// What was held is held by someone else now.
+    OwnershipLost = 4,
+    /// The store can't be reached.
+    Unavailable = 5,
+}
+
+/// The table at the end of `--help`.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0  done (an empty list is done)
+  1  failed
+  2  wrong usage or configuration
+  3  a named thing is not there
+  4  ownership lost
+  5  store unavailable";
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_the_help() {
+        let all =
+            [Exit::Done, Exit::Failed, Exit::Usage, Exit::NotFound, Exit::OwnershipLost, Exit::Unavailable];
+        let codes: Vec<u8> = all.iter().map(|exit| *exit as u8).collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5]);
+        assert!(codes.iter().all(|code| TABLE.contains(&format!("\n  {code}  "))));
+    }
+}

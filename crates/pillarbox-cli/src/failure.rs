@@ -1,0 +1,159 @@
+//! Why a command did not do what it was asked: for people, for programs, and as an exit code.
+
+use std::io;
+
+use pillarbox::model::Invalid;
+use pillarbox::port::{ErrorKind, StoreError};
+
+use crate::exit::Exit;
+use crate::redact::redact;
+
+/// A failed command.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// What a command answers.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    fn new(exit: Exit, kind: &'static str, message: impl AsRef<str>) -> Self {
+        Self { exit, kind, message: redact(message.as_ref()), hint: None }
+    }
+
+    /// Something went wrong on the way.
+    pub(crate) fn failed(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Failed, "failed", message)
+    }
+
+    /// The command line or the configuration is wrong.
+    pub(crate) fn usage(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    /// A thing that was named is not there.
+    pub(crate) fn not_found(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::NotFound, "not-found", message)
+    }
+
+    /// Whoever read the output has gone; there is nobody to tell.
+    fn unread() -> Self {
+        Self::new(Exit::Done, "unread", "")
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn hint(mut self, hint: impl AsRef<str>) -> Self {
+        self.hint = Some(redact(hint.as_ref()));
+        self
+    }
+
+    /// Puts what was under way before the message.
+    pub(crate) fn during(mut self, what: impl AsRef<str>) -> Self {
+        self.message = format!("{}: {}", redact(what.as_ref()), self.message);
+        self
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let (exit, kind) = class(error.kind());
+        let failure = Self::new(exit, kind, error.to_string());
+        match advice(error.kind()) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(Exit::Usage, "invalid-input", invalid.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::unread(),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(io::ErrorKind::BrokenPipe) => Self::unread(),
+            _ => Self::failed("the answer has no JSON form"),
+        }
+    }
+}
+
+fn class(kind: ErrorKind) -> (Exit, &'static str) {
+    match kind {
+        ErrorKind::Unavailable => (Exit::Unavailable, "unavailable"),
+        ErrorKind::Timeout => (Exit::Unavailable, "timeout"),
+        ErrorKind::InvalidInput => (Exit::Usage, "invalid-input"),
+        ErrorKind::Unsupported => (Exit::Usage, "unsupported"),
+        ErrorKind::Conflict => (Exit::Failed, "conflict"),
+        ErrorKind::Schema => (Exit::Failed, "schema"),
+        ErrorKind::Permission => (Exit::Failed, "permission"),
+        _ => (Exit::Failed, "unexpected"),
+    }
+}
+
+fn advice(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Unavailable | ErrorKind::Timeout => {
+            Some("check that the database is there and can be written, then try again")
+        }
+        ErrorKind::Conflict => Some("someone else changed it at the same time: try again"),
+        ErrorKind::Schema => Some("create or upgrade the tables with `pillarbox migrate`"),
+        ErrorKind::Permission => Some("grant the database user what it lacks, or use another"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(kind: ErrorKind) -> Failure {
+        StoreError::new(kind, "list", "orders", "detail").into()
+    }
+
+    #[test]
+    fn every_kind_of_store_error_has_its_exit_code() {
+        for (kind, exit) in [
+            (ErrorKind::Unavailable, Exit::Unavailable),
+            (ErrorKind::Timeout, Exit::Unavailable),
+            (ErrorKind::InvalidInput, Exit::Usage),
+            (ErrorKind::Unsupported, Exit::Usage),
+            (ErrorKind::Conflict, Exit::Failed),
+            (ErrorKind::Schema, Exit::Failed),
+            (ErrorKind::Permission, Exit::Failed),
+            (ErrorKind::Unexpected, Exit::Failed),
+        ] {
+            assert_eq!(failure(kind).exit, exit, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, Exit::Done);
+    }
+
+    /// PBX-023
+    #[test]
+    fn passwords_are_taken_out_of_messages_and_hints() {
+        let failure = Failure::failed("no postgres://u:s3cret@h/db").hint("try postgres://u:s3cret@h");
+        assert_eq!(failure.message, "no postgres://***@h/db");
+        assert_eq!(failure.hint.as_deref(), Some("try postgres://***@h"));
+    }
+}

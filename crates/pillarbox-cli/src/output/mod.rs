@@ -1,0 +1,145 @@
+//! The one place that prints: answers to standard output, everything else to standard error.
+
+mod human;
+mod ink;
+mod progress;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+pub(crate) use human::{ago, bytes, count, span};
+pub(crate) use ink::Ink;
+pub(crate) use progress::Progress;
+pub(crate) use table::{Column, Table, fields};
+
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+
+/// For whom a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Tables and sentences.
+    People,
+    /// JSON documents.
+    Programs,
+}
+
+/// Something a command answers, in both forms.
+pub(crate) trait Answer: Serialize {
+    /// The answer as people read it, without a line break at the end.
+    fn for_people(&self, ink: Ink) -> String;
+}
+
+/// Where a command prints to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    reader: Reader,
+    out: Ink,
+    err: Ink,
+}
+
+impl Output {
+    /// Colours and widths are those of the terminal, if there is one.
+    pub(crate) fn new(reader: Reader) -> Self {
+        Self { reader, out: Ink::of(&io::stdout()), err: Ink::of(&io::stderr()) }
+    }
+
+    /// For whom.
+    pub(crate) fn reader(self) -> Reader {
+        self.reader
+    }
+
+    /// How standard output is written to.
+    pub(crate) fn ink(self) -> Ink {
+        self.out
+    }
+
+    /// Prints an answer, for people or as one JSON document on one line.
+    pub(crate) fn answer(self, answer: &impl Answer) -> Outcome {
+        match self.reader {
+            Reader::People => self.line(&answer.for_people(self.out)),
+            Reader::Programs => self.json(answer),
+        }
+    }
+
+    /// Prints one JSON document on one line.
+    pub(crate) fn json(self, document: &(impl Serialize + ?Sized)) -> Outcome {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, document)?;
+        writeln!(out)?;
+        Ok(out.flush()?)
+    }
+
+    /// Prints a line as it is.
+    pub(crate) fn line(self, line: &str) -> Outcome {
+        self.text(&format!("{line}\n"))
+    }
+
+    /// Prints a text as it is.
+    pub(crate) fn text(self, text: &str) -> Outcome {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Clears a terminal, so that what follows takes the place of what was there; elsewhere leaves a line free.
+    pub(crate) fn start_screen(self) -> Outcome {
+        const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+        self.text(if io::stdout().is_terminal() { HOME_AND_CLEAR } else { "\n" })
+    }
+
+    /// Tells people something beside the answer; programs are not told.
+    pub(crate) fn note(self, note: &str) {
+        if self.reader == Reader::People {
+            self.complain(note);
+        }
+    }
+
+    /// Asks a question on standard error and reads the answer; `None` where nobody can answer.
+    pub(crate) fn ask(self, question: &str) -> Outcome<Option<String>> {
+        let attended = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if !attended || self.reader == Reader::Programs {
+            return Ok(None);
+        }
+        let mut err = io::stderr().lock();
+        write!(err, "{question} ")?;
+        err.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(Some(answer.trim().to_owned()))
+    }
+
+    /// A progress display, where a person watches.
+    pub(crate) fn progress(self, what: &'static str, total: u64) -> Progress {
+        let watched = self.reader == Reader::People && io::stderr().is_terminal();
+        Progress::new(watched, what, total)
+    }
+
+    /// Tells why the command failed and how the program ends.
+    pub(crate) fn failure(self, failure: &Failure) -> Exit {
+        if failure.exit == Exit::Done {
+            return Exit::Done;
+        }
+        match self.reader {
+            Reader::People => {
+                self.complain(&format!("{} {}", self.err.red("error:"), failure.message));
+                if let Some(hint) = &failure.hint {
+                    self.complain(&format!(" {} {hint}", self.err.bold("hint:")));
+                }
+            }
+            Reader::Programs => {
+                let Failure { kind, message, hint, .. } = failure;
+                let error = serde_json::json!({"kind": kind, "message": message, "hint": hint});
+                self.complain(&serde_json::json!({ "error": error }).to_string());
+            }
+        }
+        failure.exit
+    }
+
+    /// Nobody can be told that standard error is closed.
+    fn complain(self, line: &str) {
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
+}

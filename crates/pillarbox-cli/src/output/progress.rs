@@ -1,0 +1,39 @@
+//! How far a long command has got.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Commands over fewer things than this are over before a display would help.
+const WORTH_SHOWING: u64 = 2_000;
+
+/// A bar on standard error, or nothing where nobody watches.
+#[derive(Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(super) fn new(watched: bool, what: &'static str, total: u64) -> Self {
+        let target = if watched && total >= WORTH_SHOWING {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let style = ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}");
+        let bar = ProgressBar::with_draw_target(Some(total), target).with_message(what);
+        Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    }
+
+    /// So many more are through.
+    pub(crate) fn add(&self, count: u64) {
+        self.0.inc(count);
+    }
+
+    /// How many are through.
+    pub(crate) fn so_far(&self) -> u64 {
+        self.0.position()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

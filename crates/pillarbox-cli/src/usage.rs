@@ -1,0 +1,60 @@
+//! What is wrong with the command line, in the words of the parser, without values that may be secret.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Output, Reader};
+
+/// Tells what is wrong, or prints the help that was asked for.
+pub(crate) fn report(error: &clap::Error, arguments: &[OsString]) -> Exit {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = error.print();
+        return Exit::Done;
+    }
+    let reader =
+        if arguments.iter().any(|argument| argument == "--json") { Reader::Programs } else { Reader::People };
+    if reader == Reader::People && error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return Exit::Usage;
+    }
+    Output::new(reader).failure(&failure(error))
+}
+
+fn failure(error: &clap::Error) -> Failure {
+    if let Some(message) = unexpected_value(error) {
+        return Failure::usage(message).hint("put values that hold spaces in quotes; see --help");
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("a command is missing").hint("see --help");
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let mut parts = text.split("\n\n");
+    let message = parts.next().unwrap_or(text).trim_end();
+    let advice: Vec<&str> = parts.filter_map(|part| part.trim().strip_prefix("tip: ")).collect();
+    let usage = text.split("\n\n").find_map(|part| part.strip_prefix("Usage: "));
+    let hint = match (advice.first(), usage) {
+        (Some(tip), _) => (*tip).to_owned(),
+        (None, Some(usage)) => format!("usage: {}; see --help", usage.trim_end()),
+        (None, None) => "see --help".to_owned(),
+    };
+    Failure::usage(message.replace('\n', " ")).hint(hint)
+}
+
+/// A word that nothing takes may be part of a payload or a password: it is not repeated.
+fn unexpected_value(error: &clap::Error) -> Option<&'static str> {
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument if !word(ContextKind::InvalidArg)?.starts_with('-') => {
+            Some("there is an argument that nothing takes")
+        }
+        ErrorKind::InvalidUtf8 => Some("an argument is not UTF-8"),
+        _ => None,
+    }
+}
