@@ -3,6 +3,7 @@
 //! A service writes an event in the same database transaction as its business rows; Pillarbox delivers it, at least
 //! once, in order where order was asked for, and never loses it.
 
+pub mod engine;
 pub mod memory;
 pub mod model;
 pub mod port;

@@ -1,0 +1,332 @@
+//! The state of the engine: one owner, plain data, no I/O.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::breaker::Breaker;
+use super::careful::Careful;
+use super::groups::Groups;
+use super::item::Item;
+use super::known::Known;
+use super::lines::Lines;
+use super::settings::EngineSettings;
+use super::shared::Signals;
+use super::slots::Slots;
+use crate::model::{EventId, GroupKey, Lane, NodeId, Slot};
+use crate::port::{Change, Cursor, Fence, Outcome, Source};
+
+/// What the engine is doing on the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Takes in and delivers.
+    Running,
+    /// Takes in nothing, delivers what is in memory.
+    Draining,
+    /// Delivers nothing more.
+    Stopped,
+}
+
+/// What the settler is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settler {
+    /// Settling, or about to look.
+    Busy,
+    /// Waiting for a first outcome.
+    Idle,
+    /// Waiting for company for the outcomes that are there.
+    Lingering,
+}
+
+/// An outcome that waits to be settled, with what must be undone in memory then.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    pub(crate) outcome: Outcome,
+    pub(crate) slot: Slot,
+    /// Its group, if the outcome holds it back.
+    pub(crate) group: Option<GroupKey>,
+}
+
+/// What happened, to be counted and logged outside the lock.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) hot: u64,
+    pub(crate) hot_dropped: u64,
+    pub(crate) cold: u64,
+    pub(crate) success: u64,
+    pub(crate) failure: u64,
+    pub(crate) stale: u64,
+    pub(crate) dead: Vec<(EventId, String)>,
+    pub(crate) undecodable: Vec<(EventId, String)>,
+}
+
+/// The engine's state.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) settings: EngineSettings,
+    pub(super) rng: fastrand::Rng,
+    pub(super) phase: Phase,
+    /// Grows when the node is lost: what was begun before counts for nothing.
+    pub(super) incarnation: u64,
+    pub(super) fence: Fence,
+    pub(super) lane: Option<Lane>,
+    /// Nothing is begun after this; none where there is no node.
+    pub(super) lease_until: Option<Instant>,
+    pub(super) lines: Lines,
+    pub(super) groups: Groups,
+    pub(super) careful: Careful,
+    pub(super) known: Known,
+    pub(super) slots: Slots,
+    pub(super) breaker: Breaker,
+    pub(super) cursor: Cursor,
+    /// Grows when the cursor is set back, so that a read under way can't move it on.
+    pub(super) rewinds: u64,
+    /// Something hints at rows to be read.
+    pub(super) wake: bool,
+    /// The last read was cut short.
+    pub(super) more: bool,
+    /// When delayed rows are due.
+    pub(super) next_due: Option<Instant>,
+    pub(super) settles: VecDeque<Unsettled>,
+    pub(super) settles_since: Option<Instant>,
+    /// Outcomes taken by the settler and not yet confirmed.
+    pub(super) settling: usize,
+    pub(super) out: usize,
+    pub(super) idle_workers: usize,
+    pub(super) settler: Settler,
+    pub(super) reader_idle: bool,
+    /// A delayed row is due earlier than the reader knows.
+    pub(super) due_moved: bool,
+    /// When a beat last told that nothing is pending.
+    pub(super) nothing_at: Option<Instant>,
+    pub(super) beats: u64,
+    pub(super) groups_epoch: i64,
+    /// Groups that the store lists as blocked or paused.
+    pub(super) held_groups: BTreeSet<GroupKey>,
+    pub(super) tally: Tally,
+}
+
+impl std::fmt::Debug for EngineSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineSettings").field("order", &self.order).field("workers", &self.workers).finish()
+    }
+}
+
+impl Core {
+    /// An engine that has no node yet: it delivers only what it is handed.
+    pub(crate) fn new(settings: EngineSettings, seed: u64) -> Self {
+        let groups = Groups::new(settings.oldest_first());
+        Self {
+            settings,
+            rng: fastrand::Rng::with_seed(seed),
+            phase: Phase::Running,
+            incarnation: 0,
+            fence: Fence::Open,
+            lane: None,
+            lease_until: None,
+            lines: Lines::default(),
+            groups,
+            careful: Careful::default(),
+            known: Known::default(),
+            slots: Slots::default(),
+            breaker: Breaker::default(),
+            cursor: Cursor::default(),
+            rewinds: 0,
+            wake: true,
+            more: false,
+            next_due: None,
+            settles: VecDeque::new(),
+            settles_since: None,
+            settling: 0,
+            out: 0,
+            idle_workers: 0,
+            settler: Settler::Busy,
+            reader_idle: false,
+            due_moved: false,
+            nothing_at: None,
+            beats: 0,
+            groups_epoch: -1,
+            held_groups: BTreeSet::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &EngineSettings {
+        &self.settings
+    }
+
+    pub(crate) fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// Rows waiting or out: hot, cold.
+    pub(crate) fn depths(&self) -> (usize, usize) {
+        (self.lines.hot_rows(), self.lines.cold_rows())
+    }
+
+    /// Nothing in memory, nothing out, nothing unsettled.
+    pub(crate) fn quiet(&self) -> bool {
+        self.out == 0
+            && self.settles.is_empty()
+            && self.settling == 0
+            && self.lines.hot_rows() == 0
+            && self.lines.cold_rows() == 0
+    }
+
+    /// No job is out and none could start: outcomes need not wait for company.
+    pub(super) fn calm(&self) -> bool {
+        self.out == 0 && !self.runnable()
+    }
+
+    pub(super) fn runnable(&self) -> bool {
+        self.lines.has_any() || self.groups.has_ready() || self.careful.is_ready()
+    }
+
+    /// Which loops should look again.
+    pub(crate) fn signals(&mut self) -> Signals {
+        let settle = match self.settler {
+            Settler::Busy => false,
+            Settler::Idle => self.settles_since.is_some(),
+            Settler::Lingering => self.calm() || self.settles.len() >= self.settings.settle_rows,
+        };
+        let due_moved = std::mem::take(&mut self.due_moved);
+        Signals {
+            work: self.idle_workers > 0 && self.runnable(),
+            settle,
+            read: self.reader_idle && (due_moved || self.wants_read()),
+            member: self.slots.any_leaving() && self.has_drained_slots(),
+            quiet: self.phase != Phase::Running && self.all_settled(),
+        }
+    }
+
+    fn wants_read(&self) -> bool {
+        self.phase == Phase::Running
+            && (self.wake || self.more || self.groups.wants_read())
+            && self.cold_room().0 >= self.read_at_room()
+    }
+
+    /// Reads wait for room for a good part of a page, so that a slow sink causes few and large reads.
+    pub(super) fn read_at_room(&self) -> usize {
+        self.settings.fetch_rows.min(self.settings.cold_rows / 2).max(1)
+    }
+
+    pub(crate) fn drain(&mut self) {
+        if self.phase == Phase::Running {
+            self.phase = Phase::Draining;
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.phase = Phase::Stopped;
+    }
+
+    /// The rest goes back: it is pending in the store, where someone will read it.
+    pub(crate) fn give_back(&mut self) {
+        self.lines.clear();
+        self.groups.clear();
+        self.careful.clear();
+        self.known.clear_held();
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Whether what was begun in that incarnation counts for nothing now.
+    pub(crate) fn is_past(&self, incarnation: u64) -> bool {
+        incarnation != self.incarnation
+    }
+
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    pub(crate) fn all_settled(&self) -> bool {
+        self.settles.is_empty() && self.settling == 0
+    }
+
+    /// Whether this node was lost since it joined.
+    pub(crate) fn is_without_node(&self, node: NodeId) -> bool {
+        self.lane.is_none() || self.fence != Fence::Node(node)
+    }
+
+    pub(crate) fn new_node_id(&mut self) -> NodeId {
+        NodeId::from_random(self.rng.u128(..))
+    }
+
+    /// The poll interval is over: reads, unless a beat has just told that nothing is there.
+    pub(crate) fn poll_tick(&mut self, now: Instant) {
+        let told =
+            self.nothing_at.is_some_and(|at| now.saturating_duration_since(at) < self.settings.poll_interval);
+        self.wake |= !told;
+    }
+
+    pub(super) fn random(&mut self) -> f64 {
+        self.rng.f64()
+    }
+
+    /// An item is in memory from here on.
+    pub(super) fn enter(&mut self, item: &Item) {
+        self.lines.entered(item);
+        self.slots.entered(item.slot);
+    }
+
+    /// An item is out of memory; its row is pending and may be read again.
+    pub(super) fn drop_item(&mut self, item: &Item) {
+        self.lines.left(item);
+        self.slots.left(item.slot);
+        self.known.forget(item.id());
+    }
+
+    /// Queues an outcome; the item stays known until it is settled.
+    pub(super) fn settle_later(&mut self, item: Item, change: Change, now: Instant) {
+        let outcome = item.outcome(change);
+        self.lines.left(&item);
+        self.push_unsettled(Unsettled { outcome, slot: item.slot, group: item.group }, now);
+    }
+
+    pub(super) fn push_unsettled(&mut self, unsettled: Unsettled, now: Instant) {
+        self.settles_since.get_or_insert(now);
+        self.settles.push_back(unsettled);
+    }
+
+    /// Room for rows and bytes that are read.
+    pub(crate) fn cold_room(&self) -> (usize, usize) {
+        let bytes = self.settings.buffer_bytes.saturating_sub(self.lines.bytes());
+        if bytes == 0 || self.unsettled_full() {
+            return (0, 0);
+        }
+        (self.settings.cold_rows.saturating_sub(self.lines.cold_rows()), bytes)
+    }
+
+    pub(super) fn hot_room(&self) -> usize {
+        if self.lines.bytes() >= self.settings.buffer_bytes || self.unsettled_full() {
+            return 0;
+        }
+        self.settings.hot_rows.saturating_sub(self.lines.hot_rows())
+    }
+
+    /// Outcomes that can't be settled are in memory too: intake waits for them.
+    fn unsettled_full(&self) -> bool {
+        let rows = self.settings.hot_rows + self.settings.cold_rows;
+        self.settles.len() + self.settling >= rows.max(self.settings.settle_rows * 4)
+    }
+
+    /// A moment of the database's clock on ours.
+    pub(super) fn local(at: Timestamp, db_now: Timestamp, now: Instant) -> Instant {
+        const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        match Duration::try_from(at.duration_since(db_now)) {
+            Ok(ahead) => now + ahead.min(FAR),
+            Err(_) => now,
+        }
+    }
+
+    pub(super) fn source_room(&self, source: Source) -> usize {
+        match source {
+            Source::Hot => self.hot_room(),
+            Source::Cold => self.cold_room().0,
+        }
+    }
+}

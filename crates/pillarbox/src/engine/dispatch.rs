@@ -1,0 +1,275 @@
+//! Dispatch: what a worker gets next, and what its verdicts mean.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::breaker::Gate;
+use super::core::{Core, Phase};
+use super::groups::Hold;
+use super::intake::EXPIRED;
+use super::item::{Item, Job};
+use super::lines::Pick;
+use super::settings::OnDead;
+use crate::model::GroupKey;
+use crate::port::{Change, Counts, Verdict, Wait};
+
+/// What a worker does next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Deliver this.
+    Job(Job),
+    /// Wait for work, or until then.
+    Wait(Option<Instant>),
+    /// End.
+    Stop,
+}
+
+/// What the verdict on one event means for those behind it in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Stop,
+}
+
+impl Core {
+    /// The next job. Counts nothing as out unless a job is given.
+    pub(crate) fn next_job(&mut self, now: Instant) -> Next {
+        if self.phase == Phase::Stopped {
+            return Next::Stop;
+        }
+        if self.lease_until.is_some_and(|until| now >= until) {
+            return Next::Wait(None);
+        }
+        let gate = match self.breaker.gate(now) {
+            Gate::Shut(until) => return Next::Wait(until),
+            gate => gate,
+        };
+        let waking = [self.lines.wake(now), self.groups.wake(now)].into_iter().flatten().min();
+        while let Some(job) = self.pick(now) {
+            // A batch that had expired is settled already; the next may be better.
+            if job.items.is_empty() {
+                continue;
+            }
+            if gate == Gate::Probe {
+                self.breaker.probe_sent();
+            }
+            self.out += 1;
+            return Next::Job(job);
+        }
+        Next::Wait(waking)
+    }
+
+    pub(crate) fn worker_waits(&mut self) {
+        self.idle_workers += 1;
+    }
+
+    pub(crate) fn worker_wakes(&mut self) {
+        self.idle_workers = self.idle_workers.saturating_sub(1);
+    }
+
+    fn pick(&mut self, now: Instant) -> Option<Job> {
+        self.write_next_attempt(now);
+        if let Some(item) = self.careful.send() {
+            return Some(self.job(vec![item], true, now));
+        }
+        loop {
+            let items = match self.lines.pick(&self.groups)? {
+                Pick::Group => self.groups.pop(self.settings.batch)?.1,
+                line => vec![self.lines.pop(line)?],
+            };
+            match items.first() {
+                Some(first) if first.careful => {
+                    items.into_iter().for_each(|item| self.careful.push(item));
+                    self.write_next_attempt(now);
+                }
+                _ => return Some(self.job(items, false, now)),
+            }
+        }
+    }
+
+    fn job(&mut self, items: Vec<Item>, careful: bool, now: Instant) -> Job {
+        let (expired, items): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|item| item.expires.is_some_and(|at| at <= now));
+        let group = expired.first().and_then(|item| item.group.clone());
+        let all_gone = items.is_empty();
+        for item in expired {
+            self.die(item, EXPIRED.to_owned(), Counts::None, false, now);
+        }
+        if all_gone {
+            if careful {
+                self.careful.finished();
+            }
+            self.group_back(group.as_ref(), now);
+        }
+        Job { items, incarnation: self.incarnation, careful }
+    }
+
+    fn write_next_attempt(&mut self, now: Instant) {
+        if let Some(item) = self.careful.begin() {
+            let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
+            self.push_unsettled(super::core::Unsettled { outcome, slot, group: None }, now);
+        }
+    }
+
+    /// A group's batch is back, whatever came of it.
+    pub(super) fn group_back(&mut self, group: Option<&GroupKey>, now: Instant) {
+        if let Some(key) = group {
+            if let Some(group) = self.groups.get_mut(key) {
+                group.out = false;
+            }
+            self.groups.place(key, now);
+        }
+    }
+
+    /// The verdicts on a job, one for each of its events.
+    pub(crate) fn finish(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {
+        self.out = self.out.saturating_sub(1);
+        if job.incarnation != self.incarnation {
+            return;
+        }
+        if job.careful {
+            self.careful.finished();
+        }
+        let group = job.items.first().and_then(|item| item.group.clone());
+        let mut items = job.items.into_iter();
+        let mut verdicts = verdicts.into_iter();
+        for item in items.by_ref() {
+            let verdict = verdicts.next().unwrap_or(Verdict::Skipped);
+            let alone = item.group.is_none();
+            if self.judge(item, verdict, now) == Then::Stop && !alone {
+                break;
+            }
+        }
+        self.back_to_queue(group.as_ref(), items.collect(), now);
+        self.group_back(group.as_ref(), now);
+    }
+
+    /// What follows a failed event in its group is released untouched.
+    fn back_to_queue(&mut self, group: Option<&GroupKey>, rest: Vec<Item>, now: Instant) {
+        let Some(key) = group else {
+            return rest.into_iter().for_each(|item| self.lines.push(item));
+        };
+        let Some(group) = self.groups.get_mut(key) else {
+            return rest.iter().for_each(|item| self.drop_item(item));
+        };
+        for item in rest {
+            group.insert(item);
+        }
+        let held = group.hold.is_some() || group.settling;
+        if held {
+            for item in self.groups.unload(key) {
+                self.drop_item(&item);
+            }
+        }
+        self.groups.place(key, now);
+    }
+
+    fn judge(&mut self, item: Item, verdict: Verdict, now: Instant) -> Then {
+        match verdict {
+            Verdict::Accepted => {
+                self.breaker.accepted();
+                self.tally.success += 1;
+                self.settle_later(item, Change::Done, now);
+                Then::GoOn
+            }
+            Verdict::Failed { error, after } => {
+                self.breaker.answered();
+                self.fail(item, error, after, now)
+            }
+            Verdict::Rejected { error } => {
+                self.breaker.answered();
+                self.tally.failure += 1;
+                self.die(item, error, Counts::One, true, now)
+            }
+            Verdict::NoRoute { route } => {
+                self.die(item, format!("no listener for {route}"), Counts::None, true, now)
+            }
+            Verdict::Unavailable { error, after } => self.endpoint_failed(item, error, after, now),
+            Verdict::Skipped => {
+                self.put_back(item);
+                Then::Stop
+            }
+        }
+    }
+
+    fn put_back(&mut self, item: Item) {
+        match item.group.clone() {
+            Some(key) => self.groups.entry(&key, item.slot).insert(item),
+            None => self.lines.push(item),
+        }
+    }
+
+    fn fail(&mut self, item: Item, error: String, after: Option<Duration>, now: Instant) -> Then {
+        self.tally.failure += 1;
+        let attempt = item.attempt();
+        let counts = if item.counted { Counts::None } else { Counts::One };
+        if attempt >= self.settings.max_attempts {
+            return self.die(item, error, counts, true, now);
+        }
+        let random = self.random();
+        let delay = after.unwrap_or_else(|| self.settings.retry.delay(attempt, random));
+        let wait = if item.group.is_some() { Wait::InPlace } else { Wait::Delayed };
+        match item.group.clone() {
+            Some(key) => {
+                let group = self.groups.entry(&key, item.slot);
+                group.until = Some(now + delay);
+                group.settling = true;
+                group.miss(item.seq);
+                for other in self.groups.unload(&key) {
+                    self.drop_item(&other);
+                }
+            }
+            None if self.lane.is_some() => self.hint_due(now + delay),
+            None => {}
+        }
+        self.settle_later(item, Change::Retry { delay, error, counts, wait }, now);
+        Then::Stop
+    }
+
+    /// Gives an event up. Its group is blocked behind it, if that is the policy and the event's own fault.
+    fn die(&mut self, item: Item, error: String, counts: Counts, fault: bool, now: Instant) -> Then {
+        self.tally.dead.push((item.id().clone(), error.clone()));
+        let counts = if item.counted { Counts::None } else { counts };
+        let blocks = item.group.clone().filter(|_| fault && self.settings.on_dead == OnDead::Block);
+        let then = match &blocks {
+            Some(key) => {
+                let group = self.groups.entry(key, item.slot);
+                group.hold = Some(Hold::Blocking(None));
+                group.miss(item.seq);
+                for other in self.groups.unload(key) {
+                    self.drop_item(&other);
+                }
+                Then::Stop
+            }
+            None => Then::GoOn,
+        };
+        self.settle_later(item, Change::Dead { error, counts, blocks }, now);
+        then
+    }
+
+    /// The endpoint's failure counts against an event only if the sink accepted another since its last attempt.
+    fn endpoint_failed(
+        &mut self,
+        mut item: Item,
+        error: String,
+        after: Option<Duration>,
+        now: Instant,
+    ) -> Then {
+        let accepted = self.breaker.accepted_count();
+        let pause = self.breaker.failed(now, after);
+        if item.accepted_before.is_some_and(|before| accepted > before) {
+            return self.fail(item, error, after, now);
+        }
+        item.accepted_before = Some(accepted);
+        match item.group.clone() {
+            Some(key) => {
+                let group = self.groups.entry(&key, item.slot);
+                group.until = Some(now + pause);
+                group.insert(item);
+            }
+            None => self.lines.push_later(item, now + pause),
+        }
+        Then::Stop
+    }
+}

@@ -1,0 +1,258 @@
+//! Groups: the order within each, and what holds one back.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tokio::time::Instant;
+
+use super::Map;
+use super::item::Item;
+use crate::model::{GroupKey, Seq, Slot};
+
+/// Why a group does not move, beyond having a batch out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Blocked or paused in the store.
+    Listed,
+    /// Its head died here; not yet known to be in the store's list. The beat its block was confirmed in.
+    Blocking(Option<u64>),
+}
+
+/// One group in memory. It holds rows only while it moves; one that is held back is read again when it is let go.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) slot: Slot,
+    pub(crate) queue: VecDeque<Item>,
+    /// Whether a batch is out.
+    pub(crate) out: bool,
+    /// Its head failed: nothing before this time.
+    pub(crate) until: Option<Instant>,
+    /// Its head's retry is being settled: not to be read before that is done.
+    pub(crate) settling: bool,
+    pub(crate) hold: Option<Hold>,
+    /// Rows from this number on are in the store and not in memory.
+    pub(crate) missed: Option<Seq>,
+    /// Its first event is to be tried alone.
+    pub(crate) careful: bool,
+    rank: Option<u64>,
+}
+
+impl Group {
+    fn new(slot: Slot) -> Self {
+        Self {
+            slot,
+            queue: VecDeque::new(),
+            out: false,
+            until: None,
+            settling: false,
+            hold: None,
+            missed: None,
+            careful: false,
+            rank: None,
+        }
+    }
+
+    fn backing_off(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Whether rows that are read go into its queue.
+    pub(crate) fn takes_rows(&self, room: usize) -> bool {
+        self.hold.is_none()
+            && self.until.is_none()
+            && !self.settling
+            && self.missed.is_none()
+            && self.queue.len() < room
+    }
+
+    fn can_go(&self, now: Instant) -> bool {
+        !self.out && !self.queue.is_empty() && self.hold.is_none() && !self.backing_off(now) && !self.settling
+    }
+
+    fn can_read(&self, now: Instant) -> bool {
+        self.missed.is_some()
+            && self.hold.is_none()
+            && !self.settling
+            && !self.backing_off(now)
+            && !self.out
+            && self.queue.is_empty()
+    }
+
+    fn idle(&self) -> bool {
+        self.queue.is_empty()
+            && !self.out
+            && self.until.is_none()
+            && !self.settling
+            && self.hold.is_none()
+            && self.missed.is_none()
+            && !self.careful
+    }
+
+    pub(crate) fn miss(&mut self, seq: Seq) {
+        self.missed = Some(self.missed.map_or(seq, |missed| missed.min(seq)));
+    }
+
+    /// Puts an item in its place by number.
+    pub(crate) fn insert(&mut self, item: Item) {
+        let at = self.queue.partition_point(|other| other.seq < item.seq);
+        self.queue.insert(at, item);
+    }
+}
+
+/// All groups that have something in memory or are held back.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    table: Map<GroupKey, Group>,
+    ready: BTreeMap<u64, GroupKey>,
+    waking: BTreeSet<(Instant, GroupKey)>,
+    to_read: BTreeSet<GroupKey>,
+    tickets: u64,
+    oldest_first: bool,
+}
+
+impl Groups {
+    pub(crate) fn new(oldest_first: bool) -> Self {
+        Self { oldest_first, ..Self::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn get(&self, key: &GroupKey) -> Option<&Group> {
+        self.table.get(key)
+    }
+
+    pub(crate) fn entry(&mut self, key: &GroupKey, slot: Slot) -> &mut Group {
+        self.table.entry(key.clone()).or_insert_with(|| Group::new(slot))
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &GroupKey) -> Option<&mut Group> {
+        self.table.get_mut(key)
+    }
+
+    pub(crate) fn keys(&self) -> Vec<GroupKey> {
+        let mut keys: Vec<_> = self.table.keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Puts a group where its state says: among the ready, the waking, those to be read, or out of memory.
+    pub(crate) fn place(&mut self, key: &GroupKey, now: Instant) {
+        let Some(group) = self.table.get_mut(key) else {
+            return;
+        };
+        if group.until.is_some_and(|until| until <= now) {
+            group.until = None;
+        }
+        if let Some(until) = group.until {
+            self.waking.insert((until, key.clone()));
+        }
+        match (group.can_go(now), group.rank) {
+            (true, None) => {
+                self.tickets += 1;
+                let head = group.queue.front().map_or(0, |item| item.seq.0.unsigned_abs());
+                let rank = if self.oldest_first { head } else { self.tickets };
+                group.rank = Some(rank);
+                self.ready.insert(rank, key.clone());
+            }
+            (false, Some(rank)) => {
+                group.rank = None;
+                self.ready.remove(&rank);
+            }
+            _ => {}
+        }
+        if group.can_read(now) {
+            self.to_read.insert(key.clone());
+        } else {
+            self.to_read.remove(key);
+        }
+        if group.idle() {
+            self.table.remove(key);
+        }
+    }
+
+    /// Groups whose time has come are placed again; the next time one wakes.
+    pub(crate) fn wake(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((until, key)) = self.waking.first().cloned() {
+            if until > now {
+                return Some(until);
+            }
+            self.waking.pop_first();
+            self.place(&key, now);
+        }
+        None
+    }
+
+    pub(crate) fn next_waking(&self) -> Option<Instant> {
+        self.waking.first().map(|(until, _)| *until)
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The number of the first event of the group whose turn it is.
+    pub(crate) fn head(&self) -> Option<Seq> {
+        let (_, key) = self.ready.first_key_value()?;
+        self.table.get(key)?.queue.front().map(|item| item.seq)
+    }
+
+    /// Takes up to `batch` events of the group whose turn it is; the group is then out.
+    pub(crate) fn pop(&mut self, batch: usize) -> Option<(GroupKey, Vec<Item>)> {
+        let (_, key) = self.ready.pop_first()?;
+        let group = self.table.get_mut(&key)?;
+        group.rank = None;
+        group.out = true;
+        let count = if group.careful { 1 } else { batch.min(group.queue.len()) };
+        let mut items: Vec<Item> = group.queue.drain(..count).collect();
+        if std::mem::take(&mut group.careful)
+            && let Some(first) = items.first_mut()
+        {
+            first.careful = true;
+        }
+        Some((key, items))
+    }
+
+    /// The next group to be read on its own.
+    pub(crate) fn next_to_read(&mut self) -> Option<GroupKey> {
+        self.to_read.pop_first()
+    }
+
+    pub(crate) fn wants_read(&self) -> bool {
+        !self.to_read.is_empty()
+    }
+
+    /// Takes a group's rows out of memory; they are read again from its first one.
+    pub(crate) fn unload(&mut self, key: &GroupKey) -> Vec<Item> {
+        let Some(group) = self.table.get_mut(key) else {
+            return Vec::new();
+        };
+        let items: Vec<Item> = group.queue.drain(..).collect();
+        if let Some(first) = items.first() {
+            group.miss(first.seq);
+        }
+        items
+    }
+
+    /// Forgets the groups of a slot; their rows in memory.
+    pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
+        let mut dropped = Vec::new();
+        for key in self.keys() {
+            let Some(group) = self.table.get_mut(&key).filter(|group| group.slot == slot) else {
+                continue;
+            };
+            dropped.extend(group.queue.drain(..));
+            if let Some(rank) = group.rank.take() {
+                self.ready.remove(&rank);
+            }
+            self.to_read.remove(&key);
+            self.table.remove(&key);
+        }
+        dropped
+    }
+
+    pub(crate) fn clear(&mut self) {
+        let oldest_first = self.oldest_first;
+        *self = Self::new(oldest_first);
+    }
+}

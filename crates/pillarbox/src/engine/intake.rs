@@ -1,0 +1,343 @@
+//! Intake: hot pushes by writers, cold rows from reads, events handed in by others.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::core::{Core, Phase, Unsettled};
+use super::groups::Hold;
+use super::item::Item;
+use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
+use crate::port::{Change, Counts, Cursor, Fetch, Fetched, Order, Outcome, Scope, Source};
+
+/// Groups that may be held back in memory; beyond that reading waits.
+const GROUPS_MAX: usize = 100_000;
+
+/// What the reader should do next.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Read the slots.
+    Slots { fetch: Fetch, rewinds: u64 },
+    /// Read one group from where it was left.
+    Group { key: GroupKey, fetch: Fetch },
+    /// Bring delayed rows in.
+    Promote { lane: Lane, rows: usize },
+    /// Nothing before this time.
+    Idle(Option<Instant>),
+}
+
+impl Core {
+    /// Ids about to be committed on this node's lane; none while it has no lane.
+    pub(crate) fn reserve(&mut self, ids: &[EventId], now: Instant) -> Option<(Lane, u64)> {
+        if self.phase != Phase::Running || self.settings.order == Order::PerGroup {
+            return None;
+        }
+        let lane = self.lane?;
+        for id in ids {
+            self.known.reserve(id, now);
+        }
+        Some((lane, self.incarnation))
+    }
+
+    /// Committed: the reserved events go to the hot line. What does not fit is left to the reader.
+    pub(crate) fn push_hot(&mut self, events: &[Event], written: &[Written], lane: Lane, incarnation: u64) {
+        for (event, written) in events.iter().zip(written) {
+            let ours = incarnation == self.incarnation && self.phase == Phase::Running;
+            if ours && written.fresh && !written.delayed && self.hot_room() > 0 {
+                if self.known.take_reserved(event.id(), written.seq) {
+                    self.tally.hot += 1;
+                    let item = self.item(event.clone(), written.seq, lane.slot(), Source::Hot);
+                    self.enter(&item);
+                    self.lines.push(item);
+                }
+                continue;
+            }
+            let dropped = ours && written.fresh && !written.delayed;
+            self.tally.hot_dropped += u64::from(dropped);
+            self.release_reservation(event.id());
+        }
+    }
+
+    fn item(&self, event: Event, seq: Seq, slot: Slot, source: Source) -> Item {
+        Item {
+            seq,
+            slot,
+            token: Token::default(),
+            attempts: 0,
+            counted: false,
+            event,
+            source,
+            group: None,
+            expires: None,
+            careful: false,
+            accepted_before: None,
+        }
+    }
+
+    /// Not committed, or nobody knows: the reader decides.
+    pub(crate) fn release_reservation(&mut self, id: &EventId) {
+        if let Some(seen) = self.known.unreserve(id) {
+            self.rewind(seen);
+        }
+        self.wake = true;
+    }
+
+    /// Reservations of commits that never came back.
+    pub(crate) fn expire_reservations(&mut self, now: Instant) {
+        const LONGEST_COMMIT: Duration = Duration::from_secs(60);
+        if let Some(before) = now.checked_sub(LONGEST_COMMIT)
+            && let Some(seen) = self.known.expire_reserved(before)
+        {
+            self.rewind(seen);
+            self.wake = true;
+        }
+    }
+
+    pub(super) fn rewind(&mut self, seq: Seq) {
+        let decided = self.cursor.decided.min(Seq(seq.0 - 1));
+        self.cursor = Cursor { decided, waiting: Vec::new() };
+        self.rewinds += 1;
+    }
+
+    /// An event handed in by a poller or dispatcher's user; false if there is no room or it is closing.
+    pub(crate) fn hand_in(&mut self, row: Row, source: Source) -> bool {
+        if self.phase != Phase::Running || self.source_room(source) == 0 {
+            return false;
+        }
+        let Ok(event) = row.event else {
+            return false;
+        };
+        if !self.known.admit(event.id(), row.seq) {
+            return true;
+        }
+        let mut item = self.item(event, row.seq, row.slot, source);
+        item.attempts = row.attempts;
+        item.token = row.token;
+        item.counted = row.token != Token::default();
+        match source {
+            Source::Hot => self.tally.hot += 1,
+            Source::Cold => self.tally.cold += 1,
+        }
+        self.enter(&item);
+        self.lines.push(item);
+        true
+    }
+
+    pub(crate) fn hint(&mut self) {
+        self.wake = true;
+    }
+
+    /// A delayed event was written, to be promoted after this long.
+    pub(crate) fn hint_due(&mut self, at: Instant) {
+        if self.next_due.is_none_or(|due| at < due) {
+            self.next_due = Some(at);
+            self.due_moved = true;
+        }
+    }
+
+    /// What a promotion left for later.
+    pub(crate) fn promoted(&mut self, next: Option<Instant>) {
+        self.next_due = next;
+        self.wake = true;
+    }
+
+    /// What to read next; at most one read is under way at a time.
+    pub(crate) fn next_read(&mut self, now: Instant) -> Read {
+        let may_read = self.phase == Phase::Running && self.lease_until.is_some_and(|until| now < until);
+        let (rows, bytes) = self.cold_room();
+        self.reader_idle = false;
+        if !may_read || rows < self.read_at_room() {
+            self.reader_idle = true;
+            return Read::Idle(None);
+        }
+        if self.next_due.is_some_and(|due| due <= now)
+            && let Some(lane) = self.lane
+        {
+            return Read::Promote { lane, rows: rows.min(self.settings.fetch_rows) };
+        }
+        self.groups.wake(now);
+        if let Some(key) = self.groups.next_to_read() {
+            return self.read_group(key, rows, bytes);
+        }
+        let slots = self.slots.active_set();
+        if (self.wake || self.more) && !slots.is_empty() && self.groups.len() < GROUPS_MAX {
+            self.wake = false;
+            self.known.read_began();
+            let rows = rows.min(self.settings.fetch_rows) + self.known.above(self.cursor.decided);
+            let scope = Scope::Slots { slots, cursor: self.cursor.clone() };
+            let fetch = Fetch { scope, rows, bytes, skip_recent: self.settings.skip_recent, now: None };
+            return Read::Slots { fetch, rewinds: self.rewinds };
+        }
+        let waking = self.groups.next_waking();
+        self.reader_idle = true;
+        Read::Idle([waking, self.next_due].into_iter().flatten().min())
+    }
+
+    fn read_group(&mut self, key: GroupKey, rows: usize, bytes: usize) -> Read {
+        let (slot, from) = match self.groups.get(&key) {
+            Some(group) => (group.slot, group.missed.unwrap_or_default()),
+            None => return Read::Idle(Some(Instant::now())),
+        };
+        self.known.read_began();
+        let scope = Scope::Group { slot, group: key.clone(), from };
+        let rows = rows.min(self.settings.group_rows());
+        Read::Group { key, fetch: Fetch { scope, rows, bytes, skip_recent: Duration::ZERO, now: None } }
+    }
+
+    /// A read of slots came back.
+    pub(crate) fn merge_slots(&mut self, fetched: Fetched, rewinds: u64, incarnation: u64, now: Instant) {
+        if incarnation != self.incarnation {
+            self.known.read_merged();
+            return;
+        }
+        let mut cursor = fetched.cursor;
+        let mut cut = fetched.more;
+        let mut last = None;
+        for row in fetched.rows {
+            if self.cold_room().0 == 0 {
+                cursor = Cursor { decided: last.unwrap_or(self.cursor.decided), waiting: Vec::new() };
+                cut = true;
+                break;
+            }
+            last = Some(row.seq);
+            self.take_row(row, fetched.now, now, Lookup::Slots);
+        }
+        self.known.read_merged();
+        // A cursor that was set back meanwhile stays back.
+        if rewinds == self.rewinds {
+            self.cursor = cursor;
+            self.more = cut;
+            if !cut {
+                self.slots.trust();
+            }
+        } else {
+            self.wake = true;
+        }
+    }
+
+    /// A read of one group came back.
+    pub(crate) fn merge_group(&mut self, key: &GroupKey, fetched: Fetched, incarnation: u64, now: Instant) {
+        if incarnation != self.incarnation {
+            self.known.read_merged();
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(key) {
+            group.missed = None;
+            group.careful &= !fetched.rows.is_empty();
+        }
+        let last = fetched.rows.last().map(|row| row.seq);
+        for row in fetched.rows {
+            self.take_row(row, fetched.now, now, Lookup::Group);
+        }
+        self.known.read_merged();
+        if fetched.more
+            && let (Some(group), Some(last)) = (self.groups.get_mut(key), last)
+        {
+            group.miss(Seq(last.0 + 1));
+        }
+        self.groups.place(key, now);
+    }
+
+    /// A read failed: what it would have seen is still there.
+    pub(crate) fn read_failed(&mut self, group: Option<&GroupKey>, now: Instant) {
+        self.known.read_merged();
+        self.wake = true;
+        if let Some(key) = group {
+            self.groups.place(key, now);
+        }
+    }
+
+    fn take_row(&mut self, row: Row, db_now: Timestamp, now: Instant, lookup: Lookup) {
+        if !self.slots.active(row.slot) || !self.known.admit(&row.id, row.seq) {
+            return;
+        }
+        let due = Self::local(row.available_at, db_now, now);
+        let ordered = self.settings.order == Order::PerGroup && !row.slot.is_lane();
+        let group = row.group.clone().filter(|_| ordered);
+        let event = match row.event {
+            Ok(event) => event,
+            Err(why) => return self.bury(&row.id, row.seq, row.slot, format!("undecodable: {why}"), now),
+        };
+        if row.expires_at.is_some_and(|at| at <= db_now) {
+            self.slots.entered(row.slot);
+            return self.end(
+                &row.id,
+                row.seq,
+                Change::Dead { error: EXPIRED.to_owned(), counts: Counts::None, blocks: None },
+                row.slot,
+                now,
+            );
+        }
+        let waits = due > now;
+        if waits && (row.status == Status::New || group.is_none()) {
+            self.slots.entered(row.slot);
+            self.hint_due(due);
+            return self.end(&row.id, row.seq, Change::Delay, row.slot, now);
+        }
+        let mut item = self.item(event, row.seq, row.slot, Source::Cold);
+        item.attempts = row.attempts;
+        item.expires = row.expires_at.map(|at| Self::local(at, db_now, now));
+        let suspect = lookup == Lookup::Slots && self.slots.suspects(row.slot, group.as_ref());
+        match group {
+            Some(key) => {
+                item.group = Some(key.clone());
+                self.take_grouped(key, item, due.max(now), suspect, now);
+            }
+            None => {
+                item.careful = suspect;
+                self.tally.cold += 1;
+                self.enter(&item);
+                self.lines.push(item);
+            }
+        }
+    }
+
+    fn take_grouped(&mut self, key: GroupKey, item: Item, due: Instant, suspect: bool, now: Instant) {
+        let room = self.settings.group_rows();
+        let listed = self.held_groups.contains(&key);
+        let group = self.groups.entry(&key, item.slot);
+        group.careful |= suspect;
+        if listed && group.hold.is_none() {
+            group.hold = Some(Hold::Listed);
+        }
+        let takes = group.takes_rows(room) && due <= now;
+        if !takes {
+            group.miss(item.seq);
+            if due > now {
+                group.until = Some(group.until.map_or(due, |until| until.max(due)));
+            }
+            self.known.forget(item.id());
+            self.groups.place(&key, now);
+            return;
+        }
+        self.tally.cold += 1;
+        self.enter(&item);
+        self.groups.entry(&key, item.slot).insert(item);
+        self.groups.place(&key, now);
+    }
+
+    fn bury(&mut self, id: &EventId, seq: Seq, slot: Slot, error: String, now: Instant) {
+        self.tally.undecodable.push((id.clone(), error.clone()));
+        self.slots.entered(slot);
+        self.end(id, seq, Change::Dead { error, counts: Counts::None, blocks: None }, slot, now);
+    }
+
+    /// An outcome for a row that never became an item.
+    fn end(&mut self, id: &EventId, seq: Seq, change: Change, slot: Slot, now: Instant) {
+        if let Change::Dead { error, .. } = &change {
+            self.tally.dead.push((id.clone(), error.clone()));
+        }
+        let outcome = Outcome { seq, id: id.clone(), token: Token::default(), change };
+        self.push_unsettled(Unsettled { outcome, slot, group: None }, now);
+    }
+}
+
+/// The reason in a row that outlived its time.
+pub(super) const EXPIRED: &str = "expired before it was delivered";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lookup {
+    Slots,
+    Group,
+}

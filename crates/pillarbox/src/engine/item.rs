@@ -1,0 +1,56 @@
+//! An event in memory on its way out.
+
+use tokio::time::Instant;
+
+use crate::model::{Event, EventId, GroupKey, Seq, Slot, Token};
+use crate::port::{Change, Delivery, Outcome, Source};
+
+/// One event in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) seq: Seq,
+    pub(crate) slot: Slot,
+    pub(crate) token: Token,
+    /// Failed attempts so far; where this one is counted already, it is included.
+    pub(crate) attempts: u32,
+    /// Whether the attempt under way is in `attempts` already.
+    pub(crate) counted: bool,
+    pub(crate) event: Event,
+    pub(crate) source: Source,
+    /// Only where groups keep their order.
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) expires: Option<Instant>,
+    /// To be tried alone, its attempt written first.
+    pub(crate) careful: bool,
+    /// How many events the sink had accepted when the endpoint last failed under this one.
+    pub(crate) accepted_before: Option<u64>,
+}
+
+impl Item {
+    pub(crate) fn id(&self) -> &EventId {
+        self.event.id()
+    }
+
+    pub(crate) fn outcome(&self, change: Change) -> Outcome {
+        Outcome { seq: self.seq, id: self.id().clone(), token: self.token, change }
+    }
+
+    /// Which attempt the next delivery is, from 1.
+    pub(crate) fn attempt(&self) -> u32 {
+        if self.counted { self.attempts } else { self.attempts + 1 }
+    }
+
+    pub(crate) fn delivery(&self) -> Delivery {
+        Delivery { event: self.event.clone(), attempt: self.attempt(), seq: self.seq, source: self.source }
+    }
+}
+
+/// A batch that a worker is to deliver: events of one group, or a single one.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) items: Vec<Item>,
+    /// The incarnation of the node it belongs to; verdicts of an earlier one count for nothing.
+    pub(crate) incarnation: u64,
+    /// Whether it is the one careful delivery.
+    pub(crate) careful: bool,
+}

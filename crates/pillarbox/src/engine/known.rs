@@ -1,0 +1,168 @@
+//! The ids this node knows: written and not yet committed, in memory, or settled while a read was under way.
+
+use tokio::time::Instant;
+
+use super::Map;
+use crate::model::{EventId, Seq};
+
+#[derive(Debug)]
+enum Entry {
+    /// Written by a transaction that is committing; a read may have seen it.
+    Reserved { since: Instant, seen: Option<Seq> },
+    /// In memory until its settle is confirmed.
+    Held(Seq),
+}
+
+/// Keeps an event from being delivered twice by one healthy node.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    entries: Map<EventId, Entry>,
+    reserved: usize,
+    reading: bool,
+    /// Settled while a read was under way that may still show them as pending.
+    after_read: Vec<EventId>,
+}
+
+impl Known {
+    pub(crate) fn reserve(&mut self, id: &EventId, now: Instant) {
+        self.entries.insert(id.clone(), Entry::Reserved { since: now, seen: None });
+        self.reserved += 1;
+    }
+
+    /// Turns a reservation into a held event; false if there is none.
+    pub(crate) fn take_reserved(&mut self, id: &EventId, seq: Seq) -> bool {
+        match self.entries.get_mut(id) {
+            Some(entry @ Entry::Reserved { .. }) => {
+                *entry = Entry::Held(seq);
+                self.reserved -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Drops a reservation; the number a read saw it under, which must be read again.
+    pub(crate) fn unreserve(&mut self, id: &EventId) -> Option<Seq> {
+        match self.entries.get(id) {
+            Some(&Entry::Reserved { seen, .. }) => {
+                self.entries.remove(id);
+                self.reserved -= 1;
+                seen
+            }
+            _ => None,
+        }
+    }
+
+    /// Drops reservations older than this; the lowest number a read saw one under.
+    pub(crate) fn expire_reserved(&mut self, before: Instant) -> Option<Seq> {
+        if self.reserved == 0 {
+            return None;
+        }
+        let mut lowest: Option<Seq> = None;
+        let reserved = &mut self.reserved;
+        self.entries.retain(|_, entry| match entry {
+            Entry::Reserved { since, seen } if *since < before => {
+                *reserved -= 1;
+                lowest = match (lowest, *seen) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+                false
+            }
+            _ => true,
+        });
+        lowest
+    }
+
+    /// A row was read: true if it is new and now held.
+    pub(crate) fn admit(&mut self, id: &EventId, seq: Seq) -> bool {
+        match self.entries.get_mut(id) {
+            None => {
+                self.entries.insert(id.clone(), Entry::Held(seq));
+                true
+            }
+            Some(Entry::Reserved { seen, .. }) => {
+                *seen = Some(seq);
+                false
+            }
+            Some(Entry::Held(_)) => false,
+        }
+    }
+
+    /// Not in memory any more, and still pending in the store.
+    pub(crate) fn forget(&mut self, id: &EventId) {
+        if matches!(self.entries.get(id), Some(Entry::Held(_))) {
+            self.entries.remove(id);
+        }
+    }
+
+    /// Its settle is confirmed.
+    pub(crate) fn settled(&mut self, id: &EventId) {
+        if self.reading {
+            self.after_read.push(id.clone());
+        } else {
+            self.forget(id);
+        }
+    }
+
+    pub(crate) fn read_began(&mut self) {
+        self.reading = true;
+    }
+
+    pub(crate) fn read_merged(&mut self) {
+        self.reading = false;
+        for id in std::mem::take(&mut self.after_read) {
+            self.forget(&id);
+        }
+    }
+
+    /// How many rows above this number a read may show that are known already.
+    pub(crate) fn above(&self, decided: Seq) -> usize {
+        let held = self.entries.values().filter(|entry| matches!(entry, Entry::Held(seq) if *seq > decided));
+        held.count() + self.reserved
+    }
+
+    /// The node is another one now: only what is being written stays known.
+    pub(crate) fn clear_held(&mut self) {
+        self.entries.retain(|_, entry| matches!(entry, Entry::Reserved { .. }));
+        self.after_read.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> EventId {
+        EventId::from_row(text)
+    }
+
+    /// PBX-012
+    #[test]
+    fn an_id_stays_known_until_every_read_begun_before_its_settle_is_merged() {
+        let mut known = Known::default();
+        assert!(known.admit(&id("a"), Seq(1)));
+        known.read_began();
+        known.settled(&id("a"));
+        assert!(!known.admit(&id("a"), Seq(1)), "the read under way began before the settle");
+        known.read_merged();
+        assert_eq!(known.len(), 0);
+        known.settled(&id("b"));
+        assert!(known.admit(&id("a"), Seq(1)));
+    }
+
+    /// PBX-012, PBX-024
+    #[test]
+    fn a_reservation_seen_by_a_read_tells_where_to_read_again() {
+        let mut known = Known::default();
+        known.reserve(&id("a"), Instant::now());
+        assert!(!known.admit(&id("a"), Seq(7)));
+        assert_eq!(known.unreserve(&id("a")), Some(Seq(7)));
+        assert!(!known.take_reserved(&id("a"), Seq(7)), "without a reservation nothing is pushed");
+    }
+}

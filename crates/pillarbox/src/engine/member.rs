@@ -1,0 +1,92 @@
+//! The member: joins, beats at a third of the lease, takes and gives slots, joins anew when it was buried.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::shared::Shared;
+use crate::model::NodeId;
+use crate::port::{Join, Membership, StoreError};
+
+/// Beats come sooner while slots change hands, but not more often than this.
+const SOONEST: Duration = Duration::from_millis(100);
+
+/// Joins as a new node.
+pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreError> {
+    let (node, label, lease) = shared.with(|core| {
+        let settings = core.settings();
+        let (label, lease) = (settings.label.clone(), settings.lease.length());
+        (core.new_node_id(), label, lease)
+    });
+    let asked = Instant::now();
+    let membership = shared.store.join(Join { node, label, lease, now: None }).await?;
+    shared.with(|core| core.joined(node, &membership, asked, Instant::now()));
+    tracing::info!(%node, lane = membership.lane.0, slots = membership.held.len(), "node joined");
+    Ok((node, membership))
+}
+
+/// Beats until it is told to stop; the node that is to leave then.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    mut node: NodeId,
+    first: Membership,
+) -> Option<NodeId> {
+    let slots = shared.store.facts().slots;
+    let renew = shared.with(|core| core.settings().lease.renew_after());
+    let mut nodes = first.nodes;
+    let mut alive = true;
+    loop {
+        let restless = shared.with(|core| core.restless(nodes, slots));
+        let pause = if restless || !alive { (renew / 5).max(SOONEST).min(renew) } else { renew };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return alive.then_some(node),
+            () = shared.member.notified() => {}
+            () = sleep_until(Instant::now() + pause) => {}
+        }
+        if !alive || shared.with(|core| core.is_without_node(node)) {
+            match join(&shared).await {
+                Ok((fresh, membership)) => (node, nodes, alive) = (fresh, membership.nodes, true),
+                Err(error) => {
+                    alive = false;
+                    tracing::error!(%error, "joining again failed, trying again");
+                }
+            }
+            continue;
+        }
+        match beat(&shared, node).await {
+            Ok(Some(count)) => nodes = count,
+            Ok(None) => {
+                tracing::warn!(%node, "node was buried: its work went to others; joining again");
+                shared.with(|core| core.lost(Instant::now()));
+                alive = false;
+                shared.member.notify_one();
+            }
+            Err(error) => tracing::error!(%error, "beat failed, trying again"),
+        }
+    }
+}
+
+/// One beat: how many nodes there are, or `None` if this one is gone.
+pub(crate) async fn beat(shared: &Shared, node: NodeId) -> Result<Option<usize>, StoreError> {
+    let request = shared.with(|core| {
+        core.expire_reservations(Instant::now());
+        core.next_beat(node)
+    });
+    let released = request.release.clone();
+    let asked = Instant::now();
+    let Some(membership) = shared.store.beat(request).await? else {
+        return Ok(None);
+    };
+    let depths = shared.with(|core| {
+        core.renewed(&released, &membership, asked, Instant::now());
+        core.depths()
+    });
+    shared.metrics.queue_depths(depths.0, depths.1);
+    let age = membership.oldest.map(|oldest| membership.now.duration_since(oldest));
+    shared.metrics.oldest_lag(age.and_then(|age| age.try_into().ok()).unwrap_or_default());
+    Ok(Some(membership.nodes))
+}

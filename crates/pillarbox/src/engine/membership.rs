@@ -1,0 +1,160 @@
+//! Membership: what a beat asks and what its answer changes.
+
+use std::collections::BTreeSet;
+
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::groups::Hold;
+use crate::model::{GroupKey, NodeId, Slot};
+use crate::port::{Beat, Cursor, Fence, GroupStates, Membership};
+
+/// Look for rows in lanes that nobody holds once in so many beats.
+const BEATS_PER_SWEEP: u64 = 12;
+/// An adopted lane with nothing in it is let go after so many beats.
+const BEATS_PER_LANE_CHECK: u64 = 24;
+
+impl Core {
+    /// A new node begins, with nothing in memory.
+    pub(crate) fn joined(&mut self, node: NodeId, membership: &Membership, asked: Instant, now: Instant) {
+        self.fence = Fence::Node(node);
+        self.groups_epoch = -1;
+        self.cursor = Cursor::default();
+        self.apply(membership, asked, now);
+    }
+
+    /// The node was buried: nothing it held is ours any more.
+    pub(crate) fn lost(&mut self, now: Instant) {
+        self.incarnation += 1;
+        self.lane = None;
+        self.lease_until = Some(now);
+        self.lines.clear();
+        self.groups.clear();
+        self.careful.clear();
+        self.known.clear_held();
+        self.slots.clear();
+        self.settles.clear();
+        self.settles_since = None;
+        self.settling = 0;
+        self.cursor = Cursor::default();
+        self.rewinds += 1;
+        self.wake = true;
+        self.more = false;
+    }
+
+    pub(crate) fn next_beat(&mut self, node: NodeId) -> Beat {
+        self.beats += 1;
+        if self.beats.is_multiple_of(BEATS_PER_LANE_CHECK)
+            && let (Some(lane), true) = (self.lane, !self.more && !self.wake)
+        {
+            for slot in self.slots.idle_adopted(lane.slot()) {
+                self.leave_slot(slot);
+            }
+        }
+        Beat {
+            node,
+            lease: self.settings.lease.length(),
+            release: self.slots.drained(),
+            groups_seen: self.groups_epoch,
+            after: self.cursor.decided,
+            sweep: self.beats % BEATS_PER_SWEEP == 1,
+            now: None,
+        }
+    }
+
+    /// The answer to a beat that released these slots.
+    pub(crate) fn renewed(
+        &mut self,
+        released: &[Slot],
+        membership: &Membership,
+        asked: Instant,
+        now: Instant,
+    ) {
+        for slot in released {
+            self.slots.remove(*slot);
+        }
+        self.apply(membership, asked, now);
+    }
+
+    fn apply(&mut self, membership: &Membership, asked: Instant, now: Instant) {
+        self.lane = Some(membership.lane);
+        self.lease_until = Some(asked + self.settings.lease.usable_for());
+        let ungrouped = self.settings.cold_rows;
+        let mut gained = false;
+        for held in &membership.held {
+            gained |= self.slots.take(held.slot, held.suspect, ungrouped);
+        }
+        let listed: BTreeSet<Slot> = membership.held.iter().map(|held| held.slot).collect();
+        for slot in self.slots.lost(&listed) {
+            self.leave_slot(slot);
+            self.slots.remove(slot);
+        }
+        for slot in &membership.give {
+            self.leave_slot(*slot);
+        }
+        if gained {
+            // Rows of the new slots may be anywhere; those in memory are known.
+            self.cursor = Cursor::default();
+            self.rewinds += 1;
+            self.wake = true;
+        }
+        if let Some(states) = &membership.groups {
+            self.apply_groups(states, now);
+        }
+        self.wake |= membership.ready;
+        self.nothing_at = (!membership.ready).then_some(asked);
+        if let Some(ahead) = membership.next_due {
+            self.hint_due(now + ahead);
+        }
+    }
+
+    /// Drains a slot: what is not out leaves memory, what is out is waited for.
+    fn leave_slot(&mut self, slot: Slot) {
+        if !self.slots.leave(slot) {
+            return;
+        }
+        let mut dropped = self.lines.drop_slot(slot);
+        dropped.extend(self.groups.drop_slot(slot));
+        dropped.extend(self.careful.drop_slot(slot));
+        for item in dropped {
+            self.drop_item(&item);
+        }
+    }
+
+    fn apply_groups(&mut self, states: &GroupStates, now: Instant) {
+        self.groups_epoch = states.epoch;
+        let listed: BTreeSet<&GroupKey> = states.held.iter().map(|held| &held.group).collect();
+        for key in self.groups.keys() {
+            let in_list = listed.contains(&key);
+            let Some(group) = self.groups.get_mut(&key) else {
+                continue;
+            };
+            let unseen = match group.hold {
+                Some(Hold::Blocking(None)) => true,
+                Some(Hold::Blocking(Some(beat))) => self.beats <= beat,
+                _ => false,
+            };
+            match (in_list, unseen) {
+                (true, _) => group.hold = Some(Hold::Listed),
+                (false, true) => continue,
+                (false, false) => group.hold = None,
+            }
+            if in_list {
+                for item in self.groups.unload(&key) {
+                    self.drop_item(&item);
+                }
+            }
+            self.groups.place(&key, now);
+        }
+        self.held_groups = states.held.iter().map(|held| held.group.clone()).collect();
+    }
+
+    /// Drained slots wait to be given back, or this node has less than its share: the next beat should come soon.
+    pub(crate) fn restless(&self, nodes: usize, slots: i16) -> bool {
+        self.slots.any_leaving() || self.slots.groups_held() < slots.unsigned_abs() as usize / nodes.max(1)
+    }
+
+    pub(crate) fn has_drained_slots(&self) -> bool {
+        !self.slots.drained().is_empty()
+    }
+}

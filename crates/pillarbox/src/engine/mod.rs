@@ -1,0 +1,32 @@
+//! The one engine: intake, bounded buffer, groups, workers, fenced settling, membership.
+//!
+//! `core` is plain state: it takes the time and randomness as arguments and does no I/O. The loops around it
+//! (`worker`, `settler`, `reader`, `member`) own the calls to store and sink.
+
+mod breaker;
+mod careful;
+mod core;
+mod dispatch;
+mod groups;
+mod intake;
+mod item;
+mod known;
+mod lines;
+mod member;
+mod membership;
+mod reader;
+mod running;
+mod settings;
+mod settlement;
+mod settler;
+mod shared;
+mod slots;
+mod worker;
+
+pub use running::{Engine, EngineParts};
+pub use settings::{EngineSettings, OnDead};
+pub(crate) use shared::{Reservation, Shared};
+
+/// A map whose iteration order is the same in every run.
+pub(crate) type Map<K, V> =
+    std::collections::HashMap<K, V, std::hash::BuildHasherDefault<std::hash::DefaultHasher>>;

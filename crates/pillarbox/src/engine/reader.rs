@@ -1,0 +1,105 @@
+//! The reader: reads slots and groups as there is room, on hints, and at least once in a poll interval.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::intake::Read;
+use super::shared::Shared;
+use crate::model::Lane;
+use crate::port::{Fence, Hints, Promote, StoreError};
+
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
+
+/// Runs until it is told to stop; a read under way is finished.
+pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut hints = shared.store.hints();
+    let interval = shared.with(|core| core.settings().poll_interval);
+    let mut poll_at = Instant::now() + interval;
+    while !stop.is_cancelled() {
+        let (read, incarnation) = shared.with(|core| (core.next_read(Instant::now()), core.incarnation()));
+        let ok = match read {
+            Read::Idle(until) => {
+                let until = until.map_or(poll_at, |until| until.min(poll_at));
+                idle(&shared, &stop, hints.as_mut(), until).await;
+                if Instant::now() >= poll_at {
+                    shared.with(|core| core.poll_tick(Instant::now()));
+                    poll_at = Instant::now() + interval;
+                }
+                true
+            }
+            read => act(&shared, read, incarnation).await,
+        };
+        if !ok {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = sleep(PAUSE_AFTER_ERROR) => {}
+            }
+        }
+    }
+}
+
+async fn idle(shared: &Shared, stop: &CancellationToken, hints: Option<&mut Hints>, until: Instant) {
+    // A store that went away gives no more hints; polling goes on.
+    let hinted = async {
+        if let Some(hints) = hints
+            && hints.0.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = shared.read.notified() => {}
+        () = hinted => shared.with(|core| core.hint()),
+        () = sleep_until(until) => {}
+    }
+}
+
+/// Does one read; false if the store failed.
+async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
+    let result = match read {
+        Read::Slots { fetch, rewinds } => match shared.store.fetch(fetch).await {
+            Ok(fetched) => {
+                shared.with(|core| core.merge_slots(fetched, rewinds, incarnation, Instant::now()));
+                Ok(())
+            }
+            Err(error) => {
+                shared.with(|core| core.read_failed(None, Instant::now()));
+                Err(error)
+            }
+        },
+        Read::Group { key, fetch } => match shared.store.fetch(fetch).await {
+            Ok(fetched) => {
+                shared.with(|core| core.merge_group(&key, fetched, incarnation, Instant::now()));
+                Ok(())
+            }
+            Err(error) => {
+                shared.with(|core| core.read_failed(Some(&key), Instant::now()));
+                Err(error)
+            }
+        },
+        Read::Promote { lane, rows } => promote(shared, lane, rows).await,
+        Read::Idle(_) => Ok(()),
+    };
+    if let Err(error) = &result {
+        tracing::error!(%error, "reading failed, trying again");
+    }
+    result.is_ok()
+}
+
+async fn promote(shared: &Shared, lane: Lane, rows: usize) -> Result<(), StoreError> {
+    let (fence, order) = shared.with(|core| (core.fence().clone(), core.settings().order));
+    let Fence::Node(node) = fence else {
+        return Ok(());
+    };
+    let promoted = shared.store.promote(Promote { node, lane, order, rows, now: None }).await?;
+    let next = promoted.next_due.map(|ahead| Instant::now() + ahead);
+    shared.with(|core| core.promoted(next));
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! A running engine: owns its loops, and closes them in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::core::Core;
+use super::settings::EngineSettings;
+use super::shared::Shared;
+use super::{member, reader, settler, worker};
+use crate::model::NodeId;
+use crate::port::{MetricsExporter, Sink, Store, StoreError};
+
+/// What the last settles and the farewell may take beyond the drain.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The engine: reads or is handed events, delivers them to a sink, settles. The doors are built on it.
+pub struct Engine {
+    shared: Arc<Shared>,
+    tracker: TaskTracker,
+    stop_reading: CancellationToken,
+    stop_settling: CancellationToken,
+    stop_beating: CancellationToken,
+    member: Option<JoinHandle<Option<NodeId>>>,
+    workers: Vec<AbortHandle>,
+    loops: Vec<AbortHandle>,
+    closed: bool,
+}
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// Where events are.
+    pub store: Arc<dyn Store>,
+    /// Where they go.
+    pub sink: Arc<dyn Sink>,
+    /// What is counted.
+    pub metrics: Arc<dyn MetricsExporter>,
+    /// How.
+    pub settings: EngineSettings,
+    /// The seed of all randomness: jitter and node ids. Never use one twice outside of tests.
+    pub seed: u64,
+}
+
+impl EngineParts {
+    pub(crate) fn shared(self) -> Arc<Shared> {
+        Shared::new(Core::new(self.settings, self.seed), self.store, self.sink, self.metrics)
+    }
+}
+
+impl Engine {
+    /// Joins the store as a node and delivers what falls to it.
+    pub async fn start(parts: EngineParts) -> Result<Self, StoreError> {
+        parts.settings.validate()?;
+        Self::node(parts.shared()).await
+    }
+
+    /// Starts workers and settler; events are handed in.
+    pub(crate) fn dispatcher(shared: Arc<Shared>) -> Self {
+        let tracker = TaskTracker::new();
+        let workers = shared.with(|core| core.settings().workers);
+        let workers =
+            (0..workers).map(|_| tracker.spawn(worker::run(Arc::clone(&shared))).abort_handle()).collect();
+        let stop_settling = CancellationToken::new();
+        let settling = tracker.spawn(settler::run(Arc::clone(&shared), stop_settling.clone()));
+        Self {
+            shared,
+            tracker,
+            stop_reading: CancellationToken::new(),
+            stop_settling,
+            stop_beating: CancellationToken::new(),
+            member: None,
+            workers,
+            loops: vec![settling.abort_handle()],
+            closed: false,
+        }
+    }
+
+    /// Joins as a node, then starts everything.
+    pub(crate) async fn node(shared: Arc<Shared>) -> Result<Self, StoreError> {
+        let (node, membership) = member::join(&shared).await?;
+        let mut running = Self::dispatcher(Arc::clone(&shared));
+        let beating = member::run(Arc::clone(&shared), running.stop_beating.clone(), node, membership);
+        let member = running.tracker.spawn(beating);
+        let reading = running.tracker.spawn(reader::run(shared, running.stop_reading.clone()));
+        running.loops.extend([member.abort_handle(), reading.abort_handle()]);
+        running.member = Some(member);
+        Ok(running)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Stops intake, drains to the deadline, settles, gives the rest back, and leaves.
+    pub async fn close(&mut self) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.stop_reading.cancel();
+        let drain = self.shared.with(|core| {
+            core.drain();
+            core.settings().drain
+        });
+        let deadline = Instant::now() + drain;
+        self.until_quiet(deadline).await;
+        self.shared.with(|core| {
+            core.stop();
+            core.give_back();
+        });
+        (0..self.workers.len()).for_each(|_| self.shared.work.notify_one());
+        self.shared.work.notify_waiters();
+        if Instant::now() >= deadline {
+            self.workers.iter().for_each(AbortHandle::abort);
+        }
+        self.stop_settling.cancel();
+        self.stop_beating.cancel();
+        let end = Instant::now() + GRACE;
+        self.leave(end).await;
+        self.tracker.close();
+        if timeout_at(end, self.tracker.wait()).await.is_err() {
+            tracing::warn!("some tasks did not end in time");
+            self.workers.iter().for_each(AbortHandle::abort);
+        }
+    }
+
+    async fn until_quiet(&self, deadline: Instant) {
+        while !self.shared.with(|core| core.quiet()) {
+            if timeout_at(deadline, self.shared.quiet.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The node's row goes last, when its settles are through: its slots are free at once.
+    async fn leave(&mut self, end: Instant) {
+        let Some(member) = self.member.take() else {
+            return;
+        };
+        let Ok(Ok(Some(node))) = timeout_at(end, member).await else {
+            return;
+        };
+        while !self.shared.with(|core| core.all_settled()) {
+            if timeout_at(end, self.shared.quiet.notified()).await.is_err() {
+                break;
+            }
+        }
+        match timeout_at(end, self.shared.store.leave(node)).await {
+            Ok(Ok(())) => tracing::info!(%node, "node left"),
+            Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease runs out by itself"),
+            Err(_) => tracing::warn!("leaving took too long: the lease runs out by itself"),
+        }
+    }
+}
+
+/// Without a close: intake stops, rows stay pending, the lease runs out.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        tracing::warn!("dropped without close: what is in memory stays pending");
+        self.shared.with(|core| core.stop());
+        self.workers.iter().chain(&self.loops).for_each(AbortHandle::abort);
+    }
+}

@@ -1,0 +1,136 @@
+//! What the engine is set to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::Invalid;
+use crate::port::{OnDone, Order};
+use crate::rules::{Exponential, Lease, RetryPolicy};
+
+/// What happens to a group whose head died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDead {
+    /// It stays blocked, across restarts, until an operator replays, skips or unblocks it.
+    #[default]
+    Block,
+    /// It goes on with the next event.
+    Skip,
+}
+
+/// The settings of the engine; the doors set them.
+#[derive(Clone)]
+pub struct EngineSettings {
+    /// Whether groups keep their order.
+    pub order: Order,
+    /// What happens to a group whose head died; only with order.
+    pub on_dead: OnDead,
+    /// How many batches are delivered at once.
+    pub workers: usize,
+    /// How many events of one group go to the sink together.
+    pub batch: usize,
+    /// Rows pushed by writers that may wait in memory.
+    pub hot_rows: usize,
+    /// Rows read from the store that may wait in memory.
+    pub cold_rows: usize,
+    /// Bytes that may wait in memory, hot and cold together.
+    pub buffer_bytes: usize,
+    /// Rows asked for in one read.
+    pub fetch_rows: usize,
+    /// Rows younger than this are left to later reads.
+    pub skip_recent: Duration,
+    /// Attempts before an event is dead.
+    pub max_attempts: u32,
+    /// How long to wait between attempts.
+    pub retry: Arc<dyn RetryPolicy>,
+    /// A delivery that takes longer has failed.
+    pub deadline: Duration,
+    /// What happens to rows that are done.
+    pub on_done: OnDone,
+    /// How long a node lives without a beat.
+    pub lease: Lease,
+    /// Read at least so often, even if nothing hints at new rows.
+    pub poll_interval: Duration,
+    /// How long closing waits for what is in memory.
+    pub drain: Duration,
+    /// Outcomes wait at most so long for others while there is more work.
+    pub settle_linger: Duration,
+    /// Outcomes settled in one call.
+    pub settle_rows: usize,
+    /// A label for people, such as host and process.
+    pub label: String,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            order: Order::None,
+            on_dead: OnDead::Block,
+            workers: 4,
+            batch: 1,
+            hot_rows: 1_000,
+            cold_rows: 1_000,
+            buffer_bytes: 64 * 1024 * 1024,
+            fetch_rows: 500,
+            skip_recent: Duration::ZERO,
+            max_attempts: 10,
+            retry: Arc::new(Exponential::default()),
+            deadline: Duration::from_secs(300),
+            on_done: OnDone::Keep,
+            lease: Lease::default(),
+            poll_interval: Duration::from_secs(5),
+            drain: Duration::from_secs(5),
+            settle_linger: Duration::from_millis(2),
+            settle_rows: 1_000,
+            label: String::new(),
+        }
+    }
+}
+
+impl EngineSettings {
+    /// Every setting out of its range, first of all.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Every setting out of its range.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Invalid> {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        let counts = [
+            ("workers", self.workers, 1_024),
+            ("batch", self.batch, 10_000),
+            ("hot rows", self.hot_rows, 1_000_000),
+            ("cold rows", self.cold_rows, 1_000_000),
+            ("buffer bytes", self.buffer_bytes, isize::MAX as usize),
+            ("fetch rows", self.fetch_rows, 100_000),
+            ("settle rows", self.settle_rows, 100_000),
+            ("max attempts", self.max_attempts as usize, 1_000_000),
+        ];
+        let times = [
+            ("deadline", self.deadline, Duration::from_millis(1), DAY),
+            ("poll interval", self.poll_interval, Duration::from_millis(1), DAY),
+            ("drain", self.drain, Duration::ZERO, DAY),
+            ("settle linger", self.settle_linger, Duration::ZERO, Duration::from_secs(10)),
+            ("skip recent", self.skip_recent, Duration::ZERO, DAY),
+        ];
+        let bad_counts = counts.into_iter().filter(|&(_, value, max)| value < 1 || value > max);
+        let bad_times = times.into_iter().filter(|&(_, value, min, max)| value < min || value > max);
+        bad_counts
+            .map(|(field, value, max)| Invalid::range(field, value, format!("1 to {max}")))
+            .chain(bad_times.map(|(field, value, min, max)| {
+                Invalid::range(field, format!("{value:?}"), format!("{min:?} to {max:?}"))
+            }))
+            .collect()
+    }
+
+    /// With one worker everything goes out in the order of its numbers, whatever its group.
+    pub(crate) fn oldest_first(&self) -> bool {
+        self.workers == 1
+    }
+
+    /// Rows of one group that may wait in memory, so that a large group leaves room for others.
+    pub(crate) fn group_rows(&self) -> usize {
+        (self.cold_rows / 4).max(self.batch).max(1)
+    }
+}

@@ -1,0 +1,84 @@
+//! The settler: reports outcomes in batches and tries again while ownership holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::core::Unsettled;
+use super::settlement::NextSettle;
+use super::shared::Shared;
+use crate::port::{Fence, Settle, Settled};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Runs until it is told to stop and has nothing left to settle.
+pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    loop {
+        match shared.with(|core| core.next_settle(Instant::now())) {
+            NextSettle::Batch { fence, batch, incarnation } => {
+                settle(&shared, &stop, fence, batch, incarnation).await;
+            }
+            NextSettle::Linger(until) => tokio::select! {
+                biased;
+                () = shared.settle.notified() => {}
+                () = sleep_until(until) => {}
+            },
+            NextSettle::Empty if stop.is_cancelled() => return,
+            NextSettle::Empty => tokio::select! {
+                biased;
+                () = shared.settle.notified() => {}
+                () = stop.cancelled() => {}
+            },
+        }
+    }
+}
+
+/// Settles one batch. A failure after a good delivery is tried again, and is never the listener's.
+async fn settle(
+    shared: &Shared,
+    stop: &CancellationToken,
+    fence: Fence,
+    batch: Vec<Unsettled>,
+    incarnation: u64,
+) {
+    let on_done = shared.with(|core| core.settings().on_done);
+    let outcomes = batch.iter().map(|unsettled| unsettled.outcome.clone()).collect();
+    let request = Settle { fence, outcomes, on_done, now: None };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match shared.store.settle(request.clone()).await {
+            Ok(settled) => return confirm(shared, batch, &settled, incarnation),
+            Err(error) => tracing::error!(%error, events = batch.len(), "settling failed, trying again"),
+        }
+        let stale = shared.with(|core| core.is_past(incarnation));
+        if stale || stop.is_cancelled() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn confirm(shared: &Shared, batch: Vec<Unsettled>, settled: &Settled, incarnation: u64) {
+    if !settled.held {
+        tracing::warn!(events = batch.len(), "ownership lost: outcomes were not taken");
+    }
+    shared.with(|core| {
+        let now = Instant::now();
+        if settled.held {
+            core.settled(batch, settled, incarnation, now);
+        } else if !core.is_past(incarnation) {
+            core.lost(now);
+        }
+    });
+    if !settled.held {
+        shared.member.notify_one();
+    }
+}

@@ -1,0 +1,145 @@
+//! What the loops share: the core under a lock that is never held over an await, and the signals between them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::core::{Core, Tally};
+use crate::model::{Event, EventId, Lane, Written};
+use crate::port::{MetricsExporter, Sink, Store};
+
+/// Which loops have something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Signals {
+    pub(crate) work: bool,
+    pub(crate) settle: bool,
+    pub(crate) read: bool,
+    pub(crate) member: bool,
+    pub(crate) quiet: bool,
+}
+
+/// The engine's state and its ports.
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) work: Notify,
+    pub(crate) settle: Notify,
+    pub(crate) read: Notify,
+    pub(crate) member: Notify,
+    pub(crate) quiet: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        core: Core,
+        store: Arc<dyn Store>,
+        sink: Arc<dyn Sink>,
+        metrics: Arc<dyn MetricsExporter>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            core: Mutex::new(core),
+            store,
+            sink,
+            metrics,
+            work: Notify::new(),
+            settle: Notify::new(),
+            read: Notify::new(),
+            member: Notify::new(),
+            quiet: Notify::new(),
+        })
+    }
+
+    /// Runs a step on the core, then wakes the loops that have something to do and reports what happened.
+    pub(crate) fn with<R>(&self, step: impl FnOnce(&mut Core) -> R) -> R {
+        let (result, signals, tally) = {
+            let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = step(&mut core);
+            (result, core.signals(), core.take_tally())
+        };
+        for (wanted, notify) in [
+            (signals.work, &self.work),
+            (signals.settle, &self.settle),
+            (signals.read, &self.read),
+            (signals.member, &self.member),
+            (signals.quiet, &self.quiet),
+        ] {
+            if wanted {
+                notify.notify_one();
+            }
+        }
+        self.report(tally);
+        result
+    }
+
+    fn report(&self, tally: Tally) {
+        let store = || self.store.facts().name.as_str();
+        for (count, export) in [
+            (tally.hot, MetricsExporter::hot_enqueued as fn(&dyn MetricsExporter, u64)),
+            (tally.hot_dropped, MetricsExporter::hot_dropped),
+            (tally.cold, MetricsExporter::cold_enqueued),
+            (tally.success, MetricsExporter::dispatch_success),
+            (tally.failure, MetricsExporter::dispatch_failure),
+            (tally.dead.len() as u64, MetricsExporter::dispatch_dead),
+        ] {
+            if count > 0 {
+                export(&*self.metrics, count);
+            }
+        }
+        if tally.hot_dropped > 0 {
+            tracing::warn!(store = store(), events = tally.hot_dropped, "hot line full: left to the reader");
+        }
+        if tally.stale > 0 {
+            tracing::warn!(
+                store = store(),
+                events = tally.stale,
+                "outcomes came too late and changed nothing"
+            );
+        }
+        for (event, error) in &tally.undecodable {
+            tracing::error!(store = store(), %event, error, "row can't be decoded");
+        }
+        for (event, error) in &tally.dead {
+            tracing::error!(store = store(), %event, error, "event is dead");
+        }
+    }
+}
+
+/// Ids on their way into the store: until it is pushed or dropped, reads leave these events alone.
+pub(crate) struct Reservation {
+    shared: Arc<Shared>,
+    ids: Vec<EventId>,
+    lane: Lane,
+    incarnation: u64,
+}
+
+impl Reservation {
+    /// Reserves the ids on this node's lane; none where the hot path is closed.
+    pub(crate) fn new(shared: &Arc<Shared>, ids: Vec<EventId>) -> Option<Self> {
+        let (lane, incarnation) = shared.with(|core| core.reserve(&ids, Instant::now()))?;
+        Some(Self { shared: Arc::clone(shared), ids, lane, incarnation })
+    }
+
+    /// The lane the rows belong to.
+    pub(crate) fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// Committed: to the hot line with them.
+    pub(crate) fn push(mut self, events: &[Event], written: &[Written]) {
+        self.ids.clear();
+        self.shared.with(|core| core.push_hot(events, written, self.lane, self.incarnation));
+    }
+}
+
+/// Rolled back, failed or unknown: the reader decides.
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            let ids = std::mem::take(&mut self.ids);
+            self.shared.with(|core| ids.iter().for_each(|id| core.release_reservation(id)));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A worker: takes a job, delivers it under a deadline, reports the verdicts.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::dispatch::Next;
+use super::item::Job;
+use super::shared::Shared;
+use crate::port::{Delivery, Verdict};
+
+/// Runs until the engine stops.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut done: Option<(Job, Vec<Verdict>)> = None;
+    loop {
+        let next = shared.with(|core| {
+            let now = Instant::now();
+            if let Some((job, verdicts)) = done.take() {
+                core.finish(job, verdicts, now);
+            }
+            let next = core.next_job(now);
+            if matches!(next, Next::Wait(_)) {
+                core.worker_waits();
+            }
+            next
+        });
+        match next {
+            Next::Job(job) => {
+                let verdicts = deliver(&shared, &job).await;
+                done = Some((job, verdicts));
+            }
+            Next::Wait(until) => {
+                wait(&shared, until).await;
+                shared.with(|core| core.worker_wakes());
+            }
+            Next::Stop => return,
+        }
+    }
+}
+
+async fn wait(shared: &Shared, until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::select! {
+            biased;
+            () = shared.work.notified() => {}
+            () = sleep_until(until) => {}
+        },
+        None => shared.work.notified().await,
+    }
+}
+
+/// A panic or a missed deadline is the failure of every event in the batch.
+async fn deliver(shared: &Shared, job: &Job) -> Vec<Verdict> {
+    let deadline = shared.with(|core| core.settings().deadline);
+    let batch: Vec<Delivery> = job.items.iter().map(|item| item.delivery()).collect();
+    let failed = |error: String| vec![Verdict::Failed { error, after: None }; batch.len()];
+    match timeout(deadline, caught(shared.sink.deliver(&batch))).await {
+        Ok(Ok(verdicts)) => verdicts,
+        Ok(Err(message)) => failed(format!("panicked: {message}")),
+        Err(_) => failed(format!("not finished within its deadline of {deadline:?}")),
+    }
+}
+
+/// The future's output, or the message of its panic.
+async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(panic) => Poll::Ready(Err(message(&*panic))),
+    })
+    .await
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
