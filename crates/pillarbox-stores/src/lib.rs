@@ -1,1 +1,11 @@
-//! The one list of stores.
+//! The one list of stores: which there are, and the right one for a URL.
+
+mod connect;
+mod error;
+mod kind;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use connect::{Missing, Options, connect, schema_sql};
+pub use error::ConnectError;
+pub use kind::{StoreKind, stores};

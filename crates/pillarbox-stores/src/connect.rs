@@ -1,0 +1,59 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use pillarbox::model::TableName;
+use pillarbox::port::Store;
+
+use crate::error::ConnectError;
+use crate::kind::by_scheme;
+#[cfg(feature = "sqlite")]
+use crate::sqlite;
+
+/// What a store is opened with beside its URL. The default is what the URL alone gives.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The table of events. Default: `outbox_event`.
+    pub table: TableName,
+    /// The schema the tables are in, for stores that have schemas. Default: the connection's own.
+    pub schema: Option<String>,
+    /// What to do about a database file that is not there. Default: make an empty one.
+    pub missing: Missing,
+}
+
+/// What to do about a database file that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// Make an empty one.
+    #[default]
+    Create,
+    /// Fail.
+    Refuse,
+}
+
+/// Opens the store that a URL names. Must be called on a tokio runtime.
+pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+    match kind_of(url)? {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::connect(url, options).await,
+        name => Err(ConnectError::NotBuiltIn { name }),
+    }
+}
+
+/// The statements that make the tables of the store that a URL names, without opening it.
+pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
+    match kind_of(url)? {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::schema_sql(url, options),
+        name => Err(ConnectError::NotBuiltIn { name }),
+    }
+}
+
+fn kind_of(url: &str) -> Result<&'static str, ConnectError> {
+    let (scheme, _) = url.split_once(':').ok_or(ConnectError::NoScheme)?;
+    let scheme = scheme.to_ascii_lowercase();
+    match by_scheme(&scheme) {
+        Some(kind) => Ok(kind.name),
+        None => Err(ConnectError::UnknownScheme { scheme: scheme.chars().take(20).collect() }),
+    }
+}

@@ -1,0 +1,4 @@
+-- Gives one pending row up; under the write lock.
+UPDATE {event}
+SET status = 3, done_at = ?2, last_error = ?3, attempts = attempts + ?4, locked_by = NULL, locked_at = NULL, locked_until = NULL
+WHERE seq = ?1 AND status IN (0, 2) AND (?5 IS NULL OR (locked_by = ?5 AND lock_token = ?6))

@@ -1,0 +1,2 @@
+-- All slots and who holds them; no lock.
+SELECT slot, holder, suspect FROM {slot} ORDER BY slot

@@ -1,0 +1,77 @@
+//! The operators' port: changes on the writer, looks on a reader of their own.
+
+use pillarbox::model::{EventId, Record};
+use pillarbox::port::{
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
+    Replay, Select, Shown, Stats,
+};
+
+use crate::job::Durability;
+use crate::store::SqliteStore;
+use crate::time::now;
+use crate::{groups, inspect, migrate, operate};
+
+impl Admin for SqliteStore {
+    fn migrate(&self) -> Answer<'_, Migrated> {
+        let texts = self.shared().migrations.texts();
+        self.change("migrate", Durability::Full, move |tx| migrate::migrate(tx, &texts))
+    }
+
+    fn schema_sql(&self) -> String {
+        self.shared().migrations.script()
+    }
+
+    fn check(&self) -> Answer<'_, ()> {
+        self.shared().inspector.read("check", migrate::check)
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        self.shared().inspector.read("stats", |connection, sql| inspect::stats(connection, sql, now(None)))
+    }
+
+    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
+        self.shared().inspector.read("list", move |connection, sql| inspect::list(connection, sql, &request))
+    }
+
+    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+        self.shared().inspector.read("show", move |connection, sql| inspect::show(connection, sql, &id))
+    }
+
+    fn count(&self, select: Select) -> Answer<'_, u64> {
+        self.shared().inspector.read("count", move |connection, sql| inspect::count(connection, sql, &select))
+    }
+
+    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
+        self.change("cancel", Durability::Full, move |tx| operate::cancel(tx, &request, now(request.now)))
+    }
+
+    fn replay(&self, request: Replay) -> Answer<'_, u64> {
+        self.change("replay", Durability::Full, move |tx| operate::replay(tx, &request, now(request.now)))
+    }
+
+    fn discard(&self, request: Discard) -> Answer<'_, u64> {
+        self.change("discard", Durability::Full, move |tx| operate::discard(tx, &request, now(request.now)))
+    }
+
+    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+        self.change("purge", Durability::Full, move |tx| operate::purge(tx, &request, now(request.now)))
+    }
+
+    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
+        self.shared().inspector.read("groups", groups::held_groups)
+    }
+
+    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
+        self.change("change group", Durability::Full, move |tx| {
+            groups::change_group(tx, &request, now(request.now))
+        })
+    }
+
+    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+        self.shared().inspector.read("nodes", |connection, sql| inspect::nodes(connection, sql, now(None)))
+    }
+
+    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+        self.shared().inspector.read("audit", move |connection, sql| inspect::audits(connection, sql, limit))
+    }
+}

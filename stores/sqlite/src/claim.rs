@@ -1,0 +1,33 @@
+//! Claiming rows under a lease.
+
+use jiff::Timestamp;
+use pillarbox::model::{Row, Token};
+use pillarbox::port::{Claim, ClaimFrom};
+use rusqlite::params;
+
+use crate::error::Failure;
+use crate::row::{Claimed, read_row};
+use crate::time::{later, old_enough};
+use crate::transaction::SqliteTransaction;
+
+pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
+    let now_us = now.as_microsecond();
+    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
+    let mut find = tx.prepare_cached(match request.from {
+        ClaimFrom::Queue => &tx.sql.claim_queue,
+        ClaimFrom::Events => &tx.sql.fetch_due,
+    })?;
+    let mut found = find.query(params![now_us, old_enough(now, request.skip_recent), limit])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push(read_row(row, Claimed::Yes));
+    }
+    let mut lock = tx.prepare_cached(&tx.sql.claim)?;
+    let until = later(now, request.lease);
+    for row in &mut rows {
+        lock.execute(params![row.seq.0, request.owner.as_str(), now_us, until])?;
+        row.token = Token(row.token.0 + 1);
+        row.attempts = row.attempts.saturating_add(1);
+    }
+    Ok(rows)
+}

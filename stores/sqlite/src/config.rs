@@ -1,0 +1,155 @@
+//! The settings of a store, and opening it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pillarbox::model::{Limits, TableName};
+use pillarbox::port::{ErrorKind, StoreError};
+
+use crate::connection::Opening;
+use crate::migrate::Migrations;
+use crate::sql::Names;
+use crate::store::SqliteStore;
+
+const LONGEST_BUSY_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// When a commit is safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// When it is on the disk: it outlives a power cut.
+    #[default]
+    Full,
+    /// When the operating system has it: it outlives the process, a power cut may take the last ones.
+    Normal,
+}
+
+impl Synchronous {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Normal => "normal",
+        }
+    }
+}
+
+/// What may be done with the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Everything.
+    #[default]
+    ReadWrite,
+    /// Looking only.
+    ReadOnly,
+}
+
+/// What to do if the file is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// Make an empty one.
+    #[default]
+    Create,
+    /// Fail.
+    Refuse,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is opened"]
+pub struct SqliteStoreBuilder {
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+    pub(crate) table: TableName,
+    pub(crate) limits: Limits,
+    pub(crate) synchronous: Synchronous,
+    pub(crate) opening: Opening,
+}
+
+impl SqliteStoreBuilder {
+    pub(crate) fn new(path: &Path) -> Self {
+        let name = path.file_name().map_or_else(|| "sqlite".to_owned(), |n| n.to_string_lossy().into_owned());
+        Self {
+            path: path.to_owned(),
+            name,
+            table: TableName::default(),
+            limits: Limits::default(),
+            synchronous: Synchronous::default(),
+            opening: Opening {
+                access: Access::default(),
+                missing: Missing::default(),
+                busy_timeout: Duration::from_secs(5),
+            },
+        }
+    }
+
+    pub(crate) fn from_url(url: &str) -> Result<Self, StoreError> {
+        let refuse = |detail: &str| StoreError::new(ErrorKind::InvalidInput, "open", "sqlite", detail);
+        let rest =
+            url.strip_prefix("sqlite:").ok_or_else(|| refuse("the URL does not start with sqlite:"))?;
+        let path = rest.strip_prefix("//").unwrap_or(rest);
+        if path == ":memory:" {
+            return Err(refuse(
+                "sqlite::memory: can't be used: the store needs several connections to one file",
+            ));
+        }
+        if path.is_empty() {
+            return Err(refuse("the URL names no file: write sqlite:FILE"));
+        }
+        if path.contains('?') {
+            return Err(refuse("the URL has options after a question mark, which are not known"));
+        }
+        Ok(Self::new(Path::new(path)))
+    }
+
+    /// The name in logs and errors. Default: the name of the file.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The table of events. Default: `outbox_event`.
+    pub fn table(mut self, table: TableName) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The bounds of fields. Default: 1 MiB of payload, no NUL.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// When a commit is safe. Default: full.
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// How long to wait for another connection's lock. Default: 5 s; at most 10 minutes.
+    pub fn busy_timeout(mut self, busy_timeout: Duration) -> Self {
+        self.opening.busy_timeout = busy_timeout.min(LONGEST_BUSY_TIMEOUT);
+        self
+    }
+
+    /// What may be done with the file. Default: everything.
+    pub fn access(mut self, access: Access) -> Self {
+        self.opening.access = access;
+        self
+    }
+
+    /// What to do if the file is not there. Default: make an empty one.
+    pub fn missing(mut self, missing: Missing) -> Self {
+        self.opening.missing = missing;
+        self
+    }
+
+    /// The statements that make the tables, for people who run them by hand.
+    #[must_use]
+    pub fn schema_sql(&self) -> String {
+        Migrations::new(&Names::new(&self.table)).script()
+    }
+
+    /// Opens the file and starts the threads. The tables need not be there yet.
+    pub fn open(self) -> Result<SqliteStore, StoreError> {
+        SqliteStore::start(self)
+    }
+}

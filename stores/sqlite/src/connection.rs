@@ -1,0 +1,101 @@
+//! Connections of the store's own: how they are opened, and how they wait for locks.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pillarbox::port::ErrorKind;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::config::{Access, Missing, Synchronous};
+use crate::error::Failure;
+
+/// Enough for every statement of the store and a few of its user's.
+const CACHED_STATEMENTS: usize = 96;
+/// Page cache of a connection, in KiB.
+const CACHE_KIB: i64 = 16 * 1024;
+/// A log that has grown larger in a burst is cut to this when it is reset.
+const LOG_BYTES: i64 = 64 * 1024 * 1024;
+const FIRST_STEPS: i32 = 8;
+const SHORT_STEP: Duration = Duration::from_micros(250);
+const STEP: Duration = Duration::from_millis(1);
+
+thread_local! {
+    static PATIENCE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// How a connection is opened.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening {
+    pub(crate) access: Access,
+    pub(crate) missing: Missing,
+    pub(crate) busy_timeout: Duration,
+}
+
+impl Opening {
+    /// The connection that writes; it puts the file into WAL mode.
+    pub(crate) fn writer(&self, path: &Path, synchronous: Synchronous) -> Result<Connection, Failure> {
+        let connection = self.open(path)?;
+        if self.access == Access::ReadWrite {
+            use_log(&connection)?;
+            connection.pragma_update(None, "synchronous", synchronous.as_str())?;
+            connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+        }
+        Ok(connection)
+    }
+
+    /// A connection that only reads.
+    pub(crate) fn reader(&self, path: &Path) -> Result<Connection, Failure> {
+        let connection = self.open(path)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    }
+
+    fn open(&self, path: &Path) -> Result<Connection, Failure> {
+        let mode = match (self.access, self.missing) {
+            (Access::ReadOnly, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            (Access::ReadWrite, Missing::Refuse) => OpenFlags::SQLITE_OPEN_READ_WRITE,
+            (Access::ReadWrite, Missing::Create) => {
+                OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+            }
+        };
+        let connection = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        connection.busy_handler(Some(wait_for_lock))?;
+        be_patient(self.busy_timeout);
+        connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.pragma_update(None, "temp_store", "memory")?;
+        Ok(connection)
+    }
+}
+
+/// How long connections used on this thread wait for a lock.
+pub(crate) fn be_patient(busy_timeout: Duration) {
+    PATIENCE.set(busy_timeout);
+}
+
+fn use_log(connection: &Connection) -> Result<(), Failure> {
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode.eq_ignore_ascii_case("wal") {
+        return Ok(());
+    }
+    let detail = format!("the file can't be put into WAL mode, it stays in mode {mode}");
+    Err(Failure::Refused(ErrorKind::Unsupported, detail))
+}
+
+/// SQLite's own steps grow to 100 ms; short ones let a writer in between two others.
+fn wait_for_lock(tried: i32) -> bool {
+    let now = Instant::now();
+    if tried == 0 {
+        WAITING_SINCE.set(Some(now));
+    }
+    let waited = WAITING_SINCE.get().map_or(Duration::MAX, |since| now.duration_since(since));
+    let left = PATIENCE.get().saturating_sub(waited);
+    if left.is_zero() {
+        return false;
+    }
+    thread::sleep(if tried < FIRST_STEPS { SHORT_STEP } else { STEP }.min(left));
+    true
+}

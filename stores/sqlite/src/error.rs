@@ -1,0 +1,89 @@
+//! What SQLite says, as a kind that a caller can act on.
+
+use pillarbox::port::{ErrorKind, StoreError};
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+
+/// Why an operation failed, before it is known which operation of which store it was.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// SQLite said no.
+    Sqlite(rusqlite::Error),
+    /// The store itself said no.
+    Refused(ErrorKind, String),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl Failure {
+    pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
+        match self {
+            Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
+            Self::Sqlite(error) => {
+                let (kind, detail) = describe(&error);
+                StoreError::new(kind, operation, store, detail).with_source(error)
+            }
+        }
+    }
+}
+
+/// The kind of an error, and what it means in words. Neither holds a bound value.
+pub(crate) fn describe(error: &rusqlite::Error) -> (ErrorKind, String) {
+    let (code, message) = match error {
+        rusqlite::Error::SqliteFailure(error, message) => (*error, message.as_deref().unwrap_or_default()),
+        rusqlite::Error::SqlInputError { error, msg, .. } => (*error, msg.as_str()),
+        other => return (ErrorKind::Unexpected, other.to_string()),
+    };
+    if is_missing(message) {
+        return (ErrorKind::Schema, format!("{message}; run `pillarbox migrate`"));
+    }
+    let (kind, detail) = by_code(code);
+    let detail = if message.is_empty() || detail.contains(message) {
+        detail.to_owned()
+    } else {
+        format!("{detail} ({message})")
+    };
+    (kind, detail)
+}
+
+fn is_missing(message: &str) -> bool {
+    ["no such table", "no such column", "no such index"].iter().any(|start| message.starts_with(start))
+        || message.contains("has no column named")
+        || message.contains("ON CONFLICT clause does not match")
+}
+
+fn by_code(error: ffi::Error) -> (ErrorKind, &'static str) {
+    match error.code {
+        ErrorCode::DatabaseBusy if error.extended_code == ffi::SQLITE_BUSY_SNAPSHOT => {
+            (ErrorKind::Conflict, "another transaction wrote since this one began to read")
+        }
+        ErrorCode::DatabaseBusy => (ErrorKind::Timeout, "the database is locked by another connection"),
+        ErrorCode::DatabaseLocked => (ErrorKind::Conflict, "a table is locked within this process"),
+        ErrorCode::ReadOnly => (ErrorKind::Unavailable, "the database can't be written"),
+        ErrorCode::DiskFull => (ErrorKind::Unavailable, "the disk is full"),
+        ErrorCode::CannotOpen => (ErrorKind::Unavailable, "the database file can't be opened"),
+        ErrorCode::SystemIoFailure => (ErrorKind::Unavailable, "the disk failed"),
+        ErrorCode::OutOfMemory => (ErrorKind::Unavailable, "out of memory"),
+        ErrorCode::FileLockingProtocolFailed => (ErrorKind::Unavailable, "the file can't be locked"),
+        ErrorCode::NotADatabase => (ErrorKind::Schema, "the file is not an SQLite database"),
+        ErrorCode::SchemaChanged => (ErrorKind::Conflict, "the tables changed meanwhile"),
+        ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
+            (ErrorKind::Permission, "not permitted")
+        }
+        ErrorCode::OperationInterrupted => (ErrorKind::Timeout, "interrupted"),
+        ErrorCode::TooBig => (ErrorKind::InvalidInput, "a value is larger than SQLite takes"),
+        ErrorCode::ConstraintViolation => match error.extended_code {
+            ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY => {
+                (ErrorKind::Conflict, "it is there already")
+            }
+            ffi::SQLITE_CONSTRAINT_FOREIGNKEY => (ErrorKind::Conflict, "a foreign key points nowhere"),
+            _ => (ErrorKind::InvalidInput, "a constraint does not hold"),
+        },
+        ErrorCode::DatabaseCorrupt => (ErrorKind::Unexpected, "the database file is damaged"),
+        _ => (ErrorKind::Unexpected, "SQLite failed"),
+    }
+}

@@ -1,0 +1,103 @@
+//! Groups that are held back, and letting them go.
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, GroupKey};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Failure;
+use crate::operate::{record, revive};
+use crate::sql::Sql;
+use crate::time::timestamp;
+use crate::transaction::SqliteTransaction;
+
+/// All groups that are held back, by key.
+pub(crate) fn held_groups(connection: &Connection, sql: &Sql) -> Result<Vec<HeldGroup>, Failure> {
+    let held = connection
+        .prepare_cached(&sql.groups)?
+        .query_map([], |row| {
+            Ok(HeldGroup {
+                group: GroupKey::new(row.get::<_, String>(0)?),
+                state: state_of(&row.get::<_, String>(1)?),
+                event: row.get::<_, Option<String>>(2)?.map(EventId::from_row),
+                reason: row.get(3)?,
+                by: row.get(4)?,
+                since: timestamp(row.get(5)?),
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(held)
+}
+
+pub(crate) fn change_group(
+    tx: &SqliteTransaction,
+    request: &GroupChange,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let key = request.group.as_str();
+    let held: Option<(GroupState, Option<String>)> = tx
+        .prepare_cached(&tx.sql.group_show)?
+        .query_row([key], |row| Ok((state_of(&row.get::<_, String>(0)?), row.get(1)?)))
+        .optional()?;
+    let state = held.as_ref().map(|(state, _)| *state);
+    let event = held.and_then(|(_, event)| event);
+    let next = match (request.action, state) {
+        (GroupAction::Pause, None | Some(GroupState::Blocked)) => Some(GroupState::Paused),
+        (GroupAction::Resume, Some(GroupState::Paused)) => event.as_ref().map(|_| GroupState::Blocked),
+        (GroupAction::Unblock | GroupAction::Skip, Some(GroupState::Blocked)) => None,
+        _ => return Ok(false),
+    };
+    if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
+        revive(tx, event, now)?;
+    }
+    match next {
+        Some(state) => tx.prepare_cached(&tx.sql.group_hold)?.execute(params![
+            key,
+            name_of(state),
+            event,
+            request.reason,
+            request.by,
+            now.as_microsecond(),
+        ])?,
+        None => tx.prepare_cached(&tx.sql.group_free)?.execute([key])?,
+    };
+    tx.prepare_cached(&tx.sql.epoch_grow)?.execute([])?;
+    record(tx, now, &request.by, action_name(request.action), key)?;
+    Ok(true)
+}
+
+/// Lets the group go that stands behind this event; false if none does. A paused one stays paused.
+pub(crate) fn free_group_behind(tx: &SqliteTransaction, event: &str) -> Result<bool, Failure> {
+    let behind: Option<(String, String)> = tx
+        .prepare_cached(&tx.sql.group_behind)?
+        .query_row([event], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((group, state)) = behind else { return Ok(false) };
+    let statement = match state_of(&state) {
+        GroupState::Blocked => &tx.sql.group_free,
+        GroupState::Paused => &tx.sql.group_forget,
+    };
+    tx.prepare_cached(statement)?.execute([group])?;
+    tx.prepare_cached(&tx.sql.epoch_grow)?.execute([])?;
+    Ok(true)
+}
+
+fn state_of(name: &str) -> GroupState {
+    if name == name_of(GroupState::Paused) { GroupState::Paused } else { GroupState::Blocked }
+}
+
+const fn name_of(state: GroupState) -> &'static str {
+    match state {
+        GroupState::Blocked => "blocked",
+        GroupState::Paused => "paused",
+    }
+}
+
+const fn action_name(action: GroupAction) -> &'static str {
+    match action {
+        GroupAction::Pause => "pause",
+        GroupAction::Resume => "resume",
+        GroupAction::Unblock => "unblock",
+        GroupAction::Skip => "skip",
+    }
+}

@@ -1,0 +1,71 @@
+//! Hints of commits by anyone: a thread that looks at the log file, not at the database.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use pillarbox::port::Hints;
+use tokio::sync::watch;
+
+/// How often the file is looked at while something happens.
+const BUSY_STEP: Duration = Duration::from_millis(20);
+/// How often once nothing has happened for a while.
+const IDLE_STEP: Duration = Duration::from_millis(50);
+const BUSY_FOR: Duration = Duration::from_secs(2);
+
+/// What tells one state of a file from another.
+type Look = Option<(SystemTime, u64)>;
+
+/// The handle: when it is dropped, the thread ends at once.
+pub(crate) struct Watcher {
+    changed: Option<watch::Receiver<u64>>,
+    _stop: SyncSender<()>,
+}
+
+impl Watcher {
+    pub(crate) fn start(database: &Path) -> Self {
+        let mut log = OsString::from(database);
+        log.push("-wal");
+        let (stop, stopped) = sync_channel(0);
+        let (changes, changed) = watch::channel(0);
+        let thread = thread::Builder::new().name("pillarbox-hints".to_owned());
+        let started = thread.spawn(move || watch_file(&PathBuf::from(log), &stopped, &changes));
+        Self { changed: started.is_ok().then_some(changed), _stop: stop }
+    }
+
+    /// None if the thread could not be started: readers then poll.
+    pub(crate) fn hints(&self) -> Option<Hints> {
+        self.changed.clone().map(Hints)
+    }
+}
+
+fn watch_file(log: &Path, stopped: &Receiver<()>, changes: &watch::Sender<u64>) {
+    let mut seen = look(log);
+    let mut busy_until = Instant::now();
+    let mut again = false;
+    loop {
+        let step = if Instant::now() < busy_until { BUSY_STEP } else { IDLE_STEP };
+        if stopped.recv_timeout(step) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let now = look(log);
+        let changed = now != seen;
+        if changed || again {
+            changes.send_modify(|count| *count += 1);
+        }
+        // File times tick every few milliseconds: a second write within one tick shows no change, so tell once more.
+        again = changed;
+        seen = now;
+        if changed {
+            busy_until = Instant::now() + BUSY_FOR;
+        }
+    }
+}
+
+fn look(log: &Path) -> Look {
+    let metadata = fs::metadata(log).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}

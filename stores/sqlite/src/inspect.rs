@@ -1,0 +1,194 @@
+//! What people look at: pages, one event, counts, the state of it all.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
+use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+
+use crate::error::Failure;
+use crate::membership::node_id;
+use crate::row::read_record;
+use crate::sql::Sql;
+use crate::time::{earlier, timestamp, until};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Rows that were brought to the end of the order are older than those around them: so many in a row, and the rest
+/// is taken to be as old.
+const OLD_ROWS: usize = 1_000;
+
+/// A selection as parameters 1 to 6 of a statement.
+pub(crate) struct Selection<'a> {
+    ids: Option<String>,
+    statuses: i64,
+    event_type: Option<&'a str>,
+    aggregate_type: Option<&'a str>,
+    group: Option<&'a str>,
+    ended_before: Option<i64>,
+}
+
+impl<'a> Selection<'a> {
+    pub(crate) fn new(select: &'a Select) -> Self {
+        let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
+        let mask = select.statuses.iter().fold(0, |mask, status| mask | 1 << status.code());
+        Self {
+            // A list of texts always has a JSON form.
+            ids: (!ids.is_empty()).then(|| serde_json::to_string(&ids).unwrap_or_default()),
+            statuses: if select.statuses.is_empty() { 0b1111 } else { mask },
+            event_type: select.event_type.as_deref(),
+            aggregate_type: select.aggregate_type.as_deref(),
+            group: select.group.as_ref().map(GroupKey::as_str),
+            ended_before: select.ended_before.map(Timestamp::as_microsecond),
+        }
+    }
+
+    /// The parameters, and those that follow.
+    pub(crate) fn params<'b>(&'b self, more: &[&'b dyn ToSql]) -> Vec<&'b dyn ToSql> {
+        let own: [&dyn ToSql; 6] = [
+            &self.ids,
+            &self.statuses,
+            &self.event_type,
+            &self.aggregate_type,
+            &self.group,
+            &self.ended_before,
+        ];
+        own.into_iter().chain(more.iter().copied()).collect()
+    }
+}
+
+pub(crate) fn list(connection: &Connection, sql: &Sql, request: &List) -> Result<Vec<Record>, Failure> {
+    let (statement, bound) = match request.order {
+        PageOrder::OldestFirst => (sql.list.of(&request.select), i64::MIN),
+        PageOrder::NewestFirst => (sql.list_newest.of(&request.select), i64::MAX),
+    };
+    let after = request.after.map_or(bound, |seq| seq.0);
+    let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+    let records = connection
+        .prepare_cached(statement)?
+        .query_map(Selection::new(&request.select).params(&[&after, &limit]).as_slice(), |row| {
+            Ok(read_record(row))
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(records)
+}
+
+pub(crate) fn show(connection: &Connection, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
+    let mut statement = connection.prepare_cached(&sql.show)?;
+    let record = statement.query_row([id.as_str()], |row| Ok(read_record(row))).optional()?;
+    let Some(record) = record else { return Ok(None) };
+    let attempts = connection
+        .prepare_cached(&sql.attempts)?
+        .query_map([id.as_str()], |row| {
+            Ok(Attempt {
+                number: row.get(0)?,
+                at: timestamp(row.get(1)?),
+                by: row.get(2)?,
+                error: row.get(3)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(Some(Shown { record, attempts }))
+}
+
+pub(crate) fn count(connection: &Connection, sql: &Sql, select: &Select) -> Result<u64, Failure> {
+    let chosen = Selection::new(select);
+    let mut statement = connection.prepare_cached(sql.count.of(select))?;
+    Ok(unsigned(statement.query_row(chosen.params(&[]).as_slice(), |row| row.get(0))?))
+}
+
+pub(crate) fn stats(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Stats, Failure> {
+    let (now_us, minute_ago) = (now.as_microsecond(), earlier(now, MINUTE));
+    let number = |row: &rusqlite::Row<'_>, column: usize| row.get(column).map(unsigned);
+    let mut stats =
+        Stats { written_last_minute: written_since(connection, sql, minute_ago)?, ..Stats::default() };
+    connection.prepare_cached(&sql.stats_pending)?.query_row([now_us], |row| {
+        stats.by_status[0] = number(row, 0)?;
+        stats.by_status[2] = number(row, 1)?;
+        stats.delayed = number(row, 2)?;
+        stats.queued = number(row, 3)?;
+        let oldest: Option<i64> = row.get_ref(4)?.as_i64().ok();
+        stats.oldest = oldest.map(|at| until(timestamp(at), now_us));
+        Ok(())
+    })?;
+    connection.prepare_cached(&sql.stats_ended)?.query_row([minute_ago], |row| {
+        stats.by_status[1] = number(row, 0)?;
+        stats.by_status[3] = number(row, 1)?;
+        stats.done_last_minute = number(row, 2)?;
+        Ok(())
+    })?;
+    connection.prepare_cached(&sql.stats_beside)?.query_row([now_us], |row| {
+        stats.free_slots = number(row, 0)?;
+        stats.blocked_groups = number(row, 1)?;
+        stats.paused_groups = number(row, 2)?;
+        stats.nodes = number(row, 3)?;
+        Ok(())
+    })?;
+    stats.dead_by_type = connection
+        .prepare_cached(&sql.stats_dead)?
+        .query_map([], |row| Ok(TypeCount { event_type: text(row, 0)?, count: number(row, 1)? }))?
+        .collect::<Result<_, _>>()?;
+    Ok(stats)
+}
+
+pub(crate) fn nodes(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Vec<NodeInfo>, Failure> {
+    let nodes = connection
+        .prepare_cached(&sql.nodes)?
+        .query_map([], |row| {
+            let Some(node) = node_id(row, 0)? else { return Ok(None) };
+            let expires: i64 = row.get(4)?;
+            Ok(Some(NodeInfo {
+                node,
+                label: row.get(1)?,
+                lane: Lane(row.get(2)?),
+                slots: usize::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
+                joined_at: timestamp(row.get(3)?),
+                expires_in: (expires > now.as_microsecond()).then(|| until(now, expires)),
+            }))
+        })?
+        .filter_map(Result::transpose)
+        .collect::<Result<_, _>>()?;
+    Ok(nodes)
+}
+
+pub(crate) fn audits(connection: &Connection, sql: &Sql, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let entries = connection
+        .prepare_cached(&sql.audits)?
+        .query_map(params![limit], |row| {
+            Ok(AuditEntry {
+                at: timestamp(row.get(0)?),
+                by: row.get(1)?,
+                action: row.get(2)?,
+                target: row.get(3)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(entries)
+}
+
+fn written_since(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, Failure> {
+    let mut statement = connection.prepare_cached(&sql.stats_written)?;
+    let mut rows = statement.query([])?;
+    let (mut written, mut old) = (0, 0);
+    while let Some(row) = rows.next()? {
+        if row.get_ref(0)?.as_i64().is_ok_and(|at| at > since) {
+            (written, old) = (written + 1, 0);
+        } else if old < OLD_ROWS {
+            old += 1;
+        } else {
+            break;
+        }
+    }
+    Ok(written)
+}
+
+/// A text of someone else's, whatever it is.
+fn text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let value = row.get_ref(column)?;
+    Ok(value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default())
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,146 @@
+//! Jobs of the writer: what runs inside its transaction, and how each caller learns its own result.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use pillarbox::port::{Body, CommitError, ErrorKind, StoreError, TransactError};
+use tokio::sync::oneshot;
+
+use crate::error::Failure;
+use crate::transaction::SqliteTransaction;
+
+/// Whether a commit must outlive a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// As the store is set.
+    Full,
+    /// Losing it only means doing it again.
+    Relaxed,
+}
+
+/// What is to become of a job's changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ran {
+    Keep,
+    Undo,
+}
+
+/// Why a transaction did not commit.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason {
+    pub(crate) kind: ErrorKind,
+    pub(crate) detail: String,
+}
+
+/// How the transaction ended that a job ran in.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    Committed,
+    /// Rolled back, all of it or this job's part.
+    Refused(Reason),
+    /// Committed or not, nobody can tell.
+    Unknown(Reason),
+}
+
+/// Something to do in a transaction of the writer's. `end` follows `run` exactly once; dropped unended it has failed.
+pub(crate) trait Job: Send {
+    fn durability(&self) -> Durability;
+    fn run(&mut self, tx: &SqliteTransaction) -> Ran;
+    fn end(self: Box<Self>, end: &End);
+}
+
+/// A call of the store port.
+pub(crate) struct Call<T, F> {
+    pub(crate) store: Arc<str>,
+    pub(crate) operation: &'static str,
+    pub(crate) durability: Durability,
+    pub(crate) work: Option<F>,
+    pub(crate) result: Option<Result<T, Failure>>,
+    pub(crate) reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Call<T, F>
+where
+    T: Send,
+    F: FnOnce(&SqliteTransaction) -> Result<T, Failure> + Send,
+{
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn run(&mut self, tx: &SqliteTransaction) -> Ran {
+        let Some(work) = self.work.take() else { return Ran::Undo };
+        let result = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| {
+            Err(Failure::Refused(ErrorKind::Unexpected, "the store panicked".to_owned()))
+        });
+        let ran = if result.is_ok() { Ran::Keep } else { Ran::Undo };
+        self.result = Some(result);
+        ran
+    }
+
+    fn end(self: Box<Self>, end: &End) {
+        let (store, operation) = (self.store, self.operation);
+        let told = |reason: &Reason| StoreError::new(reason.kind, operation, &store, reason.detail.clone());
+        let answer = match (self.result, end) {
+            (Some(Err(failure)), _) => Err(failure.into_store_error(operation, &store)),
+            (Some(Ok(value)), End::Committed) => Ok(value),
+            (_, End::Refused(reason) | End::Unknown(reason)) => Err(told(reason)),
+            (None, End::Committed) => return,
+        };
+        // Whoever stopped waiting does not want to know.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// A user's transaction.
+pub(crate) struct Transaction<B: Body<SqliteTransaction>> {
+    pub(crate) store: Arc<str>,
+    pub(crate) body: B,
+    pub(crate) result: Option<Result<B::Output, TransactError<B::Error>>>,
+    pub(crate) reply: Option<oneshot::Sender<Answered<B>>>,
+}
+
+/// What the caller of a transaction gets.
+pub(crate) type Answered<B> =
+    Result<<B as Body<SqliteTransaction>>::Output, TransactError<<B as Body<SqliteTransaction>>::Error>>;
+
+impl<B: Body<SqliteTransaction>> Job for Transaction<B> {
+    fn durability(&self) -> Durability {
+        Durability::Full
+    }
+
+    fn run(&mut self, tx: &SqliteTransaction) -> Ran {
+        let result = catch_unwind(AssertUnwindSafe(|| tx.guarded(|tx| self.body.run(tx))))
+            .unwrap_or(Err(TransactError::Panicked));
+        let ran = if result.is_ok() { Ran::Keep } else { Ran::Undo };
+        self.result = Some(result);
+        ran
+    }
+
+    fn end(mut self: Box<Self>, end: &End) {
+        let told =
+            |reason: &Reason| StoreError::new(reason.kind, "transaction", &self.store, reason.detail.clone());
+        let answer = match (self.result.take(), end) {
+            (Some(Err(error)), _) => Err(error),
+            (Some(Ok(output)), End::Committed) => Ok(output),
+            (_, End::Refused(reason)) => Err(TransactError::Commit(CommitError::Refused(told(reason)))),
+            (_, End::Unknown(reason)) => Err(TransactError::Commit(CommitError::Unknown(told(reason)))),
+            (None, End::Committed) => return,
+        };
+        let committed = answer.is_ok();
+        let Some(reply) = self.reply.take() else { return };
+        // A panic of the callback is the caller's own; the row is there and the answer stands.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if committed { self.body.committed() } else { self.body.failed() }
+        }));
+        let _ = reply.send(answer);
+    }
+}
+
+impl<B: Body<SqliteTransaction>> Drop for Transaction<B> {
+    fn drop(&mut self) {
+        if self.reply.is_some() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.body.failed()));
+        }
+    }
+}

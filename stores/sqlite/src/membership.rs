@@ -1,0 +1,211 @@
+//! Membership: joining, renewing, burying; taking and giving slots.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pillarbox::model::{Lane, NodeId, Slot};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership};
+use pillarbox::rules::{SlotState, free_lane, share};
+use rusqlite::types::Type;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Failure;
+use crate::fetch::Held;
+use crate::groups::held_groups;
+use crate::time::{later, timestamp, until};
+use crate::transaction::SqliteTransaction;
+
+pub(crate) fn join(tx: &SqliteTransaction, request: &Join, now: Timestamp) -> Result<Membership, Failure> {
+    bury(tx, None, now)?;
+    let mut view = View::read(tx)?;
+    if view.nodes.iter().any(|(id, _)| *id == request.node) {
+        let detail = format!("node {} is there already", request.node);
+        return Err(Failure::Refused(ErrorKind::Conflict, detail));
+    }
+    let lane = free_lane(&view.states());
+    tx.prepare_cached(&tx.sql.node_join)?.execute(params![
+        request.node.to_string(),
+        request.label,
+        lane.0,
+        now.as_microsecond(),
+        later(now, request.lease),
+    ])?;
+    view.take(tx, lane.slot(), request.node)?;
+    let taken_suspect = view.taken_suspect;
+    // Nodes count in the order they joined, which the table knows.
+    let mut view = View { taken_suspect, ..View::read(tx)? };
+    let give = view.take_share(tx, request.node, &[])?;
+    view.membership(tx, request.node, give, Seen { groups: None, after: 0 }, now)
+}
+
+pub(crate) fn beat(
+    tx: &SqliteTransaction,
+    request: &Beat,
+    now: Timestamp,
+) -> Result<Option<Membership>, Failure> {
+    let node = request.node.to_string();
+    let expires = later(now, request.lease);
+    if tx.prepare_cached(&tx.sql.node_renew)?.execute(params![node, expires])? == 0 {
+        return Ok(None);
+    }
+    bury(tx, Some(request.node), now)?;
+    if !request.release.is_empty() {
+        release(tx, request)?;
+    }
+    if request.sweep {
+        tx.prepare_cached(&tx.sql.slots_sweep)?.execute([])?;
+    }
+    let mut view = View::read(tx)?;
+    let give = view.take_share(tx, request.node, &request.release)?;
+    let seen = Seen { groups: Some(request.groups_seen), after: request.after.0 };
+    view.membership(tx, request.node, give, seen, now).map(Some)
+}
+
+pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure> {
+    let node = node.to_string();
+    if tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])? > 0 {
+        tx.prepare_cached(&tx.sql.slots_free)?.execute(params![node, false])?;
+    }
+    Ok(())
+}
+
+/// Removes every node that has expired, but the one that is just beating.
+fn bury(tx: &SqliteTransaction, beating: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
+    let beating = beating.map(|node| node.to_string()).unwrap_or_default();
+    let expired: Vec<String> = tx
+        .prepare_cached(&tx.sql.node_expired)?
+        .query_map(params![now.as_microsecond(), beating], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for node in expired {
+        tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])?;
+        tx.prepare_cached(&tx.sql.slots_free)?.execute(params![node, true])?;
+    }
+    Ok(())
+}
+
+fn release(tx: &SqliteTransaction, request: &Beat) -> Result<(), Failure> {
+    let node = request.node.to_string();
+    let own = View::read(tx)?.lane_of(request.node).slot();
+    for slot in request.release.iter().filter(|slot| **slot != own) {
+        let statement = if slot.is_lane() { &tx.sql.slot_drop } else { &tx.sql.slot_release };
+        tx.prepare_cached(statement)?.execute(params![slot.0, node])?;
+    }
+    Ok(())
+}
+
+/// The time until the next delayed row is due.
+pub(crate) fn next_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
+    let due: Option<i64> = tx.prepare_cached(&tx.sql.next_due)?.query_row([], |row| row.get(0))?;
+    Ok(due.map(|due| until(now, due)))
+}
+
+/// Reads a node's id from a column.
+pub(crate) fn node_id(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<NodeId>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| {
+        NodeId::parse(&text)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+    })
+    .transpose()
+}
+
+/// What a node knows already.
+struct Seen {
+    groups: Option<i64>,
+    after: i64,
+}
+
+/// Who is there, who holds what, and what was taken from the dead.
+struct View {
+    nodes: Vec<(NodeId, Lane)>,
+    slots: Vec<(SlotState, bool)>,
+    taken_suspect: Vec<Slot>,
+}
+
+impl View {
+    fn read(tx: &SqliteTransaction) -> Result<Self, Failure> {
+        let nodes = tx
+            .prepare_cached(&tx.sql.nodes)?
+            .query_map([], |row| Ok(node_id(row, 0)?.zip(Some(Lane(row.get(2)?)))))?
+            .filter_map(Result::transpose)
+            .collect::<Result<_, _>>()?;
+        let slots = tx
+            .prepare_cached(&tx.sql.slots)?
+            .query_map([], |row| {
+                Ok((SlotState { slot: Slot(row.get(0)?), holder: node_id(row, 1)? }, row.get(2)?))
+            })?
+            .collect::<Result<_, _>>()?;
+        Ok(Self { nodes, slots, taken_suspect: Vec::new() })
+    }
+
+    fn states(&self) -> Vec<SlotState> {
+        self.slots.iter().map(|(state, _)| *state).collect()
+    }
+
+    fn lane_of(&self, node: NodeId) -> Lane {
+        let found = self.nodes.iter().find(|(id, _)| *id == node);
+        found.map_or(Lane::FIRST, |(_, lane)| *lane)
+    }
+
+    /// Takes what is free and due to the node; answers what it should give.
+    fn take_share(
+        &mut self,
+        tx: &SqliteTransaction,
+        node: NodeId,
+        released: &[Slot],
+    ) -> Result<Vec<Slot>, Failure> {
+        let nodes: Vec<NodeId> = self.nodes.iter().map(|(id, _)| *id).collect();
+        let share = share(node, &nodes, &self.states());
+        for slot in share.take.into_iter().filter(|slot| !released.contains(slot)) {
+            self.take(tx, slot, node)?;
+        }
+        Ok(share.give)
+    }
+
+    fn take(&mut self, tx: &SqliteTransaction, slot: Slot, node: NodeId) -> Result<(), Failure> {
+        tx.prepare_cached(&tx.sql.slot_take)?.execute(params![slot.0, node.to_string()])?;
+        if let Some((state, suspect)) = self.slots.iter_mut().find(|(state, _)| state.slot == slot) {
+            state.holder = Some(node);
+            if std::mem::take(suspect) {
+                self.taken_suspect.push(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn membership(
+        self,
+        tx: &SqliteTransaction,
+        node: NodeId,
+        give: Vec<Slot>,
+        seen: Seen,
+        now: Timestamp,
+    ) -> Result<Membership, Failure> {
+        let mine = self.slots.iter().map(|(state, _)| state).filter(|state| state.holder == Some(node));
+        let held: Vec<HeldSlot> = mine
+            .map(|state| HeldSlot { slot: state.slot, suspect: self.taken_suspect.contains(&state.slot) })
+            .collect();
+        let slots = Held::new(held.iter().map(|held| held.slot));
+        let first_after = |after: i64| -> Result<Option<i64>, Failure> {
+            let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
+            let written_at = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().unwrap_or_default());
+            Ok(first.query_row(params![after, slots.mask, slots.lanes], written_at).optional()?)
+        };
+        let epoch: i64 = tx.prepare_cached(&tx.sql.epoch)?.query_row([], |row| row.get(0))?;
+        let groups = match seen.groups {
+            Some(seen) if seen == epoch => None,
+            _ => Some(GroupStates { epoch, held: held_groups(tx, &tx.sql)? }),
+        };
+        Ok(Membership {
+            lane: self.lane_of(node),
+            give,
+            nodes: self.nodes.len(),
+            groups,
+            ready: first_after(seen.after)?.is_some(),
+            next_due: next_due(tx, now)?,
+            oldest: first_after(0)?.map(timestamp),
+            held,
+            now,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! The tables: making them, upgrading them, telling whether they are there.
+
+use pillarbox::port::{ErrorKind, Migrated};
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::error::Failure;
+use crate::sql::{Names, Sql};
+use crate::transaction::SqliteTransaction;
+
+/// Each brings the tables to the version that is its place in the list, and writes that down.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
+
+/// The migrations of one outbox, with its names.
+pub(crate) struct Migrations(Vec<String>);
+
+impl Migrations {
+    pub(crate) fn new(names: &Names) -> Self {
+        Self(MIGRATIONS.iter().map(|text| names.fill(text)).collect())
+    }
+
+    /// All statements, for people who run them by hand.
+    pub(crate) fn script(&self) -> String {
+        format!("BEGIN IMMEDIATE;\n\n{}\nCOMMIT;\n", self.0.join("\n"))
+    }
+
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.0.clone()
+    }
+}
+
+/// Makes or upgrades the tables, in the transaction that is open: two processes at once wait for each other.
+pub(crate) fn migrate(tx: &SqliteTransaction, texts: &[String]) -> Result<Migrated, Failure> {
+    let from = version(tx, &tx.sql)?;
+    refuse_newer(from)?;
+    for text in texts.iter().skip(from as usize) {
+        tx.execute_batch(text)?;
+    }
+    Ok(Migrated { from, to: version(tx, &tx.sql)? })
+}
+
+pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
+    let found = version(connection, sql)?;
+    refuse_newer(found)?;
+    let wanted = MIGRATIONS.len() as u32;
+    if found == wanted {
+        return Ok(());
+    }
+    let detail = match found {
+        0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
+        _ => format!("the tables are of version {found}, this needs {wanted}; run `pillarbox migrate`"),
+    };
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+fn refuse_newer(found: u32) -> Result<(), Failure> {
+    let known = MIGRATIONS.len() as u32;
+    if found <= known {
+        return Ok(());
+    }
+    let detail =
+        format!("the tables are of version {found}, this knows versions up to {known}; use a newer release");
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+/// The version of the tables; zero if there are none.
+fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure> {
+    let there: bool = connection.prepare_cached(&sql.tables)?.query_row([], |row| row.get(0))?;
+    if !there {
+        return Ok(0);
+    }
+    let version = connection.prepare_cached(&sql.version)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(version.unwrap_or(0))
+}

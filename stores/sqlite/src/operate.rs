@@ -1,0 +1,136 @@
+//! What operators do to rows: replay, discard, cancel, purge.
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Lane, Status};
+use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
+use rusqlite::params;
+
+use crate::error::Failure;
+use crate::groups::free_group_behind;
+use crate::inspect::Selection;
+use crate::promote::{draw, renumber};
+use crate::settle::remembers;
+use crate::time::earlier;
+use crate::transaction::SqliteTransaction;
+
+/// A dead event that was found.
+struct Dead {
+    seq: i64,
+    id: String,
+    lane: Option<i16>,
+}
+
+pub(crate) fn replay(tx: &SqliteTransaction, request: &Replay, now: Timestamp) -> Result<u64, Failure> {
+    let dead = find_dead(tx, &request.select, request.limit)?;
+    for one in &dead {
+        let in_place = free_group_behind(tx, &one.id)?;
+        revive(tx, &one.id, now)?;
+        if !in_place {
+            let number = *draw(tx, 1)?.end();
+            renumber(tx, one.seq, number, one.lane.filter(|lane| *lane == Lane::QUEUE.0))?;
+        }
+        record(tx, now, &request.by, "replay", &one.id)?;
+    }
+    Ok(dead.len() as u64)
+}
+
+pub(crate) fn discard(tx: &SqliteTransaction, request: &Discard, now: Timestamp) -> Result<u64, Failure> {
+    let dead = find_dead(tx, &request.select, request.limit)?;
+    for one in &dead {
+        tx.prepare_cached(&tx.sql.discard)?.execute([one.seq])?;
+        forget(tx, &one.id)?;
+        free_group_behind(tx, &one.id)?;
+        record(tx, now, &request.by, "discard", &one.id)?;
+    }
+    Ok(dead.len() as u64)
+}
+
+pub(crate) fn cancel(
+    tx: &SqliteTransaction,
+    request: &Cancel,
+    now: Timestamp,
+) -> Result<Vec<EventId>, Failure> {
+    let mut cancelled = Vec::new();
+    for id in &request.ids {
+        let gone = tx.prepare_cached(&tx.sql.cancel)?.execute(params![id.as_str(), now.as_microsecond()])?;
+        if gone > 0 {
+            forget(tx, id.as_str())?;
+            record(tx, now, &request.by, "cancel", id.as_str())?;
+            cancelled.push(id.clone());
+        }
+    }
+    Ok(cancelled)
+}
+
+pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> Result<u64, Failure> {
+    let before = earlier(now, request.older_than);
+    let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+    let status = match request.status {
+        PurgeStatus::Done => Some(Status::Done.code()),
+        PurgeStatus::Dead => Some(Status::Dead.code()),
+        PurgeStatus::Any => None,
+    };
+    let found = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let rows: Vec<(i64, String)> = match status {
+        Some(status) => tx
+            .prepare_cached(&tx.sql.ended)?
+            .query_map(params![status, before, limit], found)?
+            .collect::<Result<_, _>>()?,
+        None => tx
+            .prepare_cached(&tx.sql.written_before)?
+            .query_map(params![before, limit], found)?
+            .collect::<Result<_, _>>()?,
+    };
+    let remembers = remembers(tx)?;
+    let mut purged = 0;
+    for (seq, id) in rows {
+        let gone = match status {
+            Some(status) => tx.prepare_cached(&tx.sql.purge)?.execute(params![seq, status, before])?,
+            None => tx.prepare_cached(&tx.sql.purge_any)?.execute(params![seq, before])?,
+        };
+        if gone > 0 && remembers {
+            forget(tx, &id)?;
+        }
+        purged += gone as u64;
+    }
+    Ok(purged)
+}
+
+/// Brings a dead event back to new, where it is.
+pub(crate) fn revive(tx: &SqliteTransaction, id: &str, now: Timestamp) -> Result<(), Failure> {
+    tx.prepare_cached(&tx.sql.revive)?.execute(params![id, now.as_microsecond()])?;
+    Ok(())
+}
+
+/// Puts an operator's action on record.
+pub(crate) fn record(
+    tx: &SqliteTransaction,
+    now: Timestamp,
+    by: &str,
+    action: &str,
+    target: &str,
+) -> Result<(), Failure> {
+    tx.prepare_cached(&tx.sql.audit)?.execute(params![now.as_microsecond(), by, action, target])?;
+    Ok(())
+}
+
+fn forget(tx: &SqliteTransaction, id: &str) -> Result<(), Failure> {
+    tx.prepare_cached(&tx.sql.forget)?.execute([id])?;
+    Ok(())
+}
+
+fn find_dead(tx: &SqliteTransaction, select: &Select, limit: usize) -> Result<Vec<Dead>, Failure> {
+    if !select.statuses.is_empty() && !select.statuses.contains(&Status::Dead) {
+        return Ok(Vec::new());
+    }
+    let select = Select { statuses: vec![Status::Dead], ..select.clone() };
+    let chosen = Selection::new(&select);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let dead = tx
+        .prepare_cached(tx.sql.dead_matching.of(&select))?
+        .query_map(chosen.params(&[&limit]).as_slice(), |row| {
+            Ok(Dead { seq: row.get(0)?, id: row.get(1)?, lane: row.get(2)? })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(dead)
+}

@@ -1,0 +1,47 @@
+//! Moving delayed rows whose time has come to the end of the order.
+
+use jiff::Timestamp;
+use pillarbox::port::{Order, Promote, Promoted};
+use rusqlite::params;
+
+use crate::error::Failure;
+use crate::fetch::last_number;
+use crate::membership::next_due;
+use crate::transaction::SqliteTransaction;
+
+pub(crate) fn promote(
+    tx: &SqliteTransaction,
+    request: &Promote,
+    now: Timestamp,
+) -> Result<Promoted, Failure> {
+    let node = request.node.to_string();
+    let here: bool = tx.prepare_cached(&tx.sql.node_here)?.query_row([node], |row| row.get(0))?;
+    if !here {
+        return Ok(Promoted { moved: 0, next_due: None });
+    }
+    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
+    let due: Vec<(i64, bool)> = tx
+        .prepare_cached(&tx.sql.promotable)?
+        .query_map(params![now.as_microsecond(), limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut numbers = draw(tx, due.len())?;
+    for (seq, grouped) in &due {
+        let to_slot = request.order == Order::PerGroup && *grouped;
+        renumber(tx, *seq, numbers.next().unwrap_or_default(), (!to_slot).then_some(request.lane.0))?;
+    }
+    Ok(Promoted { moved: due.len(), next_due: next_due(tx, now)? })
+}
+
+/// Draws numbers that were never used, ascending.
+pub(crate) fn draw(tx: &SqliteTransaction, count: usize) -> Result<std::ops::RangeInclusive<i64>, Failure> {
+    let last = last_number(tx, &tx.sql)?;
+    let count = i64::try_from(count).unwrap_or(0);
+    tx.prepare_cached(&tx.sql.sequence_draw)?.execute([count])?;
+    Ok(last + 1..=last + count)
+}
+
+/// Moves a row to a number and lane.
+pub(crate) fn renumber(tx: &SqliteTransaction, from: i64, to: i64, lane: Option<i16>) -> Result<(), Failure> {
+    tx.prepare_cached(&tx.sql.renumber)?.execute(params![from, to, lane])?;
+    Ok(())
+}

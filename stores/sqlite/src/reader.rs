@@ -1,0 +1,80 @@
+//! A reader: one thread and one connection for reads, each in a snapshot of its own.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use pillarbox::port::{Answer, ErrorKind, StoreError};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::connection::be_patient;
+use crate::error::Failure;
+use crate::sql::Sql;
+
+/// Reads that may wait; more wait with their callers.
+const QUEUE: usize = 256;
+
+type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The handle: when the last one is dropped, the thread ends after its last read.
+pub(crate) struct Reader {
+    reads: mpsc::Sender<Read>,
+    sql: Arc<Sql>,
+    store: Arc<str>,
+}
+
+impl Reader {
+    pub(crate) fn start(
+        name: &str,
+        connection: Connection,
+        sql: Arc<Sql>,
+        store: Arc<str>,
+        busy_timeout: Duration,
+    ) -> io::Result<Self> {
+        let (reads, mut queue) = mpsc::channel::<Read>(QUEUE);
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            be_patient(busy_timeout);
+            while let Some(read) = queue.blocking_recv() {
+                read(&connection);
+            }
+        })?;
+        Ok(Self { reads, sql, store })
+    }
+
+    /// Reads in one snapshot.
+    pub(crate) fn read<'a, T, F>(&'a self, operation: &'static str, work: F) -> Answer<'a, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &Sql) -> Result<T, Failure> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let sql = Arc::clone(&self.sql);
+        let read: Read = Box::new(move |connection| {
+            let _ = reply.send(in_snapshot(connection, |connection| work(connection, &sql)));
+        });
+        Box::pin(async move {
+            let gone = || Failure::Refused(ErrorKind::Unavailable, "the reader thread has ended".to_owned());
+            let result = match self.reads.send(read).await {
+                Ok(()) => answer.await.unwrap_or_else(|_| Err(gone())),
+                Err(_) => Err(gone()),
+            };
+            result.map_err(|failure| -> StoreError { failure.into_store_error(operation, &self.store) })
+        })
+    }
+}
+
+fn in_snapshot<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    connection.prepare_cached("BEGIN")?.execute([])?;
+    let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
+        .unwrap_or_else(|_| Err(Failure::Refused(ErrorKind::Unexpected, "the store panicked".to_owned())));
+    if !connection.is_autocommit() {
+        connection.prepare_cached("COMMIT")?.execute([])?;
+    }
+    result
+}

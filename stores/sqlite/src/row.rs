@@ -1,0 +1,263 @@
+//! Rows as they are read: whatever someone else wrote, a read never fails on it.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use pillarbox::model::{
+    Decoded, Event, EventId, GLOBAL, Global, GroupKey, Headers, Malformed, Record, Row, Seq, Slot, Status,
+    Token,
+};
+use rusqlite::types::ValueRef;
+
+use crate::time::timestamp;
+
+/// What every read of rows selects, in the order of the constants below.
+pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
+    event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
+    due_at, headers, payload, payload_bytes, lock_token";
+/// What people see beyond that.
+pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until";
+
+const SEQ: usize = 0;
+const EVENT_ID: usize = 1;
+const SLOT: usize = 2;
+const STATUS: usize = 3;
+const ATTEMPTS: usize = 4;
+const CREATED_AT: usize = 5;
+const AVAILABLE_AT: usize = 6;
+const EXPIRES_AT: usize = 7;
+const EVENT_TYPE: usize = 8;
+const AGGREGATE_TYPE: usize = 9;
+const AGGREGATE_ID: usize = 10;
+const TENANT_ID: usize = 11;
+const MESSAGE_GROUP: usize = 12;
+const MESSAGE_ID: usize = 13;
+const CORRELATION_ID: usize = 14;
+const OCCURRED_AT: usize = 15;
+const DUE_AT: usize = 16;
+const HEADERS: usize = 17;
+const PAYLOAD: usize = 18;
+const PAYLOAD_BYTES: usize = 19;
+const LOCK_TOKEN: usize = 20;
+const DONE_AT: usize = 21;
+const LAST_ERROR: usize = 22;
+const LOCKED_BY: usize = 23;
+const LOCKED_UNTIL: usize = 24;
+
+/// Reads the columns of one row and keeps the first thing that is wrong with them.
+struct Columns<'a> {
+    row: &'a rusqlite::Row<'a>,
+    wrong: Option<Malformed>,
+}
+
+impl<'a> Columns<'a> {
+    fn value(&self, column: usize) -> ValueRef<'a> {
+        self.row.get_ref(column).unwrap_or(ValueRef::Null)
+    }
+
+    fn blame(&mut self, column: usize, what: &str) {
+        if self.wrong.is_none() {
+            let name = self.row.as_ref().column_name(column).unwrap_or("a column").to_owned();
+            self.wrong = Some(Malformed::new(format!("{name} {what}")));
+        }
+    }
+
+    /// A text, or nothing where the column is NULL.
+    fn text(&mut self, column: usize) -> Option<&'a str> {
+        match self.value(column) {
+            ValueRef::Null => None,
+            ValueRef::Text(bytes) => {
+                let text = std::str::from_utf8(bytes).ok();
+                if text.is_none() {
+                    self.blame(column, "is not UTF-8");
+                }
+                text
+            }
+            _ => {
+                self.blame(column, "is not text");
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, column: usize) -> Option<i64> {
+        match self.value(column) {
+            ValueRef::Null => None,
+            ValueRef::Integer(number) => Some(number),
+            // Writers that compute times in floating point leave such.
+            ValueRef::Real(number) => Some(number as i64),
+            _ => {
+                self.blame(column, "is not a number");
+                None
+            }
+        }
+    }
+
+    fn time(&mut self, column: usize) -> Option<Timestamp> {
+        self.number(column).map(timestamp)
+    }
+
+    fn owned(&mut self, column: usize) -> Option<String> {
+        self.text(column).map(str::to_owned)
+    }
+
+    fn seq(&mut self) -> Seq {
+        Seq(self.number(SEQ).unwrap_or_default())
+    }
+
+    fn id(&mut self) -> EventId {
+        match self.value(EVENT_ID) {
+            ValueRef::Blob(bytes) => {
+                self.blame(EVENT_ID, "is not text");
+                EventId::from_row(String::from_utf8_lossy(bytes))
+            }
+            _ => EventId::from_row(self.text(EVENT_ID).unwrap_or_default()),
+        }
+    }
+
+    fn slot(&mut self) -> Slot {
+        let number = self.number(SLOT).unwrap_or_default();
+        Slot(i16::try_from(number).unwrap_or(i16::MAX))
+    }
+
+    fn status(&mut self) -> Status {
+        self.number(STATUS).and_then(Status::from_code).unwrap_or(Status::New)
+    }
+
+    fn attempts(&mut self) -> u32 {
+        let number = self.number(ATTEMPTS).unwrap_or_default();
+        u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+    }
+
+    fn token(&mut self) -> Token {
+        Token(self.number(LOCK_TOKEN).unwrap_or_default())
+    }
+
+    fn group(&mut self) -> Option<GroupKey> {
+        if let Some(group) = self.text(MESSAGE_GROUP) {
+            return Some(GroupKey::new(group));
+        }
+        let id = self.text(AGGREGATE_ID)?;
+        let aggregate = self.text(AGGREGATE_TYPE).unwrap_or(GLOBAL);
+        Some(GroupKey::new(format!("{aggregate}/{id}")))
+    }
+
+    fn event(&mut self, id: &EventId, created_at: Timestamp, expires_at: Option<Timestamp>) -> Decoded {
+        let event_type = self.text(EVENT_TYPE).unwrap_or_default();
+        let mut builder = Event::builder(Cow::<'static, str>::Owned(event_type.to_owned()))
+            .occurred_at(self.time(OCCURRED_AT).unwrap_or(created_at));
+        builder = match self.text(AGGREGATE_TYPE) {
+            None | Some(GLOBAL) => builder.aggregate_type(Global),
+            Some(name) => builder.aggregate_type(name),
+        };
+        if let Some(aggregate_id) = self.text(AGGREGATE_ID) {
+            builder = builder.aggregate_id(aggregate_id);
+        }
+        if let Some(tenant) = self.text(TENANT_ID) {
+            builder = builder.tenant(tenant);
+        }
+        if let Some(group) = self.text(MESSAGE_GROUP) {
+            builder = builder.group(group);
+        }
+        if let Some(message) = self.text(MESSAGE_ID) {
+            builder = builder.message_id(message);
+        }
+        if let Some(correlation) = self.text(CORRELATION_ID) {
+            builder = builder.correlation_id(correlation);
+        }
+        if let Some(due) = self.time(DUE_AT) {
+            builder = builder.due(due);
+        }
+        if let Some(expires) = expires_at {
+            builder = builder.expires(expires);
+        }
+        if let Some(stored) = self.text(HEADERS) {
+            match Headers::from_stored(Some(stored)) {
+                Ok(headers) => builder = builder.headers(headers),
+                Err(malformed) => self.wrong = self.wrong.take().or(Some(malformed)),
+            }
+        }
+        builder = match (self.value(PAYLOAD_BYTES), self.value(PAYLOAD)) {
+            (ValueRef::Blob(bytes) | ValueRef::Text(bytes), _) | (_, ValueRef::Blob(bytes)) => {
+                builder.payload_bytes(bytes)
+            }
+            (_, ValueRef::Text(_)) => builder.payload_json(self.text(PAYLOAD).unwrap_or_default()),
+            _ => {
+                self.blame(PAYLOAD, "and payload_bytes are both missing");
+                builder
+            }
+        };
+        match self.wrong.take() {
+            Some(malformed) => Err(malformed),
+            None => Ok(builder.build_from_row(id.clone())),
+        }
+    }
+}
+
+/// Whether a claim goes with the row that is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claimed {
+    No,
+    Yes,
+}
+
+/// A pending row as it is read for delivery.
+pub(crate) fn read_row(row: &rusqlite::Row<'_>, claimed: Claimed) -> Row {
+    let mut columns = Columns { row, wrong: None };
+    let id = columns.id();
+    let created_at = columns.time(CREATED_AT).unwrap_or_default();
+    let expires_at = columns.time(EXPIRES_AT);
+    Row {
+        seq: columns.seq(),
+        slot: columns.slot(),
+        status: columns.status(),
+        attempts: columns.attempts(),
+        created_at,
+        available_at: columns.time(AVAILABLE_AT).unwrap_or_default(),
+        expires_at,
+        token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
+        group: columns.group(),
+        event: columns.event(&id, created_at, expires_at),
+        id,
+    }
+}
+
+/// Everything in a row, for people.
+pub(crate) fn read_record(row: &rusqlite::Row<'_>) -> Record {
+    let read = read_row(row, Claimed::Yes);
+    let mut columns = Columns { row, wrong: None };
+    Record {
+        seq: read.seq,
+        id: read.id,
+        slot: read.slot,
+        status: read.status,
+        attempts: read.attempts,
+        created_at: read.created_at,
+        available_at: read.available_at,
+        expires_at: read.expires_at,
+        done_at: columns.time(DONE_AT),
+        last_error: columns.owned(LAST_ERROR),
+        locked_by: columns.owned(LOCKED_BY),
+        locked_until: columns.time(LOCKED_UNTIL),
+        token: read.token,
+        group: read.group,
+        event: read.event,
+    }
+}
+
+/// When a row was written, for a reader that must tell the young from the old.
+pub(crate) fn created_us(row: &rusqlite::Row<'_>) -> i64 {
+    match row.get_ref(CREATED_AT) {
+        Ok(ValueRef::Integer(us)) => us,
+        _ => i64::MIN,
+    }
+}
+
+/// How many bytes of payload a row has.
+pub(crate) fn payload_size(row: &rusqlite::Row<'_>) -> usize {
+    let size = |column| match row.get_ref(column) {
+        Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    size(PAYLOAD).max(size(PAYLOAD_BYTES))
+}

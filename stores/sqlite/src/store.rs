@@ -1,0 +1,204 @@
+//! The handle: the store port over the writer and the readers.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote,
+    Promoted, Settle, Settled, Store, StoreError, Write,
+};
+use pillarbox::rules::SLOTS;
+use tokio::sync::oneshot;
+
+use crate::config::{Access, SqliteStoreBuilder};
+use crate::error::Failure;
+use crate::hints::Watcher;
+use crate::insert::insert_rows;
+use crate::job::{Call, Durability};
+use crate::migrate::Migrations;
+use crate::reader::Reader;
+use crate::sql::{Names, Sql};
+use crate::time::now;
+use crate::transaction::SqliteTransaction;
+use crate::writer::Writer;
+use crate::{claim, fetch, membership, promote, settle};
+
+/// An outbox in an SQLite file. A clone is the same outbox; its threads end with the last one.
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Shared>);
+
+/// What all clones share.
+pub(crate) struct Shared {
+    facts: Facts,
+    path: PathBuf,
+    access: Access,
+    pub(crate) name: Arc<str>,
+    pub(crate) sql: Arc<Sql>,
+    pub(crate) migrations: Migrations,
+    pub(crate) writer: Writer,
+    fetcher: Reader,
+    pub(crate) inspector: Reader,
+    watcher: OnceLock<Watcher>,
+}
+
+impl SqliteStore {
+    /// Opens a file with the default settings; an empty one is made if it is not there.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::builder(path).open()
+    }
+
+    /// Opens the file of a URL `sqlite:FILE`.
+    pub fn open_url(url: &str) -> Result<Self, StoreError> {
+        Self::builder_from_url(url)?.open()
+    }
+
+    /// Settings for a file.
+    pub fn builder(path: impl AsRef<Path>) -> SqliteStoreBuilder {
+        SqliteStoreBuilder::new(path.as_ref())
+    }
+
+    /// Settings for the file of a URL `sqlite:FILE`.
+    pub fn builder_from_url(url: &str) -> Result<SqliteStoreBuilder, StoreError> {
+        SqliteStoreBuilder::from_url(url)
+    }
+
+    pub(crate) fn start(builder: SqliteStoreBuilder) -> Result<Self, StoreError> {
+        let name: Arc<str> = builder.name.as_str().into();
+        Self::start_threads(builder).map_err(|failure| failure.into_store_error("open", &name))
+    }
+
+    fn start_threads(builder: SqliteStoreBuilder) -> Result<Self, Failure> {
+        let SqliteStoreBuilder { path, name, table, limits, synchronous, opening } = builder;
+        let names = Names::new(&table);
+        let sql = Arc::new(Sql::new(&names));
+        let store: Arc<str> = name.as_str().into();
+        let threads = |error: std::io::Error| {
+            Failure::Refused(ErrorKind::Unavailable, format!("a thread can't be started: {error}"))
+        };
+        let reader = |thread: &str| {
+            let connection = opening.reader(&path)?;
+            Reader::start(thread, connection, Arc::clone(&sql), Arc::clone(&store), opening.busy_timeout)
+                .map_err(threads)
+        };
+        let tx = SqliteTransaction::new(opening.writer(&path, synchronous)?, Arc::clone(&sql))?;
+        let facts = Facts {
+            kind: "sqlite",
+            name,
+            slots: SLOTS,
+            concurrent_writers: false,
+            transactions: true,
+            durable: true,
+            shared: true,
+            limits,
+        };
+        Ok(Self(Arc::new(Shared {
+            facts,
+            access: opening.access,
+            fetcher: reader("pillarbox-fetch")?,
+            inspector: reader("pillarbox-inspect")?,
+            writer: Writer::start(tx, synchronous, opening.busy_timeout).map_err(threads)?,
+            migrations: Migrations::new(&names),
+            name: store,
+            sql,
+            path,
+            watcher: OnceLock::new(),
+        })))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Runs a change in a transaction on the writer thread.
+    pub(crate) fn change<T, F>(
+        &self,
+        operation: &'static str,
+        durability: Durability,
+        work: F,
+    ) -> Answer<'_, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&SqliteTransaction) -> Result<T, Failure> + Send + 'static,
+    {
+        let refuse = move |kind, detail: &str| Err(StoreError::new(kind, operation, self.name(), detail));
+        if self.0.access == Access::ReadOnly {
+            return Box::pin(async move { refuse(ErrorKind::Permission, "the store was opened read-only") });
+        }
+        let (reply, answer) = oneshot::channel();
+        let store = Arc::clone(&self.0.name);
+        let job = Box::new(Call { store, operation, durability, work: Some(work), result: None, reply });
+        Box::pin(async move {
+            let gone = || refuse(ErrorKind::Unavailable, "the writer thread has ended");
+            if !self.0.writer.send(job).await {
+                return gone();
+            }
+            answer.await.unwrap_or_else(|_| gone())
+        })
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SqliteStore({})", self.name())
+    }
+}
+
+impl Store for SqliteStore {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.0.fetcher.read("fetch", move |connection, sql| {
+            let now = now(request.now);
+            fetch::fetch(connection, sql, &request, now)
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.change("claim", Durability::Full, move |tx| claim::claim(tx, &request, now(request.now)))
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
+        let durability = if all_done { Durability::Relaxed } else { Durability::Full };
+        self.change("settle", durability, move |tx| settle::settle(tx, &request, now(request.now)))
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        self.change("join", Durability::Full, move |tx| membership::join(tx, &request, now(request.now)))
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        self.change("beat", Durability::Full, move |tx| membership::beat(tx, &request, now(request.now)))
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.change("leave", Durability::Full, move |tx| membership::leave(tx, node))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.change("promote", Durability::Full, move |tx| promote::promote(tx, &request, now(request.now)))
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.change("write", Durability::Full, move |tx| {
+            insert_rows(tx, &tx.sql, &request.rows, now(request.now))
+        })
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        let watcher = self.0.watcher.get_or_init(|| Watcher::start(&self.0.path));
+        watcher.hints()
+    }
+}

@@ -1,0 +1,37 @@
+//! Times as the tables keep them: whole microseconds since 1970, without overflow.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// A test's now, or the clock that all processes on one file share: that of the machine.
+pub(crate) fn now(given: Option<Timestamp>) -> Timestamp {
+    let now = given.unwrap_or_else(Timestamp::now);
+    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
+}
+
+/// `now + after` in microseconds.
+pub(crate) fn later(now: Timestamp, after: Duration) -> i64 {
+    now.saturating_add(after).unwrap_or(Timestamp::MAX).as_microsecond()
+}
+
+/// `now - before` in microseconds.
+pub(crate) fn earlier(now: Timestamp, before: Duration) -> i64 {
+    now.saturating_sub(before).unwrap_or(Timestamp::MIN).as_microsecond()
+}
+
+/// The youngest row that is old enough: everything is, where nothing recent is to be skipped.
+pub(crate) fn old_enough(now: Timestamp, skip_recent: Duration) -> i64 {
+    if skip_recent.is_zero() { i64::MAX } else { earlier(now, skip_recent) }
+}
+
+/// How long from `now` until `then`; zero if that has passed.
+pub(crate) fn until(now: Timestamp, then_us: i64) -> Duration {
+    u64::try_from(then_us.saturating_sub(now.as_microsecond())).map(Duration::from_micros).unwrap_or_default()
+}
+
+/// A stored time; what lies outside of time is cut to its ends.
+pub(crate) fn timestamp(us: i64) -> Timestamp {
+    let (first, last) = (Timestamp::MIN.as_microsecond(), Timestamp::MAX.as_microsecond());
+    Timestamp::from_microsecond(us.clamp(first, last)).unwrap_or(Timestamp::UNIX_EPOCH)
+}

@@ -1,0 +1,155 @@
+//! Writing on a transaction: the store's own on its writer thread, or one the user already has.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pillarbox::model::{NewRow, Written};
+use pillarbox::port::{BlockingWriteOn, Body, CommitError, ErrorKind, StoreError, Transact, TransactError};
+use rusqlite::Connection;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use tokio::sync::oneshot;
+
+use crate::insert::insert_rows;
+use crate::job::Transaction;
+use crate::sql::Sql;
+use crate::store::SqliteStore;
+use crate::time::now;
+
+/// The savepoint each job of a group runs under.
+pub(crate) const SAVEPOINT: &str = "pillarbox_job";
+
+/// The connection of the writer thread, as the body of a transaction sees it: a [`Connection`] on which statements
+/// run, but which refuses to begin, commit or roll back.
+pub struct SqliteTransaction {
+    connection: Connection,
+    pub(crate) sql: Arc<Sql>,
+    guarded: Arc<AtomicBool>,
+    committed: Arc<AtomicBool>,
+}
+
+impl SqliteTransaction {
+    pub(crate) fn new(connection: Connection, sql: Arc<Sql>) -> Result<Self, rusqlite::Error> {
+        let guarded = Arc::new(AtomicBool::new(false));
+        let guard = Arc::clone(&guarded);
+        connection.authorizer(Some(move |context: AuthContext<'_>| {
+            let ends = match context.action {
+                AuthAction::Transaction { .. } => true,
+                AuthAction::Savepoint { savepoint_name, .. } => savepoint_name == SAVEPOINT,
+                _ => false,
+            };
+            if ends && guard.load(Ordering::Relaxed) { Authorization::Deny } else { Authorization::Allow }
+        }))?;
+        let committed = Arc::new(AtomicBool::new(false));
+        let commit = Arc::clone(&committed);
+        connection.commit_hook(Some(move || {
+            commit.store(true, Ordering::Relaxed);
+            false
+        }))?;
+        Ok(Self { connection, sql, guarded, committed })
+    }
+
+    /// Runs user code that can't end the transaction.
+    pub(crate) fn guarded<T>(&self, run: impl FnOnce(&Self) -> T) -> T {
+        struct Reset<'a>(&'a AtomicBool);
+        impl Drop for Reset<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Relaxed);
+            }
+        }
+        self.guarded.store(true, Ordering::Relaxed);
+        let _reset = Reset(&self.guarded);
+        run(self)
+    }
+
+    /// Forgets commits of the past.
+    pub(crate) fn expect_no_commit(&self) {
+        self.committed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a commit was begun since.
+    pub(crate) fn saw_commit(&self) -> bool {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Runs a part of the transaction that is taken back alone if it fails.
+    pub fn savepoint<T, E: From<rusqlite::Error>>(
+        &self,
+        part: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.execute_batch("SAVEPOINT pillarbox_part")?;
+        let result = part(self);
+        if result.is_err() {
+            self.execute_batch("ROLLBACK TO pillarbox_part")?;
+        }
+        self.execute_batch("RELEASE pillarbox_part")?;
+        result
+    }
+}
+
+impl Deref for SqliteTransaction {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
+    fn insert_blocking(&self, tx: &SqliteTransaction, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
+        self.insert_on(tx, rows)
+    }
+}
+
+/// A transaction of the user's own connection to the same file.
+impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
+    fn insert_blocking(
+        &self,
+        tx: &rusqlite::Transaction<'_>,
+        rows: &[NewRow],
+    ) -> Result<Vec<Written>, StoreError> {
+        self.insert_on(tx, rows)
+    }
+}
+
+/// A part of such a transaction.
+impl BlockingWriteOn<rusqlite::Savepoint<'_>> for SqliteStore {
+    fn insert_blocking(
+        &self,
+        tx: &rusqlite::Savepoint<'_>,
+        rows: &[NewRow],
+    ) -> Result<Vec<Written>, StoreError> {
+        self.insert_on(tx, rows)
+    }
+}
+
+impl SqliteStore {
+    fn insert_on(&self, connection: &Connection, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
+        insert_rows(connection, &self.shared().sql, rows, now(None))
+            .map_err(|failure| failure.into_store_error("insert", self.name()))
+    }
+}
+
+impl Transact for SqliteStore {
+    type Tx = SqliteTransaction;
+
+    fn transact<B: Body<SqliteTransaction>>(
+        &self,
+        body: B,
+    ) -> impl Future<Output = Result<B::Output, TransactError<B::Error>>> + Send {
+        let (reply, answer) = oneshot::channel();
+        let store = Arc::clone(&self.shared().name);
+        let job = Box::new(Transaction { store, body, result: None, reply: Some(reply) });
+        async move {
+            let gone = |outcome: fn(StoreError) -> CommitError| {
+                let detail = "the writer thread has ended";
+                let error = StoreError::new(ErrorKind::Unavailable, "transaction", self.name(), detail);
+                Err(TransactError::Commit(outcome(error)))
+            };
+            if !self.shared().writer.send(job).await {
+                return gone(CommitError::Refused);
+            }
+            answer.await.unwrap_or_else(|_| gone(CommitError::Unknown))
+        }
+    }
+}
