@@ -83,8 +83,10 @@ impl SqliteStoreBuilder {
 
     pub(crate) fn from_url(url: &str) -> Result<Self, StoreError> {
         let refuse = |detail: &str| StoreError::new(ErrorKind::InvalidInput, "open", "sqlite", detail);
-        let rest =
-            url.strip_prefix("sqlite:").ok_or_else(|| refuse("the URL does not start with sqlite:"))?;
+        let (scheme, rest) = url.split_once(':').unwrap_or_default();
+        if !scheme.eq_ignore_ascii_case("sqlite") {
+            return Err(refuse("the URL does not start with sqlite:"));
+        }
         let path = rest.strip_prefix("//").unwrap_or(rest);
         if path == ":memory:" {
             return Err(refuse(
