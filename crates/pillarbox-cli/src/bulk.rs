@@ -115,8 +115,8 @@ mod tests {
     #[tokio::test]
     async fn a_failure_tells_how_far_it_got() {
         let output = Output::new(Reader::Programs);
-        let mut first = true;
-        let failed = in_batches(&output.progress("x", 3), async |_| match std::mem::take(&mut first) {
+        let (progress, mut first) = (output.progress("x", 3), true);
+        let failed = in_batches(&progress, async |_| match std::mem::take(&mut first) {
             true => Ok(500),
             false => Err(StoreError::new(ErrorKind::Unavailable, "replay", "s", "gone")),
         });

@@ -34,15 +34,19 @@ pub(crate) enum Command {
     Stats(stats::Stats),
     /// Look at events, take pending ones back
     #[command(subcommand, arg_required_else_help = true)]
+    #[command(after_help = "Example:\n  pillarbox events list --status pending")]
     Events(events::Events),
     /// Look at dead events, bring them back or delete them
     #[command(subcommand, arg_required_else_help = true)]
+    #[command(after_help = "Example:\n  pillarbox dead list")]
     Dead(dead::Dead),
     /// Look at groups that are held back, hold them or let them go
     #[command(subcommand, arg_required_else_help = true)]
+    #[command(after_help = "Example:\n  pillarbox groups unblock Account/42")]
     Groups(groups::Groups),
     /// Look at the nodes that deliver
     #[command(subcommand, arg_required_else_help = true)]
+    #[command(after_help = "Example:\n  pillarbox nodes list")]
     Nodes(nodes::Nodes),
     /// Delete old rows
     Purge(purge::Purge),

@@ -4,14 +4,16 @@ use std::io;
 
 use pillarbox::model::Invalid;
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_stores::ConnectError;
 
 use crate::exit::Exit;
 use crate::redact::redact;
 
 /// A failed command.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, serde::Serialize)]
 #[error("{message}")]
 pub(crate) struct Failure {
+    #[serde(skip)]
     pub(crate) exit: Exit,
     pub(crate) kind: &'static str,
     pub(crate) message: String,
@@ -46,9 +48,27 @@ impl Failure {
         Self::new(Exit::Done, "unread", "")
     }
 
+    fn of_kind(kind: ErrorKind, message: &str) -> Self {
+        let (exit, name) = class(kind);
+        let failure = Self::new(exit, name, message);
+        match advice(kind) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
     /// Adds what to do about it.
     pub(crate) fn hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = Some(redact(hint.as_ref()));
+        self
+    }
+
+    /// Takes a secret out, however it got in.
+    pub(crate) fn without(mut self, secret: Option<&str>) -> Self {
+        if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
+            self.message = self.message.replace(secret, "***");
+            self.hint = self.hint.map(|hint| hint.replace(secret, "***"));
+        }
         self
     }
 
@@ -61,12 +81,13 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let (exit, kind) = class(error.kind());
-        let failure = Self::new(exit, kind, error.to_string());
-        match advice(error.kind()) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Self::of_kind(error.kind(), &error.to_string())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::of_kind(error.kind(), &error.to_string())
     }
 }
 

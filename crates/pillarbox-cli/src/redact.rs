@@ -21,6 +21,12 @@ pub(crate) fn redact(text: &str) -> String {
     clean
 }
 
+/// What stands before the `@` of a URL: a driver may quote it outside of a URL.
+pub(crate) fn user_and_password(url: &str) -> Option<&str> {
+    let rest = url.split_once(':')?.1.trim_start_matches('/');
+    rest.rsplit_once('@').map(|(secret, _)| secret)
+}
+
 /// One line without anything that a terminal would act upon.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if acts_on_terminal(c) { '\u{FFFD}' } else { c }).collect()
@@ -52,6 +58,14 @@ mod tests {
         ] {
             assert_eq!(redact(text), clean);
         }
+    }
+
+    /// PBX-023
+    #[test]
+    fn user_and_password_are_found_in_any_form_of_url() {
+        assert_eq!(user_and_password("postgres://me:p@w@db/x"), Some("me:p@w"));
+        assert_eq!(user_and_password("sqlite:me:pw@x.db"), Some("me:pw"));
+        assert_eq!(user_and_password("sqlite:x.db"), None);
     }
 
     #[test]

@@ -3,13 +3,16 @@
 use std::env;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use pillarbox::model::SlotSet;
+use pillarbox::model::{SlotSet, TableName};
 use pillarbox::port::{Cursor, Fetch, Scope, Store};
+use pillarbox_stores::{Missing, Options};
 
 use crate::failure::{Failure, Outcome};
+use crate::redact::user_and_password;
 
 const URL: &str = "PILLARBOX_DATABASE_URL";
 const URL_FILE: &str = "PILLARBOX_DATABASE_URL_FILE";
@@ -36,29 +39,44 @@ pub(crate) struct Target {
 /// A layout of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layout {
-    /// Pillarbox's own
+    // Pillarbox's own
     Native,
-    /// outbox_events and outbox_dispatch_jobs
+    // outbox_events and outbox_dispatch_jobs
     Flowcatalyst,
 }
 
 impl Target {
-    /// Opens the store; its tables are there already.
+    /// Opens a store that is there already.
     pub(crate) async fn connect(&self) -> Outcome<Arc<dyn Store>> {
-        let _ = self.url()?;
-        self.check_layout()?;
-        Ok(Arc::new(pillarbox::memory::MemoryStore::new()))
+        self.open(Missing::Refuse).await
     }
 
-    /// Opens the store, and creates the database where that is a file that is not there.
+    /// Opens a store; where it is a file that is not there, an empty one is made.
     pub(crate) async fn create(&self) -> Outcome<Arc<dyn Store>> {
-        self.connect().await
+        self.open(Missing::Create).await
     }
 
-    /// The SQL of the tables; of the URL only the scheme counts.
+    /// The SQL of the tables, without opening anything.
     pub(crate) fn schema_sql(&self) -> Outcome<String> {
+        let url = self.url()?;
+        let options = self.options(Missing::Refuse)?;
+        // A bare scheme says enough here.
+        let url = if url.ends_with(':') { format!("{url}outbox") } else { url };
+        let sql = pillarbox_stores::schema_sql(&url, &options);
+        sql.map_err(|error| Failure::from(error).without(user_and_password(&url)))
+    }
+
+    async fn open(&self, missing: Missing) -> Outcome<Arc<dyn Store>> {
+        let url = self.url()?;
+        let options = self.options(missing)?;
+        let opened = pillarbox_stores::connect(&url, &options).await;
+        opened.map_err(|error| Failure::from(error).without(user_and_password(&url)))
+    }
+
+    fn options(&self, missing: Missing) -> Outcome<Options> {
         self.check_layout()?;
-        Ok(String::new())
+        let table = self.table.as_deref().map(TableName::new).transpose()?.unwrap_or_default();
+        Ok(Options { table, schema: self.schema.clone(), missing })
     }
 
     fn check_layout(&self) -> Outcome {
@@ -96,6 +114,6 @@ impl Target {
 /// The database's now: ends of rows are by its clock.
 pub(crate) async fn database_now(store: &dyn Store) -> Outcome<Timestamp> {
     let scope = Scope::Slots { slots: SlotSet::default(), cursor: Cursor::default() };
-    let nothing = Fetch { scope, rows: 1, bytes: 1, skip_recent: std::time::Duration::ZERO, now: None };
+    let nothing = Fetch { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None };
     Ok(store.fetch(nothing).await?.now)
 }

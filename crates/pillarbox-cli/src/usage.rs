@@ -24,11 +24,8 @@ pub(crate) fn report(error: &clap::Error, arguments: &[OsString]) -> Exit {
 }
 
 fn failure(error: &clap::Error) -> Failure {
-    if let Some(message) = unexpected_value(error) {
-        return Failure::usage(message).hint("put values that hold spaces in quotes; see --help");
-    }
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("a command is missing").hint("see --help");
+    if let Some(message) = in_own_words(error) {
+        return Failure::usage(message).hint("see --help; values that hold spaces need quotes");
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -41,11 +38,11 @@ fn failure(error: &clap::Error) -> Failure {
         (None, Some(usage)) => format!("usage: {}; see --help", usage.trim_end()),
         (None, None) => "see --help".to_owned(),
     };
-    Failure::usage(message.replace('\n', " ")).hint(hint)
+    Failure::usage(message.split_whitespace().collect::<Vec<_>>().join(" ")).hint(hint)
 }
 
 /// A word that nothing takes may be part of a payload or a password: it is not repeated.
-fn unexpected_value(error: &clap::Error) -> Option<&'static str> {
+fn in_own_words(error: &clap::Error) -> Option<&'static str> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
         _ => None,
@@ -55,6 +52,9 @@ fn unexpected_value(error: &clap::Error) -> Option<&'static str> {
             Some("there is an argument that nothing takes")
         }
         ErrorKind::InvalidUtf8 => Some("an argument is not UTF-8"),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Some("a command is missing")
+        }
         _ => None,
     }
 }

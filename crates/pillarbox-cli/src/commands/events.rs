@@ -57,15 +57,15 @@ pub(crate) struct List {
 /// A status, or both that are still to be delivered.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StatusFilter {
-    /// Written, not yet tried
+    // Written, not yet tried
     New,
-    /// Failed, to be tried again
+    // Failed, to be tried again
     Retry,
-    /// New or retry
+    // New or retry
     Pending,
-    /// Delivered
+    // Delivered
     Done,
-    /// Given up
+    // Given up
     Dead,
 }
 

@@ -14,9 +14,9 @@ const LIMIT_MAX: i64 = 100_000;
 /// Which order, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
-    /// Oldest first
+    // Oldest first
     Oldest,
-    /// Newest first
+    // Newest first
     Newest,
 }
 

@@ -33,9 +33,9 @@ pub(crate) struct Purge {
 /// How a row ended.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Ended {
-    /// Delivered
+    // Delivered
     Done,
-    /// Given up
+    // Given up
     Dead,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Order {
 }
 
 /// What happened so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub(super) struct Counts {
     pub(super) written: u64,
     pub(super) rolled_back: u64,

@@ -32,6 +32,12 @@ pub(crate) trait Answer: Serialize {
     fn for_people(&self, ink: Ink) -> String;
 }
 
+/// A failure as programs read it.
+#[derive(Serialize)]
+struct Complaint<'a> {
+    error: &'a Failure,
+}
+
 /// Where a command prints to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
@@ -130,9 +136,9 @@ impl Output {
                 }
             }
             Reader::Programs => {
-                let Failure { kind, message, hint, .. } = failure;
-                let error = serde_json::json!({"kind": kind, "message": message, "hint": hint});
-                self.complain(&serde_json::json!({ "error": error }).to_string());
+                // A document of three strings always has a JSON form.
+                let document = serde_json::to_string(&Complaint { error: failure });
+                self.complain(&document.unwrap_or_default());
             }
         }
         failure.exit

@@ -1,0 +1,76 @@
+//! The crew: worker processes, started by this one and ended with it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::worker::{COMMAND, READY};
+use crate::failure::{Failure, Outcome};
+
+const TO_START: Duration = Duration::from_secs(20);
+const TO_END: Duration = Duration::from_secs(10);
+
+/// What every worker is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Orders<'a> {
+    pub(super) database: &'a Path,
+    pub(super) receiver: SocketAddr,
+    pub(super) lease: Duration,
+}
+
+/// A worker process. It is killed when this is dropped, and ends by itself when its standard input closes.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) label: String,
+    child: Child,
+}
+
+impl Worker {
+    /// Starts one and waits until it delivers.
+    pub(super) async fn start(label: &str, orders: Orders<'_>) -> Outcome<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(COMMAND)
+            .arg("--database")
+            .arg(orders.database)
+            .args(["--receiver", &orders.receiver.to_string(), "--label", label])
+            .args(["--lease-ms", &orders.lease.as_millis().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| Failure::failed("a worker has no output"))?;
+        let mut lines = BufReader::new(stdout).lines();
+        match timeout(TO_START, lines.next_line()).await {
+            Ok(Ok(Some(line))) if line == READY => Ok(Self { label: label.to_owned(), child }),
+            Ok(_) => Err(Failure::failed(format!("{label} ended before it was ready"))),
+            Err(_) => Err(Failure::failed(format!("{label} was not ready within {} s", TO_START.as_secs()))),
+        }
+    }
+
+    /// Its number in the system.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id().unwrap_or_default()
+    }
+
+    /// Kills it as a crash would, with no time to tidy up.
+    pub(super) async fn kill(mut self) -> io::Result<()> {
+        self.child.kill().await
+    }
+
+    /// Asks it to drain and end.
+    pub(super) async fn end(mut self) -> Outcome {
+        drop(self.child.stdin.take());
+        match timeout(TO_END, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(Failure::failed(format!("{} ended with {status}", self.label))),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::failed(format!("{} did not end in time", self.label))),
+        }
+    }
+}

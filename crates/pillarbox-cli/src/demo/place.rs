@@ -1,0 +1,71 @@
+//! Where the demo's database is: a folder that goes with the demo, unless it is to be kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::failure::{Failure, Outcome};
+
+const FILE: &str = "demo.db";
+
+/// A folder for one run.
+#[derive(Debug)]
+pub(super) struct Place {
+    folder: PathBuf,
+    /// Deletes the folder when it goes.
+    _temporary: Option<TempDir>,
+}
+
+impl Place {
+    /// A folder of one's own choice, which is kept.
+    pub(super) fn in_folder(folder: &Path) -> Outcome<Self> {
+        let name = folder.display();
+        fs::create_dir_all(folder)
+            .map_err(|error| Failure::usage(format!("--dir {name} can't be made: {error}")))?;
+        if folder.join(FILE).exists() {
+            let message = format!("there is a {FILE} in --dir {name} already");
+            return Err(Failure::usage(message).hint("name a folder without one, or delete it"));
+        }
+        Ok(Self { folder: folder.to_owned(), _temporary: None })
+    }
+
+    /// A temporary folder that goes with this value.
+    pub(super) fn temporary() -> Outcome<Self> {
+        let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
+        Ok(Self { folder: made.path().to_owned(), _temporary: Some(made) })
+    }
+
+    /// A temporary folder that stays.
+    pub(super) fn kept() -> Outcome<Self> {
+        let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
+        Ok(Self { folder: made.keep(), _temporary: None })
+    }
+
+    /// The database.
+    pub(super) fn database(&self) -> PathBuf {
+        self.folder.join(FILE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_place_goes_and_others_stay() {
+        let temporary = Place::temporary().unwrap();
+        let folder = temporary.folder.clone();
+        fs::write(temporary.database(), "").unwrap();
+        drop(temporary);
+        assert!(!folder.exists());
+
+        let own = TempDir::new().unwrap();
+        let place = Place::in_folder(&own.path().join("a/b")).unwrap();
+        fs::write(place.database(), "").unwrap();
+        let database = place.database();
+        drop(place);
+        assert!(database.exists());
+        assert!(Place::in_folder(&own.path().join("a/b")).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! The post: hands an order over by HTTP.
+
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use pillarbox::Event;
+
+use super::receiver::WORKER;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What became of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Taken.
+    Taken,
+    /// Refused for now.
+    Refused(StatusCode),
+    /// It will never be taken.
+    Rejected(StatusCode),
+    /// Nobody answered.
+    Silence,
+}
+
+/// A client of the receiver; a clone shares its connections.
+#[derive(Debug, Clone)]
+pub(super) struct Post {
+    client: Client<HttpConnector, Full<Bytes>>,
+    receiver: Uri,
+    worker: String,
+}
+
+impl Post {
+    pub(super) fn new(receiver: Uri, worker: String) -> Self {
+        Self { client: Client::builder(TokioExecutor::new()).build_http(), receiver, worker }
+    }
+
+    pub(super) async fn send(&self, event: &Event) -> Answer {
+        let body = Full::new(Bytes::copy_from_slice(event.payload().as_bytes()));
+        let request = Request::post(self.receiver.clone())
+            .header("idempotency-key", event.id().as_str())
+            .header(WORKER, self.worker.as_str())
+            .body(body);
+        let Ok(request) = request else { return Answer::Silence };
+        match tokio::time::timeout(PATIENCE, self.client.request(request)).await {
+            Ok(Ok(response)) => judged(response.status()),
+            Ok(Err(_)) | Err(_) => Answer::Silence,
+        }
+    }
+}
+
+fn judged(status: StatusCode) -> Answer {
+    match status {
+        _ if status.is_success() => Answer::Taken,
+        StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Answer::Rejected(status),
+        _ => Answer::Refused(status),
+    }
+}

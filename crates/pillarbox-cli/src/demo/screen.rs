@@ -1,0 +1,108 @@
+//! What one sees while the demo runs: bars on a terminal, a line now and then elsewhere, nothing for programs.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::ledger::Counts;
+use crate::output::{Output, Reader, count};
+
+/// Elsewhere than on a terminal, a line so often.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// The display.
+pub(super) struct Screen {
+    output: Output,
+    began: Instant,
+    total: u64,
+    view: View,
+}
+
+enum View {
+    Bars { all: MultiProgress, written: ProgressBar, delivered: ProgressBar, rest: ProgressBar },
+    Lines { last: Instant },
+    Nothing,
+}
+
+/// What the display shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct State {
+    pub(super) counts: Counts,
+    pub(super) dead: u64,
+    pub(super) replayed: u64,
+}
+
+impl Screen {
+    pub(super) fn new(output: Output, total: u64) -> Self {
+        let view = match output.reader() {
+            Reader::Programs => View::Nothing,
+            Reader::People if io::stderr().is_terminal() => bars(total),
+            Reader::People => View::Lines { last: Instant::now() },
+        };
+        Self { output, began: Instant::now(), total, view }
+    }
+
+    /// Shows where it stands.
+    pub(super) fn show(&mut self, state: State) {
+        let text = rest_of(state);
+        match &mut self.view {
+            View::Bars { written, delivered, rest, .. } => {
+                written.set_position(state.counts.written);
+                delivered.set_position(state.counts.delivered);
+                rest.set_message(text);
+            }
+            View::Lines { last } if last.elapsed() >= LINE_EVERY => {
+                *last = Instant::now();
+                let Counts { written, delivered, .. } = state.counts;
+                let total = count(self.total);
+                self.tell(&format!("written {} of {total}, delivered {}, {text}", count(written), count(delivered)));
+            }
+            View::Lines { .. } | View::Nothing => {}
+        }
+    }
+
+    /// Tells of something that happened.
+    pub(super) fn tell(&self, what: &str) {
+        let line = format!("{:>5.1}s  {what}", self.began.elapsed().as_secs_f64());
+        match &self.view {
+            View::Bars { all, .. } => {
+                // A terminal that is gone has no reader.
+                let _ = all.println(line);
+            }
+            View::Lines { .. } => self.output.note(&line),
+            View::Nothing => {}
+        }
+    }
+
+    /// How long it has run.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let View::Bars { all, .. } = &self.view {
+            let _ = all.clear();
+        }
+    }
+}
+
+fn bars(total: u64) -> View {
+    let all = MultiProgress::new();
+    let style = ProgressStyle::with_template("{prefix:>10} {bar:40.green/dim} {human_pos} of {human_len}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("━━─");
+    let bar = |name| all.add(ProgressBar::new(total).with_style(style.clone()).with_prefix(name));
+    let (written, delivered) = (bar("written"), bar("delivered"));
+    let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let rest = all.add(ProgressBar::new_spinner().with_style(style));
+    View::Bars { all, written, delivered, rest }
+}
+
+fn rest_of(state: State) -> String {
+    let State { counts, dead, replayed } = state;
+    let retried = counts.retried;
+    format!("retried {}, dead {}, replayed {}", count(retried), count(dead), count(replayed))
+}

@@ -1,0 +1,108 @@
+//! What happened, in the end.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::ledger::Counts;
+use crate::bulk::counted;
+use crate::output::{Answer, Ink, count, fields};
+
+/// The result of a demo.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) seed: u64,
+    pub(super) accounts: u32,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
+    pub(super) dead: u64,
+    pub(super) replayed: u64,
+    pub(super) killed: String,
+    pub(super) delivered_before_kill: u64,
+    pub(super) took_over_by: String,
+    pub(super) took_over_after_ms: Option<u64>,
+    pub(super) lost: u64,
+    pub(super) elapsed_ms: u64,
+    /// The file, where it is kept.
+    pub(super) database: Option<PathBuf>,
+}
+
+impl Summary {
+    /// Whether everything that was promised was kept.
+    pub(super) fn is_perfect(&self) -> bool {
+        let Counts { order_violations, phantoms, .. } = self.counts;
+        self.lost == 0 && order_violations == 0 && phantoms == 0
+    }
+
+    fn story(&self) -> Vec<(&'static str, String)> {
+        let counts = &self.counts;
+        let took_over = match self.took_over_after_ms {
+            Some(ms) => format!("{} took its accounts over {:.1} s later", self.took_over_by, ms as f64 / 1_000.0),
+            None => "it held nothing that was still to be delivered".to_owned(),
+        };
+        vec![
+            (
+                "written",
+                format!(
+                    "{} with their orders, a transaction each; {} rolled back",
+                    counted(counts.written, "event"),
+                    count(counts.rolled_back),
+                ),
+            ),
+            (
+                "delivered",
+                format!(
+                    "{} by HTTP, by two processes, in order within each of {} accounts",
+                    count(counts.delivered),
+                    self.accounts
+                ),
+            ),
+            ("retried", format!("{} that the receiver refused at first", count(counts.retried))),
+            (
+                "killed",
+                format!(
+                    "{} by SIGKILL, after {}; {took_over}",
+                    self.killed,
+                    counted(self.delivered_before_kill, "delivery").replace("deliverys", "deliveries"),
+                ),
+            ),
+            (
+                "dead",
+                format!(
+                    "{} that the receiver could not read; later orders of their accounts waited, others went on",
+                    count(self.dead)
+                ),
+            ),
+            ("replayed", format!("{} after the receiver was repaired", count(self.replayed))),
+        ]
+    }
+}
+
+impl Answer for Summary {
+    fn for_people(&self, ink: Ink) -> String {
+        let verdict = |name: &str, number: u64| {
+            let line = format!("{name} {}", count(number));
+            if number == 0 { ink.green(&line) } else { ink.red(&line) }
+        };
+        let counts = &self.counts;
+        let doubles = match counts.duplicates {
+            0 => "duplicates 0".to_owned(),
+            number => format!(
+                "duplicates {} (delivered, and the process was killed before it could say so)",
+                count(number)
+            ),
+        };
+        let mut lines = vec![
+            fields(ink, &self.story()),
+            String::new(),
+            doubles,
+            verdict("phantoms", counts.phantoms),
+            verdict("order violations", counts.order_violations),
+            verdict("lost", self.lost),
+        ];
+        if let Some(database) = &self.database {
+            lines.push(format!("\nThe database is kept: pillarbox stats --url sqlite:{}", database.display()));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,61 @@
+//! Help, version and completions.
+
+use crate::outbox::run;
+
+const COMMANDS: [&[&str]; 21] = [
+    &["demo"],
+    &["migrate"],
+    &["write"],
+    &["stats"],
+    &["events"],
+    &["events", "list"],
+    &["events", "show"],
+    &["events", "cancel"],
+    &["dead"],
+    &["dead", "list"],
+    &["dead", "show"],
+    &["dead", "replay"],
+    &["dead", "discard"],
+    &["groups"],
+    &["groups", "list"],
+    &["groups", "pause"],
+    &["groups", "unblock"],
+    &["nodes"],
+    &["nodes", "list"],
+    &["purge"],
+    &["completions"],
+];
+
+#[test]
+fn every_command_says_what_it_does_with_an_example_and_takes_the_common_options() {
+    for command in COMMANDS {
+        let help = run(&[command, &["--help"]].concat()).done().stdout;
+        let what = help.lines().next().unwrap();
+        assert!(what.len() > 10 && what.len() < 100, "{command:?}: {what}");
+        assert!(help.contains("Example"), "{command:?}");
+        assert!(help.contains(&format!("pillarbox {}", command.join(" "))), "{command:?}");
+        for option in ["--database-url", "--url", "--layout", "--schema", "--table", "--json"] {
+            assert!(help.contains(option), "{command:?} {option}");
+        }
+    }
+}
+
+#[test]
+fn the_top_tells_the_exit_codes_and_only_the_commands_that_are_there() {
+    let help = run(&["--help"]).done().stdout;
+    assert!(help.contains("Exit codes:\n  0  done (an empty list is done)\n  1  failed\n"));
+    assert!(help.contains("  5  store unavailable"));
+    for absent in ["relay", "queue", "join", "doctor", "config", "worker"] {
+        assert!(!help.contains(&format!("\n  {absent}")), "{absent}");
+    }
+    assert!(run(&["--version"]).done().stdout.starts_with("pillarbox "));
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = run(&["completions", shell]).done().stdout;
+        assert!(script.contains("database-url") && script.contains("replay"), "{shell}");
+        assert!(!script.contains("worker"), "{shell}");
+    }
+}

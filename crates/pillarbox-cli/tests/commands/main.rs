@@ -1,0 +1,16 @@
+//! The commands as a user runs them: the real binary on real SQLite files.
+
+mod dead;
+mod demo;
+mod events;
+mod groups;
+mod help;
+mod migrate;
+mod nodes;
+mod outbox;
+mod purge;
+mod secrets;
+mod stats;
+mod target;
+mod usage;
+mod write;

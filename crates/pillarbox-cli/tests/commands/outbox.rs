@@ -1,0 +1,198 @@
+//! An outbox in a temporary folder, and the binary run on it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use pillarbox::model::{EventId, NodeId};
+use pillarbox::port::{Change, Counts, Fence, Join, Membership, OnDone, Outcome, Settle, Store};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+/// The binary, with an environment of its own.
+pub fn pillarbox() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pillarbox"));
+    command.env_clear().env("USER", "tester").stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary without a database.
+pub fn run(arguments: &[&str]) -> Ran {
+    Ran::of(pillarbox().args(arguments))
+}
+
+/// What a run of the binary gave.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn of(command: &mut Command) -> Self {
+        Self::from(command.output().unwrap())
+    }
+
+    /// Demands an exit code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        self
+    }
+
+    /// Demands success, and that nothing is complained about.
+    #[track_caller]
+    pub fn done(self) -> Self {
+        let ran = self.exits(0);
+        assert_eq!(ran.stderr, "", "{ran:#?}");
+        ran
+    }
+
+    /// The one JSON document on standard output.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// The error of a failed command, as JSON.
+    #[track_caller]
+    pub fn error(&self) -> Value {
+        let document: Value =
+            serde_json::from_str(&self.stderr).unwrap_or_else(|error| panic!("{error}: {self:#?}"));
+        let keys: Vec<&String> = document["error"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["hint", "kind", "message"], "{self:#?}");
+        document["error"].clone()
+    }
+
+    /// Demands that standard error holds this.
+    #[track_caller]
+    pub fn complains(self, what: &str) -> Self {
+        assert!(self.stderr.contains(what), "{what:?} is not in {self:#?}");
+        self
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// An outbox whose tables are there.
+pub struct Outbox {
+    folder: TempDir,
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+}
+
+impl Outbox {
+    pub fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = url_in(&folder);
+        Ran::of(pillarbox().args(["migrate", "--database-url", &url])).done();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let store = runtime.block_on(pillarbox_stores::connect(&url, &pillarbox_stores::Options::default()));
+        Self { folder, runtime, store: store.unwrap() }
+    }
+
+    pub fn url(&self) -> String {
+        url_in(&self.folder)
+    }
+
+    /// A path beside the database.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = pillarbox();
+        command.args(arguments).env("PILLARBOX_DATABASE_URL", self.url());
+        command
+    }
+
+    /// Runs the binary on this outbox.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(&mut self.command(arguments))
+    }
+
+    /// Runs the binary on this outbox with something on its standard input.
+    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        Ran::from(child.wait_with_output().unwrap())
+    }
+
+    /// Writes an event and gives its id.
+    #[track_caller]
+    pub fn write(&self, arguments: &[&str]) -> String {
+        let ran = self.run(&[&["write"], arguments].concat()).done();
+        ran.stdout.trim_end().to_owned()
+    }
+
+    /// What `events show` tells of an event.
+    #[track_caller]
+    pub fn shown(&self, id: &str) -> Value {
+        self.run(&["events", "show", id, "--json"]).done().json()
+    }
+
+    /// Writes an event and lets it die.
+    pub fn dead(&self, arguments: &[&str], error: &str) -> String {
+        let id = self.write(arguments);
+        self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::One, blocks: None });
+        id
+    }
+
+    /// Writes an event of a group and lets it die, so that its group is blocked.
+    pub fn dead_head(&self, group: &str, error: &str) -> String {
+        let id = self.write(&["--type", "order.placed", "--group", group]);
+        let blocks = Some(pillarbox::model::GroupKey::new(group));
+        self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::One, blocks });
+        id
+    }
+
+    /// Writes an event and has it delivered.
+    pub fn delivered(&self, arguments: &[&str]) -> String {
+        let id = self.write(arguments);
+        self.settle(&id, Change::Done);
+        id
+    }
+
+    /// Changes a row as its deliverer would.
+    pub fn settle(&self, id: &str, change: Change) {
+        self.runtime.block_on(async {
+            let shown = self.store.admin().show(EventId::from_row(id)).await.unwrap().unwrap();
+            let outcome =
+                Outcome { seq: shown.record.seq, id: shown.record.id, token: shown.record.token, change };
+            let outcomes = vec![outcome].into();
+            let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None };
+            let settled = self.store.settle(settle).await.unwrap();
+            assert!(settled.stale.is_empty());
+        });
+    }
+
+    /// Adds a node.
+    pub fn join(&self, label: &str) -> Membership {
+        let lease = std::time::Duration::from_secs(60);
+        let join = Join { node: NodeId::from_random(7), label: label.to_owned(), lease, now: None };
+        self.runtime.block_on(self.store.join(join)).unwrap()
+    }
+
+    /// Who did what, newest first.
+    pub fn audit(&self) -> Vec<(String, String, String)> {
+        let entries = self.runtime.block_on(self.store.admin().audit(100)).unwrap();
+        entries.into_iter().map(|entry| (entry.by, entry.action, entry.target)).collect()
+    }
+}
+
+fn url_in(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("outbox.db").display())
+}
