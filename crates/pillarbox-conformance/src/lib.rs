@@ -1,1 +1,24 @@
-//! The suite every store passes.
+//! The one suite every store passes.
+//!
+//! A store brings a [`Harness`] that makes empty outboxes; [`cases`] lists what it must do and [`run`] tries one of
+//! them. Cases work through `dyn Store` alone and pass the time in, so nothing sleeps. Which cases apply follows from
+//! the store's facts; one that does not apply says so, it never counts as passed.
+
+mod adapt;
+mod case;
+mod harness;
+mod kit;
+mod topics;
+
+pub use adapt::{OnBegin, OnTransact};
+pub use case::{Case, Need, Outcome, run};
+pub use harness::{
+    Ending, Fixture, Foreign, ForeignRow, Harness, Later, OpenTransaction, Planted, Transactions,
+    WriteInTransaction,
+};
+
+/// All cases, by topic.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    topics::all()
+}

@@ -1,0 +1,106 @@
+//! What a store brings to be tried: empty outboxes, and ways into its database that the port does not have.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use pillarbox::model::{NewRow, Written};
+use pillarbox::port::{Store, StoreError};
+
+/// Something that comes later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Makes outboxes of one kind of store.
+pub trait Harness: Send + Sync {
+    /// The store's name, the first part of the names of its tests.
+    fn name(&self) -> &str;
+
+    /// An empty outbox of its own. An error says why this store can't run here.
+    fn fresh(&self) -> Later<'_, Result<Fixture, String>>;
+}
+
+/// One empty outbox, and the doors to it.
+pub struct Fixture {
+    /// The store, with its tables made.
+    pub store: Arc<dyn Store>,
+    /// A second handle on the same outbox, as another process has one.
+    pub beside: Arc<dyn Store>,
+    /// Rows that other programs write.
+    pub foreign: Arc<dyn Foreign>,
+    /// Transactions; needed where the facts have `transactions`.
+    pub transactions: Option<Arc<dyn WriteInTransaction>>,
+    /// Transactions that stay open beside others; needed where the facts have `concurrent_writers`.
+    pub open: Option<Arc<dyn Transactions>>,
+    /// A store of the same kind on a database without its tables; needed where the facts have `durable`.
+    pub bare: Option<Arc<dyn Store>>,
+    /// What must live as long as the outbox, such as a folder.
+    pub guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By a commit.
+    Commit,
+    /// By a rollback.
+    Rollback,
+}
+
+/// Writes in a transaction of the driver's.
+pub trait WriteInTransaction: Send + Sync {
+    /// Inserts in a transaction and ends it.
+    fn write(&self, rows: Vec<NewRow>, ending: Ending) -> Later<'_, Result<Vec<Written>, StoreError>>;
+}
+
+/// Opens transactions that stay open while others write.
+pub trait Transactions: Send + Sync {
+    /// Opens one.
+    fn begin(&self) -> Later<'_, Result<Box<dyn OpenTransaction>, StoreError>>;
+}
+
+/// An open transaction.
+pub trait OpenTransaction: Send {
+    /// Inserts on it.
+    fn insert(&mut self, rows: Vec<NewRow>) -> Later<'_, Result<Vec<Written>, StoreError>>;
+
+    /// Ends it.
+    fn end(self: Box<Self>, ending: Ending) -> Later<'static, Result<(), StoreError>>;
+}
+
+/// A row as a program writes it that knows the fifteen columns of the table and nothing of ours: new, no attempts,
+/// created and available by the database's clock.
+#[derive(Debug, Clone, Default)]
+pub struct ForeignRow {
+    /// Column `event_id`.
+    pub event_id: String,
+    /// Column `event_type`.
+    pub event_type: String,
+    /// Column `aggregate_type`.
+    pub aggregate_type: Option<String>,
+    /// Column `aggregate_id`.
+    pub aggregate_id: Option<String>,
+    /// Column `payload`, as text.
+    pub payload: Option<String>,
+    /// Column `headers`, as text.
+    pub headers: Option<String>,
+    /// Text to put into the column `attempts`.
+    pub attempts: Option<String>,
+    /// Text to put into the column `created_at`.
+    pub created_at: Option<String>,
+}
+
+/// What the database did with a foreign row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// Took it.
+    Taken,
+    /// Refused it: its columns can't hold that.
+    Refused,
+}
+
+/// Writes rows past the port.
+pub trait Foreign: Send + Sync {
+    /// Writes one.
+    fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>>;
+}

@@ -1,0 +1,273 @@
+//! Short ways to say what cases do: rows, times, and the calls with most fields at their usual value.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use pillarbox::model::{
+    Event, EventBuilder, EventId, GroupKey, Lane, NewRow, NodeId, OwnerId, Placement, Record, Row, Slot,
+    SlotSet, Written,
+};
+use pillarbox::port::{
+    Beat, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction, GroupChange,
+    HeldGroup, Join, Membership, OnDone, Outcome, Replay, Scope, Select, Settle, Settled, StoreError, Wait,
+    Write,
+};
+
+use crate::harness::Fixture;
+
+/// The lease of nodes and claims, unless a case is about leases.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// More rows than any case writes.
+pub(crate) const MANY: usize = 100_000;
+
+/// No outcome was stale.
+pub(crate) const NONE: [usize; 0] = [];
+
+/// No slot at all.
+pub(crate) const NO_SLOTS: [i16; 0] = [];
+
+type Answered<T> = Result<T, StoreError>;
+
+/// So many seconds into the cases' own time.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_704_067_200 + seconds)
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn id(text: &str) -> EventId {
+    EventId::from_row(text)
+}
+
+pub(crate) fn group(key: &str) -> GroupKey {
+    GroupKey::new(key)
+}
+
+pub(crate) fn node(number: u128) -> NodeId {
+    NodeId::from_random(number)
+}
+
+pub(crate) fn owner(name: &str) -> OwnerId {
+    OwnerId::new(name).expect("a valid owner")
+}
+
+/// An event with this id.
+pub(crate) fn event(id: &str) -> EventBuilder {
+    Event::text("order-placed", "{}").id(id)
+}
+
+fn placed(builder: EventBuilder, placement: Placement) -> NewRow {
+    NewRow { event: builder.build().expect("a valid event"), placement }
+}
+
+pub(crate) fn in_slot(builder: EventBuilder) -> NewRow {
+    placed(builder, Placement::Slot)
+}
+
+pub(crate) fn in_lane(builder: EventBuilder, lane: i16) -> NewRow {
+    placed(builder, Placement::Lane(Lane(lane)))
+}
+
+pub(crate) fn in_queue(builder: EventBuilder) -> NewRow {
+    placed(builder, Placement::Queue)
+}
+
+/// Ungrouped rows with these ids.
+pub(crate) fn plain(ids: &[&str]) -> Vec<NewRow> {
+    ids.iter().map(|id| in_slot(event(id))).collect()
+}
+
+/// Rows of one group with these ids.
+pub(crate) fn grouped(group: &str, ids: &[&str]) -> Vec<NewRow> {
+    ids.iter().map(|id| in_slot(event(id).group(group))).collect()
+}
+
+/// The ids of rows, in order.
+pub(crate) fn ids(rows: &[Row]) -> Vec<&str> {
+    rows.iter().map(|row| row.id.as_str()).collect()
+}
+
+/// The ids of records, in order.
+pub(crate) fn record_ids(records: &[Record]) -> Vec<&str> {
+    records.iter().map(|record| record.id.as_str()).collect()
+}
+
+/// The slots a node holds.
+pub(crate) fn held(membership: &Membership) -> Vec<i16> {
+    membership.held.iter().map(|held| held.slot.0).collect()
+}
+
+/// Those it took from a node that was buried.
+pub(crate) fn suspects(membership: &Membership) -> Vec<i16> {
+    membership.held.iter().filter(|held| held.suspect).map(|held| held.slot.0).collect()
+}
+
+/// Only these events.
+pub(crate) fn only(ids: &[&str]) -> Select {
+    Select { ids: ids.iter().map(|text| id(text)).collect(), ..Select::default() }
+}
+
+pub(crate) fn retry(delay: Duration) -> Change {
+    Change::Retry { delay, error: "no".to_owned(), counts: Counts::One, wait: Wait::InPlace }
+}
+
+pub(crate) fn retry_later(delay: Duration) -> Change {
+    Change::Retry { delay, error: "no".to_owned(), counts: Counts::One, wait: Wait::Delayed }
+}
+
+pub(crate) fn dead() -> Change {
+    Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: None }
+}
+
+pub(crate) fn dead_blocking(key: &str) -> Change {
+    Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: Some(group(key)) }
+}
+
+/// The outcome of a row that was read or claimed.
+pub(crate) fn outcome(row: &Row, change: Change) -> Outcome {
+    Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }
+}
+
+/// A read of everything in scope, with no limit.
+pub(crate) fn fetch(scope: Scope, now: Timestamp) -> Fetch {
+    Fetch { scope, rows: MANY, bytes: usize::MAX, skip_recent: Duration::ZERO, now: Some(now) }
+}
+
+/// A claim of at most so many rows.
+pub(crate) fn claim(from: ClaimFrom, by: &str, rows: usize, now: Timestamp) -> Claim {
+    Claim { from, owner: owner(by), lease: LEASE, rows, skip_recent: Duration::ZERO, now: Some(now) }
+}
+
+/// A plain beat.
+pub(crate) fn beat(number: u128, now: Timestamp) -> Beat {
+    Beat {
+        node: node(number),
+        lease: LEASE,
+        release: Vec::new(),
+        groups_seen: 0,
+        after: pillarbox::model::Seq(0),
+        sweep: false,
+        now: Some(now),
+    }
+}
+
+impl Fixture {
+    /// The slots of groups, and the first lanes.
+    pub(crate) fn every_slot(&self) -> SlotSet {
+        SlotSet::new((0..self.store.facts().slots).chain(64..96).map(Slot))
+    }
+
+    pub(crate) async fn write(&self, rows: Vec<NewRow>, now: Timestamp) -> Answered<Vec<Written>> {
+        self.store.write(Write { rows, now: Some(now) }).await
+    }
+
+    pub(crate) async fn read(&self, cursor: Cursor, now: Timestamp) -> Answered<Fetched> {
+        self.store.fetch(fetch(Scope::Slots { slots: self.every_slot(), cursor }, now)).await
+    }
+
+    /// Every pending row of slots and lanes.
+    pub(crate) async fn pending(&self) -> Answered<Vec<Row>> {
+        Ok(self.read(Cursor::default(), at(1_000_000)).await?.rows)
+    }
+
+    pub(crate) async fn find(&self, event: &str) -> Answered<Option<Record>> {
+        Ok(self.store.admin().show(id(event)).await?.map(|shown| shown.record))
+    }
+
+    pub(crate) async fn record(&self, event: &str) -> Answered<Record> {
+        Ok(self.find(event).await?.unwrap_or_else(|| panic!("event {event} is gone")))
+    }
+
+    /// An outcome of an event as it is in the table now.
+    pub(crate) async fn outcome(&self, event: &str, change: Change) -> Answered<Outcome> {
+        let record = self.record(event).await?;
+        Ok(Outcome { seq: record.seq, id: record.id, token: record.token, change })
+    }
+
+    pub(crate) async fn settle(
+        &self,
+        fence: Fence,
+        outcomes: Vec<Outcome>,
+        now: Timestamp,
+    ) -> Answered<Settled> {
+        let settle = Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, now: Some(now) };
+        self.store.settle(settle).await
+    }
+
+    /// Settles without a fence; whether it changed the row.
+    pub(crate) async fn try_apply(&self, event: &str, change: Change, now: Timestamp) -> Answered<bool> {
+        let outcome = self.outcome(event, change).await?;
+        let settled = self.settle(Fence::Open, vec![outcome], now).await?;
+        assert!(settled.held, "nothing was to be held");
+        Ok(settled.stale.is_empty())
+    }
+
+    /// Settles without a fence, which must change the row.
+    pub(crate) async fn apply(&self, event: &str, change: Change, now: Timestamp) -> Answered<()> {
+        assert!(self.try_apply(event, change, now).await?, "{event} was not changed");
+        Ok(())
+    }
+
+    /// Settles as done with the row deleted.
+    pub(crate) async fn done_and_gone(&self, event: &str, now: Timestamp) -> Answered<()> {
+        let outcomes = vec![self.outcome(event, Change::Done).await?].into();
+        let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Delete, now: Some(now) };
+        assert_eq!(self.store.settle(settle).await?.stale, NONE);
+        Ok(())
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        from: ClaimFrom,
+        by: &str,
+        rows: usize,
+        now: Timestamp,
+    ) -> Answered<Vec<Row>> {
+        self.store.claim(claim(from, by, rows, now)).await
+    }
+
+    pub(crate) async fn join(&self, number: u128, now: Timestamp) -> Answered<Membership> {
+        let label = format!("node {number}");
+        self.store.join(Join { node: node(number), label, lease: LEASE, now: Some(now) }).await
+    }
+
+    /// A beat of a node that must be there.
+    pub(crate) async fn beat(&self, number: u128, now: Timestamp) -> Answered<Membership> {
+        self.beat_with(beat(number, now)).await
+    }
+
+    pub(crate) async fn beat_with(&self, beat: Beat) -> Answered<Membership> {
+        let node = beat.node;
+        Ok(self.store.beat(beat).await?.unwrap_or_else(|| panic!("node {node} was buried")))
+    }
+
+    pub(crate) async fn release(&self, number: u128, slots: &[i16], now: Timestamp) -> Answered<Membership> {
+        let release = slots.iter().map(|slot| Slot(*slot)).collect();
+        self.beat_with(Beat { release, ..beat(number, now) }).await
+    }
+
+    pub(crate) async fn replay(&self, select: Select, now: Timestamp) -> Answered<u64> {
+        let replay = Replay { select, limit: MANY, by: "ann".to_owned(), now: Some(now) };
+        self.store.admin().replay(replay).await
+    }
+
+    pub(crate) async fn change_group(
+        &self,
+        key: &str,
+        action: GroupAction,
+        now: Timestamp,
+    ) -> Answered<bool> {
+        let reason = Some("because".to_owned());
+        let change = GroupChange { group: group(key), action, reason, by: "ann".to_owned(), now: Some(now) };
+        self.store.admin().change_group(change).await
+    }
+
+    /// The state of a group that is held back.
+    pub(crate) async fn held_group(&self, key: &str) -> Answered<Option<HeldGroup>> {
+        let held = self.store.admin().groups().await?;
+        Ok(held.into_iter().find(|held| held.group == group(key)))
+    }
+}

@@ -1,0 +1,177 @@
+//! Claiming: due rows, oldest first, held by one owner until the lease ends.
+
+use pillarbox::model::{Event, Row, Status, Token};
+use pillarbox::port::{Change, Claim, ClaimFrom, Fence, StoreError};
+
+use crate::case::{Case, Checked, cases};
+use crate::harness::Fixture;
+use crate::kit::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases!("claim"; Nothing:
+        a_claim_locks_rows_to_its_owner_and_counts_the_attempt,
+        claimed_rows_are_skipped_until_the_lease_ends,
+        expired_lease_is_claimable_again,
+        an_owner_does_not_claim_its_own_rows_again,
+        no_more_than_asked_for_is_locked,
+        the_queue_is_claimed_by_time_and_number,
+        events_are_claimed_by_number_from_every_lane_but_the_queue,
+        rows_due_later_are_not_claimed,
+        recent_rows_are_not_claimed,
+        ended_rows_are_not_claimed,
+        expired_events_are_claimed_like_others,
+        tokens_only_grow,
+        leases_are_counted_by_the_databases_clock,
+    )
+}
+
+async fn events(t: &Fixture, by: &str, now: i64) -> Result<Vec<Row>, StoreError> {
+    t.claim(ClaimFrom::Events, by, MANY, at(now)).await
+}
+
+/// EVT-047, EVT-085
+async fn a_claim_locks_rows_to_its_owner_and_counts_the_attempt(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    let claimed = events(&t, "ann", 5).await?.remove(0);
+    assert_eq!((claimed.token, claimed.attempts, claimed.status), (Token(1), 1, Status::New));
+    assert_eq!(claimed.event.as_ref().map(Event::event_type), Ok("order-placed"));
+    let record = t.record("a").await?;
+    assert_eq!((record.locked_by.as_deref(), record.locked_until), (Some("ann"), Some(at(35))));
+    assert_eq!((record.token, record.attempts, record.seq), (Token(1), 1, claimed.seq));
+    Ok(())
+}
+
+/// EVT-047
+async fn claimed_rows_are_skipped_until_the_lease_ends(t: Fixture) -> Checked {
+    t.write(plain(&["a", "b"]), at(0)).await?;
+    assert_eq!(ids(&t.claim(ClaimFrom::Events, "ann", 1, at(0)).await?), ["a"]);
+    assert_eq!(ids(&events(&t, "bob", 0).await?), ["b"]);
+    assert!(events(&t, "carl", 29).await?.is_empty());
+    Ok(())
+}
+
+/// EVT-086
+async fn expired_lease_is_claimable_again(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    events(&t, "ann", 0).await?;
+    let again = events(&t, "bob", 30).await?;
+    assert_eq!((ids(&again), again[0].token, again[0].attempts), (vec!["a"], Token(2), 2));
+    assert_eq!(t.record("a").await?.locked_by.as_deref(), Some("bob"));
+    Ok(())
+}
+
+/// EVT-047
+async fn an_owner_does_not_claim_its_own_rows_again(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    assert_eq!(events(&t, "ann", 0).await?.len(), 1);
+    assert!(events(&t, "ann", 1).await?.is_empty());
+    Ok(())
+}
+
+/// EVT-047, PBX-013
+async fn no_more_than_asked_for_is_locked(t: Fixture) -> Checked {
+    t.write(plain(&["a", "b", "c"]), at(0)).await?;
+    assert!(t.claim(ClaimFrom::Events, "ann", 0, at(0)).await?.is_empty());
+    assert_eq!(ids(&t.claim(ClaimFrom::Events, "ann", 2, at(0)).await?), ["a", "b"]);
+    let left = t.record("c").await?;
+    assert_eq!((left.locked_by, left.attempts, left.token), (None, 0, Token(0)));
+    Ok(())
+}
+
+/// EVT-047
+async fn the_queue_is_claimed_by_time_and_number(t: Fixture) -> Checked {
+    t.write(vec![in_queue(event("late").due(at(9))), in_slot(event("event"))], at(0)).await?;
+    t.write(vec![in_queue(event("b").due(at(5))), in_queue(event("c").due(at(5)))], at(0)).await?;
+    t.write(vec![in_queue(event("first").due(at(3)))], at(0)).await?;
+    let claimed = t.claim(ClaimFrom::Queue, "ann", 4, at(20)).await?;
+    assert_eq!(ids(&claimed), ["first", "b", "c", "late"]);
+    assert!(t.claim(ClaimFrom::Queue, "ann", 4, at(20)).await?.is_empty(), "events are not in the queue");
+    Ok(())
+}
+
+/// EVT-047
+async fn events_are_claimed_by_number_from_every_lane_but_the_queue(t: Fixture) -> Checked {
+    let rows = vec![
+        in_slot(event("delayed").due(at(5))),
+        in_lane(event("lane"), 64),
+        in_queue(event("queued")),
+        in_slot(event("grouped").group("g")),
+    ];
+    t.write(rows, at(0)).await?;
+    assert_eq!(ids(&events(&t, "ann", 5).await?), ["delayed", "lane", "grouped"]);
+    Ok(())
+}
+
+/// EVT-046, EVT-047, PBX-014
+async fn rows_due_later_are_not_claimed(t: Fixture) -> Checked {
+    t.write(vec![in_queue(event("queued").due(at(10))), in_slot(event("a"))], at(0)).await?;
+    t.apply("a", retry(secs(10)), at(0)).await?;
+    assert!(events(&t, "ann", 9).await?.is_empty());
+    assert!(t.claim(ClaimFrom::Queue, "ann", 9, at(9)).await?.is_empty());
+    assert_eq!(ids(&events(&t, "ann", 10).await?), ["a"]);
+    assert_eq!(ids(&t.claim(ClaimFrom::Queue, "ann", 9, at(10)).await?), ["queued"]);
+    Ok(())
+}
+
+/// EVT-046, EVT-047
+async fn recent_rows_are_not_claimed(t: Fixture) -> Checked {
+    for (old, recent, from) in [
+        (in_slot(event("a")), in_slot(event("b")), ClaimFrom::Events),
+        (in_queue(event("c")), in_queue(event("d")), ClaimFrom::Queue),
+    ] {
+        t.write(vec![recent], at(8)).await?;
+        t.write(vec![old.clone()], at(0)).await?;
+        let request = Claim { skip_recent: secs(5), ..claim(from, "ann", MANY, at(9)) };
+        assert_eq!(ids(&t.store.claim(request).await?), [old.event.id().as_str()]);
+    }
+    Ok(())
+}
+
+/// EVT-046
+async fn ended_rows_are_not_claimed(t: Fixture) -> Checked {
+    t.write(plain(&["a", "b"]), at(0)).await?;
+    t.write(vec![in_queue(event("c"))], at(0)).await?;
+    t.apply("a", Change::Done, at(0)).await?;
+    t.apply("b", dead(), at(0)).await?;
+    t.apply("c", Change::Done, at(0)).await?;
+    assert!(events(&t, "ann", 99).await?.is_empty());
+    assert!(t.claim(ClaimFrom::Queue, "ann", 9, at(99)).await?.is_empty());
+    Ok(())
+}
+
+/// PBX-019
+async fn expired_events_are_claimed_like_others(t: Fixture) -> Checked {
+    t.write(vec![in_queue(event("a").expires(at(5)))], at(0)).await?;
+    let claimed = t.claim(ClaimFrom::Queue, "ann", 9, at(9)).await?;
+    assert_eq!(claimed[0].expires_at, Some(at(5)), "the caller ends it");
+    Ok(())
+}
+
+/// EVT-086, PBX-011
+async fn tokens_only_grow(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    let first = events(&t, "ann", 0).await?.remove(0);
+    let release = vec![outcome(&first, Change::Release)];
+    t.settle(Fence::Owner(owner("ann")), release, at(1)).await?;
+    let second = events(&t, "ann", 2).await?.remove(0);
+    let failed = vec![outcome(&second, dead())];
+    t.settle(Fence::Owner(owner("ann")), failed, at(3)).await?;
+    assert_eq!(t.replay(only(&["a"]), at(4)).await?, 1);
+    let third = events(&t, "ann", 5).await?.remove(0);
+    assert_eq!([first.token, second.token, third.token], [Token(1), Token(2), Token(3)]);
+    Ok(())
+}
+
+/// PBX-014
+async fn leases_are_counted_by_the_databases_clock(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    let request = Claim { now: None, ..claim(ClaimFrom::Events, "ann", 1, at(0)) };
+    let claimed = t.store.claim(request.clone()).await?;
+    assert_eq!(claimed.len(), 1);
+    let scope = pillarbox::port::Scope::Due;
+    let now = t.store.fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
+    let until = t.record("a").await?.locked_until.expect("locked");
+    assert!(until > now && until <= now + LEASE, "{until} is not within a lease of {now}");
+    assert!(t.beside.claim(Claim { owner: owner("bob"), ..request }).await?.is_empty());
+    Ok(())
+}

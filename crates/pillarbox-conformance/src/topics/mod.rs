@@ -1,0 +1,49 @@
+//! The cases, a file for each topic.
+
+use crate::case::Case;
+
+mod claim;
+mod concurrency;
+mod dead;
+mod fence;
+mod fetch;
+mod foreign;
+mod groups;
+mod inspect;
+mod lease;
+mod migrate;
+mod order;
+mod placement;
+mod promote;
+mod purge;
+mod scopes;
+mod settle;
+mod share;
+mod transaction;
+mod write;
+
+/// The cases of every topic.
+pub(crate) fn all() -> Vec<Case> {
+    [
+        write::cases(),
+        transaction::cases(),
+        placement::cases(),
+        fetch::cases(),
+        scopes::cases(),
+        order::cases(),
+        claim::cases(),
+        settle::cases(),
+        fence::cases(),
+        lease::cases(),
+        share::cases(),
+        promote::cases(),
+        purge::cases(),
+        dead::cases(),
+        groups::cases(),
+        inspect::cases(),
+        foreign::cases(),
+        migrate::cases(),
+        concurrency::cases(),
+    ]
+    .concat()
+}

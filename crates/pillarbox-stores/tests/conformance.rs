@@ -1,0 +1,53 @@
+//! Every case of the conformance suite on every store: a test `STORE::TOPIC::CASE` each.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use pillarbox_conformance::{Case, Harness, Outcome, cases, run};
+use pillarbox_stores::stores;
+
+mod harness;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = vec![Trial::test("every_store_of_the_list_is_tried", every_store_of_the_list_is_tried)];
+    for harness in harness::all() {
+        let absent = if arguments.list { None } else { block_on(harness.fresh()).err() };
+        if let Some(reason) = &absent {
+            // A caught write would be lost; the summary of all tests reads this line.
+            let _ = writeln!(std::io::stdout(), "could not run: {}: {reason}", harness.name());
+        }
+        trials.extend(cases().into_iter().map(|case| trial(Arc::clone(&harness), case, absent.clone())));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(harness: Arc<dyn Harness>, case: Case, absent: Option<String>) -> Trial {
+    let name = format!("{}::{}::{}", harness.name(), case.topic, case.name);
+    Trial::ignorable_test(name, move || {
+        if let Some(reason) = absent {
+            return Ok(Completion::ignored_with(format!("could not run: {reason}")));
+        }
+        match block_on(run(&case, &*harness)) {
+            Outcome::Passed => Ok(Completion::Completed),
+            Outcome::NotApplicable(why) => Ok(Completion::ignored_with(format!("not applicable: {why}"))),
+            Outcome::Failed(how) | Outcome::CouldNotRun(how) => Err(Failed::from(how)),
+        }
+    })
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+fn every_store_of_the_list_is_tried() -> Result<(), Failed> {
+    let tried: Vec<String> = harness::all().iter().map(|harness| harness.name().to_owned()).collect();
+    let missing = stores().iter().filter(|kind| kind.built_in && !tried.iter().any(|name| name == kind.name));
+    match missing.map(|kind| kind.name).collect::<Vec<_>>() {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(format!("no harness for {}", missing.join(", ")).into()),
+    }
+}

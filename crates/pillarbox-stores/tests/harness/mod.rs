@@ -1,0 +1,18 @@
+//! The stores that are tried: one line each.
+
+use std::sync::Arc;
+
+use pillarbox_conformance::Harness;
+
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+/// Every store there is to try, the reference first.
+pub fn all() -> Vec<Arc<dyn Harness>> {
+    vec![
+        Arc::new(memory::Memory),
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::Sqlite),
+    ]
+}
