@@ -61,6 +61,7 @@ pub struct SqliteStoreBuilder {
     pub(crate) table: TableName,
     pub(crate) limits: Limits,
     pub(crate) synchronous: Synchronous,
+    pub(crate) group_time: Duration,
     pub(crate) opening: Opening,
 }
 
@@ -73,6 +74,7 @@ impl SqliteStoreBuilder {
             table: TableName::default(),
             limits: Limits::default(),
             synchronous: Synchronous::default(),
+            group_time: Duration::from_millis(10),
             opening: Opening {
                 access: Access::default(),
                 missing: Missing::default(),
@@ -123,6 +125,13 @@ impl SqliteStoreBuilder {
     /// When a commit is safe. Default: full.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
+        self
+    }
+
+    /// How long a commit is put off at most while transactions keep coming. One that is alone is never put off.
+    /// Default: 10 ms.
+    pub fn group_time(mut self, group_time: Duration) -> Self {
+        self.group_time = group_time;
         self
     }
 

@@ -29,10 +29,13 @@ impl Watcher {
     pub(crate) fn start(database: &Path) -> Self {
         let mut log = OsString::from(database);
         log.push("-wal");
+        let log = PathBuf::from(log);
+        // Looked at here, so that no commit after this call is missed.
+        let seen = look(&log);
         let (stop, stopped) = sync_channel(0);
         let (changes, changed) = watch::channel(0);
         let thread = thread::Builder::new().name("pillarbox-hints".to_owned());
-        let started = thread.spawn(move || watch_file(&PathBuf::from(log), &stopped, &changes));
+        let started = thread.spawn(move || watch_file(&log, seen, &stopped, &changes));
         Self { changed: started.is_ok().then_some(changed), _stop: stop }
     }
 
@@ -42,8 +45,7 @@ impl Watcher {
     }
 }
 
-fn watch_file(log: &Path, stopped: &Receiver<()>, changes: &watch::Sender<u64>) {
-    let mut seen = look(log);
+fn watch_file(log: &Path, mut seen: Look, stopped: &Receiver<()>, changes: &watch::Sender<u64>) {
     let mut busy_until = Instant::now();
     let mut again = false;
     loop {

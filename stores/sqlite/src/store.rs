@@ -70,7 +70,7 @@ impl SqliteStore {
     }
 
     fn start_threads(builder: SqliteStoreBuilder) -> Result<Self, Failure> {
-        let SqliteStoreBuilder { path, name, table, limits, synchronous, opening } = builder;
+        let SqliteStoreBuilder { path, name, table, limits, synchronous, group_time, opening } = builder;
         let names = Names::new(&table);
         let sql = Arc::new(Sql::new(&names));
         let store: Arc<str> = name.as_str().into();
@@ -98,7 +98,7 @@ impl SqliteStore {
             access: opening.access,
             fetcher: reader("pillarbox-fetch")?,
             inspector: reader("pillarbox-inspect")?,
-            writer: Writer::start(tx, synchronous, opening.busy_timeout).map_err(threads)?,
+            writer: Writer::start(tx, synchronous, group_time, opening.busy_timeout).map_err(threads)?,
             migrations: Migrations::new(&names),
             name: store,
             sql,
@@ -115,6 +115,17 @@ impl SqliteStore {
         &self.0.name
     }
 
+    /// SQLite itself would begin a writing transaction on such a file and refuse its statements one by one.
+    pub(crate) fn refuse_read_only(&self, operation: &'static str) -> Result<(), StoreError> {
+        match self.0.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => {
+                let detail = "the store was opened read-only";
+                Err(StoreError::new(ErrorKind::Permission, operation, self.name(), detail))
+            }
+        }
+    }
+
     /// Runs a change in a transaction on the writer thread.
     pub(crate) fn change<T, F>(
         &self,
@@ -126,15 +137,15 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&SqliteTransaction) -> Result<T, Failure> + Send + 'static,
     {
-        let refuse = move |kind, detail: &str| Err(StoreError::new(kind, operation, self.name(), detail));
-        if self.0.access == Access::ReadOnly {
-            return Box::pin(async move { refuse(ErrorKind::Permission, "the store was opened read-only") });
+        if let Err(error) = self.refuse_read_only(operation) {
+            return Box::pin(async { Err(error) });
         }
         let (reply, answer) = oneshot::channel();
         let store = Arc::clone(&self.0.name);
         let job = Box::new(Call { store, operation, durability, work: Some(work), result: None, reply });
         Box::pin(async move {
-            let gone = || refuse(ErrorKind::Unavailable, "the writer thread has ended");
+            let detail = "the writer thread has ended";
+            let gone = || Err(StoreError::new(ErrorKind::Unavailable, operation, self.name(), detail));
             if !self.0.writer.send(job).await {
                 return gone();
             }

@@ -146,6 +146,9 @@ impl Transact for SqliteStore {
                 let error = StoreError::new(ErrorKind::Unavailable, "transaction", self.name(), detail);
                 Err(TransactError::Commit(outcome(error)))
             };
+            if let Err(error) = self.refuse_read_only("transaction") {
+                return Err(TransactError::Commit(CommitError::Refused(error)));
+            }
             if !self.shared().writer.send(job).await {
                 return gone(CommitError::Refused);
             }

@@ -19,8 +19,6 @@ use crate::transaction::SqliteTransaction;
 const QUEUE: usize = 1_024;
 /// Most jobs to a commit.
 const GROUP_JOBS: usize = 256;
-/// No job is added to a group that is older.
-const GROUP_TIME: Duration = Duration::from_millis(10);
 
 /// The handle: when the last one is dropped, the thread ends after its last job.
 #[derive(Clone)]
@@ -30,10 +28,11 @@ impl Writer {
     pub(crate) fn start(
         tx: SqliteTransaction,
         synchronous: Synchronous,
+        group_time: Duration,
         busy_timeout: Duration,
     ) -> io::Result<Self> {
         let (sender, jobs) = mpsc::channel(QUEUE);
-        let group = Group { tx, jobs, next: VecDeque::new(), synchronous, level: synchronous };
+        let group = Group { tx, jobs, next: VecDeque::new(), synchronous, level: synchronous, group_time };
         thread::Builder::new().name("pillarbox-writer".to_owned()).spawn(move || {
             be_patient(busy_timeout);
             group.serve();
@@ -56,6 +55,8 @@ struct Group {
     synchronous: Synchronous,
     /// As the connection is now.
     level: Synchronous,
+    /// No job is added to a group that is older.
+    group_time: Duration,
 }
 
 impl Group {
@@ -105,7 +106,7 @@ impl Group {
                     job.end(&undone);
                 }
             }
-            if kept.len() >= GROUP_JOBS || started.elapsed() > GROUP_TIME {
+            if kept.len() >= GROUP_JOBS || started.elapsed() > self.group_time {
                 break;
             }
             if self.next.is_empty() && !self.take_one_more(relaxed) {
