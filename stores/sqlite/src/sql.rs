@@ -124,3 +124,6 @@ statements!(
     stats_beside, stats_dead, version, tables;
     list, list_newest, count, dead_matching
 );
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::*;
+use crate::migrate::Migrations;
+use pillarbox::model::EventId;
+
+fn tables() -> (Connection, Sql) {
+    let names = Names::new(&TableName::default());
+    let connection = Connection::open_in_memory().unwrap();
+    for text in Migrations::new(&names).texts() {
+        connection.execute_batch(&text).unwrap();
+    }
+    (connection, Sql::new(&names))
+}
+
+/// 100,000 done rows, some dead, pending, delayed and queued ones.
+fn filled() -> (Connection, Sql) {
+    let (connection, sql) = tables();
+    connection
+        .execute_batch(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100600)
+             INSERT INTO outbox_event (event_id, event_type, payload, status, lane, done_at, available_at)
+             SELECT 'id-' || i, 'T', '{}', CASE WHEN i <= 100000 THEN 1 WHEN i <= 100200 THEN 3 ELSE 0 END,
+                 CASE WHEN i > 100500 THEN -2 WHEN i > 100400 THEN -1 WHEN i > 100300 THEN 64 END,
+                 CASE WHEN i <= 100200 THEN i END, i
+             FROM n;",
+        )
+        .unwrap();
+    (connection, sql)
+}
+
+fn plan(connection: &Connection, statement: &str) -> String {
+    let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+    let steps = explain.raw_query().mapped(|row| row.get::<_, String>(3)).map(Result::unwrap);
+    steps.collect::<Vec<_>>().join("; ")
+}
+
+/// EVT-040
+#[test]
+fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
+    let (connection, sql) = filled();
+    let wanted = [
+        (&sql.fetch_slots, "outbox_event_pending (seq>?)"),
+        (&sql.fetch_group, "outbox_event_pending (seq>?)"),
+        (&sql.first_pending, "outbox_event_pending (seq>?)"),
+        (&sql.fetch_due, "outbox_event_pending"),
+        (&sql.claim_queue, "outbox_event_queue (available_at<?)"),
+        (&sql.promotable, "outbox_event_delayed (available_at<?)"),
+        (&sql.next_due, "outbox_event_delayed"),
+        (&sql.ended, "outbox_event_ended (status=? AND done_at<?)"),
+        (&sql.slots_sweep, "outbox_event_pending"),
+        (&sql.written, "outbox_event_message (message_id=?)"),
+        (&sql.stats_ended, "COVERING INDEX outbox_event_ended"),
+        (&sql.claim, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.done, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.done_delete, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.retry, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.dead, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.release, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.purge, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.forget, "outbox_attempt_event (event_id=?)"),
+        (&sql.show, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.revive, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.cancel, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.list.among, "sqlite_autoindex_outbox_event_1 (event_id=?"),
+        (&sql.list.pending, "outbox_event_pending (seq>?)"),
+        (&sql.list.dead, "outbox_event_ended (status=?"),
+        (&sql.dead_matching.dead, "outbox_event_ended (status=?"),
+        (&sql.count.dead, "outbox_event_ended (status=?"),
+    ];
+    for analyzed in [false, true] {
+        if analyzed {
+            connection.execute_batch("ANALYZE").unwrap();
+        }
+        for (statement, index) in wanted {
+            let plan = plan(&connection, statement);
+            assert!(plan.contains(index), "analyzed {analyzed}: {statement}\n{plan}");
+        }
+        for statement in
+            [&sql.fetch_slots, &sql.fetch_group, &sql.fetch_due, &sql.claim_queue, &sql.promotable]
+        {
+            assert!(!plan(&connection, statement).contains("TEMP B-TREE"), "sorts: {statement}");
+        }
+    }
+}
+
+#[test]
+fn every_statement_is_understood_and_opens_with_its_purpose() {
+    let (connection, sql) = tables();
+    assert!(connection.prepare(&sql.insert).is_ok());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql");
+    let names = Names::new(&TableName::default());
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with("-- ") && first.contains("lock"), "{path:?}: {first}");
+        let statement =
+            if text.contains("{selected}") { names.selecting(&text).any } else { names.statement(&text) };
+        connection.prepare(&statement).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    }
+}
+
+fn spread(connection: &Connection, keys: impl Iterator<Item = String>) -> f64 {
+    connection.execute_batch("DELETE FROM outbox_event; BEGIN").unwrap();
+    let insert = "INSERT INTO outbox_event (event_id, event_type, payload) VALUES (?1, 'T', '{}')";
+    for key in keys {
+        connection.prepare_cached(insert).unwrap().execute([key]).unwrap();
+    }
+    connection.execute_batch("COMMIT").unwrap();
+    let most = "SELECT max(n) * 64.0 / sum(n) FROM (SELECT count(*) AS n FROM outbox_event GROUP BY slot)";
+    connection.query_row(most, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn keys_of_all_kinds_spread_over_the_slots() {
+    let (connection, _) = tables();
+    let kinds: [(&str, Vec<String>); 8] = [
+        ("ulid", (0..2_000).map(|_| EventId::ulid().to_string()).collect()),
+        ("uuid v7", (0..2_000).map(|_| EventId::uuid_v7().to_string()).collect()),
+        ("uuid v4", (0..2_000).map(|_| Uuid::new_v4().to_string()).collect()),
+        ("tsid", (0..2_000).map(|_| EventId::tsid().to_string()).collect()),
+        ("Order/1", (1..=1_000).map(|n| format!("Order/{n}")).collect()),
+        ("large numbers", (0..1_000).map(|n| format!("Order/{}", 1_000_000_000 + n)).collect()),
+        ("number first", (0..1_000).map(|n| format!("{n}/orders/of/a/customer")).collect()),
+        ("beyond ASCII", (0..1_000).map(|n| format!("注文-{n}-東京")).collect()),
+    ];
+    for (kind, keys) in kinds {
+        let most = spread(&connection, keys.into_iter());
+        assert!(most < 4.0, "{kind}: the fullest slot has {most} times the mean");
+    }
+    let outside =
+        "SELECT count(*) FROM outbox_event WHERE typeof(slot) <> 'integer' OR slot NOT BETWEEN 0 AND 63";
+    assert_eq!(connection.query_row(outside, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
