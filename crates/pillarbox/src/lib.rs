@@ -4,11 +4,14 @@
 //! once, in order where order was asked for, and never loses it.
 
 pub mod engine;
+pub mod events;
 pub mod memory;
 pub mod model;
 pub mod port;
 pub mod rules;
+pub mod testing;
 
+pub use events::{Failure, Outbox, Writer};
 pub use model::{AggregateType, Event, EventType, Global};
 #[cfg(feature = "derive")]
 pub use pillarbox_derive::{AggregateType, EventType};

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(super) wake: bool,
     /// The last read was cut short.
     pub(super) more: bool,
+    /// Rows of the next page: doubles while reads are cut short.
+    pub(super) page: usize,
     /// When delayed rows are due.
     pub(super) next_due: Option<Instant>,
     pub(super) settles: VecDeque<Unsettled>,
@@ -118,6 +120,7 @@ impl Core {
     /// An engine that has no node yet: it delivers only what it is handed.
     pub(crate) fn new(settings: EngineSettings, seed: u64) -> Self {
         let groups = Groups::new(settings.oldest_first());
+        let page = settings.fetch_rows;
         Self {
             settings,
             rng: fastrand::Rng::with_seed(seed),
@@ -136,6 +139,7 @@ impl Core {
             rewinds: 0,
             wake: true,
             more: false,
+            page,
             next_due: None,
             settles: VecDeque::new(),
             settles_since: None,
@@ -209,7 +213,7 @@ impl Core {
 
     /// Reads wait for room for a good part of a page, so that a slow sink causes few and large reads.
     pub(super) fn read_at_room(&self) -> usize {
-        self.settings.fetch_rows.min(self.settings.cold_rows / 2).max(1)
+        self.page.min(self.settings.cold_rows / 2).max(1)
     }
 
     pub(crate) fn drain(&mut self) {
@@ -237,6 +241,15 @@ impl Core {
     /// Whether what was begun in that incarnation counts for nothing now.
     pub(crate) fn is_past(&self, incarnation: u64) -> bool {
         incarnation != self.incarnation
+    }
+
+    pub(crate) fn lane(&self) -> Option<Lane> {
+        self.lane
+    }
+
+    /// The right that outcomes are settled by, where there is no node.
+    pub(crate) fn settle_by(&mut self, fence: Fence) {
+        self.fence = fence;
     }
 
     pub(crate) fn fence(&self) -> &Fence {

@@ -186,11 +186,29 @@ impl Core {
                 self.die(item, format!("no listener for {route}"), Counts::None, true, now)
             }
             Verdict::Unavailable { error, after } => self.endpoint_failed(item, error, after, now),
+            Verdict::InFlight => self.leave_to_read(&item, now),
             Verdict::Skipped => {
                 self.put_back(item);
                 Then::Stop
             }
         }
+    }
+
+    /// Out of memory; a later read finds it if it is still pending.
+    fn leave_to_read(&mut self, item: &Item, now: Instant) -> Then {
+        match &item.group {
+            Some(key) => {
+                let group = self.groups.entry(key, item.slot);
+                group.miss(item.seq);
+                group.until = Some(now + self.settings.poll_interval);
+                for other in self.groups.unload(key) {
+                    self.drop_item(&other);
+                }
+            }
+            None => self.rewind(item.seq),
+        }
+        self.drop_item(item);
+        Then::Stop
     }
 
     fn put_back(&mut self, item: Item) {

@@ -154,7 +154,7 @@ impl Core {
         if self.next_due.is_some_and(|due| due <= now)
             && let Some(lane) = self.lane
         {
-            return Read::Promote { lane, rows: rows.min(self.settings.fetch_rows) };
+            return Read::Promote { lane, rows: rows.min(self.page) };
         }
         self.groups.wake(now);
         if let Some(key) = self.groups.next_to_read() {
@@ -164,7 +164,7 @@ impl Core {
         if (self.wake || self.more) && !slots.is_empty() && self.groups.len() < GROUPS_MAX {
             self.wake = false;
             self.known.read_began();
-            let rows = rows.min(self.settings.fetch_rows) + self.known.above(self.cursor.decided);
+            let rows = rows.min(self.page) + self.known.above(self.cursor.decided);
             let scope = Scope::Slots { slots, cursor: self.cursor.clone() };
             let fetch = Fetch { scope, rows, bytes, skip_recent: self.settings.skip_recent, now: None };
             return Read::Slots { fetch, rewinds: self.rewinds };
@@ -208,6 +208,8 @@ impl Core {
         if rewinds == self.rewinds {
             self.cursor = cursor;
             self.more = cut;
+            self.page =
+                if cut { (self.page * 2).min(self.settings.cold_rows) } else { self.settings.fetch_rows };
             if !cut {
                 self.slots.trust();
             }

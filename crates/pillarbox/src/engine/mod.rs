@@ -24,7 +24,7 @@ mod slots;
 mod worker;
 
 pub use running::{Engine, EngineParts};
-pub use settings::{EngineSettings, OnDead};
+pub use settings::{EngineSettings, OnDead, Reading};
 pub(crate) use shared::{Reservation, Shared};
 
 /// A map whose iteration order is the same in every run.

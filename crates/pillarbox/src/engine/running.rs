@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::core::Core;
-use super::settings::EngineSettings;
+use super::settings::{EngineSettings, Reading};
 use super::shared::Shared;
 use super::{member, reader, settler, worker};
 use crate::model::NodeId;
@@ -85,9 +85,12 @@ impl Engine {
         let mut running = Self::dispatcher(Arc::clone(&shared));
         let beating = member::run(Arc::clone(&shared), running.stop_beating.clone(), node, membership);
         let member = running.tracker.spawn(beating);
-        let reading = running.tracker.spawn(reader::run(shared, running.stop_reading.clone()));
-        running.loops.extend([member.abort_handle(), reading.abort_handle()]);
+        running.loops.push(member.abort_handle());
         running.member = Some(member);
+        if shared.with(|core| core.settings().reading) == Reading::On {
+            let reading = running.tracker.spawn(reader::run(shared, running.stop_reading.clone()));
+            running.loops.push(reading.abort_handle());
+        }
         Ok(running)
     }
 

@@ -18,6 +18,16 @@ pub enum OnDead {
     Skip,
 }
 
+/// Whether the engine reads the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// It does.
+    #[default]
+    On,
+    /// It delivers only what this process commits.
+    Off,
+}
+
 /// The settings of the engine; the doors set them.
 #[derive(Clone)]
 pub struct EngineSettings {
@@ -35,7 +45,9 @@ pub struct EngineSettings {
     pub cold_rows: usize,
     /// Bytes that may wait in memory, hot and cold together.
     pub buffer_bytes: usize,
-    /// Rows asked for in one read.
+    /// Whether the store is read.
+    pub reading: Reading,
+    /// Rows asked for in a first read; pages double while more are waiting.
     pub fetch_rows: usize,
     /// Rows younger than this are left to later reads.
     pub skip_recent: Duration,
@@ -71,7 +83,8 @@ impl Default for EngineSettings {
             hot_rows: 1_000,
             cold_rows: 1_000,
             buffer_bytes: 64 * 1024 * 1024,
-            fetch_rows: 500,
+            reading: Reading::On,
+            fetch_rows: 100,
             skip_recent: Duration::ZERO,
             max_attempts: 10,
             retry: Arc::new(Exponential::default()),

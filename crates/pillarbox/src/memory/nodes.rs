@@ -11,12 +11,12 @@ use crate::port::{Beat, GroupStates, HeldSlot, Join, Membership};
 use crate::rules::{SlotState, free_lane, share};
 
 impl State {
-    /// `None`: a node with this id is there already.
+    /// `None`: a node with this id is there already, and nothing changes.
     pub(super) fn join(&mut self, request: &Join, now: Timestamp) -> Option<Membership> {
-        self.bury(now, None);
-        if self.nodes.contains_key(&request.node) {
+        if self.nodes.get(&request.node).is_some_and(|node| node.expires_at > now) {
             return None;
         }
+        self.bury(now, None);
         let lane = free_lane(&self.slot_states());
         let expires_at = later(now, request.lease);
         let node = Node { label: request.label.clone(), lane, joined_at: now, expires_at };

@@ -437,12 +437,15 @@ fn whole_micros(when: When) -> When {
 
 /// What can be written: an event, or a builder that becomes one.
 pub trait IntoEvent {
-    /// The event, checked.
-    fn into_event(self, limits: &Limits) -> Result<Event, Invalid>;
+    /// The event, checked, and marked with the trace unless it names one itself.
+    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid>;
 }
 
 impl IntoEvent for Event {
-    fn into_event(self, limits: &Limits) -> Result<Event, Invalid> {
+    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid> {
+        if trace.is_some() && self.headers().get(TRACEPARENT).is_none() {
+            return self.to_builder().into_event(limits, trace);
+        }
         let size = self.payload().size();
         if size > limits.payload {
             return Err(Invalid::TooLong { field: "payload", len: size, max: limits.payload });
@@ -452,7 +455,10 @@ impl IntoEvent for Event {
 }
 
 impl IntoEvent for EventBuilder {
-    fn into_event(self, limits: &Limits) -> Result<Event, Invalid> {
-        self.build_within(limits)
+    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid> {
+        match trace {
+            Some(trace) if !self.has_header(TRACEPARENT) => self.trace_context(trace).build_within(limits),
+            _ => self.build_within(limits),
+        }
     }
 }

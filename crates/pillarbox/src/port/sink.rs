@@ -57,6 +57,8 @@ pub enum Verdict {
         /// The route that was looked for.
         route: String,
     },
+    /// Not tried, because it is being delivered elsewhere in this process: left to a later read.
+    InFlight,
     /// Not tried, because an event before it in the batch failed.
     Skipped,
 }

@@ -1,0 +1,130 @@
+//! Our transaction on drivers whose transaction can't leave its thread: a closure that runs on the store's writer.
+
+use std::ops::Deref;
+
+use super::buffer::Gathered;
+use super::{WriteError, Writer};
+use crate::engine::Reservation;
+use crate::model::{Event, EventId, IntoEvent, Written};
+use crate::port::{Body, CommitError, Transact, TransactError};
+
+/// The transaction a closure works on: the driver's, that also takes events.
+pub struct BlockingTransaction<'a, S: Transact> {
+    writer: &'a Writer<S>,
+    tx: &'a S::Tx,
+    gathered: Gathered,
+}
+
+impl<S: Transact> BlockingTransaction<'_, S> {
+    /// Checks an event and buffers it. Its id; none if a hook suppressed it.
+    pub fn write(&mut self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
+        Ok(self.write_all([event])?.pop())
+    }
+
+    /// Checks events and buffers them as one batch. Their ids in order; none if a hook suppressed them.
+    pub fn write_all<E: IntoEvent>(
+        &mut self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<EventId>, WriteError> {
+        let events = self.writer.prepare(events)?;
+        let ids = Writer::<S>::ids(&events);
+        if !events.is_empty() {
+            self.gathered.waiting.push(events);
+        }
+        Ok(ids)
+    }
+
+    /// Runs after a successful commit, on the store's writer thread: keep it short.
+    pub fn after_commit(&mut self, callback: impl FnOnce() + Send + 'static) {
+        self.gathered.after_commit.push(Box::new(callback));
+    }
+
+    /// Runs after a rollback.
+    pub fn after_rollback(&mut self, callback: impl FnOnce() + Send + 'static) {
+        self.gathered.after_rollback.push(Box::new(callback));
+    }
+}
+
+impl<S: Transact> Deref for BlockingTransaction<'_, S> {
+    type Target = S::Tx;
+
+    fn deref(&self) -> &S::Tx {
+        self.tx
+    }
+}
+
+/// What runs on the writer: the user's closure, then the insert; after the commit the hot path.
+struct Run<S: Transact, F> {
+    writer: Writer<S>,
+    body: Option<F>,
+    gathered: Gathered,
+    events: Vec<Event>,
+    written: Vec<Written>,
+    reservation: Option<Reservation>,
+}
+
+impl<S, F, R, E> Body<S::Tx> for Run<S, F>
+where
+    S: Transact,
+    F: FnOnce(&mut BlockingTransaction<'_, S>) -> Result<R, E> + Send + 'static,
+    R: Send + 'static,
+    E: Send + 'static,
+{
+    type Output = R;
+    type Error = E;
+
+    fn run(&mut self, tx: &S::Tx) -> Result<R, TransactError<E>> {
+        let Some(body) = self.body.take() else {
+            return Err(TransactError::Panicked);
+        };
+        let gathered = std::mem::take(&mut self.gathered);
+        let mut scope = BlockingTransaction { writer: &self.writer, tx, gathered };
+        let result = body(&mut scope);
+        self.gathered = scope.gathered;
+        let output = result.map_err(TransactError::Body)?;
+        self.events = self.gathered.waiting_events();
+        if !self.events.is_empty() {
+            let (rows, reservation) = self.writer.place(&self.events);
+            self.reservation = reservation;
+            let written = self.writer.store.insert_blocking(tx, &rows);
+            self.written = written.map_err(|error| TransactError::Commit(CommitError::Refused(error)))?;
+        }
+        self.gathered.inserted(&self.writer.hooks);
+        Ok(output)
+    }
+
+    fn committed(&mut self) {
+        let reservation = self.reservation.take();
+        if !self.events.is_empty() {
+            self.writer.committed(&self.events, &self.written, reservation);
+        }
+        self.gathered.committed(&self.writer.hooks);
+    }
+
+    fn failed(&mut self) {
+        self.reservation = None;
+        self.gathered.rolled_back(&self.writer.hooks);
+    }
+}
+
+impl<S: Transact> Writer<S> {
+    /// Runs a closure in a transaction on the store's writer, inserts its events, commits; listeners run now.
+    ///
+    /// Once begun it runs to its end, also when the caller stops waiting.
+    pub async fn transaction<R, E, F>(&self, body: F) -> Result<R, TransactError<E>>
+    where
+        F: FnOnce(&mut BlockingTransaction<'_, S>) -> Result<R, E> + Send + 'static,
+        R: Send + 'static,
+        E: Send + 'static,
+    {
+        let run = Run {
+            writer: self.clone(),
+            body: Some(body),
+            gathered: Gathered::default(),
+            events: Vec::new(),
+            written: Vec::new(),
+            reservation: None,
+        };
+        self.store.transact(run).await
+    }
+}

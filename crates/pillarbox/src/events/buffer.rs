@@ -1,0 +1,63 @@
+//! What a transaction has gathered: batches of events, and callbacks for its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::hook::{Hooks, Moment};
+use crate::model::Event;
+
+/// Something to run when a transaction has ended.
+pub type Callback = Box<dyn FnOnce() + Send>;
+
+/// The events and callbacks of one transaction.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// Not yet inserted, one entry for each write.
+    pub(super) waiting: Vec<Vec<Event>>,
+    /// Inserted by an early flush.
+    pub(super) flushed: Vec<Vec<Event>>,
+    pub(super) after_commit: Vec<Callback>,
+    pub(super) after_rollback: Vec<Callback>,
+}
+
+impl Gathered {
+    pub(super) fn waiting_events(&self) -> Vec<Event> {
+        self.waiting.iter().flatten().cloned().collect()
+    }
+
+    /// The waiting batches are in.
+    pub(super) fn inserted(&mut self, hooks: &Hooks) {
+        for batch in &self.waiting {
+            hooks.run(Moment::Write, batch);
+        }
+        self.flushed.append(&mut self.waiting);
+    }
+
+    pub(super) fn committed(&mut self, hooks: &Hooks) {
+        self.end(hooks, Moment::Commit);
+    }
+
+    pub(super) fn rolled_back(&mut self, hooks: &Hooks) {
+        self.end(hooks, Moment::Rollback);
+    }
+
+    /// Nobody knows how it ended: neither kind of callback runs.
+    pub(super) fn unknown(&mut self) {
+        *self = Self::default();
+    }
+
+    fn end(&mut self, hooks: &Hooks, moment: Moment) {
+        let gathered = std::mem::take(self);
+        for batch in gathered.flushed.iter().chain(&gathered.waiting) {
+            hooks.run(moment, batch);
+        }
+        let callbacks = match moment {
+            Moment::Commit => gathered.after_commit,
+            _ => gathered.after_rollback,
+        };
+        for callback in callbacks {
+            if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+                tracing::warn!(?moment, "transaction callback panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The four compositions, and what can be set on each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::deliver::ListenerSink;
+use super::error::SettingError;
+use super::outbox::{Outbox, Parts};
+use super::{
+    InFlightSet, InFlightTracker, Interceptor, Listener, ListenerRegistry, Listeners, PurgeSettings, Purger,
+    StartError, TraceSource, Writer, WriterHook,
+};
+use crate::engine::{Engine, EngineParts, EngineSettings, OnDead, Reading};
+use crate::model::{AggregateType, EventType, Invalid};
+use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Sink, Store};
+use crate::rules::{Lease, RetryPolicy};
+
+/// Which composition it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Composition {
+    SingleNode,
+    MultiNode,
+    Ordered,
+    WriterOnly,
+}
+
+/// Sets up an outbox; `start` reports everything that is wrong with it at once.
+#[must_use = "a builder does nothing until it is started"]
+pub struct OutboxBuilder<S: Store> {
+    composition: Composition,
+    store: Arc<S>,
+    listeners: Listeners,
+    registry: Option<Arc<dyn ListenerRegistry>>,
+    sink: Option<Arc<dyn Sink>>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
+    tracker: Arc<dyn InFlightTracker>,
+    metrics: Arc<dyn MetricsExporter>,
+    settings: EngineSettings,
+    lease: Option<Duration>,
+    purge: Option<PurgeSettings>,
+    writer: Writer<S>,
+    seed: Option<u64>,
+    problems: Vec<SettingError>,
+}
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident: $type:ty => $($field:ident).+;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, value: $type) -> Self {
+            self.$($field).+ = value;
+            self
+        }
+    )*};
+}
+
+impl<S: Store> OutboxBuilder<S> {
+    pub(super) fn new(composition: Composition, store: Arc<S>) -> Self {
+        let mut settings = EngineSettings { fetch_rows: 50, ..EngineSettings::default() };
+        if composition == Composition::Ordered {
+            settings.order = Order::PerGroup;
+        }
+        Self {
+            composition,
+            writer: Writer::new(Arc::clone(&store)),
+            store,
+            listeners: Listeners::new(),
+            registry: None,
+            sink: None,
+            interceptors: Vec::new(),
+            tracker: Arc::new(InFlightSet::new()),
+            metrics: Arc::new(NoMetrics),
+            settings,
+            lease: None,
+            purge: (composition != Composition::WriterOnly).then(PurgeSettings::default),
+            seed: None,
+            problems: Vec::new(),
+        }
+    }
+
+    settings! {
+        /// Listeners that run at once. Default: 4.
+        workers: usize => settings.workers;
+        /// Committed events that may wait in memory. Default: 1000.
+        hot_capacity: usize => settings.hot_rows;
+        /// Events read from the store that may wait in memory. Default: 1000.
+        cold_capacity: usize => settings.cold_rows;
+        /// Bytes that may wait in memory. Default: 64 MiB.
+        buffer_bytes: usize => settings.buffer_bytes;
+        /// Attempts before an event is dead. Default: 10.
+        max_attempts: u32 => settings.max_attempts;
+        /// How long closing waits for what is in memory. Default: 5 s.
+        drain_timeout: Duration => settings.drain;
+        /// A delivery that takes longer has failed. Default: 5 min.
+        deadline: Duration => settings.deadline;
+        /// Read at least so often, even if nothing hints at new rows. Default: 5 s.
+        poll_interval: Duration => settings.poll_interval;
+        /// Rows of a first read; pages grow while more are waiting. Default: 50.
+        batch_size: usize => settings.fetch_rows;
+        /// Rows younger than this are left to later reads. Default: none.
+        skip_recent: Duration => settings.skip_recent;
+        /// What happens to rows that are done. Default: keep.
+        on_done: OnDone => settings.on_done;
+        /// What happens to a group whose head died, where order is kept. Default: block.
+        on_dead: OnDead => settings.on_dead;
+        /// What counts and gauges go to. Default: nothing.
+        metrics: Arc<dyn MetricsExporter> => metrics;
+        /// Replaces the in-flight tracker.
+        in_flight: Arc<dyn InFlightTracker> => tracker;
+    }
+
+    /// A listener for an event type of no aggregate.
+    pub fn listener(mut self, event_type: impl EventType, listener: impl Listener) -> Self {
+        if let Err(error) = self.listeners.register(event_type, listener) {
+            self.problems.push(error.into());
+        }
+        self
+    }
+
+    /// A listener for an event type of an aggregate type.
+    pub fn listener_for(
+        mut self,
+        aggregate_type: impl AggregateType,
+        event_type: impl EventType,
+        listener: impl Listener,
+    ) -> Self {
+        if let Err(error) = self.listeners.register_for(aggregate_type, event_type, listener) {
+            self.problems.push(error.into());
+        }
+        self
+    }
+
+    /// A registry of one's own, instead of listeners.
+    pub fn registry(mut self, registry: Arc<dyn ListenerRegistry>) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// A sink of one's own, instead of listeners; it gets batches of up to so many events of one group.
+    pub fn sink(mut self, sink: Arc<dyn Sink>, batch: usize) -> Self {
+        self.sink = Some(sink);
+        self.settings.batch = batch;
+        self
+    }
+
+    /// Adds an interceptor.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Adds a writer hook.
+    pub fn hook(mut self, hook: Arc<dyn WriterHook>) -> Self {
+        self.writer = self.writer.hook(hook);
+        self
+    }
+
+    /// Where the current trace comes from; by default the task's.
+    pub fn trace_source(mut self, source: Arc<dyn TraceSource>) -> Self {
+        self.writer = self.writer.trace_source(source);
+        self
+    }
+
+    /// Largest payload in bytes. Default: 1 MiB.
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.writer = self.writer.payload_limit(bytes);
+        self
+    }
+
+    /// How long to wait between attempts. Default: 200 ms to 60 s, doubling, with jitter.
+    pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
+        self.settings.retry = Arc::new(policy);
+        self
+    }
+
+    /// How long this node lives without a beat: others take over then. Default: 15 s; several nodes must set it.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// A label of this node for people, such as host and process.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.settings.label = label.into();
+        self
+    }
+
+    /// Reads nothing: only what this process commits is delivered.
+    pub fn no_polling(mut self) -> Self {
+        self.settings.reading = Reading::Off;
+        self
+    }
+
+    /// What old events are deleted, and when. Default: done after 7 days, dead after 30; writer only: nothing.
+    pub fn purge(mut self, settings: PurgeSettings) -> Self {
+        self.purge = Some(settings);
+        self
+    }
+
+    /// Deletes nothing.
+    pub fn no_purge(mut self) -> Self {
+        self.purge = None;
+        self
+    }
+
+    /// The seed of jitter and node ids, for tests that want the same run twice.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    pub(super) fn problems(mut self, problems: Vec<Invalid>) -> Self {
+        self.problems.extend(problems.into_iter().map(SettingError::from));
+        self
+    }
+
+    fn check(&mut self) -> Result<(), StartError> {
+        let mut problems = std::mem::take(&mut self.problems);
+        let delivers = self.composition != Composition::WriterOnly;
+        if delivers && self.listeners.is_empty() && self.registry.is_none() && self.sink.is_none() {
+            let hint = "register a listener, a registry or a sink";
+            problems.push(Invalid::Missing { field: "listener", hint }.into());
+        }
+        match self.lease.map(Lease::new) {
+            Some(Ok(lease)) => self.settings.lease = lease,
+            Some(Err(invalid)) => problems.push(invalid.into()),
+            None if self.composition == Composition::MultiNode => {
+                let hint = "several nodes need lease(...): how long a silent one keeps its share";
+                problems.push(Invalid::Missing { field: "lease", hint }.into());
+            }
+            None => {}
+        }
+        problems.extend(self.settings.problems().into_iter().map(SettingError::from));
+        problems.extend(self.purge.iter().flat_map(PurgeSettings::problems).map(SettingError::from));
+        let by_age = self.purge.as_ref().is_some_and(|purge| purge.keep_any.is_some());
+        if by_age && delivers {
+            let bound = "unset, but for writer only: it deletes events that were not delivered";
+            problems.push(Invalid::range("purge keep_any", "set", bound).into());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(StartError::Settings(problems)) }
+    }
+
+    /// Checks everything, then starts: the node joins, workers run, the purge schedule begins.
+    pub async fn start(mut self) -> Result<Outbox<S>, StartError> {
+        self.check()?;
+        self.store.admin().check().await?;
+        let store: Arc<dyn Store> = Arc::clone(&self.store) as Arc<dyn Store>;
+        let purger = match self.purge {
+            Some(settings) => Some(
+                Purger::new(Arc::clone(&store), settings)
+                    .map_err(|invalid| StartError::Settings(vec![SettingError::Invalid(invalid)]))?,
+            ),
+            None => None,
+        };
+        let mut writer = self.writer;
+        let mut engine = None;
+        if self.composition != Composition::WriterOnly {
+            let registry = self.registry.unwrap_or_else(|| Arc::new(self.listeners));
+            let sink = self.sink.unwrap_or_else(|| {
+                Arc::new(ListenerSink { registry, interceptors: self.interceptors, tracker: self.tracker })
+            });
+            let seed = self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+            let parts = EngineParts { store, sink, metrics: self.metrics, settings: self.settings, seed };
+            let started = Engine::start(parts).await?;
+            writer = writer.with_engine(Arc::clone(started.shared()));
+            engine = Some(started);
+        }
+        if let Some(purger) = &purger
+            && let Err(error) = purger.start()
+        {
+            if let Some(engine) = &mut engine {
+                engine.close().await;
+            }
+            return Err(error);
+        }
+        Ok(Outbox::new(writer, Parts { engine, purger }))
+    }
+}

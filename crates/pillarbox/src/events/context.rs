@@ -1,0 +1,126 @@
+//! The transaction context: for code that can't pass a transaction down.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::{Transaction, WriteError, Writer};
+use crate::model::{EventId, IntoEvent};
+use crate::port::{Begin, CommitError, StoreError};
+
+tokio::task_local! {
+    static CURRENT: Arc<dyn Any + Send + Sync>;
+}
+
+/// Knows the transaction that is current here.
+pub trait TransactionContext<S: Begin>: Send + Sync {
+    /// Whether there is one.
+    fn is_active(&self) -> bool;
+
+    /// The current transaction, locked for this use; outside of one this fails at once.
+    fn current(&self) -> impl Future<Output = Result<Current<S>, WriteError>> + Send;
+
+    /// Runs after the current transaction has committed.
+    fn after_commit(
+        &self,
+        callback: impl FnOnce() + Send + 'static,
+    ) -> impl Future<Output = Result<(), WriteError>> + Send {
+        async move {
+            self.current().await?.transaction()?.after_commit(callback);
+            Ok(())
+        }
+    }
+
+    /// Runs after the current transaction was rolled back or dropped.
+    fn after_rollback(
+        &self,
+        callback: impl FnOnce() + Send + 'static,
+    ) -> impl Future<Output = Result<(), WriteError>> + Send {
+        async move {
+            self.current().await?.transaction()?.after_rollback(callback);
+            Ok(())
+        }
+    }
+
+    /// Writes an event on the current transaction.
+    fn write(
+        &self,
+        event: impl IntoEvent + Send,
+    ) -> impl Future<Output = Result<Option<EventId>, WriteError>> + Send {
+        async move { self.current().await?.transaction()?.write(event) }
+    }
+}
+
+/// The current transaction, locked.
+pub struct Current<S: Begin>(OwnedMutexGuard<Option<Transaction<S>>>);
+
+impl<S: Begin> Current<S> {
+    /// The transaction; an error if it has ended.
+    pub fn transaction(&mut self) -> Result<&mut Transaction<S>, WriteError> {
+        self.0.as_mut().ok_or(WriteError::NoTransaction)
+    }
+}
+
+/// The context of the task: set by [`Writer::scope`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TaskContext;
+
+impl TaskContext {
+    fn scope<S: Begin>() -> Option<Arc<Mutex<Option<Transaction<S>>>>> {
+        let any = CURRENT.try_with(Arc::clone).ok()?;
+        any.downcast().ok()
+    }
+}
+
+impl<S: Begin> TransactionContext<S> for TaskContext {
+    fn is_active(&self) -> bool {
+        Self::scope::<S>().is_some_and(|scope| scope.try_lock().map_or(true, |tx| tx.is_some()))
+    }
+
+    async fn current(&self) -> Result<Current<S>, WriteError> {
+        let scope = Self::scope::<S>().ok_or(WriteError::NoTransaction)?;
+        let current = Current(scope.lock_owned().await);
+        if current.0.is_none() {
+            return Err(WriteError::NoTransaction);
+        }
+        Ok(current)
+    }
+}
+
+/// Why a scope did not commit.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError<E> {
+    /// The transaction could not be opened.
+    #[error(transparent)]
+    Begin(StoreError),
+    /// The body said no; everything was rolled back.
+    #[error("the transaction was rolled back")]
+    Body(E),
+    /// The commit failed.
+    #[error(transparent)]
+    Commit(CommitError),
+}
+
+impl<S: Begin> Writer<S> {
+    /// Runs a future with a transaction as its context: commits if it succeeds, rolls back if it fails.
+    pub async fn scope<R, E>(&self, body: impl Future<Output = Result<R, E>>) -> Result<R, ScopeError<E>> {
+        let tx = self.begin().await.map_err(ScopeError::Begin)?;
+        let scope = Arc::new(Mutex::new(Some(tx)));
+        let result = CURRENT.scope(Arc::clone(&scope) as Arc<dyn Any + Send + Sync>, body).await;
+        let tx = scope.lock_owned().await.take();
+        match (result, tx) {
+            (Ok(output), Some(tx)) => tx.commit().await.map(|()| output).map_err(ScopeError::Commit),
+            (Ok(output), None) => Ok(output),
+            (Err(error), tx) => {
+                if let Some(tx) = tx
+                    && let Err(error) = tx.rollback().await
+                {
+                    tracing::warn!(%error, "rolling back failed");
+                }
+                Err(ScopeError::Body(error))
+            }
+        }
+    }
+}

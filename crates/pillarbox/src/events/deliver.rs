@@ -1,0 +1,79 @@
+//! The sink of listeners: interceptors, routing, trace, one listener at a time.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::in_flight::Acquired;
+use super::{Failure, InFlightTracker, Interceptor, ListenerRegistry, trace};
+use crate::model::Event;
+use crate::port::{Delivery, Handed, Sink, Verdict};
+
+/// Hands each event to its listener.
+pub(crate) struct ListenerSink {
+    pub(crate) registry: Arc<dyn ListenerRegistry>,
+    pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
+    pub(crate) tracker: Arc<dyn InFlightTracker>,
+}
+
+impl ListenerSink {
+    async fn one(&self, event: &Event) -> Result<(), Failure> {
+        let Some(_acquired) = Acquired::new(&*self.tracker, event.id()) else {
+            return Err(Failure::in_flight());
+        };
+        let result = match self.before(event) {
+            Ok(()) => self.listen(event).await,
+            Err(failure) => Err(failure),
+        };
+        self.after(event, result.as_ref().err());
+        result
+    }
+
+    fn before(&self, event: &Event) -> Result<(), Failure> {
+        self.interceptors.iter().try_for_each(|interceptor| interceptor.before(event))
+    }
+
+    async fn listen(&self, event: &Event) -> Result<(), Failure> {
+        let (aggregate_type, event_type) = (event.aggregate_type(), event.event_type());
+        let Some(listener) = self.registry.find(aggregate_type, event_type) else {
+            return Err(Failure::no_route(format!(
+                "aggregate type {aggregate_type}, event type {event_type}"
+            )));
+        };
+        match event.trace_context() {
+            Some(context) => trace::scope(context, listener.call(event.clone())).await,
+            None => listener.call(event.clone()).await,
+        }
+    }
+
+    fn after(&self, event: &Event, failure: Option<&Failure>) {
+        for interceptor in self.interceptors.iter().rev() {
+            let id = event.id();
+            match catch_unwind(AssertUnwindSafe(|| interceptor.after(event, failure))) {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => {
+                    tracing::warn!(event = %id, error = failure.message(), "after-interceptor failed")
+                }
+                Err(_) => tracing::warn!(event = %id, "after-interceptor panicked"),
+            }
+        }
+    }
+}
+
+impl Sink for ListenerSink {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(async move {
+            let mut verdicts = Vec::with_capacity(batch.len());
+            for delivery in batch {
+                match self.one(&delivery.event).await {
+                    Ok(()) => verdicts.push(Verdict::Accepted),
+                    Err(failure) => {
+                        verdicts.push(failure.into_verdict());
+                        verdicts.resize(batch.len(), Verdict::Skipped);
+                        break;
+                    }
+                }
+            }
+            verdicts
+        })
+    }
+}

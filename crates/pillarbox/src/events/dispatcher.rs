@@ -1,0 +1,148 @@
+//! The dispatcher: bounded queues and workers for events that are handed in. Usable alone.
+
+use std::sync::Arc;
+
+use super::deliver::ListenerSink;
+use super::poller::{PollHandler, Polled};
+use super::{InFlightSet, InFlightTracker, Interceptor, ListenerRegistry};
+use crate::engine::{Engine, EngineParts, EngineSettings, Shared};
+use crate::model::{Invalid, OwnerId, Row, Slot, Status};
+use crate::port::{Fence, MetricsExporter, NoMetrics, Sink, Source, Store};
+
+/// What a dispatcher is made of.
+pub struct DispatcherBuilder {
+    store: Arc<dyn Store>,
+    registry: Arc<dyn ListenerRegistry>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
+    tracker: Arc<dyn InFlightTracker>,
+    metrics: Arc<dyn MetricsExporter>,
+    settings: EngineSettings,
+    fence: Fence,
+}
+
+impl DispatcherBuilder {
+    /// Workers, capacities, attempts, retry policy, drain time.
+    #[must_use]
+    pub fn settings(mut self, settings: EngineSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Adds an interceptor.
+    #[must_use]
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Replaces the in-flight tracker.
+    #[must_use]
+    pub fn in_flight(mut self, tracker: Arc<dyn InFlightTracker>) -> Self {
+        self.tracker = tracker;
+        self
+    }
+
+    /// Replaces the metrics.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<dyn MetricsExporter>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Outcomes are settled under this owner's claims.
+    #[must_use]
+    pub fn claimed_by(mut self, owner: OwnerId) -> Self {
+        self.fence = Fence::Owner(owner);
+        self
+    }
+
+    /// Starts the workers.
+    pub fn start(self) -> Result<Dispatcher, Invalid> {
+        self.settings.validate()?;
+        let sink: Arc<dyn Sink> = Arc::new(ListenerSink {
+            registry: self.registry,
+            interceptors: self.interceptors,
+            tracker: self.tracker,
+        });
+        let seed = OwnerId::random()
+            .as_str()
+            .bytes()
+            .fold(0_u64, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
+        let parts =
+            EngineParts { store: self.store, sink, metrics: self.metrics, settings: self.settings, seed };
+        let shared = parts.shared();
+        shared.with(|core| core.settle_by(self.fence));
+        let engine = Engine::dispatcher(Arc::clone(&shared));
+        Ok(Dispatcher { shared, engine: tokio::sync::Mutex::new(engine) })
+    }
+}
+
+/// Runs listeners on events that are handed in, and settles them.
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+    engine: tokio::sync::Mutex<Engine>,
+}
+
+impl Dispatcher {
+    /// Starts to make one.
+    #[must_use]
+    pub fn builder(store: Arc<dyn Store>, registry: impl ListenerRegistry) -> DispatcherBuilder {
+        DispatcherBuilder {
+            store,
+            registry: Arc::new(registry),
+            interceptors: Vec::new(),
+            tracker: Arc::new(InFlightSet::new()),
+            metrics: Arc::new(NoMetrics),
+            settings: EngineSettings::default(),
+            fence: Fence::Open,
+        }
+    }
+
+    /// To the hot queue; false if it is full or the dispatcher is closing.
+    pub fn enqueue_hot(&self, polled: Polled) -> bool {
+        self.shared.with(|core| core.hand_in(row(polled), Source::Hot))
+    }
+
+    /// To the cold queue; false if it is full or the dispatcher is closing.
+    pub fn enqueue_cold(&self, polled: Polled) -> bool {
+        self.shared.with(|core| core.hand_in(row(polled), Source::Cold))
+    }
+
+    /// How much room the cold queue has.
+    #[must_use]
+    pub fn cold_room(&self) -> usize {
+        self.shared.with(|core| core.cold_room().0)
+    }
+
+    /// Stops intake, drains up to the drain time, then stops. Harmless when repeated.
+    pub async fn close(&self) {
+        self.engine.lock().await.close().await;
+    }
+}
+
+impl PollHandler for Dispatcher {
+    fn handle(&self, polled: Polled) -> bool {
+        self.enqueue_cold(polled)
+    }
+
+    fn available(&self) -> usize {
+        self.cold_room()
+    }
+}
+
+fn row(polled: Polled) -> Row {
+    let now = polled.event.occurred_at();
+    Row {
+        seq: polled.seq,
+        id: polled.event.id().clone(),
+        slot: Slot(0),
+        status: Status::New,
+        attempts: polled.attempts,
+        created_at: now,
+        available_at: now,
+        expires_at: None,
+        token: polled.token,
+        group: None,
+        event: Ok(polled.event),
+    }
+}

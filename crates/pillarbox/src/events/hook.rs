@@ -1,0 +1,66 @@
+//! Writer hooks: what runs around a write and the end of its transaction.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::Failure;
+use crate::model::Event;
+
+/// Runs around writes. Before-write may change or suppress; what fails later is logged and never reaches the caller.
+pub trait WriterHook: Send + Sync + 'static {
+    /// Before the insert: the events to write instead. An empty list suppresses the write; an error fails it.
+    fn before_write(&self, events: Vec<Event>) -> Result<Vec<Event>, Failure> {
+        Ok(events)
+    }
+
+    /// The rows are in, the transaction is still open.
+    fn after_write(&self, _events: &[Event]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// The transaction has committed.
+    fn after_commit(&self, _events: &[Event]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// The transaction was rolled back, or dropped unfinished.
+    fn after_rollback(&self, _events: &[Event]) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// After what a hook runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Moment {
+    Write,
+    Commit,
+    Rollback,
+}
+
+/// The hooks of a writer, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(pub(crate) Vec<Arc<dyn WriterHook>>);
+
+impl Hooks {
+    pub(crate) fn before_write(&self, events: Vec<Event>) -> Result<Vec<Event>, Failure> {
+        self.0.iter().try_fold(events, |events, hook| {
+            catch_unwind(AssertUnwindSafe(|| hook.before_write(events)))
+                .unwrap_or_else(|_| Err(Failure::permanent("before-write hook panicked")))
+        })
+    }
+
+    pub(crate) fn run(&self, moment: Moment, events: &[Event]) {
+        for hook in &self.0 {
+            let outcome = catch_unwind(AssertUnwindSafe(|| match moment {
+                Moment::Write => hook.after_write(events),
+                Moment::Commit => hook.after_commit(events),
+                Moment::Rollback => hook.after_rollback(events),
+            }));
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => tracing::warn!(?moment, error = failure.message(), "writer hook failed"),
+                Err(_) => tracing::warn!(?moment, "writer hook panicked"),
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Metrics through the `metrics` facade: Prometheus, OpenTelemetry or whatever recorder is installed.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, counter, gauge};
+
+use crate::port::MetricsExporter;
+
+/// Counters and gauges with a prefix, by default `outbox`.
+///
+/// Names are `{prefix}.enqueue.hot` and so on; Prometheus recorders turn dots into underscores.
+pub struct FacadeMetrics {
+    hot: Counter,
+    hot_dropped: Counter,
+    cold: Counter,
+    success: Counter,
+    failure: Counter,
+    dead: Counter,
+    hot_depth: Gauge,
+    cold_depth: Gauge,
+    lag: Gauge,
+}
+
+impl FacadeMetrics {
+    /// Metrics named `outbox.…`, with the recorder that is installed now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_prefix("outbox")
+    }
+
+    /// Metrics with a prefix of one's own, for several outboxes in one process.
+    #[must_use]
+    pub fn with_prefix(prefix: &str) -> Self {
+        let name = |suffix: &str| format!("{prefix}.{suffix}");
+        Self {
+            hot: counter!(name("enqueue.hot")),
+            hot_dropped: counter!(name("enqueue.hot.dropped")),
+            cold: counter!(name("enqueue.cold")),
+            success: counter!(name("dispatch.success")),
+            failure: counter!(name("dispatch.failure")),
+            dead: counter!(name("dispatch.dead")),
+            hot_depth: gauge!(name("queue.hot.depth")),
+            cold_depth: gauge!(name("queue.cold.depth")),
+            lag: gauge!(name("lag.oldest.ms")),
+        }
+    }
+}
+
+impl Default for FacadeMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MetricsExporter for FacadeMetrics {
+    fn hot_enqueued(&self, count: u64) {
+        self.hot.increment(count);
+    }
+
+    fn hot_dropped(&self, count: u64) {
+        self.hot_dropped.increment(count);
+    }
+
+    fn cold_enqueued(&self, count: u64) {
+        self.cold.increment(count);
+    }
+
+    fn dispatch_success(&self, count: u64) {
+        self.success.increment(count);
+    }
+
+    fn dispatch_failure(&self, count: u64) {
+        self.failure.increment(count);
+    }
+
+    fn dispatch_dead(&self, count: u64) {
+        self.dead.increment(count);
+    }
+
+    fn queue_depths(&self, hot: usize, cold: usize) {
+        self.hot_depth.set(hot as f64);
+        self.cold_depth.set(cold as f64);
+    }
+
+    fn oldest_lag(&self, age: Duration) {
+        self.lag.set(age.as_secs_f64() * 1_000.0);
+    }
+}

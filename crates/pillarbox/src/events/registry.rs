@@ -1,0 +1,106 @@
+//! The registry: which listener takes which events.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::Failure;
+use super::listener::{AnyListener, Listener};
+use crate::model::{AggregateType, Event, EventType, GLOBAL};
+
+/// A listener that was found.
+#[derive(Clone)]
+pub struct Found(Arc<dyn AnyListener>);
+
+impl Found {
+    /// Wraps a listener, for registries of one's own.
+    #[must_use]
+    pub fn new(listener: impl Listener) -> Self {
+        Self(Arc::new(listener))
+    }
+
+    /// Hands it an event.
+    pub fn call(&self, event: Event) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+        self.0.call(event)
+    }
+}
+
+/// Finds the one listener for a pair of aggregate type and event type.
+pub trait ListenerRegistry: Send + Sync + 'static {
+    /// The listener, if there is one.
+    fn find(&self, aggregate_type: &str, event_type: &str) -> Option<Found>;
+}
+
+/// A pair that has a listener already.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a listener for aggregate type {aggregate_type} and event type {event_type} is registered already")]
+pub struct AlreadyRegistered {
+    /// The aggregate type.
+    pub aggregate_type: String,
+    /// The event type.
+    pub event_type: String,
+}
+
+/// The default registry: a table.
+#[derive(Default, Clone)]
+pub struct Listeners {
+    table: HashMap<String, HashMap<String, Found>>,
+}
+
+impl Listeners {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers for an event type of no aggregate.
+    pub fn register(
+        &mut self,
+        event_type: impl EventType,
+        listener: impl Listener,
+    ) -> Result<&mut Self, AlreadyRegistered> {
+        self.insert(GLOBAL, &event_type.name(), Found::new(listener))
+    }
+
+    /// Registers for an event type of an aggregate type.
+    pub fn register_for(
+        &mut self,
+        aggregate_type: impl AggregateType,
+        event_type: impl EventType,
+        listener: impl Listener,
+    ) -> Result<&mut Self, AlreadyRegistered> {
+        self.insert(&aggregate_type.name(), &event_type.name(), Found::new(listener))
+    }
+
+    fn insert(&mut self, aggregate: &str, event: &str, found: Found) -> Result<&mut Self, AlreadyRegistered> {
+        let events = self.table.entry(aggregate.to_owned()).or_default();
+        if events.contains_key(event) {
+            let (aggregate_type, event_type) = (aggregate.to_owned(), event.to_owned());
+            return Err(AlreadyRegistered { aggregate_type, event_type });
+        }
+        events.insert(event.to_owned(), found);
+        Ok(self)
+    }
+
+    /// Whether there is none at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}
+
+impl ListenerRegistry for Listeners {
+    fn find(&self, aggregate_type: &str, event_type: &str) -> Option<Found> {
+        self.table.get(aggregate_type)?.get(event_type).cloned()
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = self.table.iter().flat_map(|(a, events)| events.keys().map(move |e| (a, e)));
+        f.debug_set().entries(pairs).finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! The writer: checks events, runs hooks, and puts rows on a transaction.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::hook::{Hooks, Moment};
+use super::receipt::Receipt;
+use super::transaction::Transaction;
+use super::{TaskTrace, TraceSource, WriteError, WriterHook};
+use crate::engine::{Reservation, Shared};
+use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
+use crate::port::{Begin, BlockingWriteOn, Order, Store, StoreError, WriteOn};
+
+/// Writes events on transactions. Cheap to clone; usable without an outbox.
+pub struct Writer<S> {
+    pub(super) store: Arc<S>,
+    pub(super) hooks: Hooks,
+    limits: Limits,
+    trace: Arc<dyn TraceSource>,
+    /// Where committed events are pushed; none where something else delivers.
+    engine: Option<Arc<Shared>>,
+}
+
+impl<S> Clone for Writer<S> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            hooks: self.hooks.clone(),
+            limits: self.limits,
+            trace: Arc::clone(&self.trace),
+            engine: self.engine.clone(),
+        }
+    }
+}
+
+impl<S: Store> Writer<S> {
+    /// A writer without hooks: after a commit nothing happens, a poller or a change-data consumer delivers.
+    #[must_use]
+    pub fn new(store: Arc<S>) -> Self {
+        let limits = store.facts().limits;
+        Self { store, hooks: Hooks::default(), limits, trace: Arc::new(TaskTrace), engine: None }
+    }
+
+    /// Adds a hook; they run in the order they were added.
+    #[must_use]
+    pub fn hook(mut self, hook: Arc<dyn WriterHook>) -> Self {
+        self.hooks.0.push(hook);
+        self
+    }
+
+    /// Largest payload in bytes.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.limits.payload = bytes;
+        self
+    }
+
+    /// Where the current trace comes from; by default the task's.
+    #[must_use]
+    pub fn trace_source(mut self, source: Arc<dyn TraceSource>) -> Self {
+        self.trace = source;
+        self
+    }
+
+    pub(super) fn with_engine(mut self, engine: Arc<Shared>) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// The store it writes to.
+    #[must_use]
+    pub fn store(&self) -> &Arc<S> {
+        &self.store
+    }
+
+    /// Checks events and runs the before-write hooks.
+    pub(super) fn prepare<E: IntoEvent>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Event>, WriteError> {
+        let trace = self.trace.current();
+        let events = events.into_iter().map(|event| event.into_event(&self.limits, trace.as_ref()));
+        let events = events.collect::<Result<Vec<_>, _>>()?;
+        if self.hooks.0.is_empty() {
+            return Ok(events);
+        }
+        self.hooks.before_write(events).map_err(|failure| WriteError::Hook(failure.message().to_owned()))
+    }
+
+    /// Rows for events that are about to be committed, and their reservation on the hot path.
+    pub(super) fn place(&self, events: &[Event]) -> (Vec<NewRow>, Option<Reservation>) {
+        let reservation = self.engine.as_ref().and_then(|engine| {
+            Reservation::new(engine, events.iter().map(|event| event.id().clone()).collect())
+        });
+        let lane = reservation.as_ref().map(Reservation::lane);
+        (rows(events, lane), reservation)
+    }
+
+    /// Rows for events whose commit is somebody else's.
+    pub(super) fn place_unreserved(&self, events: &[Event]) -> Vec<NewRow> {
+        let lane = self.engine.as_ref().and_then(|engine| {
+            engine.with(|core| core.lane().filter(|_| core.settings().order == Order::None))
+        });
+        rows(events, lane)
+    }
+
+    /// Tells the engine what was committed: hot where reserved, else by waking the reader.
+    pub(super) fn committed(&self, events: &[Event], written: &[Written], reservation: Option<Reservation>) {
+        match (reservation, &self.engine) {
+            (Some(reservation), _) => reservation.push(events, written),
+            (None, Some(engine)) => engine.with(|core| core.hint()),
+            (None, None) => {}
+        }
+        self.hint_due(events);
+    }
+
+    /// Rows may be there: the reader looks.
+    pub(super) fn wake(&self) {
+        if let Some(engine) = &self.engine {
+            engine.with(|core| core.hint());
+        }
+    }
+
+    pub(super) fn hint_due(&self, events: &[Event]) {
+        let Some(engine) = &self.engine else {
+            return;
+        };
+        let ahead = events.iter().filter_map(Event::due).map(|due| match due {
+            When::In(after) => after,
+            When::At(at) => at.duration_since(Timestamp::now()).try_into().unwrap_or_default(),
+        });
+        if let Some(soonest) = ahead.min()
+            && let Some(at) = Instant::now().checked_add(soonest)
+        {
+            engine.with(|core| core.hint_due(at));
+        }
+    }
+
+    pub(super) fn ids(events: &[Event]) -> Vec<EventId> {
+        events.iter().map(|event| event.id().clone()).collect()
+    }
+}
+
+impl<S: Begin> Writer<S> {
+    /// Opens a transaction that buffers events and inserts them right before its commit.
+    pub async fn begin(&self) -> Result<Transaction<S>, StoreError> {
+        let tx = self.store.begin().await?;
+        Ok(Transaction::new(self.clone(), tx))
+    }
+}
+
+impl<S: Store> Writer<S> {
+    /// Writes on a transaction the caller already has. Tell the receipt when it has committed.
+    pub async fn write_on<Tx: ?Sized, E: IntoEvent>(
+        &self,
+        tx: &mut Tx,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Receipt<S>, WriteError>
+    where
+        S: WriteOn<Tx>,
+    {
+        let events = self.prepare(events)?;
+        if !events.is_empty() {
+            self.store.insert(tx, &self.place_unreserved(&events)).await?;
+            self.hooks.run(Moment::Write, &events);
+        }
+        Ok(Receipt::new(self.clone(), events))
+    }
+
+    /// Writes on a transaction of a blocking driver that the caller already has.
+    pub fn write_on_blocking<Tx: ?Sized, E: IntoEvent>(
+        &self,
+        tx: &Tx,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Receipt<S>, WriteError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        let events = self.prepare(events)?;
+        if !events.is_empty() {
+            self.store.insert_blocking(tx, &self.place_unreserved(&events))?;
+            self.hooks.run(Moment::Write, &events);
+        }
+        Ok(Receipt::new(self.clone(), events))
+    }
+}
+
+fn rows(events: &[Event], lane: Option<Lane>) -> Vec<NewRow> {
+    let placement = lane.map_or(Placement::Slot, Placement::Lane);
+    events.iter().map(|event| NewRow { event: event.clone(), placement }).collect()
+}

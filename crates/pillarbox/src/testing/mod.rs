@@ -1,0 +1,208 @@
+//! A test kit for users: an outbox in memory, what was written, run everything now, a clock to move.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::events::{InFlightSet, Listener, ListenerSink, Listeners, Transaction, WriteError, Writer};
+use crate::memory::MemoryStore;
+use crate::model::{AggregateType, Event, EventId, EventType, IntoEvent, Record, Row, Status};
+use crate::port::{
+    Change, CommitError, Counts, Delivery, Fence, Fetch, List, OnDone, Outcome, Scope, Select, Settle, Sink,
+    Source, Store, StoreError, Verdict, Wait,
+};
+use crate::rules::{Exponential, RetryPolicy};
+
+/// Rounds of one run, so that a listener that writes on and on does not hang a test.
+const ROUNDS_MAX: usize = 10_000;
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ran {
+    /// Events that were accepted.
+    pub delivered: usize,
+    /// Attempts that failed and will be tried again.
+    pub retried: usize,
+    /// Events that died.
+    pub dead: usize,
+}
+
+/// An outbox in memory, for the tests of those who write events. Nothing runs until [`TestOutbox::run`].
+pub struct TestOutbox {
+    store: MemoryStore,
+    writer: Writer<MemoryStore>,
+    listeners: Listeners,
+    max_attempts: u32,
+    retry: Arc<dyn RetryPolicy>,
+}
+
+impl Default for TestOutbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TestOutbox {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        let store = MemoryStore::new();
+        let writer = Writer::new(Arc::new(store.clone()));
+        Self {
+            store,
+            writer,
+            listeners: Listeners::new(),
+            max_attempts: 10,
+            retry: Arc::new(Exponential::default()),
+        }
+    }
+
+    /// A listener for an event type of no aggregate; a second one for the same replaces nothing and panics.
+    #[must_use]
+    pub fn listener(mut self, event_type: impl EventType, listener: impl Listener) -> Self {
+        if let Err(error) = self.listeners.register(event_type, listener) {
+            panic!("{error}");
+        }
+        self
+    }
+
+    /// A listener for an event type of an aggregate type.
+    #[must_use]
+    pub fn listener_for(
+        mut self,
+        aggregate_type: impl AggregateType,
+        event_type: impl EventType,
+        listener: impl Listener,
+    ) -> Self {
+        if let Err(error) = self.listeners.register_for(aggregate_type, event_type, listener) {
+            panic!("{error}");
+        }
+        self
+    }
+
+    /// Attempts before an event is dead. Default: 10.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    /// How long to wait between attempts.
+    #[must_use]
+    pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
+        self.retry = Arc::new(policy);
+        self
+    }
+
+    /// The writer, to hand to the code under test.
+    #[must_use]
+    pub fn writer(&self) -> &Writer<MemoryStore> {
+        &self.writer
+    }
+
+    /// The store, to hand to the code under test.
+    #[must_use]
+    pub fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    /// Opens a transaction.
+    pub async fn begin(&self) -> Result<Transaction<MemoryStore>, StoreError> {
+        self.writer.begin().await
+    }
+
+    /// Writes one event in a transaction of its own.
+    pub async fn write(&self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
+        let mut tx = self.begin().await?;
+        let id = tx.write(event)?;
+        match tx.commit().await {
+            Ok(()) => Ok(id),
+            Err(CommitError::Refused(error) | CommitError::Unknown(error)) => Err(error.into()),
+        }
+    }
+
+    /// What was written and committed, oldest first, whatever has become of it.
+    pub async fn written(&self) -> Vec<Event> {
+        let records = self.records(Vec::new()).await;
+        records.into_iter().filter_map(|record| record.event.ok()).collect()
+    }
+
+    /// The events of a status, oldest first.
+    pub async fn with_status(&self, status: Status) -> Vec<Record> {
+        self.records(vec![status]).await
+    }
+
+    async fn records(&self, statuses: Vec<Status>) -> Vec<Record> {
+        let select = Select { statuses, ..Select::default() };
+        let list = List { select, limit: usize::MAX, ..List::default() };
+        // The memory store answers every list.
+        self.store.admin().list(list).await.unwrap_or_default()
+    }
+
+    /// Moves the clock on: delayed events and retries become due.
+    pub fn advance(&self, by: Duration) {
+        self.store.clock().advance(by);
+    }
+
+    /// Runs everything that is due now, also what listeners write meanwhile, one after another in order.
+    pub async fn run(&self) -> Result<Ran, StoreError> {
+        let sink = ListenerSink {
+            registry: Arc::new(self.listeners.clone()),
+            interceptors: Vec::new(),
+            tracker: Arc::new(InFlightSet::new()),
+        };
+        let mut ran = Ran::default();
+        for _ in 0..ROUNDS_MAX {
+            let fetch = Fetch {
+                scope: Scope::Due,
+                rows: 100,
+                bytes: usize::MAX,
+                skip_recent: Duration::ZERO,
+                now: None,
+            };
+            let fetched = self.store.fetch(fetch).await?;
+            if fetched.rows.is_empty() {
+                break;
+            }
+            for row in fetched.rows {
+                let change = self.deliver(&sink, &row, fetched.now, &mut ran).await;
+                let outcome = Outcome { seq: row.seq, id: row.id, token: row.token, change };
+                let outcomes = Arc::from([outcome]);
+                let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None };
+                self.store.settle(settle).await?;
+            }
+        }
+        Ok(ran)
+    }
+
+    async fn deliver(&self, sink: &ListenerSink, row: &Row, now: jiff::Timestamp, ran: &mut Ran) -> Change {
+        let dead = |error: String, counts| Change::Dead { error, counts, blocks: None };
+        let event = match &row.event {
+            Ok(event) if row.expires_at.is_none_or(|at| at > now) => event.clone(),
+            Ok(_) => return dead("expired before it was delivered".to_owned(), Counts::None),
+            Err(why) => return dead(format!("undecodable: {why}"), Counts::None),
+        };
+        let attempt = row.attempts + 1;
+        let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold };
+        let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
+        let change = match verdict {
+            Verdict::Accepted => Change::Done,
+            Verdict::Failed { error, after } | Verdict::Unavailable { error, after }
+                if attempt < self.max_attempts =>
+            {
+                let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
+                Change::Retry { delay, error, counts: Counts::One, wait: Wait::InPlace }
+            }
+            Verdict::Failed { error, .. }
+            | Verdict::Unavailable { error, .. }
+            | Verdict::Rejected { error } => dead(error, Counts::One),
+            Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
+            Verdict::InFlight | Verdict::Skipped => Change::Release,
+        };
+        match change {
+            Change::Done => ran.delivered += 1,
+            Change::Dead { .. } => ran.dead += 1,
+            _ => ran.retried += 1,
+        }
+        change
+    }
+}
