@@ -27,13 +27,17 @@ impl Consent {
         if self.yes {
             return Ok(());
         }
-        match output.ask(&format!("{question} [y/N]"))? {
-            Some(answer) if matches!(answer.to_lowercase().as_str(), "y" | "yes") => Ok(()),
-            Some(_) => Err(Failure::failed("not confirmed: nothing was changed")),
-            None => {
-                let message = format!("not confirmed, and nobody to ask: {question}");
-                Err(Failure::usage(message).hint("add --yes to do it, or --dry-run to see what it would do"))
-            }
+        agreed(output.ask(&format!("{question} [y/N]"))?.as_deref(), question)
+    }
+}
+
+fn agreed(answer: Option<&str>, question: &str) -> Outcome {
+    match answer.map(str::to_lowercase).as_deref() {
+        Some("y" | "yes") => Ok(()),
+        Some(_) => Err(Failure::failed("not confirmed: nothing was changed")),
+        None => {
+            let message = format!("not confirmed, and nobody to ask: {question}");
+            Err(Failure::usage(message).hint("add --yes to do it, or --dry-run to see what it would do"))
         }
     }
 }
@@ -123,6 +127,16 @@ mod tests {
         let failure = failed.await.unwrap_err();
         assert_eq!(failure.exit, Exit::Unavailable);
         assert!(failure.message.starts_with("stopped after 500 events: "), "{failure}");
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for yes in ["y", "Y", "yes", "YES"] {
+            assert!(agreed(Some(yes), "delete?").is_ok());
+        }
+        for no in ["", "n", "no", "yep", "delete"] {
+            assert_eq!(agreed(Some(no), "delete?").unwrap_err().exit, Exit::Failed);
+        }
     }
 
     #[test]

@@ -52,7 +52,4 @@ pub(crate) enum Command {
     Purge(purge::Purge),
     /// Print the completions of a shell
     Completions(completions::Completions),
-    /// A delivering process of the demo
-    #[command(hide = true)]
-    DemoWorker(demo::DemoWorker),
 }

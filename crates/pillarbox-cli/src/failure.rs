@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pillarbox::events::StartError;
 use pillarbox::model::Invalid;
 use pillarbox::port::{ErrorKind, StoreError};
 use pillarbox_stores::ConnectError;
@@ -88,6 +89,15 @@ impl From<StoreError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         Self::of_kind(error.kind(), &error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Store(error) => error.into(),
+            other => Self::failed(other.to_string()),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::Cli;
+use demo::DemoWorker;
 pub use exit::Exit;
 use failure::Outcome;
 use output::{Output, Reader};
@@ -27,6 +28,9 @@ use output::{Output, Reader};
 /// Runs the program with these arguments, the name of the program first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|command| command == demo::WORKER_COMMAND) {
+        return work(&arguments[1..]).into();
+    }
     match Cli::try_parse_from(&arguments) {
         Ok(cli) => execute(cli),
         Err(error) => usage::report(&error, &arguments),
@@ -37,14 +41,27 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(cli: Cli) -> Exit {
     let reader = if cli.json { Reader::Programs } else { Reader::People };
     let output = Output::new(reader);
-    match on_runtime(cli, output) {
+    ended(on_runtime(commands::run(cli, output)), output)
+}
+
+/// Runs a worker of the demo: a command of which neither help nor completions speak.
+fn work(arguments: &[OsString]) -> Exit {
+    let output = Output::new(Reader::People);
+    match DemoWorker::try_parse_from(arguments) {
+        Ok(worker) => ended(on_runtime(worker.run()), output),
+        Err(error) => usage::report(&error, arguments),
+    }
+}
+
+fn ended(outcome: Outcome, output: Output) -> Exit {
+    match outcome {
         Ok(()) => Exit::Done,
         Err(failure) => output.failure(&failure),
     }
 }
 
-fn on_runtime(cli: Cli, output: Output) -> Outcome {
+fn on_runtime(command: impl Future<Output = Outcome>) -> Outcome {
     environment::start_log()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(commands::run(cli, output))
+    runtime.block_on(command)
 }

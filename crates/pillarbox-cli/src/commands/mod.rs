@@ -48,6 +48,5 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Outcome {
         Command::Nodes(nodes) => nodes.run(&session).await,
         Command::Purge(purge) => purge.run(&session).await,
         Command::Completions(completions) => completions.run(output),
-        Command::DemoWorker(worker) => worker.run().await,
     }
 }

@@ -1,24 +1,113 @@
 //! `demo`: the main job with nothing to install, a crash included.
 
+mod crew;
 mod ledger;
+mod place;
+mod plan;
+mod post;
 mod receiver;
+mod screen;
+mod serve;
+mod shop;
+mod story;
+mod summary;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
+use pillarbox::port::Store;
+use pillarbox_sqlite::SqliteStore;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crew::Orders;
+use place::Place;
+use plan::{EVENTS, Plan};
+use receiver::Receiver;
+use screen::Screen;
+use shop::Shop;
+use story::Story;
+use summary::Summary;
+pub(crate) use worker::{COMMAND as WORKER_COMMAND, DemoWorker};
 
+/// How the demo runs.
 #[derive(Debug, Args)]
-pub(crate) struct Demo {}
-impl Demo {
-    pub(crate) async fn run(self, _output: Output) -> Outcome {
-        Ok(())
-    }
+#[command(after_help = "\
+Example:
+  pillarbox demo
+
+A shop writes orders and their events, a transaction each, to one SQLite file. Two processes deliver the events by
+HTTP to a receiver that fails now and then; one of them is killed. Nothing is lost, and each account's orders arrive
+in order. Takes about 10 seconds.")]
+pub(crate) struct Demo {
+    /// Write so many events
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(EVENTS))]
+    events: u64,
+    /// The same seed makes the same orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Keep the database and say where it is
+    #[arg(long)]
+    keep: bool,
+    /// Make the database in this folder, and keep it
+    #[arg(long, conflicts_with = "keep")]
+    dir: Option<PathBuf>,
+    /// Stay up until Ctrl-C, and go on writing slowly
+    #[arg(long)]
+    serve: bool,
 }
-#[derive(Debug, Args)]
-pub(crate) struct DemoWorker {}
-impl DemoWorker {
-    pub(crate) async fn run(self) -> Outcome {
-        Ok(())
+
+impl Demo {
+    pub(crate) async fn run(self, output: Output) -> Outcome {
+        tokio::select! {
+            ended = self.perform(output) => ended,
+            () = serve::interrupted(), if !self.serve => Err(Failure::failed("interrupted")),
+        }
+    }
+
+    async fn perform(&self, output: Output) -> Outcome {
+        let plan = Plan::new(self.events, self.seed);
+        let place = self.place()?;
+        let store = SqliteStore::open(place.database())?;
+        store.admin().migrate().await?;
+        let receiver = Receiver::new(plan.seed);
+        let server = receiver::open(Arc::clone(&receiver)).await?;
+        let shop = Arc::new(Shop::open(store, Arc::clone(&receiver), plan.accounts).await?);
+        let database = place.database();
+        let orders = Orders { database: &database, receiver: server.address, lease: plan.lease };
+
+        let mut screen = Screen::new(output, plan.events);
+        let (shop_of_story, receiver_of_story) = (Arc::clone(&shop), Arc::clone(&receiver));
+        let mut story = Story {
+            plan: &plan,
+            shop: shop_of_story,
+            receiver: receiver_of_story,
+            orders,
+            screen: &mut screen,
+        };
+        let mut ending = story.play().await?;
+        if self.serve {
+            serve::stay(&mut screen, &plan, &shop, &mut ending, orders).await?;
+        }
+        for worker in std::mem::take(&mut ending.workers) {
+            worker.end().await?;
+        }
+        let elapsed = screen.elapsed();
+        drop(screen);
+        let kept = (self.keep || self.dir.is_some()).then_some(database);
+        let summary = Summary::new(&plan, &receiver, &ending, elapsed, kept);
+        shop.close().await;
+        output.answer(&summary)?;
+        if summary.is_perfect() { Ok(()) } else { Err(Failure::failed("the demo did not keep its promises")) }
+    }
+
+    fn place(&self) -> Outcome<Place> {
+        match &self.dir {
+            Some(folder) => Place::in_folder(folder),
+            None if self.keep => Place::kept(),
+            None => Place::temporary(),
+        }
     }
 }

@@ -55,13 +55,21 @@ impl Receiver {
         look(&mut self.lock().ledger)
     }
 
+    /// Waits until everything that was committed has arrived, or the time is over.
+    pub(super) async fn all_arrived(&self, patience: Duration) {
+        let mut news = self.news();
+        let waiting =
+            async { while self.ledger(|ledger| ledger.lost()) > 0 && news.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(patience, waiting).await;
+    }
+
     /// From now on it takes every order.
     pub(super) fn repair(&self) {
         self.lock().repaired = true;
     }
 
     /// Changes with every request.
-    pub(super) fn news(&self) -> watch::Receiver<u64> {
+    fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 

@@ -56,7 +56,11 @@ impl Screen {
                 *last = Instant::now();
                 let Counts { written, delivered, .. } = state.counts;
                 let total = count(self.total);
-                self.tell(&format!("written {} of {total}, delivered {}, {text}", count(written), count(delivered)));
+                self.tell(&format!(
+                    "written {} of {total}, delivered {}, {text}",
+                    count(written),
+                    count(delivered)
+                ));
             }
             View::Lines { .. } | View::Nothing => {}
         }

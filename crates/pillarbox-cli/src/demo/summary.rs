@@ -1,10 +1,14 @@
 //! What happened, in the end.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::ledger::Counts;
+use super::plan::Plan;
+use super::receiver::Receiver;
+use super::story::{Ending, HEIR, VICTIM};
 use crate::bulk::counted;
 use crate::output::{Answer, Ink, count, fields};
 
@@ -17,9 +21,9 @@ pub(super) struct Summary {
     pub(super) counts: Counts,
     pub(super) dead: u64,
     pub(super) replayed: u64,
-    pub(super) killed: String,
+    pub(super) killed: &'static str,
     pub(super) delivered_before_kill: u64,
-    pub(super) took_over_by: String,
+    pub(super) took_over_by: &'static str,
     pub(super) took_over_after_ms: Option<u64>,
     pub(super) lost: u64,
     pub(super) elapsed_ms: u64,
@@ -28,6 +32,31 @@ pub(super) struct Summary {
 }
 
 impl Summary {
+    pub(super) fn new(
+        plan: &Plan,
+        receiver: &Receiver,
+        ending: &Ending,
+        elapsed: Duration,
+        database: Option<PathBuf>,
+    ) -> Self {
+        let (counts, lost, taken_over) =
+            receiver.ledger(|ledger| (ledger.counts(), ledger.lost(), ledger.taken_over()));
+        Self {
+            seed: plan.seed,
+            accounts: plan.accounts,
+            counts,
+            dead: ending.dead,
+            replayed: ending.replayed,
+            killed: VICTIM,
+            delivered_before_kill: ending.delivered_before_kill,
+            took_over_by: HEIR,
+            took_over_after_ms: taken_over.map(|after| after.as_millis() as u64),
+            lost,
+            elapsed_ms: elapsed.as_millis() as u64,
+            database,
+        }
+    }
+
     /// Whether everything that was promised was kept.
     pub(super) fn is_perfect(&self) -> bool {
         let Counts { order_violations, phantoms, .. } = self.counts;
@@ -37,7 +66,9 @@ impl Summary {
     fn story(&self) -> Vec<(&'static str, String)> {
         let counts = &self.counts;
         let took_over = match self.took_over_after_ms {
-            Some(ms) => format!("{} took its accounts over {:.1} s later", self.took_over_by, ms as f64 / 1_000.0),
+            Some(ms) => {
+                format!("{} took its accounts over {:.1} s later", self.took_over_by, ms as f64 / 1_000.0)
+            }
             None => "it held nothing that was still to be delivered".to_owned(),
         };
         vec![
@@ -101,7 +132,8 @@ impl Answer for Summary {
             verdict("lost", self.lost),
         ];
         if let Some(database) = &self.database {
-            lines.push(format!("\nThe database is kept: pillarbox stats --url sqlite:{}", database.display()));
+            lines
+                .push(format!("\nThe database is kept: pillarbox stats --url sqlite:{}", database.display()));
         }
         lines.join("\n")
     }

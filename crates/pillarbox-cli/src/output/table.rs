@@ -4,7 +4,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Conte
 use pillarbox::model::Status;
 
 use super::Ink;
-use crate::redact::{lines, one_line};
+use crate::redact::one_line;
 
 /// A column by its name.
 #[derive(Debug, Clone, Copy)]
@@ -76,11 +76,11 @@ impl Table {
     }
 }
 
-/// Names and values below each other; a value of several lines stands beside its name.
+/// Names and values below each other, as they are; a value of several lines stands beside its name.
 pub(crate) fn fields(ink: Ink, pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| {
-        let value = lines(value).replace('\n', &format!("\n{:width$}  ", ""));
+        let value = value.replace('\n', &format!("\n{:width$}  ", ""));
         format!("{}  {value}", ink.bold(&format!("{name:width$}")))
     };
     pairs.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -31,7 +31,7 @@ fn printed_sql_makes_the_tables() {
     let outbox = Outbox::new();
     let sql = outbox.run(&["migrate", "--print"]).done().stdout;
     let file = outbox.path("by-hand.db");
-    rusqlite::Connection::open(&file).unwrap().execute_batch(&sql).unwrap();
+    pillarbox_sqlite::rusqlite::Connection::open(&file).unwrap().execute_batch(&sql).unwrap();
     let url = format!("sqlite:{}", file.display());
     outbox.run(&["write", "--type", "t", "--url", &url]).done();
     outbox.run(&["stats", "--url", &url]).done();

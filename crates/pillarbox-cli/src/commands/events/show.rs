@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::output::{Answer, Column, Ink, Table, ago, bytes, fields};
+use crate::redact::{lines, one_line};
 use crate::view::{Content, FailedAttempt, Summary, Whole};
 
 /// A list of events of any status.
@@ -68,13 +69,13 @@ impl Answer for Whole {
     fn for_people(&self, ink: Ink) -> String {
         let mut parts = vec![fields(ink, &known(&self.summary))];
         if !self.headers.is_empty() {
-            let lines = self.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
-            let headers = fields(Ink::Plain, &lines.collect::<Vec<_>>());
-            parts.push(section(ink, "headers", &headers));
+            let headers =
+                self.headers.iter().map(|(name, value)| format!("{}  {}", one_line(name), lines(value)));
+            parts.push(section(ink, "headers", &headers.collect::<Vec<_>>().join("\n")));
         }
         if !self.failures.is_empty() {
-            let lines: Vec<String> = self.failures.iter().map(attempt).collect();
-            parts.push(section(ink, "failed attempts", &lines.join("\n")));
+            let failures: Vec<String> = self.failures.iter().map(attempt).collect();
+            parts.push(section(ink, "failed attempts", &failures.join("\n")));
         }
         if let Some(payload) = &self.payload {
             let size = bytes(self.summary.payload_size.unwrap_or_default());
@@ -82,7 +83,7 @@ impl Answer for Whole {
                 Content::Text(text) => ("text", text),
                 Content::Base64(text) => ("base 64", text),
             };
-            parts.push(section(ink, &format!("payload ({form}, {size})"), &crate::redact::lines(text)));
+            parts.push(section(ink, &format!("payload ({form}, {size})"), &lines(text)));
         }
         parts.join("\n\n")
     }
@@ -94,7 +95,7 @@ fn section(ink: Ink, title: &str, text: &str) -> String {
 
 fn attempt(failed: &FailedAttempt) -> String {
     let text = format!("{}  {}  {}: {}", failed.number, failed.at, failed.by, failed.error);
-    crate::redact::lines(&text)
+    lines(&text)
 }
 
 /// The fields that are set, in the order people ask for them.
@@ -124,5 +125,5 @@ fn known(event: &Summary) -> Vec<(&'static str, String)> {
         ("claimed by", text(&event.locked_by)),
         ("claimed until", event.locked_until.map(time)),
     ];
-    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    all.into_iter().filter_map(|(name, value)| Some((name, lines(&value?)))).collect()
 }

@@ -10,6 +10,7 @@ use crate::commands::groups::{self, Held};
 use crate::commands::nodes::{self, Node};
 use crate::failure::Outcome;
 use crate::output::{Answer, Column, Ink, Table, count, fields, span};
+use crate::redact::one_line;
 
 /// More nodes or groups than this are listed by their own commands.
 const SHOWN: usize = 20;
@@ -160,7 +161,7 @@ impl Report {
             (blocked, paused) => ink.yellow(&format!("{} blocked, {} paused", count(blocked), count(paused))),
         };
         let pairs = [
-            ("store", format!("{} {}", self.store.kind, self.store.name)),
+            ("store", format!("{} {}", self.store.kind, one_line(&self.store.name))),
             ("pending", self.pending_line()),
             ("oldest", oldest.unwrap_or("nothing is due".to_owned())),
             ("done", count(self.events.done)),

@@ -1,0 +1,115 @@
+//! The plan: which orders there will be. The same seed gives the same orders.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// Fewer leave nothing to kill, more take too long.
+pub(super) const EVENTS: std::ops::RangeInclusive<u64> = 20..=100_000;
+
+/// How an order's transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It commits.
+    Paid,
+    /// The card is refused at the last moment: it is rolled back.
+    CardRefused,
+}
+
+/// An order to be placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub(super) account: u32,
+    /// Negative: the receiver can't read it before it is repaired.
+    pub(super) cents: i64,
+    pub(super) fate: Fate,
+}
+
+/// A run of the demo.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) events: u64,
+    pub(super) accounts: u32,
+    pub(super) orders: Vec<Planned>,
+    /// How long a dead worker's accounts wait.
+    pub(super) lease: Duration,
+}
+
+impl Plan {
+    /// One rolled back for so many that commit.
+    const PAID_PER_REFUSED: u64 = 25;
+    /// One account in so many has an order that the receiver can't read.
+    const ACCOUNTS_PER_STUCK: u32 = 8;
+    /// Writing takes about this long, so that there is something to see.
+    const WRITING: Duration = Duration::from_secs(5);
+    const SLOWEST_PER_SECOND: u64 = 400;
+
+    pub(super) fn new(events: u64, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let accounts = u32::try_from(events / 50).unwrap_or(u32::MAX).clamp(4, 40);
+        let mut orders = Vec::new();
+        for number in 0..events {
+            if number % Self::PAID_PER_REFUSED == Self::PAID_PER_REFUSED - 1 {
+                orders.push(Planned { fate: Fate::CardRefused, ..any(&mut rng, accounts) });
+            }
+            orders.push(any(&mut rng, accounts));
+        }
+        let mut plan = Self { seed, events, accounts, orders, lease: Duration::from_secs(2) };
+        plan.spoil(&mut rng);
+        plan
+    }
+
+    /// Makes one order unreadable in some accounts, somewhere in the middle.
+    fn spoil(&mut self, rng: &mut Rng) {
+        let mut accounts: Vec<u32> = (1..=self.accounts).collect();
+        rng.shuffle(&mut accounts);
+        accounts.truncate((self.accounts / Self::ACCOUNTS_PER_STUCK).max(1) as usize);
+        let middle = self.orders.len() / 3;
+        for account in accounts {
+            let mut later = self.orders[middle..].iter_mut();
+            let readable = |order: &&mut Planned| order.account == account && order.fate == Fate::Paid;
+            if let Some(order) = later.find(readable) {
+                order.cents = -order.cents;
+            }
+        }
+    }
+
+    /// Orders placed each second.
+    pub(super) fn rate(&self) -> u64 {
+        (self.events / Self::WRITING.as_secs()).max(Self::SLOWEST_PER_SECOND)
+    }
+
+    /// The crash comes after so many deliveries.
+    pub(super) fn kill_after(&self) -> u64 {
+        self.events * 3 / 10
+    }
+}
+
+/// An order of anyone that the receiver can read.
+pub(super) fn any(rng: &mut Rng, accounts: u32) -> Planned {
+    Planned { account: rng.u32(1..=accounts), cents: rng.i64(100..50_000), fate: Fate::Paid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_plans_the_same_orders() {
+        assert_eq!(Plan::new(500, 7).orders, Plan::new(500, 7).orders);
+        assert_ne!(Plan::new(500, 7).orders, Plan::new(500, 8).orders);
+    }
+
+    #[test]
+    fn every_plan_has_all_that_is_to_be_shown() {
+        for (events, seed) in [(20, 1), (100, 2), (2_000, 3)] {
+            let plan = Plan::new(events, seed);
+            let paid = plan.orders.iter().filter(|order| order.fate == Fate::Paid);
+            assert_eq!(paid.count() as u64, events);
+            let unreadable = plan.orders.iter().filter(|order| order.cents < 0).count() as u32;
+            assert!((1..=plan.accounts / 4).contains(&unreadable), "{events}: {unreadable}");
+            assert!(plan.kill_after() > 0);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `--serve`: the demo stays up until it is interrupted, and goes on writing slowly.
+
+use std::time::Duration;
+
+use tokio::time::interval;
+
+use super::crew::{Orders, Worker};
+use super::plan::{self, Plan};
+use super::screen::Screen;
+use super::shop::Shop;
+use super::story::Ending;
+use crate::failure::Outcome;
+
+const ORDER_EVERY: Duration = Duration::from_millis(200);
+/// The last orders have this long to arrive.
+const TO_ARRIVE: Duration = Duration::from_secs(10);
+
+/// Hires a worker in place of the killed one, and goes on until it is interrupted.
+pub(super) async fn stay(
+    screen: &mut Screen,
+    plan: &Plan,
+    shop: &Shop,
+    ending: &mut Ending,
+    orders: Orders<'_>,
+) -> Outcome {
+    ending.workers.push(Worker::start("worker-3", orders).await?);
+    screen.tell("worker-3 has joined; five orders are placed each second until Ctrl-C. Look at it with");
+    screen.tell(&format!("  pillarbox stats --watch --url sqlite:{}", orders.database.display()));
+    tokio::select! {
+        ended = go_on(plan, shop) => ended?,
+        () = interrupted() => {}
+    }
+    screen.tell("interrupted: the last orders are delivered");
+    shop.receiver().all_arrived(TO_ARRIVE).await;
+    Ok(())
+}
+
+async fn go_on(plan: &Plan, shop: &Shop) -> Outcome {
+    let mut rng = fastrand::Rng::with_seed(plan.seed ^ u64::MAX);
+    let mut ticks = interval(ORDER_EVERY);
+    loop {
+        ticks.tick().await;
+        shop.place(plan::any(&mut rng, plan.accounts)).await?;
+    }
+}
+
+/// Ctrl-C, or the signal that asks a process to end.
+#[cfg(unix)]
+pub(super) async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+pub(super) async fn interrupted() {
+    let _ = tokio::signal::ctrl_c().await;
+}

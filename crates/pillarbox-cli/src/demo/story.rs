@@ -1,0 +1,154 @@
+//! The story: write, fail, crash, take over, die, repair, replay; until everything has arrived.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pillarbox::model::Status;
+use pillarbox::port::{Replay, Select, Store};
+use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::crew::{Orders, Worker};
+use super::plan::Plan;
+use super::receiver::Receiver;
+use super::screen::{Screen, State};
+use super::shop::Shop;
+use crate::bulk::counted;
+use crate::failure::{Failure, Outcome};
+use crate::output::count;
+
+/// Killed in the middle.
+pub(super) const VICTIM: &str = "worker-1";
+/// Takes over.
+pub(super) const HEIR: &str = "worker-2";
+
+/// No change for so long: what is missing then is lost.
+const STALLED: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Everything the story is played with.
+pub(super) struct Story<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) shop: Arc<Shop>,
+    pub(super) receiver: Arc<Receiver>,
+    pub(super) orders: Orders<'a>,
+    pub(super) screen: &'a mut Screen,
+}
+
+/// How it ended, beside what the ledger knows.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    pub(super) delivered_before_kill: u64,
+    pub(super) dead: u64,
+    pub(super) replayed: u64,
+    /// The workers that are still there.
+    pub(super) workers: Vec<Worker>,
+}
+
+/// What has happened so far.
+enum Chapter {
+    /// Both workers deliver.
+    Peace(Worker),
+    /// One was killed, and some orders can't be read.
+    Crash,
+    /// The receiver was repaired, and the dead were replayed.
+    Repaired,
+}
+
+impl Story<'_> {
+    /// Plays it to its end, or until nothing moves any more.
+    pub(super) async fn play(&mut self) -> Outcome<Ending> {
+        let mut ending = Ending::default();
+        let mut chapter = Chapter::Peace(self.hire(VICTIM).await?);
+        ending.workers.push(self.hire(HEIR).await?);
+        let mut writing = JoinSet::new();
+        writing.spawn(Arc::clone(&self.shop).place_all(self.plan.clone()));
+
+        let mut looks = looks();
+        let mut last = (State::default(), Instant::now());
+        let mut taken_over = false;
+        loop {
+            looks.tick().await;
+            if let Some(ended) = writing.try_join_next() {
+                ended.map_err(|_| Failure::failed("the shop's code panicked"))??;
+                self.screen.tell(&format!("all {} orders are written", count(self.plan.events)));
+            }
+            let state = self.look(&mut ending, &chapter).await?;
+            self.screen.show(state);
+            if !taken_over && let Some(after) = self.receiver.ledger(|ledger| ledger.taken_over()) {
+                taken_over = true;
+                self.screen
+                    .tell(&format!("{HEIR} goes on with its accounts, {:.1} s later", after.as_secs_f64()));
+            }
+            if state != last.0 {
+                last = (state, Instant::now());
+            } else if last.1.elapsed() > STALLED {
+                return Ok(ending);
+            }
+            chapter = match chapter {
+                Chapter::Peace(victim) if state.counts.delivered >= self.plan.kill_after() => {
+                    ending.delivered_before_kill = state.counts.delivered;
+                    self.kill(victim).await?;
+                    Chapter::Crash
+                }
+                Chapter::Crash if writing.is_empty() && self.is_stuck(state) => {
+                    ending.replayed = self.repair_and_replay(&ending).await?;
+                    Chapter::Repaired
+                }
+                Chapter::Repaired if self.receiver.ledger(|ledger| ledger.lost()) == 0 => return Ok(ending),
+                same => same,
+            };
+        }
+    }
+
+    async fn hire(&self, label: &str) -> Outcome<Worker> {
+        let worker = Worker::start(label, self.orders).await?;
+        self.screen.tell(&format!("{label} delivers (process {})", worker.pid()));
+        Ok(worker)
+    }
+
+    async fn look(&self, ending: &mut Ending, chapter: &Chapter) -> Outcome<State> {
+        if !matches!(chapter, Chapter::Repaired) {
+            ending.dead = self.shop.store().admin().count(the_dead()).await?;
+        }
+        let counts = self.receiver.ledger(|ledger| ledger.counts());
+        Ok(State { counts, dead: ending.dead, replayed: ending.replayed })
+    }
+
+    async fn kill(&self, victim: Worker) -> Outcome {
+        self.receiver.ledger(|ledger| ledger.killed(&victim.label));
+        victim.kill().await?;
+        self.screen.tell(&format!("{VICTIM} is killed (SIGKILL), in the middle of its deliveries"));
+        Ok(())
+    }
+
+    /// Everything that can arrive has arrived, and the rest waits behind dead events.
+    fn is_stuck(&self, state: State) -> bool {
+        let (deliverable, stuck) =
+            self.receiver.ledger(|ledger| (ledger.deliverable_unrepaired(), ledger.stuck_accounts()));
+        state.counts.delivered >= deliverable && state.dead >= stuck
+    }
+
+    async fn repair_and_replay(&self, ending: &Ending) -> Outcome<u64> {
+        let waiting = self.receiver.ledger(|ledger| ledger.lost());
+        let dead = counted(ending.dead, "event");
+        self.screen
+            .tell(&format!("{dead} dead, {} behind them wait for an operator", count(waiting - ending.dead)));
+        self.receiver.repair();
+        let replay =
+            Replay { select: the_dead(), limit: ending.dead as usize, by: "demo".to_owned(), now: None };
+        let replayed = self.shop.store().admin().replay(replay).await?;
+        self.screen.tell(&format!("the receiver is repaired, {} replayed", counted(replayed, "event")));
+        Ok(replayed)
+    }
+}
+
+fn the_dead() -> Select {
+    Select { statuses: vec![Status::Dead], ..Select::default() }
+}
+
+fn looks() -> Interval {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}

@@ -1,0 +1,95 @@
+//! A worker: a process of its own that delivers orders from the shared file until its standard input closes.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use hyper::Uri;
+use pillarbox::rules::Exponential;
+use pillarbox::{Event, Failure as NotDelivered, Outbox};
+use pillarbox_sqlite::SqliteStore;
+use tokio::sync::oneshot;
+
+use super::post::{Answer, Post};
+use super::receiver::PATH;
+use super::shop::{Account, OrderPlaced};
+use crate::failure::{Failure, Outcome};
+
+/// The first argument that makes the program a worker.
+pub(crate) const COMMAND: &str = "demo-worker";
+/// What it prints once it delivers.
+pub(super) const READY: &str = "ready";
+
+/// What the demo tells its workers.
+#[derive(Debug, Parser)]
+pub(crate) struct DemoWorker {
+    #[arg(long)]
+    database: PathBuf,
+    #[arg(long)]
+    receiver: SocketAddr,
+    #[arg(long)]
+    label: String,
+    #[arg(long)]
+    lease_ms: u64,
+}
+
+impl DemoWorker {
+    pub(crate) async fn run(self) -> Outcome {
+        let receiver = Uri::builder()
+            .scheme("http")
+            .authority(self.receiver.to_string())
+            .path_and_query(PATH)
+            .build()
+            .map_err(|_| Failure::usage("the receiver is not an address"))?;
+        let post = Post::new(receiver, self.label.clone());
+        let store = SqliteStore::open(&self.database)?;
+        let retry = Exponential { base: Duration::from_millis(50), max: Duration::from_secs(1) };
+        let outbox = Outbox::ordered(store)
+            .listener_for(Account, OrderPlaced, move |event: Event| {
+                let post = post.clone();
+                async move { verdict(post.send(&event).await) }
+            })
+            .workers(4)
+            .max_attempts(5)
+            .retry(retry)
+            .lease(Duration::from_millis(self.lease_ms))
+            .label(self.label)
+            .start()
+            .await?;
+        writeln!(io::stdout(), "{READY}")?;
+        until_input_ends().await;
+        outbox.close().await;
+        Ok(())
+    }
+}
+
+/// What the outbox is told of an order.
+fn verdict(answer: Answer) -> Result<(), NotDelivered> {
+    match answer {
+        Answer::Taken => Ok(()),
+        Answer::Refused(status) => Err(NotDelivered::retry(format!("the receiver answered {status}"))),
+        Answer::Rejected(status) => Err(NotDelivered::permanent(format!("the receiver answered {status}"))),
+        Answer::Silence => Err(NotDelivered::unavailable("the receiver does not answer", None)),
+    }
+}
+
+/// Waits for the demo to close the worker's standard input, as it does when it ends in whatever way.
+async fn until_input_ends() {
+    let (closed, mut ended) = oneshot::channel::<()>();
+    // A thread of its own: tokio would wait for a blocked read when it shuts down.
+    std::thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        let mut scrap = [0; 64];
+        while matches!(input.read(&mut scrap), Ok(read) if read > 0) {}
+        drop(closed);
+    });
+    loop {
+        tokio::select! {
+            _ = &mut ended => return,
+            // It reaches every process of the terminal, but the demo ends its workers itself.
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+}
