@@ -8,7 +8,7 @@ use pillarbox::model::{EventId, GLOBAL, GroupKey, Headers, NewRow, Placement};
 use pillarbox::port::{Store, StoreError, Write};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
 
-pub struct Memory;
+pub(crate) struct Memory;
 
 impl Harness for Memory {
     fn name(&self) -> &str {

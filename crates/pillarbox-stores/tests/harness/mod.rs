@@ -9,7 +9,7 @@ mod memory;
 mod sqlite;
 
 /// Every store there is to try, the reference first.
-pub fn all() -> Vec<Arc<dyn Harness>> {
+pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
     vec![
         Arc::new(memory::Memory),
         #[cfg(feature = "sqlite")]

@@ -9,7 +9,7 @@ use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnTran
 use pillarbox_sqlite::rusqlite::{Connection, params};
 use pillarbox_sqlite::{SqliteStore, Synchronous};
 
-pub struct Sqlite;
+pub(crate) struct Sqlite;
 
 impl Harness for Sqlite {
     fn name(&self) -> &str {

@@ -1,0 +1,216 @@
+//! Random sequences: the same for the same seed.
+
+use fastrand::Rng;
+use pillarbox::model::Status;
+use pillarbox::port::{ClaimFrom, Counts, GroupAction, OnDone, Order, PageOrder, PurgeStatus, Wait};
+
+use super::step::*;
+
+const TYPES: [&str; 3] = ["paid", "sent", "Paid"];
+const NODES: u8 = 3;
+const OWNERS: u8 = 3;
+
+/// A sequence of so many steps.
+pub(crate) fn sequence(seed: u64, steps: usize) -> Vec<Step> {
+    let mut maker = Maker { rng: Rng::with_seed(seed), events: 0, now: 0 };
+    let first = Step { at: 0, call: Call::Join { node: 0, lease_s: maker.rng.u64(10..200) } };
+    std::iter::once(first).chain((1..steps).map(|_| maker.step())).collect()
+}
+
+struct Maker {
+    rng: Rng,
+    events: usize,
+    now: i64,
+}
+
+impl Maker {
+    fn step(&mut self) -> Step {
+        self.now += match self.rng.u8(..40) {
+            0 | 1 => -self.rng.i64(1..8),
+            2 => self.rng.i64(50..200),
+            3..=20 => 0,
+            _ => self.rng.i64(1..10),
+        };
+        Step { at: self.now, call: self.call() }
+    }
+
+    fn call(&mut self) -> Call {
+        match self.rng.u8(..100) {
+            0..=17 => self.write(),
+            18..=24 => {
+                Call::FetchSlots { lanes: self.lanes(), after: self.some_event(3), limits: self.limits() }
+            }
+            25..=28 => Call::FetchGroup {
+                group: self.group(),
+                lane: self.chance(4).then(|| self.lane()),
+                from: self.some_event(3),
+                limits: self.limits(),
+            },
+            29..=32 => Call::FetchDue { limits: self.limits() },
+            33..=40 => self.claim(),
+            41..=62 => self.settle(),
+            63..=67 => Call::Join { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
+            68..=74 => self.beat(),
+            75..=76 => Call::Leave { node: self.rng.u8(..NODES) },
+            77..=81 => Call::Promote {
+                node: self.rng.u8(..NODES),
+                lane: self.lane(),
+                order: if self.rng.bool() { Order::PerGroup } else { Order::None },
+                rows: self.rng.usize(..6),
+            },
+            82..=85 => Call::Replay { select: self.select(), limit: self.rng.usize(..9) },
+            86..=87 => Call::Discard { select: self.select(), limit: self.rng.usize(..9) },
+            88..=89 => Call::Cancel { ids: (0..self.rng.usize(1..3)).map(|_| self.event()).collect() },
+            90..=91 => self.purge(),
+            92..=95 => self.change_group(),
+            96..=98 => self.list(),
+            _ => Call::Look,
+        }
+    }
+
+    fn chance(&mut self, one_in: u8) -> bool {
+        self.rng.u8(..one_in) == 0
+    }
+
+    /// An event that may be there, the younger the likelier.
+    fn event(&mut self) -> String {
+        let back = self.rng.usize(..=self.events.min(20)) * self.rng.usize(..=4) / 4;
+        format!("e{}", self.events.saturating_sub(back))
+    }
+
+    fn some_event(&mut self, one_in: u8) -> Option<String> {
+        self.chance(one_in).then(|| self.event())
+    }
+
+    fn group(&mut self) -> String {
+        ["g", "h", "G", "order/1"][self.rng.usize(..4)].to_owned()
+    }
+
+    fn lane(&mut self) -> i16 {
+        self.rng.i16(64..68)
+    }
+
+    fn lanes(&mut self) -> Vec<i16> {
+        (64..68).filter(|_| self.rng.bool()).collect()
+    }
+
+    fn limits(&mut self) -> Limits {
+        Limits {
+            rows: if self.chance(3) { self.rng.usize(..6) } else { 1_000 },
+            bytes: if self.chance(4) { self.rng.usize(..60) } else { usize::MAX },
+            skip_recent_s: if self.chance(5) { self.rng.u64(1..20) } else { 0 },
+        }
+    }
+
+    fn write(&mut self) -> Call {
+        Call::Write((0..self.rng.usize(1..5)).map(|_| self.row()).collect())
+    }
+
+    fn row(&mut self) -> RowSpec {
+        let id = if self.chance(25) {
+            self.event()
+        } else {
+            self.events += 1;
+            format!("e{}", self.events)
+        };
+        RowSpec {
+            id,
+            event_type: TYPES[self.rng.usize(..TYPES.len())],
+            group: self.chance(2).then(|| self.group()),
+            aggregate: self.chance(4).then(|| self.rng.u8(..3)),
+            message: self.chance(6).then(|| self.rng.u8(..6)),
+            place: match self.rng.u8(..6) {
+                0 => Place::Queue,
+                1 | 2 => Place::Lane(self.lane()),
+                _ => Place::Slot,
+            },
+            due: self.chance(4).then(|| self.moment()),
+            expires: self.chance(6).then(|| self.moment()),
+            payload: self.rng.usize(..30),
+        }
+    }
+
+    fn moment(&mut self) -> Moment {
+        if self.rng.bool() {
+            Moment::At(self.now + self.rng.i64(-10..40))
+        } else {
+            Moment::In(self.rng.u64(..40))
+        }
+    }
+
+    fn claim(&mut self) -> Call {
+        Call::Claim {
+            from: if self.rng.bool() { ClaimFrom::Queue } else { ClaimFrom::Events },
+            owner: self.rng.u8(..OWNERS),
+            lease_s: self.rng.u64(1..30),
+            limits: self.limits(),
+        }
+    }
+
+    fn settle(&mut self) -> Call {
+        let fence = match self.rng.u8(..3) {
+            0 => FenceSpec::Open,
+            1 => FenceSpec::Owner(self.rng.u8(..OWNERS)),
+            _ => FenceSpec::Node(self.rng.u8(..NODES)),
+        };
+        let on_done = if self.rng.bool() { OnDone::Keep } else { OnDone::Delete };
+        Call::Settle { fence, outcomes: (0..self.rng.usize(1..5)).map(|_| self.outcome()).collect(), on_done }
+    }
+
+    fn outcome(&mut self) -> OutcomeSpec {
+        let counts = if self.rng.bool() { Counts::One } else { Counts::None };
+        let wait = if self.rng.bool() { Wait::InPlace } else { Wait::Delayed };
+        let change = match self.rng.u8(..10) {
+            0 | 1 => ChangeSpec::Done,
+            2 | 3 => ChangeSpec::Retry { delay_s: self.rng.u64(..20), counts, wait },
+            4..=6 => ChangeSpec::Dead { counts, blocks: self.rng.bool() },
+            7 => ChangeSpec::Delay,
+            8 => ChangeSpec::Attempt,
+            _ => ChangeSpec::Release,
+        };
+        let back = if self.chance(5) { self.rng.usize(1..3) } else { 0 };
+        OutcomeSpec { id: self.event(), back, change }
+    }
+
+    fn beat(&mut self) -> Call {
+        let release = if self.rng.bool() {
+            Release::AsTold
+        } else {
+            Release::Named((0..self.rng.usize(..3)).map(|_| self.rng.i16(0..68)).collect())
+        };
+        Call::Beat {
+            node: self.rng.u8(..NODES),
+            lease_s: self.rng.u64(10..150),
+            release,
+            groups: if self.rng.bool() { Seen::Latest } else { Seen::Nothing },
+            after: self.some_event(2),
+            sweep: self.rng.bool(),
+        }
+    }
+
+    fn select(&mut self) -> SelectSpec {
+        SelectSpec {
+            ids: if self.chance(5) { (0..3).map(|_| self.event()).collect() } else { vec![] },
+            statuses: Status::ALL.into_iter().filter(|_| self.rng.u8(..20) == 0).collect(),
+            event_type: self.chance(8).then(|| TYPES[self.rng.usize(..TYPES.len())]),
+            aggregate_type: self.chance(12).then(|| ["order", "__GLOBAL__"][self.rng.usize(..2)]),
+            group: self.chance(10).then(|| self.group()),
+            ended_before: self.chance(12).then(|| self.now - self.rng.i64(0..20)),
+        }
+    }
+
+    fn purge(&mut self) -> Call {
+        let status = [PurgeStatus::Done, PurgeStatus::Dead, PurgeStatus::Any][self.rng.usize(..3)];
+        Call::Purge { status, older_than_s: self.rng.u64(..60) }
+    }
+
+    fn change_group(&mut self) -> Call {
+        let actions = [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip];
+        Call::ChangeGroup { group: self.group(), action: actions[self.rng.usize(..4)] }
+    }
+
+    fn list(&mut self) -> Call {
+        let order = if self.rng.bool() { PageOrder::OldestFirst } else { PageOrder::NewestFirst };
+        Call::List { select: self.select(), order, after: self.some_event(2), limit: self.rng.usize(..8) }
+    }
+}

@@ -1,0 +1,123 @@
+//! Random sequences of calls against the memory store and every other store: the same answers.
+//!
+//! A failure prints its seed and a short script. `PILLARBOX_SEED=N` runs that seed alone, `PILLARBOX_SEQUENCES=N` so
+//! many seeds.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use pillarbox_conformance::Harness;
+use tokio::runtime::Runtime;
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod generate;
+mod names;
+mod shrink;
+mod step;
+mod world;
+
+use step::Step;
+use world::World;
+
+const SEQUENCES: u64 = 300;
+const STEPS: usize = 60;
+/// A kind of call that did something less often than this in all sequences was not tried.
+const EFFECTS: usize = 50;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut harnesses = harness::all();
+    let reference = harnesses.remove(0);
+    // The reference against itself shows that sequences have one answer.
+    harnesses.insert(0, Arc::clone(&reference));
+    let tried = Arc::clone(&reference);
+    let mut trials = vec![Trial::test("every_call_has_effects", move || every_call_has_effects(&*tried))];
+    trials.extend(harnesses.into_iter().map(|harness| {
+        let reference = Arc::clone(&reference);
+        let name = format!("{}::answers_like_the_{}_store", harness.name(), reference.name());
+        Trial::ignorable_test(name, move || compare(&*reference, &*harness))
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+fn compare(reference: &dyn Harness, other: &dyn Harness) -> Result<Completion, Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    if let Err(reason) = runtime.block_on(other.fresh()) {
+        writeln!(std::io::stdout(), "could not run: {}: {reason}", other.name())?;
+        return Ok(Completion::ignored_with(format!("could not run: {reason}")));
+    }
+    let seeds = match number("PILLARBOX_SEED") {
+        Some(seed) => seed..=seed,
+        None => 1..=number("PILLARBOX_SEQUENCES").unwrap_or(SEQUENCES),
+    };
+    for seed in seeds {
+        let steps = generate::sequence(seed, STEPS);
+        if difference(&runtime, reference, other, &steps).is_some() {
+            let differs = |steps: &[Step]| difference(&runtime, reference, other, steps).is_some();
+            let steps = shrink::shrink(steps, differs);
+            let found = difference(&runtime, reference, other, &steps).unwrap_or_default();
+            let script: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
+            return Err(format!("PILLARBOX_SEED={seed}\n{}\n{found}", script.join("\n")).into());
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+/// Sequences whose calls all come to nothing would show nothing.
+fn every_call_has_effects(reference: &dyn Harness) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let mut effects: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for seed in 1..=SEQUENCES {
+        let steps = generate::sequence(seed, STEPS);
+        let mut world = World::new(runtime.block_on(reference.fresh())?);
+        for step in &steps {
+            runtime.block_on(world.tell(step));
+        }
+        world.effects.into_iter().for_each(|(call, times)| *effects.entry(call).or_default() += times);
+    }
+    // Leaving answers nothing to tell an effect by.
+    effects.remove("leave");
+    match effects.values().min() {
+        Some(least) if *least >= EFFECTS => Ok(()),
+        _ => Err(format!("{effects:?}").into()),
+    }
+}
+
+/// The first answer that differs, in words.
+fn difference(
+    runtime: &Runtime,
+    reference: &dyn Harness,
+    other: &dyn Harness,
+    steps: &[Step],
+) -> Option<String> {
+    runtime.block_on(async {
+        let mut expected = World::new(reference.fresh().await.expect("the reference runs"));
+        let mut found = World::new(other.fresh().await.expect("it ran before"));
+        for (place, step) in steps.iter().enumerate() {
+            let (expected, found) = (expected.tell(step).await, found.tell(step).await);
+            if expected != found {
+                return Some(explain(place, step, &expected, &found));
+            }
+        }
+        None
+    })
+}
+
+fn explain(place: usize, step: &Step, expected: &[String], found: &[String]) -> String {
+    let only = |these: &[String], those: &[String], sign: &str| {
+        let lines = these.iter().filter(|line| !those.contains(line));
+        lines.map(|line| format!("{sign} {line}")).collect::<Vec<_>>().join("\n")
+    };
+    let missing = only(expected, found, "-");
+    let surplus = only(found, expected, "+");
+    format!("step {place}: {step:?}\n{missing}\n{surplus}")
+}

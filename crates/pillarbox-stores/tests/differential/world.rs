@@ -1,0 +1,405 @@
+//! One store under a sequence: makes the calls and tells the answers in shared names.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use pillarbox::Event;
+use pillarbox::model::{
+    EventId, GroupKey, Lane, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, Status, When,
+};
+use pillarbox::port::{
+    Admin, Beat, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, List, Membership,
+    Outcome, Promote, Purge, Replay, Scope, Select, Settle, StoreError, Write,
+};
+use pillarbox_conformance::Fixture;
+
+use super::names::Names;
+use super::step::*;
+
+/// Answers of calls that found nothing to do.
+const IDLE: [&str; 8] = [
+    "0",
+    "[]",
+    "false",
+    "more false",
+    "not a member",
+    "error",
+    "Settled { held: false",
+    "Promoted { moved: 0",
+];
+
+type Told = Result<Vec<String>, StoreError>;
+
+/// A store, and what was learnt of it.
+pub(crate) struct World {
+    fixture: Fixture,
+    names: Names,
+    give: BTreeMap<u8, Vec<Slot>>,
+    epoch: i64,
+    /// How often each kind of call found something to do.
+    pub(crate) effects: BTreeMap<&'static str, usize>,
+}
+
+impl World {
+    pub(crate) fn new(fixture: Fixture) -> Self {
+        Self { fixture, names: Names::default(), give: BTreeMap::new(), epoch: 0, effects: BTreeMap::new() }
+    }
+
+    /// Makes a call and tells the answer, and all that is in the store after it.
+    pub(crate) async fn tell(&mut self, step: &Step) -> Vec<String> {
+        let mut told = match self.call(&step.call, time(step.at)).await {
+            Ok(lines) => lines,
+            Err(error) => vec![format!("error {}", error.kind().as_str())],
+        };
+        let had_effect = !told.iter().all(|line| IDLE.iter().any(|idle| line.starts_with(idle)));
+        *self.effects.entry(step.call.name()).or_default() += usize::from(had_effect);
+        told.push("then".to_owned());
+        match self.everything().await {
+            Ok(lines) => told.extend(lines),
+            Err(error) => told.push(format!("error {error:?}")),
+        }
+        told
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self.fixture.store.admin()
+    }
+
+    async fn call(&mut self, call: &Call, now: Timestamp) -> Told {
+        match call {
+            Call::Write(rows) => self.write(rows, now).await,
+            Call::FetchSlots { lanes, after, limits } => {
+                self.fetch_slots(lanes, after.as_deref(), *limits, now).await
+            }
+            Call::FetchGroup { group, lane, from, limits } => {
+                let Some(slot) = lane.map(Slot).or_else(|| self.names.home_of(group)) else {
+                    return Ok(vec![]);
+                };
+                let from = from.as_ref().map_or(Seq(0), |id| self.names.known(id, 0).0);
+                let scope = Scope::Group { slot, group: GroupKey::new(group.as_str()), from };
+                self.fetch(scope, *limits, now).await.map(|(told, _)| told)
+            }
+            Call::FetchDue { limits } => self.fetch(Scope::Due, *limits, now).await.map(|(told, _)| told),
+            Call::Claim { from, owner, lease_s, limits } => {
+                let request = Claim {
+                    from: *from,
+                    owner: owner_id(*owner),
+                    lease: Duration::from_secs(*lease_s),
+                    rows: limits.rows,
+                    skip_recent: Duration::from_secs(limits.skip_recent_s),
+                    now: Some(now),
+                };
+                let rows = self.fixture.store.claim(request).await?;
+                Ok(rows.iter().map(|row| self.names.row(row)).collect())
+            }
+            Call::Settle { fence, outcomes, on_done } => {
+                let request = Settle {
+                    fence: fence_of(fence),
+                    outcomes: self.outcomes(outcomes).into(),
+                    on_done: *on_done,
+                    now: Some(now),
+                };
+                Ok(vec![format!("{:?}", self.fixture.store.settle(request).await?)])
+            }
+            Call::Promote { node, lane, order, rows } => {
+                let request = Promote {
+                    node: node_id(*node),
+                    lane: Lane(*lane),
+                    order: *order,
+                    rows: *rows,
+                    now: Some(now),
+                };
+                Ok(vec![format!("{:?}", self.fixture.store.promote(request).await?)])
+            }
+            Call::Join { .. } | Call::Beat { .. } | Call::Leave { .. } => self.member(call, now).await,
+            _ => self.operate(call, now).await,
+        }
+    }
+
+    async fn write(&mut self, rows: &[RowSpec], now: Timestamp) -> Told {
+        let rows = rows.iter().map(new_row).collect();
+        let written = self.fixture.store.write(Write { rows, now: Some(now) }).await?;
+        Ok(written
+            .iter()
+            .map(|one| {
+                format!("{} {} fresh {} delayed {}", self.names.seq(one.seq), one.id, one.fresh, one.delayed)
+            })
+            .collect())
+    }
+
+    async fn fetch_slots(
+        &mut self,
+        lanes: &[i16],
+        after: Option<&str>,
+        limits: Limits,
+        now: Timestamp,
+    ) -> Told {
+        let slots = SlotSet::new((0..64).chain(lanes.iter().copied()).map(Slot));
+        let decided = after.map_or(Seq(0), |id| self.names.known(id, 0).0);
+        let scope = Scope::Slots { slots, cursor: Cursor { decided, waiting: vec![] } };
+        let (mut told, cursor) = self.fetch(scope, limits, now).await?;
+        assert!(cursor.decided >= decided, "the cursor fell");
+        if told.last().is_some_and(|more| more == "more true") {
+            told.push(format!("cursor {}", self.names.told(cursor.decided)));
+        }
+        Ok(told)
+    }
+
+    async fn fetch(
+        &mut self,
+        scope: Scope,
+        limits: Limits,
+        now: Timestamp,
+    ) -> Result<(Vec<String>, Cursor), StoreError> {
+        let request = Fetch {
+            scope,
+            rows: limits.rows,
+            bytes: limits.bytes,
+            skip_recent: Duration::from_secs(limits.skip_recent_s),
+            now: Some(now),
+        };
+        let fetched = self.fixture.store.fetch(request).await?;
+        assert!(fetched.rows.windows(2).all(|pair| pair[0].seq < pair[1].seq), "numbers must grow");
+        let mut told: Vec<String> = fetched.rows.iter().map(|row| self.names.row(row)).collect();
+        told.push(format!("more {}", fetched.more));
+        Ok((told, fetched.cursor))
+    }
+
+    /// Outcomes of different rows: a batch has each row at most once.
+    fn outcomes(&self, specs: &[OutcomeSpec]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        for spec in specs {
+            let (seq, token) = self.names.known(&spec.id, spec.back);
+            if outcomes.iter().all(|one| one.seq != seq) {
+                outcomes.push(Outcome {
+                    seq,
+                    id: EventId::from_row(spec.id.as_str()),
+                    token,
+                    change: self.change(spec),
+                });
+            }
+        }
+        outcomes
+    }
+
+    fn change(&self, spec: &OutcomeSpec) -> Change {
+        let error = format!("why {}", spec.id);
+        match spec.change {
+            ChangeSpec::Done => Change::Done,
+            ChangeSpec::Retry { delay_s, counts, wait } => {
+                Change::Retry { delay: Duration::from_secs(delay_s), error, counts, wait }
+            }
+            ChangeSpec::Dead { counts, blocks } => {
+                let blocks = if blocks { self.names.group_of(&spec.id) } else { None };
+                Change::Dead { error, counts, blocks }
+            }
+            ChangeSpec::Delay => Change::Delay,
+            ChangeSpec::Attempt => Change::Attempt,
+            ChangeSpec::Release => Change::Release,
+        }
+    }
+
+    async fn member(&mut self, call: &Call, now: Timestamp) -> Told {
+        let (node, membership) = match call {
+            Call::Join { node, lease_s } => {
+                let lease = Duration::from_secs(*lease_s);
+                let join =
+                    Join { node: node_id(*node), label: format!("node {node}"), lease, now: Some(now) };
+                (*node, Some(self.fixture.store.join(join).await?))
+            }
+            Call::Beat { node, lease_s, release, groups, after, sweep } => {
+                let request = Beat {
+                    node: node_id(*node),
+                    lease: Duration::from_secs(*lease_s),
+                    release: match release {
+                        Release::Named(slots) => slots.iter().copied().map(Slot).collect(),
+                        Release::AsTold => self.give.get(node).cloned().unwrap_or_default(),
+                    },
+                    groups_seen: if matches!(groups, Seen::Latest) { self.epoch } else { 0 },
+                    after: after.as_ref().map_or(Seq(0), |id| self.names.known(id, 0).0),
+                    sweep: *sweep,
+                    now: Some(now),
+                };
+                (*node, self.fixture.store.beat(request).await?)
+            }
+            Call::Leave { node } => {
+                self.fixture.store.leave(node_id(*node)).await?;
+                (*node, None)
+            }
+            other => panic!("{other:?} is no call of a member"),
+        };
+        match membership {
+            Some(membership) => {
+                self.give.insert(node, membership.give.clone());
+                self.epoch = membership.groups.as_ref().map_or(self.epoch, |groups| groups.epoch);
+                Ok(vec![tell_membership(&membership)])
+            }
+            None => Ok(vec!["not a member".to_owned()]),
+        }
+    }
+
+    async fn operate(&mut self, call: &Call, now: Timestamp) -> Told {
+        let (by, now) = ("ann".to_owned(), Some(now));
+        let answer = match call {
+            Call::Replay { select, limit } => {
+                let request = Replay { select: select_of(select), limit: *limit, by, now };
+                self.admin().replay(request).await?.to_string()
+            }
+            Call::Discard { select, limit } => {
+                let request = Discard { select: select_of(select), limit: *limit, by, now };
+                self.admin().discard(request).await?.to_string()
+            }
+            Call::Cancel { ids } => {
+                let ids = ids.iter().map(|id| EventId::from_row(id.as_str())).collect();
+                let mut cancelled = self.admin().cancel(Cancel { ids, by, now }).await?;
+                cancelled.sort_unstable();
+                format!("{cancelled:?}")
+            }
+            Call::Purge { status, older_than_s } => {
+                let older_than = Duration::from_secs(*older_than_s);
+                let request = Purge { status: *status, older_than, limit: 100_000, now };
+                self.admin().purge(request).await?.to_string()
+            }
+            Call::ChangeGroup { group, action } => {
+                let (group, reason) = (GroupKey::new(group.as_str()), Some("because".to_owned()));
+                let request = GroupChange { group, action: *action, reason, by, now };
+                self.admin().change_group(request).await?.to_string()
+            }
+            Call::List { select, order, after, limit } => {
+                let after = after.as_ref().map(|id| self.names.known(id, 0).0);
+                let select = select_of(select);
+                let count = self.admin().count(select.clone()).await?;
+                let list = self.admin().list(List { select, order: *order, after, limit: *limit }).await?;
+                let ids: Vec<_> = list.iter().map(|record| &record.id).collect();
+                format!("{count} {ids:?}")
+            }
+            _ => return self.look().await,
+        };
+        Ok(vec![answer])
+    }
+
+    /// What does not depend on the clock of either store.
+    async fn look(&mut self) -> Told {
+        let stats = self.admin().stats().await?;
+        let mut told = vec![format!(
+            "{:?} delayed {} queued {} {:?} free {} blocked {} paused {}",
+            stats.by_status,
+            stats.delayed,
+            stats.queued,
+            stats.dead_by_type,
+            stats.free_slots,
+            stats.blocked_groups,
+            stats.paused_groups
+        )];
+        for node in self.admin().nodes().await? {
+            told.push(format!(
+                "{} {} {:?} {} {}",
+                node.node, node.label, node.lane, node.slots, node.joined_at
+            ));
+        }
+        let mut audit: Vec<String> =
+            self.admin().audit(100_000).await?.iter().map(|entry| format!("{entry:?}")).collect();
+        audit.sort_unstable();
+        told.extend(audit);
+        Ok(told)
+    }
+
+    /// All rows with their attempts, and all held groups.
+    async fn everything(&mut self) -> Told {
+        let list = List { limit: 100_000, ..List::default() };
+        let mut told = Vec::new();
+        for record in self.admin().list(list).await? {
+            told.push(self.names.record(&record));
+            let tried = record.attempts > 0 || record.last_error.is_some() || record.status == Status::New;
+            if let Some(shown) = self.admin().show(record.id).await?.filter(|_| tried) {
+                told.extend(shown.attempts.iter().map(|attempt| format!("  {attempt:?}")));
+            }
+        }
+        told.extend(self.admin().groups().await?.iter().map(|held| format!("{held:?}")));
+        Ok(told)
+    }
+}
+
+/// Whether it is ready depends on the hash, unless the node holds every slot of groups or none.
+fn tell_membership(membership: &Membership) -> String {
+    let groups = membership.held.iter().filter(|held| held.slot.0 < 64).count();
+    let (ready, oldest) = match groups {
+        0 | 64 => (Some(membership.ready), Some(membership.oldest)),
+        _ => (None, None),
+    };
+    format!(
+        "{:?} held {:?} give {:?} nodes {} groups {:?} ready {ready:?} oldest {oldest:?} next {:?} now {}",
+        membership.lane,
+        membership.held.iter().map(|held| (held.slot.0, held.suspect)).collect::<Vec<_>>(),
+        membership.give,
+        membership.nodes,
+        membership.groups,
+        membership.next_due,
+        membership.now
+    )
+}
+
+fn new_row(spec: &RowSpec) -> NewRow {
+    let payload = format!("\"{}\"", "x".repeat(spec.payload));
+    let mut event = Event::text(spec.event_type, payload).id(spec.id.as_str()).occurred_at(time(0));
+    if let Some(group) = &spec.group {
+        event = event.group(group.as_str());
+    }
+    if let Some(number) = spec.aggregate {
+        event = event.aggregate("order", number);
+    }
+    if let Some(number) = spec.message {
+        event = event.message_id(format!("m{number}"));
+    }
+    if let Some(due) = spec.due {
+        event = event.due(when(due));
+    }
+    if let Some(expires) = spec.expires {
+        event = event.expires(when(expires));
+    }
+    let placement = match spec.place {
+        Place::Slot => Placement::Slot,
+        Place::Lane(lane) => Placement::Lane(Lane(lane)),
+        Place::Queue => Placement::Queue,
+    };
+    NewRow { event: event.build().expect("a valid event"), placement }
+}
+
+fn when(moment: Moment) -> When {
+    match moment {
+        Moment::At(seconds) => When::At(time(seconds)),
+        Moment::In(seconds) => When::In(Duration::from_secs(seconds)),
+    }
+}
+
+fn time(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_704_067_200 + seconds)
+}
+
+fn node_id(number: u8) -> NodeId {
+    NodeId::from_random(u128::from(number) + 1)
+}
+
+fn owner_id(number: u8) -> OwnerId {
+    OwnerId::new(format!("owner-{number}")).expect("a valid owner")
+}
+
+fn fence_of(spec: &FenceSpec) -> Fence {
+    match spec {
+        FenceSpec::Node(node) => Fence::Node(node_id(*node)),
+        FenceSpec::Owner(owner) => Fence::Owner(owner_id(*owner)),
+        FenceSpec::Open => Fence::Open,
+    }
+}
+
+fn select_of(spec: &SelectSpec) -> Select {
+    Select {
+        ids: spec.ids.iter().map(|id| EventId::from_row(id.as_str())).collect(),
+        statuses: spec.statuses.clone(),
+        event_type: spec.event_type.map(str::to_owned),
+        aggregate_type: spec.aggregate_type.map(str::to_owned),
+        group: spec.group.as_ref().map(|group| GroupKey::new(group.as_str())),
+        ended_before: spec.ended_before.map(time),
+    }
+}
