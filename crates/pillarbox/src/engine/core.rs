@@ -85,6 +85,10 @@ pub(crate) struct Core {
     pub(super) rewinds: u64,
     /// Something hints at rows to be read.
     pub(super) wake: bool,
+    /// A hint from elsewhere is followed up then.
+    pub(super) wake_at: Option<Instant>,
+    /// When a read last found nothing new.
+    pub(super) fruitless: Option<Instant>,
     /// The last read was cut short.
     pub(super) more: bool,
     /// Rows of the next page: doubles while reads are cut short.
@@ -138,6 +142,8 @@ impl Core {
             cursor: Cursor::default(),
             rewinds: 0,
             wake: true,
+            wake_at: None,
+            fruitless: None,
             more: false,
             page,
             next_due: None,

@@ -128,6 +128,15 @@ impl Core {
         self.wake = true;
     }
 
+    /// The store hints at new rows, which may be our own: after a read that found nothing new, the next waits a little.
+    pub(crate) fn hint_elsewhere(&mut self, now: Instant) {
+        const BETWEEN_FRUITLESS_READS: Duration = Duration::from_millis(10);
+        match self.fruitless.map(|at| at + BETWEEN_FRUITLESS_READS) {
+            Some(at) if at > now => self.wake_at = Some(at),
+            _ => self.wake = true,
+        }
+    }
+
     /// A delayed event was written, to be promoted after this long.
     pub(crate) fn hint_due(&mut self, at: Instant) {
         if self.next_due.is_none_or(|due| at < due) {
@@ -157,6 +166,10 @@ impl Core {
             return Read::Promote { lane, rows: rows.min(self.page) };
         }
         self.groups.wake(now);
+        if self.wake_at.is_some_and(|at| at <= now) {
+            self.wake_at = None;
+            self.wake = true;
+        }
         if let Some(key) = self.groups.next_to_read() {
             return self.read_group(key, rows, bytes);
         }
@@ -171,7 +184,7 @@ impl Core {
         }
         let waking = self.groups.next_waking();
         self.reader_idle = true;
-        Read::Idle([waking, self.next_due].into_iter().flatten().min())
+        Read::Idle([waking, self.next_due, self.wake_at].into_iter().flatten().min())
     }
 
     fn read_group(&mut self, key: GroupKey, rows: usize, bytes: usize) -> Read {
@@ -194,6 +207,7 @@ impl Core {
         let mut cursor = fetched.cursor;
         let mut cut = fetched.more;
         let mut last = None;
+        let cold = self.tally.cold;
         for row in fetched.rows {
             if self.cold_room().0 == 0 {
                 cursor = Cursor { decided: last.unwrap_or(self.cursor.decided), waiting: Vec::new() };
@@ -204,6 +218,7 @@ impl Core {
             self.take_row(row, fetched.now, now, Lookup::Slots);
         }
         self.known.read_merged();
+        self.fruitless = (self.tally.cold == cold).then_some(now);
         // A cursor that was set back meanwhile stays back.
         if rewinds == self.rewinds {
             self.cursor = cursor;

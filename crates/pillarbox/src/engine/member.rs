@@ -15,11 +15,8 @@ const SOONEST: Duration = Duration::from_millis(100);
 
 /// Joins as a new node.
 pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreError> {
-    let (node, label, lease) = shared.with(|core| {
-        let settings = core.settings();
-        let (label, lease) = (settings.label.clone(), settings.lease.length());
-        (core.new_node_id(), label, lease)
-    });
+    let node = shared.with(|core| core.new_node_id());
+    let (label, lease) = (shared.settings.label.clone(), shared.settings.lease.length());
     let asked = Instant::now();
     let membership = shared.store.join(Join { node, label, lease, now: None }).await?;
     shared.with(|core| core.joined(node, &membership, asked, Instant::now()));
@@ -35,7 +32,7 @@ pub(crate) async fn run(
     first: Membership,
 ) -> Option<NodeId> {
     let slots = shared.store.facts().slots;
-    let renew = shared.with(|core| core.settings().lease.renew_after());
+    let renew = shared.settings.lease.renew_after();
     let mut nodes = first.nodes;
     let mut alive = true;
     loop {

@@ -16,7 +16,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
 /// Runs until it is told to stop; a read under way is finished.
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut hints = shared.store.hints();
-    let interval = shared.with(|core| core.settings().poll_interval);
+    let interval = shared.settings.poll_interval;
     let mut poll_at = Instant::now() + interval;
     while !stop.is_cancelled() {
         let (read, incarnation) = shared.with(|core| (core.next_read(Instant::now()), core.incarnation()));
@@ -56,7 +56,7 @@ async fn idle(shared: &Shared, stop: &CancellationToken, hints: Option<&mut Hint
         biased;
         () = stop.cancelled() => {}
         () = shared.read.notified() => {}
-        () = hinted => shared.with(|core| core.hint()),
+        () = hinted => shared.with(|core| core.hint_elsewhere(Instant::now())),
         () = sleep_until(until) => {}
     }
 }
@@ -94,7 +94,7 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
 }
 
 async fn promote(shared: &Shared, lane: Lane, rows: usize) -> Result<(), StoreError> {
-    let (fence, order) = shared.with(|core| (core.fence().clone(), core.settings().order));
+    let (fence, order) = (shared.with(|core| core.fence().clone()), shared.settings.order);
     let Fence::Node(node) = fence else {
         return Ok(());
     };

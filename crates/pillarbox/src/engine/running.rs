@@ -61,7 +61,7 @@ impl Engine {
     /// Starts workers and settler; events are handed in.
     pub(crate) fn dispatcher(shared: Arc<Shared>) -> Self {
         let tracker = TaskTracker::new();
-        let workers = shared.with(|core| core.settings().workers);
+        let workers = shared.settings.workers;
         let workers =
             (0..workers).map(|_| tracker.spawn(worker::run(Arc::clone(&shared))).abort_handle()).collect();
         let stop_settling = CancellationToken::new();
@@ -87,7 +87,7 @@ impl Engine {
         let member = running.tracker.spawn(beating);
         running.loops.push(member.abort_handle());
         running.member = Some(member);
-        if shared.with(|core| core.settings().reading) == Reading::On {
+        if shared.settings.reading == Reading::On {
             let reading = running.tracker.spawn(reader::run(shared, running.stop_reading.clone()));
             running.loops.push(reading.abort_handle());
         }
@@ -104,11 +104,8 @@ impl Engine {
             return;
         }
         self.stop_reading.cancel();
-        let drain = self.shared.with(|core| {
-            core.drain();
-            core.settings().drain
-        });
-        let deadline = Instant::now() + drain;
+        self.shared.with(Core::drain);
+        let deadline = Instant::now() + self.shared.settings.drain;
         self.until_quiet(deadline).await;
         self.shared.with(|core| {
             core.stop();

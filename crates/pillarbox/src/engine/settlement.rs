@@ -1,21 +1,30 @@
 //! Settlement: outcomes in batches, and what their confirmation frees.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
-use super::core::{Core, Phase, Settler, Unsettled};
+use super::core::{Core, Phase, Settler};
 use super::groups::Hold;
-use crate::model::GroupKey;
-use crate::port::{Change, Fence, Settled};
+use crate::model::{GroupKey, Slot};
+use crate::port::{Change, Fence, Outcome, Settled};
 
 /// What the settler does next.
 #[derive(Debug)]
 pub(crate) enum NextSettle {
     /// Settle these, by this right.
-    Batch { fence: Fence, batch: Vec<Unsettled>, incarnation: u64 },
+    Batch { fence: Fence, batch: Batch, incarnation: u64 },
     /// More may come: wait, at most until then.
     Linger(Instant),
     /// Nothing to settle.
     Empty,
+}
+
+/// Outcomes on their way to the store, and what each means in memory.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) outcomes: Arc<[Outcome]>,
+    places: Vec<(Slot, Option<GroupKey>)>,
 }
 
 impl Core {
@@ -34,34 +43,40 @@ impl Core {
         }
         self.settler = Settler::Busy;
         let count = self.settles.len().min(self.settings.settle_rows);
-        let batch: Vec<_> = self.settles.drain(..count).collect();
+        let (outcomes, places): (Vec<_>, Vec<_>) = self
+            .settles
+            .drain(..count)
+            .map(|unsettled| (unsettled.outcome, (unsettled.slot, unsettled.group)))
+            .unzip();
+        let batch = Batch { outcomes: outcomes.into(), places };
         self.settles_since = if self.settles.is_empty() { None } else { Some(now) };
-        self.settling += batch.len();
+        self.settling += count;
         NextSettle::Batch { fence: self.fence.clone(), batch, incarnation: self.incarnation }
     }
 
     /// The store's answer to a batch.
-    pub(crate) fn settled(
-        &mut self,
-        batch: Vec<Unsettled>,
-        settled: &Settled,
-        incarnation: u64,
-        now: Instant,
-    ) {
+    pub(crate) fn settled(&mut self, batch: Batch, settled: &Settled, incarnation: u64, now: Instant) {
         if incarnation != self.incarnation {
             return;
         }
-        self.settling = self.settling.saturating_sub(batch.len());
+        self.settling = self.settling.saturating_sub(batch.outcomes.len());
         let mut stale = settled.stale.iter().copied().peekable();
-        for (place, unsettled) in batch.into_iter().enumerate() {
+        let outcomes = batch.outcomes.iter().zip(batch.places).enumerate();
+        for (place, (outcome, (slot, group))) in outcomes {
             let changed = stale.next_if_eq(&place).is_none();
             self.tally.stale += u64::from(!changed);
-            self.confirm(unsettled, changed, now);
+            self.confirm(outcome, slot, group, changed, now);
         }
     }
 
-    fn confirm(&mut self, unsettled: Unsettled, changed: bool, now: Instant) {
-        let Unsettled { outcome, slot, group } = unsettled;
+    fn confirm(
+        &mut self,
+        outcome: &Outcome,
+        slot: Slot,
+        group: Option<GroupKey>,
+        changed: bool,
+        now: Instant,
+    ) {
         if outcome.change == Change::Attempt {
             if changed {
                 self.careful.written(&outcome.id);

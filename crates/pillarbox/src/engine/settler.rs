@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::core::Unsettled;
-use super::settlement::NextSettle;
+use super::settlement::{Batch, NextSettle};
 use super::shared::Shared;
 use crate::port::{Fence, Settle, Settled};
 
@@ -37,21 +36,16 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// Settles one batch. A failure after a good delivery is tried again, and is never the listener's.
-async fn settle(
-    shared: &Shared,
-    stop: &CancellationToken,
-    fence: Fence,
-    batch: Vec<Unsettled>,
-    incarnation: u64,
-) {
-    let on_done = shared.with(|core| core.settings().on_done);
-    let outcomes = batch.iter().map(|unsettled| unsettled.outcome.clone()).collect();
-    let request = Settle { fence, outcomes, on_done, now: None };
+async fn settle(shared: &Shared, stop: &CancellationToken, fence: Fence, batch: Batch, incarnation: u64) {
+    let on_done = shared.settings.on_done;
+    let request = Settle { fence, outcomes: Arc::clone(&batch.outcomes), on_done, now: None };
     let mut pause = FIRST_PAUSE;
     loop {
         match shared.store.settle(request.clone()).await {
             Ok(settled) => return confirm(shared, batch, &settled, incarnation),
-            Err(error) => tracing::error!(%error, events = batch.len(), "settling failed, trying again"),
+            Err(error) => {
+                tracing::error!(%error, events = batch.outcomes.len(), "settling failed, trying again")
+            }
         }
         let stale = shared.with(|core| core.is_past(incarnation));
         if stale || stop.is_cancelled() {
@@ -66,9 +60,9 @@ async fn settle(
     }
 }
 
-fn confirm(shared: &Shared, batch: Vec<Unsettled>, settled: &Settled, incarnation: u64) {
+fn confirm(shared: &Shared, batch: Batch, settled: &Settled, incarnation: u64) {
     if !settled.held {
-        tracing::warn!(events = batch.len(), "ownership lost: outcomes were not taken");
+        tracing::warn!(events = batch.outcomes.len(), "ownership lost: outcomes were not taken");
     }
     shared.with(|core| {
         let now = Instant::now();

@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::core::{Core, Tally};
+use super::settings::EngineSettings;
 use crate::model::{Event, EventId, Lane, Written};
 use crate::port::{MetricsExporter, Sink, Store};
 
@@ -22,6 +23,7 @@ pub(crate) struct Signals {
 /// The engine's state and its ports.
 pub(crate) struct Shared {
     core: Mutex<Core>,
+    pub(crate) settings: EngineSettings,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) metrics: Arc<dyn MetricsExporter>,
@@ -40,6 +42,7 @@ impl Shared {
         metrics: Arc<dyn MetricsExporter>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            settings: core.settings().clone(),
             core: Mutex::new(core),
             store,
             sink,
@@ -70,7 +73,9 @@ impl Shared {
                 notify.notify_one();
             }
         }
-        self.report(tally);
+        if tally != Tally::default() {
+            self.report(tally);
+        }
         result
     }
 

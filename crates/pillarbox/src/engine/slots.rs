@@ -24,6 +24,8 @@ struct Hold {
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     holds: BTreeMap<Slot, Hold>,
+    /// How many are leaving.
+    leaving: usize,
 }
 
 impl Slots {
@@ -43,12 +45,16 @@ impl Slots {
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) {
-        self.holds.remove(&slot);
+        let leaving = self.holds.remove(&slot).is_some_and(|hold| hold.leaving);
+        self.leaving -= usize::from(leaving);
     }
 
     /// Marks a slot to be drained; true if it was not before.
     pub(crate) fn leave(&mut self, slot: Slot) -> bool {
-        self.holds.get_mut(&slot).is_some_and(|hold| !std::mem::replace(&mut hold.leaving, true))
+        let begins =
+            self.holds.get_mut(&slot).is_some_and(|hold| !std::mem::replace(&mut hold.leaving, true));
+        self.leaving += usize::from(begins);
+        begins
     }
 
     /// Leaving slots with nothing left in memory.
@@ -61,7 +67,7 @@ impl Slots {
     }
 
     pub(crate) fn any_leaving(&self) -> bool {
-        self.holds.values().any(|hold| hold.leaving)
+        self.leaving > 0
     }
 
     /// Whether rows of this slot may be taken in.
@@ -125,5 +131,6 @@ impl Slots {
 
     pub(crate) fn clear(&mut self) {
         self.holds.clear();
+        self.leaving = 0;
     }
 }

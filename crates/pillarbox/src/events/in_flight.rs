@@ -1,6 +1,7 @@
 //! Which events are being delivered right now.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub trait InFlightTracker: Send + Sync + 'static {
 /// The default tracker: a set, whose entries may expire.
 #[derive(Debug, Default)]
 pub struct InFlightSet {
-    entries: Mutex<HashMap<EventId, Instant>>,
+    entries: Mutex<HashMap<EventId, Option<Instant>>>,
     ttl: Option<Duration>,
 }
 
@@ -40,13 +41,23 @@ impl InFlightSet {
 
 impl InFlightTracker for InFlightSet {
     fn try_acquire(&self, id: &EventId) -> bool {
-        let now = Instant::now();
+        // Without a TTL nobody asks for the time of an entry.
+        let since = self.ttl.map(|_| Instant::now());
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        match entries.get(id) {
-            Some(since) if self.ttl.is_none_or(|ttl| now.saturating_duration_since(*since) < ttl) => false,
-            _ => {
-                entries.insert(id.clone(), now);
+        match entries.entry(id.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert(since);
                 true
+            }
+            Entry::Occupied(mut entry) => {
+                let expired = match (self.ttl, since, *entry.get()) {
+                    (Some(ttl), Some(now), Some(since)) => now.saturating_duration_since(since) >= ttl,
+                    _ => false,
+                };
+                if expired {
+                    entry.insert(since);
+                }
+                expired
             }
         }
     }
