@@ -48,7 +48,10 @@ pub(crate) fn change_group(
         _ => return Ok(false),
     };
     if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
-        revive(tx, event, now)?;
+        let locate = |row: &rusqlite::Row<'_>| row.get(0);
+        if let Some(seq) = tx.prepare_cached(&tx.sql.locate)?.query_row([event], locate).optional()? {
+            revive(tx, seq, now)?;
+        }
     }
     match next {
         Some(state) => tx.prepare_cached(&tx.sql.group_hold)?.execute(params![

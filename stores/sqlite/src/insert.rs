@@ -6,6 +6,7 @@ use pillarbox::port::ErrorKind;
 use rusqlite::{Connection, ErrorCode, params};
 
 use crate::error::Failure;
+use crate::row::lossy_text;
 use crate::sql::Sql;
 
 /// Adds all rows, or none of them.
@@ -90,7 +91,7 @@ fn insert_row(connection: &Connection, sql: &Sql, row: &NewRow, now: Timestamp) 
 fn existing(connection: &Connection, sql: &Sql, message: &str) -> Result<Written, Failure> {
     let written = connection.prepare_cached(&sql.written)?.query_row([message], |row| {
         Ok(Written {
-            id: EventId::from_row(row.get::<_, String>(0)?),
+            id: EventId::from_row(lossy_text(row, 0)?),
             seq: Seq(row.get(1)?),
             fresh: false,
             delayed: row.get(2)?,

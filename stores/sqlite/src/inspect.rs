@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::error::Failure;
 use crate::membership::node_id;
-use crate::row::read_record;
+use crate::row::{lossy_text, read_record};
 use crate::sql::Sql;
 use crate::time::{earlier, timestamp, until};
 
@@ -126,7 +126,7 @@ pub(crate) fn stats(connection: &Connection, sql: &Sql, now: Timestamp) -> Resul
     })?;
     stats.dead_by_type = connection
         .prepare_cached(&sql.stats_dead)?
-        .query_map([], |row| Ok(TypeCount { event_type: text(row, 0)?, count: number(row, 1)? }))?
+        .query_map([], |row| Ok(TypeCount { event_type: lossy_text(row, 0)?, count: number(row, 1)? }))?
         .collect::<Result<_, _>>()?;
     Ok(stats)
 }
@@ -181,12 +181,6 @@ fn written_since(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, 
         }
     }
     Ok(written)
-}
-
-/// A text of someone else's, whatever it is.
-fn text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<String> {
-    let value = row.get_ref(column)?;
-    Ok(value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default())
 }
 
 fn unsigned(number: i64) -> u64 {

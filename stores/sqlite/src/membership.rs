@@ -95,7 +95,8 @@ fn release(tx: &SqliteTransaction, request: &Beat) -> Result<(), Failure> {
 
 /// The time until the next delayed row is due.
 pub(crate) fn next_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
-    let due: Option<i64> = tx.prepare_cached(&tx.sql.next_due)?.query_row([], |row| row.get(0))?;
+    let due = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().ok());
+    let due = tx.prepare_cached(&tx.sql.next_due)?.query_row([], due)?;
     Ok(due.map(|due| until(now, due)))
 }
 

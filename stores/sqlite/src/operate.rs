@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::groups::free_group_behind;
 use crate::inspect::Selection;
 use crate::promote::{draw, renumber};
+use crate::row::lossy_text;
 use crate::settle::remembers;
 use crate::time::earlier;
 use crate::transaction::SqliteTransaction;
@@ -24,7 +25,7 @@ pub(crate) fn replay(tx: &SqliteTransaction, request: &Replay, now: Timestamp) -
     let dead = find_dead(tx, &request.select, request.limit)?;
     for one in &dead {
         let in_place = free_group_behind(tx, &one.id)?;
-        revive(tx, &one.id, now)?;
+        revive(tx, one.seq, now)?;
         if !in_place {
             let number = *draw(tx, 1)?.end();
             renumber(tx, one.seq, number, one.lane.filter(|lane| *lane == Lane::QUEUE.0))?;
@@ -70,7 +71,7 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
         PurgeStatus::Dead => Some(Status::Dead.code()),
         PurgeStatus::Any => None,
     };
-    let found = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, lossy_text(row, 1)?));
     let rows: Vec<(i64, String)> = match status {
         Some(status) => tx
             .prepare_cached(&tx.sql.ended)?
@@ -97,8 +98,8 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
 }
 
 /// Brings a dead event back to new, where it is.
-pub(crate) fn revive(tx: &SqliteTransaction, id: &str, now: Timestamp) -> Result<(), Failure> {
-    tx.prepare_cached(&tx.sql.revive)?.execute(params![id, now.as_microsecond()])?;
+pub(crate) fn revive(tx: &SqliteTransaction, seq: i64, now: Timestamp) -> Result<(), Failure> {
+    tx.prepare_cached(&tx.sql.revive)?.execute(params![seq, now.as_microsecond()])?;
     Ok(())
 }
 
@@ -129,7 +130,7 @@ fn find_dead(tx: &SqliteTransaction, select: &Select, limit: usize) -> Result<Ve
     let dead = tx
         .prepare_cached(tx.sql.dead_matching.of(&select))?
         .query_map(chosen.params(&[&limit]).as_slice(), |row| {
-            Ok(Dead { seq: row.get(0)?, id: row.get(1)?, lane: row.get(2)? })
+            Ok(Dead { seq: row.get(0)?, id: lossy_text(row, 1)?, lane: row.get(2)? })
         })?
         .collect::<Result<_, _>>()?;
     Ok(dead)

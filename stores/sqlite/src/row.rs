@@ -1,11 +1,9 @@
 //! Rows as they are read: whatever someone else wrote, a read never fails on it.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use pillarbox::model::{
-    Decoded, Event, EventId, GLOBAL, Global, GroupKey, Headers, Malformed, Record, Row, Seq, Slot, Status,
-    Token,
+    Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq, Slot,
+    Status, Token,
 };
 use rusqlite::types::ValueRef;
 
@@ -133,31 +131,35 @@ impl<'a> Columns<'a> {
         Token(self.number(LOCK_TOKEN).unwrap_or_default())
     }
 
-    fn group(&mut self) -> Option<GroupKey> {
-        if let Some(group) = self.text(MESSAGE_GROUP) {
-            return Some(GroupKey::new(group));
+    fn keys(&mut self) -> Keys<'a> {
+        Keys {
+            aggregate_type: self.text(AGGREGATE_TYPE).filter(|name| *name != GLOBAL),
+            aggregate_id: self.text(AGGREGATE_ID),
+            message_group: self.text(MESSAGE_GROUP),
         }
-        let id = self.text(AGGREGATE_ID)?;
-        let aggregate = self.text(AGGREGATE_TYPE).unwrap_or(GLOBAL);
-        Some(GroupKey::new(format!("{aggregate}/{id}")))
     }
 
-    fn event(&mut self, id: &EventId, created_at: Timestamp, expires_at: Option<Timestamp>) -> Decoded {
+    fn event(
+        &mut self,
+        id: &EventId,
+        keys: &Keys<'_>,
+        created_at: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Decoded {
         let event_type = self.text(EVENT_TYPE).unwrap_or_default();
-        let mut builder = Event::builder(Cow::<'static, str>::Owned(event_type.to_owned()))
-            .occurred_at(self.time(OCCURRED_AT).unwrap_or(created_at));
-        builder = match self.text(AGGREGATE_TYPE) {
-            None | Some(GLOBAL) => builder.aggregate_type(Global),
-            Some(name) => builder.aggregate_type(name),
-        };
-        if let Some(aggregate_id) = self.text(AGGREGATE_ID) {
+        let mut builder =
+            Event::builder(event_type).occurred_at(self.time(OCCURRED_AT).unwrap_or(created_at));
+        if let Some(name) = keys.aggregate_type {
+            builder = builder.aggregate_type(name);
+        }
+        if let Some(aggregate_id) = keys.aggregate_id {
             builder = builder.aggregate_id(aggregate_id);
+        }
+        if let Some(group) = keys.message_group {
+            builder = builder.group(group);
         }
         if let Some(tenant) = self.text(TENANT_ID) {
             builder = builder.tenant(tenant);
-        }
-        if let Some(group) = self.text(MESSAGE_GROUP) {
-            builder = builder.group(group);
         }
         if let Some(message) = self.text(MESSAGE_ID) {
             builder = builder.message_id(message);
@@ -177,7 +179,15 @@ impl<'a> Columns<'a> {
                 Err(malformed) => self.wrong = self.wrong.take().or(Some(malformed)),
             }
         }
-        builder = match (self.value(PAYLOAD_BYTES), self.value(PAYLOAD)) {
+        builder = self.payload(builder);
+        match self.wrong.take() {
+            Some(malformed) => Err(malformed),
+            None => Ok(builder.build_from_row(id.clone())),
+        }
+    }
+
+    fn payload(&mut self, builder: EventBuilder) -> EventBuilder {
+        match (self.value(PAYLOAD_BYTES), self.value(PAYLOAD)) {
             (ValueRef::Blob(bytes) | ValueRef::Text(bytes), _) | (_, ValueRef::Blob(bytes)) => {
                 builder.payload_bytes(bytes)
             }
@@ -186,11 +196,25 @@ impl<'a> Columns<'a> {
                 self.blame(PAYLOAD, "and payload_bytes are both missing");
                 builder
             }
-        };
-        match self.wrong.take() {
-            Some(malformed) => Err(malformed),
-            None => Ok(builder.build_from_row(id.clone())),
         }
+    }
+}
+
+/// What the group of a row is made of.
+struct Keys<'a> {
+    /// None for the global one.
+    aggregate_type: Option<&'a str>,
+    aggregate_id: Option<&'a str>,
+    message_group: Option<&'a str>,
+}
+
+impl Keys<'_> {
+    fn group(&self) -> Option<GroupKey> {
+        if let Some(group) = self.message_group {
+            return Some(GroupKey::new(group));
+        }
+        let id = self.aggregate_id?;
+        Some(GroupKey::new(format!("{}/{id}", self.aggregate_type.unwrap_or(GLOBAL))))
     }
 }
 
@@ -207,6 +231,7 @@ pub(crate) fn read_row(row: &rusqlite::Row<'_>, claimed: Claimed) -> Row {
     let id = columns.id();
     let created_at = columns.time(CREATED_AT).unwrap_or_default();
     let expires_at = columns.time(EXPIRES_AT);
+    let keys = columns.keys();
     Row {
         seq: columns.seq(),
         slot: columns.slot(),
@@ -216,8 +241,8 @@ pub(crate) fn read_row(row: &rusqlite::Row<'_>, claimed: Claimed) -> Row {
         available_at: columns.time(AVAILABLE_AT).unwrap_or_default(),
         expires_at,
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
-        group: columns.group(),
-        event: columns.event(&id, created_at, expires_at),
+        group: keys.group(),
+        event: columns.event(&id, &keys, created_at, expires_at),
         id,
     }
 }
@@ -260,4 +285,10 @@ pub(crate) fn payload_size(row: &rusqlite::Row<'_>) -> usize {
         _ => 0,
     };
     size(PAYLOAD).max(size(PAYLOAD_BYTES))
+}
+
+/// A text of someone else's, whatever it is.
+pub(crate) fn lossy_text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let value = row.get_ref(column)?;
+    Ok(value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default())
 }

@@ -6,7 +6,7 @@ use pillarbox::port::Select;
 use crate::row::{COLUMNS, RECORD_COLUMNS};
 
 /// What a selection of operators has in common; parameters 1 to 6.
-const MATCHES: &str = "status IN (0, 1, 2, 3) AND (?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
+const MATCHES: &str = "(?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
     AND (?4 IS NULL OR coalesce(aggregate_type, '__GLOBAL__') = ?4) AND (?5 IS NULL OR group_key = ?5) \
     AND (?6 IS NULL OR done_at < ?6)";
 
@@ -115,7 +115,7 @@ macro_rules! statements {
 }
 
 statements!(
-    insert, written, fetch_slots, fetch_group, fetch_due, claim_queue, claim, done, done_delete, retry, dead,
+    insert, written, locate, fetch_slots, fetch_group, fetch_due, claim_queue, claim, done, done_delete, retry, dead,
     delay, attempt, release, remember, forget, remembers, attempts, node_here, node_join, node_renew,
     node_delete, node_expired, nodes, slots, slot_take, slot_release, slot_drop, slots_free, slots_sweep,
     first_pending, next_due, promotable, renumber, sequence, sequence_draw, epoch, epoch_grow, groups,

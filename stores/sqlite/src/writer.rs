@@ -20,6 +20,10 @@ const QUEUE: usize = 1_024;
 /// Most jobs to a commit.
 const GROUP_JOBS: usize = 256;
 
+/// A writer that never rests shuts other processes out, whose waits are no queue: they look again every millisecond.
+const BUSY_FOR: Duration = Duration::from_millis(100);
+const GAP: Duration = Duration::from_micros(1_200);
+
 /// The handle: when the last one is dropped, the thread ends after its last job.
 #[derive(Clone)]
 pub(crate) struct Writer(mpsc::Sender<Box<dyn Job>>);
@@ -61,12 +65,18 @@ struct Group {
 
 impl Group {
     fn serve(mut self) {
+        let mut busy_since = Instant::now();
         loop {
+            self.take_waiting();
             if self.next.is_empty() {
                 let Some(job) = self.jobs.blocking_recv() else { return };
                 self.next.push_back(job);
+                self.take_waiting();
+                busy_since = Instant::now();
+            } else if busy_since.elapsed() > BUSY_FOR {
+                thread::sleep(GAP);
+                busy_since = Instant::now();
             }
-            self.take_waiting();
             self.commit_group();
         }
     }

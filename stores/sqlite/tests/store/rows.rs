@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{Event, Limits, OwnerId};
-use pillarbox::port::{Admin, Claim, ClaimFrom, List, Store};
+use pillarbox::model::{Event, Limits, NodeId, OwnerId};
+use pillarbox::port::{
+    Admin, Claim, ClaimFrom, Fetch, Join, List, Purge, PurgeStatus, Replay, Scope, Select, Store,
+};
 
 use crate::kit::{Outbox, event, fetch_all, write};
 
@@ -109,4 +111,49 @@ async fn text_with_nul_is_refused_before_it_is_written() {
     assert!(!limits.nul_in_text);
     assert!(Event::text("T", "\"a\0b\"").build_within(&limits).is_err());
     assert!(Event::text("T", "{}").header("h", "a\0b").build_within(&limits).is_err());
+}
+
+/// EVT-083
+#[tokio::test]
+async fn rows_with_odd_times_and_ids_stop_neither_pollers_nor_operators() {
+    let outbox = Outbox::new().await;
+    plant(&outbox, "event_id, payload, created_at, available_at", "'t', '{}', 'then', 'soon'").await;
+    plant(&outbox, "event_id, payload, lane, available_at", "'d', '{}', -1, 'soon'").await;
+    plant(&outbox, "event_id, payload, status, lane", "x'FF', '{}', 3, -2").await;
+    let due = Fetch {
+        scope: Scope::Due,
+        rows: 10,
+        bytes: usize::MAX,
+        skip_recent: Duration::from_secs(1),
+        now: None,
+    };
+    let rows = outbox.store.fetch(due).await.unwrap().rows;
+    assert_eq!(rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["t"]);
+    let join = Join {
+        node: NodeId::from_random(1),
+        label: "test".to_owned(),
+        lease: Duration::from_secs(10),
+        now: None,
+    };
+    outbox.store.join(join).await.unwrap();
+    let replay = Replay { select: Select::default(), limit: 10, by: "me".to_owned(), now: None };
+    assert_eq!(outbox.store.replay(replay).await.unwrap(), 1);
+    assert_eq!(outbox.number("SELECT status FROM outbox_event WHERE lane = -2"), 0);
+    assert_eq!(outbox.store.stats().await.unwrap().by_status, [3, 0, 0, 0]);
+    let purge = Purge { status: PurgeStatus::Any, older_than: Duration::ZERO, limit: 10, now: None };
+    outbox.store.purge(purge).await.unwrap();
+}
+
+#[tokio::test]
+async fn lanes_and_statuses_that_no_one_would_deliver_are_refused() {
+    let outbox = Outbox::new().await;
+    let connection = outbox.connection();
+    for (column, value) in
+        [("lane", "5"), ("lane", "-3"), ("lane", "40000"), ("lane", "'x'"), ("status", "7")]
+    {
+        let insert = format!(
+            "INSERT INTO outbox_event (event_id, event_type, payload, {column}) VALUES ('a', 'T', '{{}}', {value})"
+        );
+        assert!(connection.execute_batch(&insert).is_err(), "{column} {value}");
+    }
 }
