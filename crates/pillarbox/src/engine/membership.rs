@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::groups::Hold;
-use crate::model::{GroupKey, NodeId, Slot};
+use crate::model::{GroupKey, NodeId, Seq, Slot};
 use crate::port::{Beat, Cursor, Fence, GroupStates, Membership};
 
 /// Look for rows in lanes that nobody holds once in so many beats.
@@ -94,9 +94,7 @@ impl Core {
         }
         if gained {
             // Rows of the new slots may be anywhere; those in memory are known.
-            self.cursor = Cursor::default();
-            self.rewinds += 1;
-            self.wake = true;
+            self.read_all_again();
         }
         if let Some(states) = &membership.groups {
             self.apply_groups(states, now);
@@ -137,7 +135,15 @@ impl Core {
             match (in_list, unseen) {
                 (true, _) => group.hold = Some(Hold::Listed),
                 (false, true) => continue,
-                (false, false) => group.hold = None,
+                (false, false) => {
+                    // An event that was brought back stands before all that was seen of its group here.
+                    if group.hold.take().is_some() {
+                        group.miss(Seq::default());
+                        for item in self.groups.unload(&key) {
+                            self.drop_item(&item);
+                        }
+                    }
+                }
             }
             if in_list {
                 for item in self.groups.unload(&key) {
@@ -146,7 +152,18 @@ impl Core {
             }
             self.groups.place(&key, now);
         }
-        self.held_groups = states.held.iter().map(|held| held.group.clone()).collect();
+        let held_groups: BTreeSet<GroupKey> = states.held.iter().map(|held| held.group.clone()).collect();
+        if !self.held_groups.is_subset(&held_groups) {
+            // It may be the only one of its group, which is then not in memory.
+            self.read_all_again();
+        }
+        self.held_groups = held_groups;
+    }
+
+    fn read_all_again(&mut self) {
+        self.cursor = Cursor::default();
+        self.rewinds += 1;
+        self.wake = true;
     }
 
     /// Drained slots wait to be given back, or this node has less than its share: the next beat should come soon.
@@ -156,5 +173,95 @@ impl Core {
 
     pub(crate) fn has_drained_slots(&self) -> bool {
         !self.slots.drained().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::engine::EngineSettings;
+    use crate::engine::intake::Read;
+    use crate::model::{Event, EventId, Lane, Row, Seq, Status, Token};
+    use crate::port::{Fetched, GroupState, HeldGroup, HeldSlot, Order, Scope};
+
+    const SLOT: Slot = Slot(5);
+
+    fn group() -> GroupKey {
+        GroupKey::new("account/1")
+    }
+
+    fn membership(epoch: i64, held: &[GroupKey]) -> Membership {
+        let held = held.iter().map(|group| HeldGroup {
+            group: group.clone(),
+            state: GroupState::Blocked,
+            event: None,
+            reason: None,
+            by: "engine".to_owned(),
+            since: Timestamp::UNIX_EPOCH,
+        });
+        Membership {
+            lane: Lane::FIRST,
+            held: vec![HeldSlot { slot: SLOT, suspect: false }],
+            give: Vec::new(),
+            nodes: 1,
+            groups: Some(GroupStates { epoch, held: held.collect() }),
+            ready: false,
+            next_due: None,
+            oldest: None,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// A node that has read these rows of a blocked group.
+    fn node_behind_a_block(rows: Vec<Row>, now: Instant) -> Core {
+        let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
+        let mut core = Core::new(settings, 1);
+        core.joined(NodeId::from_random(1), &membership(1, &[group()]), now, now);
+        let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
+        let cursor = Cursor { decided: Seq(9), waiting: Vec::new() };
+        let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
+        core.merge_slots(fetched, rewinds, core.incarnation(), now);
+        assert!(matches!(core.next_read(now), Read::Idle(_)));
+        core
+    }
+
+    fn row(seq: i64) -> Row {
+        let event = Event::text("a", "{}").group("account/1").build().unwrap();
+        Row {
+            seq: Seq(seq),
+            id: EventId::from_row(seq.to_string()),
+            slot: SLOT,
+            status: Status::New,
+            attempts: 0,
+            created_at: Timestamp::UNIX_EPOCH,
+            available_at: Timestamp::UNIX_EPOCH,
+            expires_at: None,
+            token: Token::default(),
+            group: Some(group()),
+            event: Ok(event),
+        }
+    }
+
+    /// PBX-010, EVT-141
+    #[test]
+    fn a_group_that_is_let_go_is_read_from_before_what_was_seen_of_it() {
+        let now = Instant::now();
+        let mut core = node_behind_a_block(vec![row(7)], now);
+        core.renewed(&[], &membership(2, &[]), now, now);
+        let Read::Group { key, fetch } = core.next_read(now) else { panic!("the group is read") };
+        assert_eq!(key, group());
+        assert!(matches!(fetch.scope, Scope::Group { from: Seq(0), .. }), "{:?}", fetch.scope);
+    }
+
+    /// PBX-010, EVT-141
+    #[test]
+    fn a_group_with_nothing_but_its_dead_head_is_found_again() {
+        let now = Instant::now();
+        let mut core = node_behind_a_block(Vec::new(), now);
+        core.renewed(&[], &membership(2, &[]), now, now);
+        let Read::Slots { fetch, .. } = core.next_read(now) else { panic!("the slots are read") };
+        assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == Seq(0)));
     }
 }
