@@ -89,6 +89,9 @@ impl Core {
     }
 
     fn job(&mut self, items: Vec<Item>, careful: bool, now: Instant) -> Job {
+        if items.iter().all(|item| item.expires.is_none()) {
+            return Job { items, incarnation: self.incarnation, careful };
+        }
         let (expired, items): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.expires.is_some_and(|at| at <= now));
         let group = expired.first().and_then(|item| item.group.clone());

@@ -1,5 +1,6 @@
 //! Our transaction on drivers whose transaction can't leave its thread: a closure that runs on the store's writer.
 
+use std::future::Future;
 use std::ops::Deref;
 
 use super::buffer::Gathered;
@@ -111,7 +112,7 @@ impl<S: Transact> Writer<S> {
     /// Runs a closure in a transaction on the store's writer, inserts its events, commits; listeners run now.
     ///
     /// Once begun it runs to its end, also when the caller stops waiting.
-    pub async fn transaction<R, E, F>(&self, body: F) -> Result<R, TransactError<E>>
+    pub fn transaction<R, E, F>(&self, body: F) -> impl Future<Output = Result<R, TransactError<E>>> + Send
     where
         F: FnOnce(&mut BlockingTransaction<'_, S>) -> Result<R, E> + Send + 'static,
         R: Send + 'static,
@@ -125,6 +126,6 @@ impl<S: Transact> Writer<S> {
             written: Vec::new(),
             reservation: None,
         };
-        self.store.transact(run).await
+        self.store.transact(run)
     }
 }

@@ -127,12 +127,12 @@ impl<S: Begin> Outbox<S> {
 
 impl<S: Transact> Outbox<S> {
     /// Runs a closure in a transaction on the store's writer, inserts its events, commits; listeners run now.
-    pub async fn transaction<R, E, F>(&self, body: F) -> Result<R, TransactError<E>>
+    pub fn transaction<R, E, F>(&self, body: F) -> impl Future<Output = Result<R, TransactError<E>>> + Send
     where
         F: FnOnce(&mut BlockingTransaction<'_, S>) -> Result<R, E> + Send + 'static,
         R: Send + 'static,
         E: Send + 'static,
     {
-        self.writer.transaction(body).await
+        self.writer.transaction(body)
     }
 }
