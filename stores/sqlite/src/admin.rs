@@ -42,7 +42,9 @@ impl Admin for SqliteStore {
     }
 
     fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
-        self.change("cancel", Durability::Full, move |tx| operate::cancel(tx, &request, now(request.now)))
+        self.change("cancel", Durability::Full, move |tx| {
+            operate::cancel(tx, &tx.sql, &request, now(request.now))
+        })
     }
 
     fn replay(&self, request: Replay) -> Answer<'_, u64> {

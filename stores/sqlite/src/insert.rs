@@ -9,6 +9,15 @@ use crate::error::Failure;
 use crate::row::lossy_text;
 use crate::sql::Sql;
 
+/// Refuses a connection on which every statement would commit by itself.
+pub(crate) fn open_transaction(connection: &Connection) -> Result<(), Failure> {
+    if connection.is_autocommit() {
+        let detail = "no transaction is open on this connection".to_owned();
+        return Err(Failure::Refused(ErrorKind::InvalidInput, detail));
+    }
+    Ok(())
+}
+
 /// Adds all rows, or none of them.
 pub(crate) fn insert_rows(
     connection: &Connection,
@@ -16,10 +25,7 @@ pub(crate) fn insert_rows(
     rows: &[NewRow],
     now: Timestamp,
 ) -> Result<Vec<Written>, Failure> {
-    if connection.is_autocommit() {
-        let detail = "no transaction is open on this connection".to_owned();
-        return Err(Failure::Refused(ErrorKind::InvalidInput, detail));
-    }
+    open_transaction(connection)?;
     match rows {
         [] => Ok(Vec::new()),
         [row] => Ok(vec![insert_row(connection, sql, row, now)?]),

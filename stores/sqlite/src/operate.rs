@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Lane, Status};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use crate::error::Failure;
 use crate::groups::free_group_behind;
@@ -11,6 +11,7 @@ use crate::inspect::Selection;
 use crate::promote::{draw, renumber};
 use crate::row::lossy_text;
 use crate::settle::remembers;
+use crate::sql::Sql;
 use crate::time::earlier;
 use crate::transaction::SqliteTransaction;
 
@@ -46,17 +47,21 @@ pub(crate) fn discard(tx: &SqliteTransaction, request: &Discard, now: Timestamp)
     Ok(dead.len() as u64)
 }
 
+/// Also for transactions of the user's own connection.
 pub(crate) fn cancel(
-    tx: &SqliteTransaction,
+    connection: &Connection,
+    sql: &Sql,
     request: &Cancel,
     now: Timestamp,
 ) -> Result<Vec<EventId>, Failure> {
+    let now = now.as_microsecond();
     let mut cancelled = Vec::new();
     for id in &request.ids {
-        let gone = tx.prepare_cached(&tx.sql.cancel)?.execute(params![id.as_str(), now.as_microsecond()])?;
+        let gone = connection.prepare_cached(&sql.cancel)?.execute(params![id.as_str(), now])?;
         if gone > 0 {
-            forget(tx, id.as_str())?;
-            record(tx, now, &request.by, "cancel", id.as_str())?;
+            connection.prepare_cached(&sql.forget)?.execute([id.as_str()])?;
+            let audit = params![now, request.by, "cancel", id.as_str()];
+            connection.prepare_cached(&sql.audit)?.execute(audit)?;
             cancelled.push(id.clone());
         }
     }

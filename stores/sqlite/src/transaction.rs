@@ -4,14 +4,17 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pillarbox::model::{NewRow, Written};
-use pillarbox::port::{BlockingWriteOn, Body, CommitError, ErrorKind, StoreError, Transact, TransactError};
+use pillarbox::model::{EventId, NewRow, Written};
+use pillarbox::port::{
+    BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, StoreError, Transact, TransactError,
+};
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use tokio::sync::oneshot;
 
-use crate::insert::insert_rows;
+use crate::insert::{insert_rows, open_transaction};
 use crate::job::Transaction;
+use crate::operate::cancel;
 use crate::sql::Sql;
 use crate::store::SqliteStore;
 use crate::time::now;
@@ -99,6 +102,10 @@ impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
     fn insert_blocking(&self, tx: &SqliteTransaction, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
         self.insert_on(tx, rows)
     }
+
+    fn cancel_blocking(&self, tx: &SqliteTransaction, request: &Cancel) -> Result<Vec<EventId>, StoreError> {
+        self.cancel_on(tx, request)
+    }
 }
 
 /// A transaction of the user's own connection to the same file.
@@ -109,6 +116,14 @@ impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
         rows: &[NewRow],
     ) -> Result<Vec<Written>, StoreError> {
         self.insert_on(tx, rows)
+    }
+
+    fn cancel_blocking(
+        &self,
+        tx: &rusqlite::Transaction<'_>,
+        request: &Cancel,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.cancel_on(tx, request)
     }
 }
 
@@ -121,12 +136,26 @@ impl BlockingWriteOn<rusqlite::Savepoint<'_>> for SqliteStore {
     ) -> Result<Vec<Written>, StoreError> {
         self.insert_on(tx, rows)
     }
+
+    fn cancel_blocking(
+        &self,
+        tx: &rusqlite::Savepoint<'_>,
+        request: &Cancel,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.cancel_on(tx, request)
+    }
 }
 
 impl SqliteStore {
     fn insert_on(&self, connection: &Connection, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
         insert_rows(connection, &self.shared().sql, rows, now(None))
             .map_err(|failure| failure.into_store_error("insert", self.name()))
+    }
+
+    fn cancel_on(&self, connection: &Connection, request: &Cancel) -> Result<Vec<EventId>, StoreError> {
+        open_transaction(connection)
+            .and_then(|()| cancel(connection, &self.shared().sql, request, now(request.now)))
+            .map_err(|failure| failure.into_store_error("cancel", self.name()))
     }
 }
 

@@ -7,7 +7,7 @@ use super::buffer::Gathered;
 use super::{WriteError, Writer};
 use crate::engine::Reservation;
 use crate::model::{Event, EventId, IntoEvent, Written};
-use crate::port::{Body, CommitError, Transact, TransactError};
+use crate::port::{Body, Cancel, CommitError, StoreError, Transact, TransactError};
 
 /// The transaction a closure works on: the driver's, that also takes events.
 pub struct BlockingTransaction<'a, S: Transact> {
@@ -33,6 +33,18 @@ impl<S: Transact> BlockingTransaction<'_, S> {
             self.gathered.waiting.push(events);
         }
         Ok(ids)
+    }
+
+    /// Takes pending events back, if and when this commits; the ids that were still pending.
+    ///
+    /// Events written on this transaction can be taken back too. One that is being delivered may still arrive.
+    pub fn cancel(&mut self, ids: &[EventId], by: impl Into<String>) -> Result<Vec<EventId>, StoreError> {
+        let (mut cancelled, left) = self.gathered.take_back(ids);
+        if !left.is_empty() {
+            let request = Cancel { ids: left, by: by.into(), now: None };
+            cancelled.extend(self.writer.store.cancel_blocking(self.tx, &request)?);
+        }
+        Ok(cancelled)
     }
 
     /// Runs after a successful commit, on the store's writer thread: keep it short.

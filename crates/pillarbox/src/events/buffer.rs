@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::hook::{Hooks, Moment};
-use crate::model::Event;
+use crate::model::{Event, EventId};
 
 /// Something to run when a transaction has ended.
 pub type Callback = Box<dyn FnOnce() + Send>;
@@ -22,6 +22,17 @@ pub(super) struct Gathered {
 impl Gathered {
     pub(super) fn waiting_events(&self) -> Vec<Event> {
         self.waiting.iter().flatten().cloned().collect()
+    }
+
+    /// Drops those that are not inserted yet; the dropped, and the others.
+    pub(super) fn take_back(&mut self, ids: &[EventId]) -> (Vec<EventId>, Vec<EventId>) {
+        let waits = |id: &&EventId| self.waiting.iter().flatten().any(|event| event.id() == *id);
+        let (dropped, others): (Vec<_>, Vec<_>) = ids.iter().partition(waits);
+        for batch in &mut self.waiting {
+            batch.retain(|event| !dropped.contains(&event.id()));
+        }
+        self.waiting.retain(|batch| !batch.is_empty());
+        (dropped.into_iter().cloned().collect(), others.into_iter().cloned().collect())
     }
 
     /// The waiting batches are in.

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use super::buffer::Gathered;
 use super::{WriteError, Writer};
 use crate::model::{Event, EventId, IntoEvent};
-use crate::port::{Begin, CommitError, StoreError};
+use crate::port::{Begin, Cancel, CommitError, StoreError};
 
 /// A transaction of the driver that also takes events. Dropped unfinished, it is rolled back.
 pub struct Transaction<S: Begin> {
@@ -46,6 +46,22 @@ impl<S: Begin> Transaction<S> {
         self.writer.store.insert(tx, &self.writer.place_unreserved(&events)).await?;
         self.gathered.inserted(&self.writer.hooks);
         Ok(())
+    }
+
+    /// Takes pending events back, if and when this commits; the ids that were still pending.
+    ///
+    /// Events written on this transaction can be taken back too. One that is being delivered may still arrive.
+    pub async fn cancel(
+        &mut self,
+        ids: &[EventId],
+        by: impl Into<String>,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let (mut cancelled, left) = self.gathered.take_back(ids);
+        if let Some(tx) = self.tx.as_mut().filter(|_| !left.is_empty()) {
+            let request = Cancel { ids: left, by: by.into(), now: None };
+            cancelled.extend(self.writer.store.cancel_on(tx, request).await?);
+        }
+        Ok(cancelled)
     }
 
     /// Runs after a successful commit.

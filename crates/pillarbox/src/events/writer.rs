@@ -11,7 +11,7 @@ use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
 use crate::engine::{Reservation, Shared};
 use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
-use crate::port::{Begin, BlockingWriteOn, Order, Store, StoreError, WriteOn};
+use crate::port::{Begin, BlockingWriteOn, Cancel, Order, Store, StoreError, WriteOn};
 
 /// Writes events on transactions. Cheap to clone; usable without an outbox.
 pub struct Writer<S> {
@@ -167,6 +167,32 @@ impl<S: Store> Writer<S> {
             self.hooks.run(Moment::Write, &events);
         }
         Ok(Receipt::new(self.clone(), events))
+    }
+
+    /// Takes pending events back on a transaction the caller already has; the ids that were still pending.
+    pub async fn cancel_on<Tx: ?Sized>(
+        &self,
+        tx: &mut Tx,
+        ids: &[EventId],
+        by: impl Into<String>,
+    ) -> Result<Vec<EventId>, StoreError>
+    where
+        S: WriteOn<Tx>,
+    {
+        self.store.cancel_on(tx, Cancel { ids: ids.to_vec(), by: by.into(), now: None }).await
+    }
+
+    /// Takes pending events back on a transaction of a blocking driver that the caller already has.
+    pub fn cancel_on_blocking<Tx: ?Sized>(
+        &self,
+        tx: &Tx,
+        ids: &[EventId],
+        by: impl Into<String>,
+    ) -> Result<Vec<EventId>, StoreError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        self.store.cancel_blocking(tx, &Cancel { ids: ids.to_vec(), by: by.into(), now: None })
     }
 
     /// Writes on a transaction of a blocking driver that the caller already has.

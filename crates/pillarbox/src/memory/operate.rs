@@ -40,15 +40,25 @@ impl State {
     pub(super) fn cancel(&mut self, request: &Cancel, now: Timestamp) -> Vec<EventId> {
         let mut cancelled = Vec::new();
         for id in &request.ids {
-            let Some(&seq) = self.by_id.get(id) else { continue };
-            let row = &self.rows[&seq];
-            if transition(row.status, Move::Cancel).is_some() && !row.is_claimed(now) {
-                self.remove(seq);
-                self.record(now, &request.by, "cancel", id.as_str());
+            if self.may_cancel(id, now) {
+                self.cancel_one(id, &request.by, now);
                 cancelled.push(id.clone());
             }
         }
         cancelled
+    }
+
+    /// Whether it is there, pending and not under a live claim.
+    pub(super) fn may_cancel(&self, id: &EventId, now: Timestamp) -> bool {
+        let row = self.by_id.get(id).and_then(|seq| self.rows.get(seq));
+        row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !row.is_claimed(now))
+    }
+
+    pub(super) fn cancel_one(&mut self, id: &EventId, by: &str, now: Timestamp) {
+        if let Some(&seq) = self.by_id.get(id) {
+            self.remove(seq);
+        }
+        self.record(now, by, "cancel", id.as_str());
     }
 
     pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> u64 {

@@ -14,7 +14,7 @@ use super::write::{Draft, Taken};
 use super::{MemoryClock, MemoryOptions};
 use crate::model::{EventId, GroupKey, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
-    Admin, Answer, Beat, Begin, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Join,
+    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Join,
     Membership, Promote, Promoted, Settle, Settled, Store, StoreError, Write, WriteOn,
 };
 use crate::rules::SLOTS;
@@ -77,7 +77,7 @@ impl Shared {
         Err(self.error(ErrorKind::Unavailable, operation, detail))
     }
 
-    fn error(&self, kind: ErrorKind, operation: &'static str, detail: String) -> StoreError {
+    pub(super) fn error(&self, kind: ErrorKind, operation: &'static str, detail: String) -> StoreError {
         StoreError::new(kind, operation, &self.facts.name, detail)
     }
 
@@ -141,6 +141,14 @@ impl MemoryStore {
         drop(state);
         self.0.hint(1);
         Seq(seq)
+    }
+
+    fn own(&self, tx: &MemoryTransaction, operation: &'static str) -> Result<(), StoreError> {
+        if tx.is_of(&self.0) {
+            return Ok(());
+        }
+        let detail = "the transaction is of another store".to_owned();
+        Err(self.0.error(ErrorKind::InvalidInput, operation, detail))
     }
 }
 
@@ -213,11 +221,15 @@ impl Store for MemoryStore {
 impl WriteOn<MemoryTransaction> for MemoryStore {
     fn insert<'a>(&'a self, tx: &'a mut MemoryTransaction, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
         Box::pin(async move {
-            if !tx.is_of(&self.0) {
-                let detail = "the transaction is of another store".to_owned();
-                return Err(self.0.error(ErrorKind::InvalidInput, "insert", detail));
-            }
+            self.own(tx, "insert")?;
             tx.insert(rows)
+        })
+    }
+
+    fn cancel_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Cancel) -> Answer<'a, Vec<EventId>> {
+        Box::pin(async move {
+            self.own(tx, "cancel")?;
+            Ok(tx.cancel(&request))
         })
     }
 }

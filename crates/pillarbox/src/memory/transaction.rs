@@ -3,23 +3,41 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use super::state::State;
 use super::store::Shared;
-use super::write::{Draft, Taken};
-use crate::model::{NewRow, Written};
-use crate::port::StoreError;
+use super::write::Draft;
+use crate::model::{EventId, NewRow, Written};
+use crate::port::{Cancel, ErrorKind, StoreError};
 
 /// An open transaction of a memory store. Dropped unfinished it is rolled back.
 pub struct MemoryTransaction {
     shared: Arc<Shared>,
     id: u64,
     draft: Draft,
+    cancels: Vec<Cancelled>,
+}
+
+/// An event that goes when the transaction commits.
+struct Cancelled {
+    id: EventId,
+    by: String,
+    at: Timestamp,
+    /// Written by this transaction: it never gets into the table.
+    own: bool,
 }
 
 impl MemoryTransaction {
     pub(super) fn begin(shared: &Arc<Shared>) -> Self {
         let mut state = shared.lock();
         state.transactions += 1;
-        Self { shared: Arc::clone(shared), id: state.transactions, draft: Draft::default() }
+        Self {
+            shared: Arc::clone(shared),
+            id: state.transactions,
+            draft: Draft::default(),
+            cancels: Vec::new(),
+        }
     }
 
     /// Whether it was begun on this store.
@@ -38,19 +56,49 @@ impl MemoryTransaction {
         Ok(written)
     }
 
+    /// Takes events back: what this transaction wrote itself at once, what is in the table when it commits.
+    pub(super) fn cancel(&mut self, request: &Cancel) -> Vec<EventId> {
+        let at = self.shared.now(request.now);
+        let state = self.shared.lock();
+        let mut cancelled = Vec::new();
+        for id in &request.ids {
+            let before = self.cancels.iter().any(|cancel| cancel.id == *id);
+            let own = !before && self.draft.remove(id);
+            if own || (!before && state.may_cancel(id, at)) {
+                self.cancels.push(Cancelled { id: id.clone(), by: request.by.clone(), at, own });
+                cancelled.push(id.clone());
+            }
+        }
+        cancelled
+    }
+
     pub(super) fn commit(mut self) -> Result<(), StoreError> {
         let draft = std::mem::take(&mut self.draft);
+        let cancels = std::mem::take(&mut self.cancels);
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        let checked = match draft.clash(&state) {
-            Some(Taken(id)) => Err(shared.taken("commit", &Taken(id))),
-            None => shared.room_for(&state, "commit", draft.rows.len()),
-        };
-        let added = checked.map(|()| draft.apply(&mut state));
+        let added = self.check(&state, &draft, &cancels).map(|()| {
+            for cancel in &cancels {
+                state.cancel_one(&cancel.id, &cancel.by, cancel.at);
+            }
+            draft.apply(&mut state)
+        });
         state.open.remove(&self.id);
         drop(state);
         shared.hint(added?);
         Ok(())
+    }
+
+    /// A server's row locks would have made others wait; here the second to come is refused.
+    fn check(&self, state: &State, draft: &Draft, cancels: &[Cancelled]) -> Result<(), StoreError> {
+        if let Some(taken) = draft.clash(state) {
+            return Err(self.shared.taken("commit", &taken));
+        }
+        if let Some(gone) = cancels.iter().find(|one| !one.own && !state.may_cancel(&one.id, one.at)) {
+            let detail = format!("event {} is no longer pending", gone.id);
+            return Err(self.shared.error(ErrorKind::Conflict, "commit", detail));
+        }
+        self.shared.room_for(state, "commit", draft.rows.len())
     }
 }
 

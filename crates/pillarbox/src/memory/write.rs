@@ -67,7 +67,20 @@ impl Draft {
 
     fn truncate(&mut self, len: usize) {
         self.rows.truncate(len);
-        self.messages.retain(|_, place| *place < len);
+        self.recount();
+    }
+
+    /// Takes a drafted row back; false if it is not in the draft.
+    pub(super) fn remove(&mut self, id: &EventId) -> bool {
+        let before = self.rows.len();
+        self.rows.retain(|(_, row)| row.id != *id);
+        self.recount();
+        self.rows.len() < before
+    }
+
+    fn recount(&mut self) {
+        let message = |(place, (_, row)): (usize, &(i64, Stored))| Some((row.message_id()?.into(), place));
+        self.messages = self.rows.iter().enumerate().filter_map(message).collect();
         self.ids = self.rows.iter().map(|(_, row)| (row.id.clone(), ())).collect();
     }
 

@@ -2,19 +2,25 @@
 
 use std::future::Future;
 
-use super::{Answer, Store, StoreError};
-use crate::model::{NewRow, Written};
+use super::{Answer, Cancel, Store, StoreError};
+use crate::model::{EventId, NewRow, Written};
 
-/// Inserts on a transaction of this type, of an asynchronous driver.
+/// Writes on a transaction of this type, of an asynchronous driver.
 pub trait WriteOn<Tx: ?Sized>: Store {
     /// Inserts all rows with one statement where the database can; never commits.
     fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>>;
+
+    /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>>;
 }
 
-/// Inserts on a transaction of this type, of a blocking driver.
+/// Writes on a transaction of this type, of a blocking driver.
 pub trait BlockingWriteOn<Tx: ?Sized>: Store {
     /// Inserts all rows; never commits.
     fn insert_blocking(&self, tx: &Tx, rows: &[NewRow]) -> Result<Vec<Written>, StoreError>;
+
+    /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
+    fn cancel_blocking(&self, tx: &Tx, request: &Cancel) -> Result<Vec<EventId>, StoreError>;
 }
 
 /// Why a commit did not say yes.

@@ -3,9 +3,13 @@
 use std::sync::mpsc::sync_channel;
 
 use crate::kit::{Outbox, Seen, event, fetch_all, place_order, transact, write};
-use pillarbox::model::{Event, NewRow, Placement};
-use pillarbox::port::{BlockingWriteOn, CommitError, ErrorKind, Store, StoreError, TransactError};
+use pillarbox::model::{Event, EventId, NewRow, Placement};
+use pillarbox::port::{BlockingWriteOn, Cancel, CommitError, ErrorKind, Store, StoreError, TransactError};
 use rusqlite::{Connection, TransactionBehavior};
+
+fn id(text: &str) -> EventId {
+    EventId::from_row(text)
+}
 
 fn no(detail: &str) -> StoreError {
     StoreError::new(ErrorKind::Conflict, "test", "test", detail)
@@ -268,4 +272,41 @@ async fn a_transaction_that_is_never_awaited_has_failed() {
     drop(transact(&outbox.store, &seen, place_order(&outbox.store, 1)));
     assert_eq!((outbox.counts(), seen.all()), ((0, 0), vec!["failed"]));
     assert!(outbox.store.facts().transactions);
+}
+
+/// PBX-027
+#[tokio::test]
+async fn events_are_taken_back_if_and_only_if_the_transaction_commits() {
+    let outbox = Outbox::new().await;
+    write(&outbox.store, vec![event("a"), event("b")]).await.unwrap();
+    let mut connection = outbox.connection();
+    let cancel = Cancel { ids: ["a", "own", "none"].map(id).to_vec(), by: "clerk".to_owned(), now: None };
+    for keep in [false, true] {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        outbox.store.insert_blocking(&tx, &[event("own")]).unwrap();
+        assert_eq!(outbox.store.cancel_blocking(&tx, &cancel).unwrap(), ["a", "own"].map(id));
+        if keep {
+            tx.commit().unwrap()
+        } else {
+            tx.rollback().unwrap()
+        }
+        let left = fetch_all(&outbox.store).await.rows;
+        assert_eq!(left.len(), if keep { 1 } else { 2 });
+        let audit = outbox.store.admin().audit(10).await.unwrap();
+        assert_eq!(audit.len(), if keep { 2 } else { 0 }, "the record commits with the transaction");
+    }
+}
+
+/// PBX-027
+#[tokio::test]
+async fn events_are_taken_back_on_the_writer_thread_too() {
+    let outbox = Outbox::new().await;
+    write(&outbox.store, vec![event("a")]).await.unwrap();
+    let store = outbox.store.clone();
+    let cancelled = transact(&outbox.store, &Seen::default(), move |tx| {
+        let cancel = Cancel { ids: vec![id("a")], by: "clerk".to_owned(), now: None };
+        store.cancel_blocking(tx, &cancel)
+    });
+    assert_eq!(cancelled.await.unwrap(), [id("a")]);
+    assert!(fetch_all(&outbox.store).await.rows.is_empty());
 }
