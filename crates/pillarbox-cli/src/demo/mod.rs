@@ -21,7 +21,7 @@ use pillarbox::port::Store;
 use pillarbox_sqlite::SqliteStore;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, count};
 use crew::Orders;
 use place::Place;
 use plan::{EVENTS, Plan};
@@ -79,11 +79,16 @@ impl Demo {
         let orders = Orders { database: &database, receiver: server.address, lease: plan.lease };
 
         let mut screen = Screen::new(output, plan.events);
-        let (shop_of_story, receiver_of_story) = (Arc::clone(&shop), Arc::clone(&receiver));
+        screen.tell(&format!(
+            "a shop writes {} orders of {} accounts to {}",
+            count(plan.events),
+            plan.accounts,
+            database.display()
+        ));
         let mut story = Story {
             plan: &plan,
-            shop: shop_of_story,
-            receiver: receiver_of_story,
+            shop: Arc::clone(&shop),
+            receiver: Arc::clone(&receiver),
             orders,
             screen: &mut screen,
         };
@@ -99,6 +104,7 @@ impl Demo {
         let kept = (self.keep || self.dir.is_some()).then_some(database);
         let summary = Summary::new(&plan, &receiver, &ending, elapsed, kept);
         shop.close().await;
+        output.note("");
         output.answer(&summary)?;
         if summary.is_perfect() { Ok(()) } else { Err(Failure::failed("the demo did not keep its promises")) }
     }

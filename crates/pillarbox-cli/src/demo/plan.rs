@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 /// Fewer leave nothing to kill, more take too long.
-pub(super) const EVENTS: std::ops::RangeInclusive<u64> = 20..=100_000;
+pub(super) const EVENTS: std::ops::RangeInclusive<u64> = 50..=100_000;
 
 /// How an order's transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,14 +60,14 @@ impl Plan {
         plan
     }
 
-    /// Makes one order unreadable in some accounts, somewhere in the middle.
+    /// Makes one order unreadable in some accounts, in the last third.
     fn spoil(&mut self, rng: &mut Rng) {
         let mut accounts: Vec<u32> = (1..=self.accounts).collect();
         rng.shuffle(&mut accounts);
         accounts.truncate((self.accounts / Self::ACCOUNTS_PER_STUCK).max(1) as usize);
-        let middle = self.orders.len() / 3;
+        let late = self.orders.len() * 2 / 3;
         for account in accounts {
-            let mut later = self.orders[middle..].iter_mut();
+            let mut later = self.orders[late..].iter_mut();
             let readable = |order: &&mut Planned| order.account == account && order.fate == Fate::Paid;
             if let Some(order) = later.find(readable) {
                 order.cents = -order.cents;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_plan_has_all_that_is_to_be_shown() {
-        for (events, seed) in [(20, 1), (100, 2), (2_000, 3)] {
+        for (events, seed) in [(50, 1), (100, 2), (2_000, 3)] {
             let plan = Plan::new(events, seed);
             let paid = plan.orders.iter().filter(|order| order.fate == Fate::Paid);
             assert_eq!(paid.count() as u64, events);

@@ -26,10 +26,7 @@ pub(super) async fn stay(
     ending.workers.push(Worker::start("worker-3", orders).await?);
     screen.tell("worker-3 has joined; five orders are placed each second until Ctrl-C. Look at it with");
     screen.tell(&format!("  pillarbox stats --watch --url sqlite:{}", orders.database.display()));
-    tokio::select! {
-        ended = go_on(plan, shop) => ended?,
-        () = interrupted() => {}
-    }
+    go_on(plan, shop).await?;
     screen.tell("interrupted: the last orders are delivered");
     shop.receiver().all_arrived(TO_ARRIVE).await;
     Ok(())
@@ -38,9 +35,13 @@ pub(super) async fn stay(
 async fn go_on(plan: &Plan, shop: &Shop) -> Outcome {
     let mut rng = fastrand::Rng::with_seed(plan.seed ^ u64::MAX);
     let mut ticks = interval(ORDER_EVERY);
+    let mut end = std::pin::pin!(interrupted());
     loop {
-        ticks.tick().await;
-        shop.place(plan::any(&mut rng, plan.accounts)).await?;
+        tokio::select! {
+            // An order that is being placed is not cut off: the ledger must know how it ended.
+            _ = ticks.tick() => shop.place(plan::any(&mut rng, plan.accounts)).await?,
+            () = &mut end => return Ok(()),
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Ending {
     pub(super) delivered_before_kill: u64,
     pub(super) dead: u64,
     pub(super) replayed: u64,
+    /// How long the killed worker's accounts waited.
+    pub(super) taken_over: Option<Duration>,
     /// The workers that are still there.
     pub(super) workers: Vec<Worker>,
 }
@@ -48,26 +50,27 @@ pub(super) struct Ending {
 /// What has happened so far.
 enum Chapter {
     /// Both workers deliver.
-    Peace(Worker),
+    Peace(Box<Worker>),
     /// One was killed, and some orders can't be read.
     Crash,
     /// The receiver was repaired, and the dead were replayed.
     Repaired,
+    /// Everything has arrived.
+    End,
 }
 
 impl Story<'_> {
     /// Plays it to its end, or until nothing moves any more.
     pub(super) async fn play(&mut self) -> Outcome<Ending> {
         let mut ending = Ending::default();
-        let mut chapter = Chapter::Peace(self.hire(VICTIM).await?);
+        let mut chapter = Chapter::Peace(Box::new(self.hire(VICTIM).await?));
         ending.workers.push(self.hire(HEIR).await?);
         let mut writing = JoinSet::new();
         writing.spawn(Arc::clone(&self.shop).place_all(self.plan.clone()));
 
         let mut looks = looks();
         let mut last = (State::default(), Instant::now());
-        let mut taken_over = false;
-        loop {
+        while !matches!(chapter, Chapter::End) {
             looks.tick().await;
             if let Some(ended) = writing.try_join_next() {
                 ended.map_err(|_| Failure::failed("the shop's code panicked"))??;
@@ -75,35 +78,36 @@ impl Story<'_> {
             }
             let state = self.look(&mut ending, &chapter).await?;
             self.screen.show(state);
-            if !taken_over && let Some(after) = self.receiver.ledger(|ledger| ledger.taken_over()) {
-                taken_over = true;
-                self.screen
-                    .tell(&format!("{HEIR} goes on with its accounts, {:.1} s later", after.as_secs_f64()));
-            }
             if state != last.0 {
                 last = (state, Instant::now());
             } else if last.1.elapsed() > STALLED {
-                return Ok(ending);
+                break;
             }
-            chapter = match chapter {
-                Chapter::Peace(victim) if state.counts.delivered >= self.plan.kill_after() => {
-                    ending.delivered_before_kill = state.counts.delivered;
-                    self.kill(victim).await?;
-                    Chapter::Crash
-                }
-                Chapter::Crash if writing.is_empty() && self.is_stuck(state) => {
-                    ending.replayed = self.repair_and_replay(&ending).await?;
-                    Chapter::Repaired
-                }
-                Chapter::Repaired if self.receiver.ledger(|ledger| ledger.lost()) == 0 => return Ok(ending),
-                same => same,
-            };
+            chapter = self.next(chapter, state, &mut ending).await?;
         }
+        Ok(ending)
+    }
+
+    async fn next(&self, chapter: Chapter, state: State, ending: &mut Ending) -> Outcome<Chapter> {
+        Ok(match chapter {
+            Chapter::Peace(victim) if state.counts.delivered >= self.plan.kill_after() => {
+                ending.delivered_before_kill = state.counts.delivered;
+                self.kill(*victim).await?;
+                Chapter::Crash
+            }
+            Chapter::Crash if state.counts.written == self.plan.events && self.is_stuck(state) => {
+                ending.replayed = self.repair_and_replay(ending).await?;
+                Chapter::Repaired
+            }
+            Chapter::Repaired if self.receiver.ledger(|ledger| ledger.lost()) == 0 => Chapter::End,
+            same => same,
+        })
     }
 
     async fn hire(&self, label: &str) -> Outcome<Worker> {
         let worker = Worker::start(label, self.orders).await?;
-        self.screen.tell(&format!("{label} delivers (process {})", worker.pid()));
+        let to = self.orders.receiver;
+        self.screen.tell(&format!("{label} (process {}) delivers their events to http://{to}", worker.pid()));
         Ok(worker)
     }
 
@@ -111,7 +115,14 @@ impl Story<'_> {
         if !matches!(chapter, Chapter::Repaired) {
             ending.dead = self.shop.store().admin().count(the_dead()).await?;
         }
-        let counts = self.receiver.ledger(|ledger| ledger.counts());
+        let (counts, taken_over) = self.receiver.ledger(|ledger| (ledger.counts(), ledger.taken_over()));
+        if ending.taken_over.is_none()
+            && let Some(after) = taken_over
+        {
+            self.screen
+                .tell(&format!("{HEIR} goes on with its accounts, {:.1} s later", after.as_secs_f64()));
+            ending.taken_over = taken_over;
+        }
         Ok(State { counts, dead: ending.dead, replayed: ending.replayed })
     }
 

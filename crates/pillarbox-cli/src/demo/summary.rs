@@ -39,8 +39,7 @@ impl Summary {
         elapsed: Duration,
         database: Option<PathBuf>,
     ) -> Self {
-        let (counts, lost, taken_over) =
-            receiver.ledger(|ledger| (ledger.counts(), ledger.lost(), ledger.taken_over()));
+        let (counts, lost) = receiver.ledger(|ledger| (ledger.counts(), ledger.lost()));
         Self {
             seed: plan.seed,
             accounts: plan.accounts,
@@ -50,7 +49,7 @@ impl Summary {
             killed: VICTIM,
             delivered_before_kill: ending.delivered_before_kill,
             took_over_by: HEIR,
-            took_over_after_ms: taken_over.map(|after| after.as_millis() as u64),
+            took_over_after_ms: ending.taken_over.map(|after| after.as_millis() as u64),
             lost,
             elapsed_ms: elapsed.as_millis() as u64,
             database,
@@ -92,9 +91,9 @@ impl Summary {
             (
                 "killed",
                 format!(
-                    "{} by SIGKILL, after {}; {took_over}",
+                    "{} by SIGKILL, after {} deliveries; {took_over}",
                     self.killed,
-                    counted(self.delivered_before_kill, "delivery").replace("deliverys", "deliveries"),
+                    count(self.delivered_before_kill),
                 ),
             ),
             (

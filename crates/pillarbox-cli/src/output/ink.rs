@@ -28,11 +28,6 @@ impl Ink {
         self.paint(text, |text| text.bold().to_string())
     }
 
-    /// What matters least.
-    pub(crate) fn dim(self, text: &str) -> String {
-        self.paint(text, |text| text.dimmed().to_string())
-    }
-
     /// What went wrong.
     pub(crate) fn red(self, text: &str) -> String {
         self.paint(text, |text| text.red().bold().to_string())

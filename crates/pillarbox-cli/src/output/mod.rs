@@ -57,11 +57,6 @@ impl Output {
         self.reader
     }
 
-    /// How standard output is written to.
-    pub(crate) fn ink(self) -> Ink {
-        self.out
-    }
-
     /// Prints an answer, for people or as one JSON document on one line.
     pub(crate) fn answer(self, answer: &impl Answer) -> Outcome {
         match self.reader {

@@ -25,11 +25,6 @@ impl Progress {
     pub(crate) fn add(&self, count: u64) {
         self.0.inc(count);
     }
-
-    /// How many are through.
-    pub(crate) fn so_far(&self) -> u64 {
-        self.0.position()
-    }
 }
 
 impl Drop for Progress {

@@ -19,8 +19,8 @@ fn dead_events_are_listed_oldest_first_by_type_and_aggregate_type() {
     };
     assert_eq!(list(&[]), [first.clone(), second.clone(), third.clone()]);
     assert_eq!(list(&["--type", "paid"]), [second.clone(), third.clone()]);
-    assert_eq!(list(&["--type", "paid", "--aggregate-type", "Order"]), [second.clone()]);
-    assert_eq!(list(&["--limit", "1"]), [first.clone()]);
+    assert_eq!(list(&["--type", "paid", "--aggregate-type", "Order"]), [second.as_str()]);
+    assert_eq!(list(&["--limit", "1"]), [first.as_str()]);
     assert_eq!(list(&["--all", "--order", "newest"]), [third, second, first.clone()]);
 
     let people = outbox.run(&["dead", "list", "--limit", "1"]).exits(0);

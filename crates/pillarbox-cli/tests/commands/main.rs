@@ -1,5 +1,7 @@
 //! The commands as a user runs them: the real binary on real SQLite files.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
 mod dead;
 mod demo;
 mod events;

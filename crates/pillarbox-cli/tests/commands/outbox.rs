@@ -12,40 +12,40 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 /// The binary, with an environment of its own.
-pub fn pillarbox() -> Command {
+pub(crate) fn pillarbox() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pillarbox"));
     command.env_clear().env("USER", "tester").stdin(Stdio::null());
     command
 }
 
 /// Runs the binary without a database.
-pub fn run(arguments: &[&str]) -> Ran {
+pub(crate) fn run(arguments: &[&str]) -> Ran {
     Ran::of(pillarbox().args(arguments))
 }
 
 /// What a run of the binary gave.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
-    pub fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         Self::from(command.output().unwrap())
     }
 
     /// Demands an exit code.
     #[track_caller]
-    pub fn exits(self, code: i32) -> Self {
+    pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:#?}");
         self
     }
 
     /// Demands success, and that nothing is complained about.
     #[track_caller]
-    pub fn done(self) -> Self {
+    pub(crate) fn done(self) -> Self {
         let ran = self.exits(0);
         assert_eq!(ran.stderr, "", "{ran:#?}");
         ran
@@ -53,13 +53,13 @@ impl Ran {
 
     /// The one JSON document on standard output.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
     /// The error of a failed command, as JSON.
     #[track_caller]
-    pub fn error(&self) -> Value {
+    pub(crate) fn error(&self) -> Value {
         let document: Value =
             serde_json::from_str(&self.stderr).unwrap_or_else(|error| panic!("{error}: {self:#?}"));
         let keys: Vec<&String> = document["error"].as_object().unwrap().keys().collect();
@@ -69,7 +69,7 @@ impl Ran {
 
     /// Demands that standard error holds this.
     #[track_caller]
-    pub fn complains(self, what: &str) -> Self {
+    pub(crate) fn complains(self, what: &str) -> Self {
         assert!(self.stderr.contains(what), "{what:?} is not in {self:#?}");
         self
     }
@@ -86,14 +86,14 @@ impl From<Output> for Ran {
 }
 
 /// An outbox whose tables are there.
-pub struct Outbox {
+pub(crate) struct Outbox {
     folder: TempDir,
     runtime: Runtime,
     store: Arc<dyn Store>,
 }
 
 impl Outbox {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let url = url_in(&folder);
         Ran::of(pillarbox().args(["migrate", "--database-url", &url])).done();
@@ -102,28 +102,28 @@ impl Outbox {
         Self { folder, runtime, store: store.unwrap() }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         url_in(&self.folder)
     }
 
     /// A path beside the database.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = pillarbox();
         command.args(arguments).env("PILLARBOX_DATABASE_URL", self.url());
         command
     }
 
     /// Runs the binary on this outbox.
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         Ran::of(&mut self.command(arguments))
     }
 
     /// Runs the binary on this outbox with something on its standard input.
-    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -133,26 +133,26 @@ impl Outbox {
 
     /// Writes an event and gives its id.
     #[track_caller]
-    pub fn write(&self, arguments: &[&str]) -> String {
+    pub(crate) fn write(&self, arguments: &[&str]) -> String {
         let ran = self.run(&[&["write"], arguments].concat()).done();
         ran.stdout.trim_end().to_owned()
     }
 
     /// What `events show` tells of an event.
     #[track_caller]
-    pub fn shown(&self, id: &str) -> Value {
+    pub(crate) fn shown(&self, id: &str) -> Value {
         self.run(&["events", "show", id, "--json"]).done().json()
     }
 
     /// Writes an event and lets it die.
-    pub fn dead(&self, arguments: &[&str], error: &str) -> String {
+    pub(crate) fn dead(&self, arguments: &[&str], error: &str) -> String {
         let id = self.write(arguments);
         self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::One, blocks: None });
         id
     }
 
     /// Writes an event of a group and lets it die, so that its group is blocked.
-    pub fn dead_head(&self, group: &str, error: &str) -> String {
+    pub(crate) fn dead_head(&self, group: &str, error: &str) -> String {
         let id = self.write(&["--type", "order.placed", "--group", group]);
         let blocks = Some(pillarbox::model::GroupKey::new(group));
         self.settle(&id, Change::Dead { error: error.to_owned(), counts: Counts::One, blocks });
@@ -160,14 +160,14 @@ impl Outbox {
     }
 
     /// Writes an event and has it delivered.
-    pub fn delivered(&self, arguments: &[&str]) -> String {
+    pub(crate) fn delivered(&self, arguments: &[&str]) -> String {
         let id = self.write(arguments);
         self.settle(&id, Change::Done);
         id
     }
 
     /// Changes a row as its deliverer would.
-    pub fn settle(&self, id: &str, change: Change) {
+    pub(crate) fn settle(&self, id: &str, change: Change) {
         self.runtime.block_on(async {
             let shown = self.store.admin().show(EventId::from_row(id)).await.unwrap().unwrap();
             let outcome =
@@ -180,14 +180,14 @@ impl Outbox {
     }
 
     /// Adds a node.
-    pub fn join(&self, label: &str) -> Membership {
+    pub(crate) fn join(&self, label: &str) -> Membership {
         let lease = std::time::Duration::from_secs(60);
         let join = Join { node: NodeId::from_random(7), label: label.to_owned(), lease, now: None };
         self.runtime.block_on(self.store.join(join)).unwrap()
     }
 
     /// Who did what, newest first.
-    pub fn audit(&self) -> Vec<(String, String, String)> {
+    pub(crate) fn audit(&self) -> Vec<(String, String, String)> {
         let entries = self.runtime.block_on(self.store.admin().audit(100)).unwrap();
         entries.into_iter().map(|entry| (entry.by, entry.action, entry.target)).collect()
     }

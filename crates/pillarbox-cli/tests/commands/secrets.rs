@@ -25,7 +25,6 @@ fn passwords_of_urls_are_never_shown() {
         for command in [&["stats"][..], &["migrate"], &["migrate", "--print"], &["write", "--type", "t"]] {
             for json in [&[][..], &["--json"]] {
                 let by_option = run(&[command, &["--url", url], json].concat());
-                assert_ne!(by_option.code, 0);
                 hides(&by_option);
                 let by_variable =
                     Ran::of(pillarbox().args(command).args(json).env("PILLARBOX_DATABASE_URL", url));
