@@ -1,3 +1,5 @@
+//! Statements use their indexes, files open with their purpose, keys spread.
+
 use rusqlite::Connection;
 use uuid::Uuid;
 

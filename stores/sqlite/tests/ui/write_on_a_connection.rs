@@ -1,3 +1,5 @@
+//! A bare connection takes no rows.
+
 use pillarbox::model::NewRow;
 use pillarbox::port::BlockingWriteOn;
 use pillarbox_sqlite::SqliteStore;
