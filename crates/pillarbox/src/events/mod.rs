@@ -13,6 +13,8 @@ mod failure;
 mod hook;
 mod in_flight;
 pub mod interceptor;
+#[cfg(feature = "tower")]
+mod layer;
 mod listener;
 mod metrics;
 mod outbox;
@@ -37,6 +39,8 @@ pub use failure::Failure;
 pub use hook::WriterHook;
 pub use in_flight::{InFlightSet, InFlightTracker};
 pub use interceptor::Interceptor;
+#[cfg(feature = "tower")]
+pub use layer::{TransactionLayer, TransactionService};
 pub use listener::Listener;
 pub use metrics::FacadeMetrics;
 pub use outbox::Outbox;
