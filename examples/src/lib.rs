@@ -1,1 +1,10 @@
-//! Runnable examples of Pillarbox; each one is also a test.
+//! Runnable examples of Pillarbox; each one is also a test. The code in the documents is compiled here.
+
+#[doc = include_str!("../../README.md")]
+pub mod readme {}
+
+#[doc = include_str!("../../docs/guides/events.md")]
+pub mod events_guide {}
+
+#[doc = include_str!("../../docs/guides/sqlite.md")]
+pub mod sqlite_guide {}
