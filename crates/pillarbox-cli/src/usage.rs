@@ -51,10 +51,18 @@ fn in_own_words(error: &clap::Error) -> Option<&'static str> {
         ErrorKind::UnknownArgument if !word(ContextKind::InvalidArg)?.starts_with('-') => {
             Some("there is an argument that nothing takes")
         }
+        ErrorKind::InvalidSubcommand if !is_plain(word(ContextKind::InvalidSubcommand)?) => {
+            Some("there is no such command")
+        }
         ErrorKind::InvalidUtf8 => Some("an argument is not UTF-8"),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Some("a command is missing")
         }
         _ => None,
     }
+}
+
+/// A slip of the pen, and nothing that may be secret.
+fn is_plain(word: &str) -> bool {
+    word.len() <= 20 && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }

@@ -48,14 +48,16 @@ impl Screen {
         let text = rest_of(state);
         match &mut self.view {
             View::Bars { written, delivered, rest, .. } => {
-                written.set_position(state.counts.written);
-                delivered.set_position(state.counts.delivered);
+                for (bar, number) in [(written, state.counts.written), (delivered, state.counts.delivered)] {
+                    bar.set_length(self.total.max(state.counts.written));
+                    bar.set_position(number);
+                }
                 rest.set_message(text);
             }
             View::Lines { last } if last.elapsed() >= LINE_EVERY => {
                 *last = Instant::now();
                 let Counts { written, delivered, .. } = state.counts;
-                let total = count(self.total);
+                let total = count(self.total.max(written));
                 self.tell(&format!(
                     "written {} of {total}, delivered {}, {text}",
                     count(written),

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use pillarbox::model::Status;
+use pillarbox::port::Store;
 use tokio::time::interval;
 
 use super::crew::{Orders, Worker};
 use super::plan::{self, Plan};
-use super::screen::Screen;
+use super::screen::{Screen, State};
 use super::shop::Shop;
 use super::story::Ending;
 use crate::failure::Outcome;
@@ -26,13 +28,16 @@ pub(super) async fn stay(
     ending.workers.push(Worker::start("worker-3", orders).await?);
     screen.tell("worker-3 has joined; five orders are placed each second until Ctrl-C. Look at it with");
     screen.tell(&format!("  pillarbox stats --watch --url sqlite:{}", orders.database.display()));
-    go_on(plan, shop).await?;
+    go_on(screen, plan, shop, ending).await?;
     screen.tell("interrupted: the last orders are delivered");
     shop.receiver().all_arrived(TO_ARRIVE).await;
+    let stats = shop.store().admin().stats().await?;
+    let held = [Status::New, Status::Retry, Status::Dead];
+    ending.waiting = held.iter().map(|status| stats.by_status[usize::from(status.code())]).sum();
     Ok(())
 }
 
-async fn go_on(plan: &Plan, shop: &Shop) -> Outcome {
+async fn go_on(screen: &mut Screen, plan: &Plan, shop: &Shop, ending: &Ending) -> Outcome {
     let mut rng = fastrand::Rng::with_seed(plan.seed ^ u64::MAX);
     let mut ticks = interval(ORDER_EVERY);
     let mut end = std::pin::pin!(interrupted());
@@ -42,6 +47,8 @@ async fn go_on(plan: &Plan, shop: &Shop) -> Outcome {
             _ = ticks.tick() => shop.place(plan::any(&mut rng, plan.accounts)).await?,
             () = &mut end => return Ok(()),
         }
+        let counts = shop.receiver().ledger(|ledger| ledger.counts());
+        screen.show(State { counts, dead: ending.dead, replayed: ending.replayed });
     }
 }
 

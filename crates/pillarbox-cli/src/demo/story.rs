@@ -43,6 +43,8 @@ pub(super) struct Ending {
     pub(super) replayed: u64,
     /// How long the killed worker's accounts waited.
     pub(super) taken_over: Option<Duration>,
+    /// Orders that were held back by hand while it was served: in the outbox, and so not lost.
+    pub(super) waiting: u64,
     /// The workers that are still there.
     pub(super) workers: Vec<Worker>,
 }

@@ -25,6 +25,8 @@ pub(super) struct Summary {
     pub(super) delivered_before_kill: u64,
     pub(super) took_over_by: &'static str,
     pub(super) took_over_after_ms: Option<u64>,
+    /// Held back by hand while it was served.
+    pub(super) waiting: u64,
     pub(super) lost: u64,
     pub(super) elapsed_ms: u64,
     /// The file, where it is kept.
@@ -39,7 +41,7 @@ impl Summary {
         elapsed: Duration,
         database: Option<PathBuf>,
     ) -> Self {
-        let (counts, lost) = receiver.ledger(|ledger| (ledger.counts(), ledger.lost()));
+        let (counts, missing) = receiver.ledger(|ledger| (ledger.counts(), ledger.lost()));
         Self {
             seed: plan.seed,
             accounts: plan.accounts,
@@ -50,7 +52,8 @@ impl Summary {
             delivered_before_kill: ending.delivered_before_kill,
             took_over_by: HEIR,
             took_over_after_ms: ending.taken_over.map(|after| after.as_millis() as u64),
-            lost,
+            waiting: ending.waiting.min(missing),
+            lost: missing.saturating_sub(ending.waiting),
             elapsed_ms: elapsed.as_millis() as u64,
             database,
         }
@@ -130,6 +133,9 @@ impl Answer for Summary {
             verdict("order violations", counts.order_violations),
             verdict("lost", self.lost),
         ];
+        if self.waiting > 0 {
+            lines.insert(2, format!("waiting {} (held back in the outbox by hand)", count(self.waiting)));
+        }
         if let Some(database) = &self.database {
             lines
                 .push(format!("\nThe database is kept: pillarbox stats --url sqlite:{}", database.display()));

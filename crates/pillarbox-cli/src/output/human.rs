@@ -55,6 +55,14 @@ pub(crate) fn bytes(size: usize) -> String {
     }
 }
 
+/// Enough of a text to know it by.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +87,11 @@ mod tests {
         let now = Timestamp::from_second(1_000).unwrap();
         assert_eq!(ago(Timestamp::from_second(808).unwrap(), now), "3m ago");
         assert_eq!(ago(Timestamp::from_second(1_012).unwrap(), now), "in 12s");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!([shortened("äöü", 2), shortened("äöü", 3)], ["äö…", "äöü"]);
     }
 
     #[test]

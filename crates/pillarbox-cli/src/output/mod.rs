@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-pub(crate) use human::{ago, bytes, count, span};
+pub(crate) use human::{ago, bytes, count, shortened, span};
 pub(crate) use ink::Ink;
 pub(crate) use progress::Progress;
 pub(crate) use table::{Column, Table, fields};

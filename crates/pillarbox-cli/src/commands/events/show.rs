@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::output::{Answer, Column, Ink, Table, ago, bytes, fields};
+use crate::output::{Answer, Column, Ink, Table, ago, bytes, fields, shortened};
 use crate::redact::{lines, one_line};
 use crate::view::{Content, FailedAttempt, Summary, Whole};
 
@@ -46,7 +46,7 @@ pub(crate) fn dead_table(ink: Ink, events: &[Summary]) -> String {
     for event in events {
         let died = ago(event.ended_at.unwrap_or(event.created_at), now);
         let group = event.group.clone().unwrap_or("-".to_owned());
-        let error = shortened(event.last_error.as_deref().unwrap_or("-"));
+        let error = shortened(event.last_error.as_deref().unwrap_or("-"), ERROR_SHOWN);
         table.row([event.id.clone(), kind(event), group, event.attempts.to_string(), died, error]);
     }
     table.render()
@@ -56,14 +56,8 @@ fn kind(event: &Summary) -> String {
     event.event_type.clone().unwrap_or("(malformed)".to_owned())
 }
 
-/// Enough of an error to know it by; `show` has the rest.
-fn shortened(error: &str) -> String {
-    const ENOUGH: usize = 100;
-    match error.char_indices().nth(ENOUGH) {
-        Some((end, _)) => format!("{}…", &error[..end]),
-        None => error.to_owned(),
-    }
-}
+/// Enough of an error in a list; `show` has the rest.
+const ERROR_SHOWN: usize = 100;
 
 impl Answer for Whole {
     fn for_people(&self, ink: Ink) -> String {

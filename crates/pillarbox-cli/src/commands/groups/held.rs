@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use pillarbox::port::{GroupState, HeldGroup};
 use serde::Serialize;
 
-use crate::output::{Answer, Column, Ink, Table, ago};
+use crate::output::{Answer, Column, Ink, Table, ago, shortened};
+
+/// Enough of a reason in a table; `dead show` has the whole error.
+const REASON_SHOWN: usize = 60;
 
 /// A group as it is shown.
 #[derive(Debug, Serialize)]
@@ -43,8 +46,8 @@ pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
             GroupState::Paused => "paused",
         };
         let event = held.event.as_deref().unwrap_or("-");
-        let reason = held.reason.as_deref().unwrap_or("-");
-        table.row([&held.group, state, &ago(held.since, now), &held.by, event, reason]);
+        let reason = shortened(held.reason.as_deref().unwrap_or("-"), REASON_SHOWN);
+        table.row([&held.group, state, &ago(held.since, now), &held.by, event, &reason]);
     }
     table.render()
 }

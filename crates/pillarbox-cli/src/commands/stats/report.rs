@@ -69,7 +69,7 @@ struct DeadType {
 
 #[derive(Debug, Serialize)]
 struct Slots {
-    total: i16,
+    /// Held by no node; lanes of nodes that have gone count too.
     free: u64,
 }
 
@@ -107,7 +107,7 @@ impl Report {
             rates: Rates::of(&stats),
             dead_by_type: stats.dead_by_type.iter().map(dead).collect(),
             nodes: nodes.iter().map(Node::from).collect(),
-            slots: Slots { total: facts.slots, free: stats.free_slots },
+            slots: Slots { free: stats.free_slots },
             groups: Groups {
                 blocked: stats.blocked_groups,
                 paused: stats.paused_groups,
@@ -185,7 +185,7 @@ impl Report {
     fn nodes_line(&self) -> String {
         let free = match self.slots.free {
             0 => String::new(),
-            free => format!(", {free} of {} slots free", self.slots.total),
+            free => format!(", {} held by none", counted(free, "slot")),
         };
         format!("{}{free}", counted(self.nodes.len() as u64, "node"))
     }
