@@ -14,6 +14,9 @@ use crate::port::{Change, Counts, Cursor, Fetch, Fetched, Order, Outcome, Scope,
 /// Groups that may be held back in memory; beyond that reading waits.
 const GROUPS_MAX: usize = 100_000;
 
+/// A row of a group that is due sooner waits in its place: the clock may have been read for it after it was for us.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// What the reader should do next.
 #[derive(Debug)]
 pub(crate) enum Read {
@@ -269,7 +272,8 @@ impl Core {
         if !self.slots.active(row.slot) || !self.known.admit(&row.id, row.seq) {
             return;
         }
-        let due = Self::local(row.available_at, db_now, now);
+        let from_birth = row.status == Status::New && row.available_at <= row.created_at;
+        let due = if from_birth { now } else { Self::local(row.available_at, db_now, now) };
         let ordered = self.settings.order == Order::PerGroup && !row.slot.is_lane();
         let group = row.group.clone().filter(|_| ordered);
         let event = match row.event {
@@ -286,8 +290,8 @@ impl Core {
                 now,
             );
         }
-        let waits = due > now;
-        if waits && (row.status == Status::New || group.is_none()) {
+        let put_off = row.status == Status::New && due > now + MOMENT;
+        if due > now && (put_off || group.is_none()) {
             self.slots.entered(row.slot);
             self.hint_due(due);
             return self.end(&row.id, row.seq, Change::Delay, row.slot, now);

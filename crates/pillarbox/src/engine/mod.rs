@@ -21,6 +21,8 @@ mod settlement;
 mod settler;
 mod shared;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use running::{Engine, EngineParts};

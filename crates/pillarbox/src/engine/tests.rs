@@ -1,0 +1,115 @@
+//! The core alone: what it reads and sends next.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::dispatch::Next;
+use super::intake::Read;
+use super::settings::EngineSettings;
+use crate::model::{Event, EventId, GroupKey, Lane, NodeId, Row, Seq, Slot, Status, Token};
+use crate::port::{Cursor, Fetched, GroupState, GroupStates, HeldGroup, HeldSlot, Membership, Order, Scope};
+
+const SLOT: Slot = Slot(5);
+
+fn group() -> GroupKey {
+    GroupKey::new("account/1")
+}
+
+fn membership(epoch: i64, held: &[GroupKey]) -> Membership {
+    let held = held.iter().map(|group| HeldGroup {
+        group: group.clone(),
+        state: GroupState::Blocked,
+        event: None,
+        reason: None,
+        by: "engine".to_owned(),
+        since: Timestamp::UNIX_EPOCH,
+    });
+    Membership {
+        lane: Lane::FIRST,
+        held: vec![HeldSlot { slot: SLOT, suspect: false }],
+        give: Vec::new(),
+        nodes: 1,
+        groups: Some(GroupStates { epoch, held: held.collect() }),
+        ready: false,
+        next_due: None,
+        oldest: None,
+        now: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// A node that has just joined and reads these rows.
+fn node(held: &[GroupKey], rows: Vec<Row>, now: Instant) -> Core {
+    let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
+    let mut core = Core::new(settings, 1);
+    core.joined(NodeId::from_random(1), &membership(1, held), now, now);
+    let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
+    let cursor = Cursor { decided: Seq(9), waiting: Vec::new() };
+    let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
+    core.merge_slots(fetched, rewinds, core.incarnation(), now);
+    core
+}
+
+fn row(seq: i64) -> Row {
+    let event = Event::text("a", "{}").group("account/1").build().unwrap();
+    Row {
+        seq: Seq(seq),
+        id: EventId::from_row(seq.to_string()),
+        slot: SLOT,
+        status: Status::New,
+        attempts: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        available_at: Timestamp::UNIX_EPOCH,
+        expires_at: None,
+        token: Token::default(),
+        group: Some(group()),
+        event: Ok(event),
+    }
+}
+
+/// PBX-010, EVT-141
+#[test]
+fn a_group_that_is_let_go_is_read_from_before_what_was_seen_of_it() {
+    let now = Instant::now();
+    let mut core = node(&[group()], vec![row(7)], now);
+    core.renewed(&[], &membership(2, &[]), now, now);
+    let Read::Group { key, fetch } = core.next_read(now) else { panic!("the group is read") };
+    assert_eq!(key, group());
+    assert!(matches!(fetch.scope, Scope::Group { from: Seq(0), .. }), "{:?}", fetch.scope);
+}
+
+/// PBX-010, EVT-141
+#[test]
+fn a_group_with_nothing_but_its_dead_head_is_found_again() {
+    let now = Instant::now();
+    let mut core = node(&[group()], Vec::new(), now);
+    core.renewed(&[], &membership(2, &[]), now, now);
+    let Read::Slots { fetch, .. } = core.next_read(now) else { panic!("the slots are read") };
+    assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == Seq(0)));
+}
+
+/// PBX-010, PBX-014: the time of a row may be read after that of the read which sees it.
+#[test]
+fn a_row_a_moment_ahead_of_its_reader_keeps_its_place() {
+    let (now, ahead) = (Instant::now(), Duration::from_micros(100));
+    let mut replayed = row(3);
+    replayed.available_at = Timestamp::UNIX_EPOCH + ahead;
+    let mut core = node(&[], vec![replayed, row(7)], now);
+    assert!(matches!(core.next_job(now), Next::Wait(Some(until)) if until == now + ahead));
+    let Read::Group { fetch, .. } = core.next_read(now + ahead) else { panic!("the group is read") };
+    assert!(matches!(fetch.scope, Scope::Group { from: Seq(3), .. }), "{:?}", fetch.scope);
+}
+
+/// PBX-010, PBX-014: nobody asked for a delay of a row that is available from its birth, whatever its clock said.
+#[test]
+fn a_row_written_by_a_clock_that_is_ahead_is_due() {
+    let now = Instant::now();
+    let mut early = row(3);
+    early.created_at = Timestamp::UNIX_EPOCH + Duration::from_secs(60);
+    early.available_at = early.created_at;
+    let mut core = node(&[], vec![early, row(7)], now);
+    let Next::Job(job) = core.next_job(now) else { panic!("it is due") };
+    assert_eq!(job.items[0].seq, Seq(3));
+}
