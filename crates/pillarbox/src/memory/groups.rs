@@ -40,7 +40,7 @@ impl State {
     }
 
     fn revive_in_place(&mut self, event: Option<&EventId>, now: Timestamp) {
-        let Some(&seq) = event.and_then(|id| self.by_id.get(id)) else { return };
+        let Some(seq) = event.and_then(|id| self.find(id)) else { return };
         if self.rows[&seq].status == Status::Dead {
             self.change(seq, |row| row.revive(now));
         }

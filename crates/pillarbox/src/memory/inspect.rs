@@ -27,7 +27,7 @@ impl State {
     }
 
     pub(super) fn show(&self, id: &EventId) -> Option<Shown> {
-        let seq = *self.by_id.get(id)?;
+        let seq = self.find(id)?;
         let row = &self.rows[&seq];
         Some(Shown { record: row.to_record(seq), attempts: row.history.clone() })
     }

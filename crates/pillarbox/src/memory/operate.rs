@@ -41,7 +41,8 @@ impl State {
         let mut cancelled = Vec::new();
         for id in &request.ids {
             if self.may_cancel(id, now) {
-                self.cancel_one(id, &request.by, now);
+                self.cancel_one(id);
+                self.record(now, &request.by, "cancel", id.as_str());
                 cancelled.push(id.clone());
             }
         }
@@ -50,15 +51,14 @@ impl State {
 
     /// Whether it is there, pending and not under a live claim.
     pub(super) fn may_cancel(&self, id: &EventId, now: Timestamp) -> bool {
-        let row = self.by_id.get(id).and_then(|seq| self.rows.get(seq));
+        let row = self.find(id).map(|seq| &self.rows[&seq]);
         row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !row.is_claimed(now))
     }
 
-    pub(super) fn cancel_one(&mut self, id: &EventId, by: &str, now: Timestamp) {
-        if let Some(&seq) = self.by_id.get(id) {
+    pub(super) fn cancel_one(&mut self, id: &EventId) {
+        if let Some(seq) = self.find(id) {
             self.remove(seq);
         }
-        self.record(now, by, "cancel", id.as_str());
     }
 
     pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> u64 {

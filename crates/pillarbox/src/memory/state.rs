@@ -30,8 +30,9 @@ pub(super) struct Holding {
 /// The tables.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) rows: BTreeMap<i64, Stored>,
+    pub(super) rows: BTreeMap<i64, Box<Stored>>,
     pub(super) index: Index,
+    /// The number of each event; those of open transactions have no row yet.
     pub(super) by_id: FixedMap<EventId, i64>,
     pub(super) by_message: FixedMap<Box<str>, i64>,
     /// The last number drawn.
@@ -70,27 +71,49 @@ impl State {
         self.last
     }
 
-    pub(super) fn add(&mut self, seq: i64, row: Stored) {
+    /// Notes a transaction that has drawn this number first.
+    pub(super) fn open_from(&mut self, lowest: i64) -> u64 {
+        self.transactions += 1;
+        self.open.insert(self.transactions, lowest);
+        self.transactions
+    }
+
+    pub(super) fn add(&mut self, seq: i64, row: Box<Stored>) {
         self.by_id.insert(row.id.clone(), seq);
         if let Some(message) = row.message_id() {
             self.by_message.insert(message.into(), seq);
         }
+        self.place(seq, row);
+    }
+
+    /// Adds a row whose ids are known.
+    pub(super) fn place(&mut self, seq: i64, row: Box<Stored>) {
         if let Some(key) = Key::of(&row) {
             self.index.add(seq, key);
         }
         self.rows.insert(seq, row);
     }
 
-    pub(super) fn remove(&mut self, seq: i64) -> Option<Stored> {
+    pub(super) fn remove(&mut self, seq: i64) -> Option<Box<Stored>> {
         let row = self.rows.remove(&seq)?;
         if let Some(key) = Key::of(&row) {
             self.index.remove(seq, key);
         }
+        self.forget(&row);
+        Some(row)
+    }
+
+    /// Frees the ids of a row that is gone.
+    pub(super) fn forget(&mut self, row: &Stored) {
         self.by_id.remove(&row.id);
         if let Some(message) = row.message_id() {
             self.by_message.remove(message);
         }
-        Some(row)
+    }
+
+    /// The number of the row of this event.
+    pub(super) fn find(&self, id: &EventId) -> Option<i64> {
+        self.by_id.get(id).copied().filter(|seq| self.rows.contains_key(seq))
     }
 
     /// Changes a row and keeps the index true.

@@ -87,7 +87,10 @@ impl Shared {
         let mut draft = Draft::default();
         let written =
             draft.extend(&mut state, &request.rows, now).map_err(|taken| self.taken("write", &taken))?;
-        self.room_for(&state, "write", draft.rows.len())?;
+        if let Err(full) = self.room_for(&state, "write", draft.rows.len()) {
+            draft.withdraw(&mut state, 0);
+            return Err(full);
+        }
         let added = draft.apply(&mut state);
         drop(state);
         self.hint(added);
@@ -137,7 +140,7 @@ impl MemoryStore {
         let mut stored = Stored::unplaced(row.id, row.group, Err(Malformed::new(row.reason)), now);
         stored.unread_type = Some(row.event_type);
         let seq = state.draw();
-        state.add(seq, stored);
+        state.add(seq, Box::new(stored));
         drop(state);
         self.0.hint(1);
         Seq(seq)

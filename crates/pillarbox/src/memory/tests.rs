@@ -75,15 +75,32 @@ async fn a_dropped_transaction_leaves_nothing_and_holds_nothing_back() {
 }
 
 #[tokio::test]
-async fn of_two_transactions_with_one_id_the_second_to_commit_is_refused_whole() {
+async fn an_open_transaction_holds_its_ids_until_it_ends() {
     let store = MemoryStore::new();
+    let named = |id: &str| NewRow {
+        event: Event::text("t", "{}").id(id).message_id("m").build().unwrap(),
+        placement: Placement::Slot,
+    };
     let (mut first, mut second) = (store.begin().await.unwrap(), store.begin().await.unwrap());
-    store.insert(&mut first, &[row("a")]).await.unwrap();
-    store.insert(&mut second, &[row("b"), row("a")]).await.unwrap();
-    store.commit(first).await.unwrap();
-    assert!(matches!(store.commit(second).await, Err(CommitError::Refused(_))));
-    assert_eq!(store.admin().count(Select::default()).await.unwrap(), 1);
-    assert_eq!(read(&store, Cursor::default()).await.cursor.decided, Seq(3));
+    store.insert(&mut first, &[named("a")]).await.unwrap();
+    for rows in [[row("b"), row("a")], [row("b"), named("c")]] {
+        let error = store.insert(&mut second, &rows).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+    }
+    drop(first);
+    let written = store.insert(&mut second, &[row("b"), named("a")]).await.unwrap();
+    assert!(written.iter().all(|one| one.fresh), "the insert that failed left nothing in the transaction");
+    store.commit(second).await.unwrap();
+    assert_eq!(store.admin().count(Select::default()).await.unwrap(), 2);
+    assert_eq!(read(&store, Cursor::default()).await.cursor.decided, written[1].seq);
+}
+
+#[tokio::test]
+async fn a_refused_write_frees_its_ids() {
+    let store = MemoryStore::with(MemoryOptions { max_rows: 1, ..MemoryOptions::default() });
+    let two = Write { rows: vec![row("a"), row("b")], now: None };
+    assert_eq!(store.write(two).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    write(&store, "a").await.unwrap();
 }
 
 #[tokio::test]

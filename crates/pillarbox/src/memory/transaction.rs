@@ -14,7 +14,8 @@ use crate::port::{Cancel, ErrorKind, StoreError};
 /// An open transaction of a memory store. Dropped unfinished it is rolled back.
 pub struct MemoryTransaction {
     shared: Arc<Shared>,
-    id: u64,
+    /// Its number among the open ones; none before it has drawn a number, and after its end.
+    open: Option<u64>,
     draft: Draft,
     cancels: Vec<Cancelled>,
 }
@@ -30,14 +31,7 @@ struct Cancelled {
 
 impl MemoryTransaction {
     pub(super) fn begin(shared: &Arc<Shared>) -> Self {
-        let mut state = shared.lock();
-        state.transactions += 1;
-        Self {
-            shared: Arc::clone(shared),
-            id: state.transactions,
-            draft: Draft::default(),
-            cancels: Vec::new(),
-        }
+        Self { shared: Arc::clone(shared), open: None, draft: Draft::default(), cancels: Vec::new() }
     }
 
     /// Whether it was begun on this store.
@@ -48,10 +42,10 @@ impl MemoryTransaction {
     pub(super) fn insert(&mut self, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
         let now = self.shared.now(None);
         let mut state = self.shared.lock();
-        let written =
-            self.draft.extend(&mut state, rows, now).map_err(|taken| self.shared.taken("insert", &taken))?;
-        if let Some((lowest, _)) = self.draft.rows.first() {
-            state.open.insert(self.id, *lowest);
+        let written = self.draft.extend(&mut state, rows, now);
+        let written = written.map_err(|taken| self.shared.taken("insert", &taken))?;
+        if let (None, Some((lowest, _))) = (self.open, self.draft.rows.first()) {
+            self.open = Some(state.open_from(*lowest));
         }
         Ok(written)
     }
@@ -59,11 +53,11 @@ impl MemoryTransaction {
     /// Takes events back: what this transaction wrote itself at once, what is in the table when it commits.
     pub(super) fn cancel(&mut self, request: &Cancel) -> Vec<EventId> {
         let at = self.shared.now(request.now);
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let mut cancelled = Vec::new();
         for id in &request.ids {
             let before = self.cancels.iter().any(|cancel| cancel.id == *id);
-            let own = !before && self.draft.remove(id);
+            let own = self.draft.remove(&mut state, id);
             if own || (!before && state.may_cancel(id, at)) {
                 self.cancels.push(Cancelled { id: id.clone(), by: request.by.clone(), at, own });
                 cancelled.push(id.clone());
@@ -73,43 +67,45 @@ impl MemoryTransaction {
     }
 
     pub(super) fn commit(mut self) -> Result<(), StoreError> {
-        let draft = std::mem::take(&mut self.draft);
-        let cancels = std::mem::take(&mut self.cancels);
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        let added = self.check(&state, &draft, &cancels).map(|()| {
-            for cancel in &cancels {
-                state.cancel_one(&cancel.id, &cancel.by, cancel.at);
+        self.check(&state)?;
+        self.open.take().map(|open| state.open.remove(&open));
+        for cancel in self.cancels.drain(..) {
+            if !cancel.own {
+                state.cancel_one(&cancel.id);
             }
-            draft.apply(&mut state)
-        });
-        state.open.remove(&self.id);
+            state.record(cancel.at, &cancel.by, "cancel", cancel.id.as_str());
+        }
+        let added = std::mem::take(&mut self.draft).apply(&mut state);
         drop(state);
-        shared.hint(added?);
+        shared.hint(added);
         Ok(())
     }
 
     /// A server's row locks would have made others wait; here the second to come is refused.
-    fn check(&self, state: &State, draft: &Draft, cancels: &[Cancelled]) -> Result<(), StoreError> {
-        if let Some(taken) = draft.clash(state) {
-            return Err(self.shared.taken("commit", &taken));
-        }
-        if let Some(gone) = cancels.iter().find(|one| !one.own && !state.may_cancel(&one.id, one.at)) {
+    fn check(&self, state: &State) -> Result<(), StoreError> {
+        let gone = |one: &&Cancelled| !one.own && !state.may_cancel(&one.id, one.at);
+        if let Some(gone) = self.cancels.iter().find(gone) {
             let detail = format!("event {} is no longer pending", gone.id);
             return Err(self.shared.error(ErrorKind::Conflict, "commit", detail));
         }
-        self.shared.room_for(state, "commit", draft.rows.len())
+        self.shared.room_for(state, "commit", self.draft.rows.len())
     }
 }
 
 impl Drop for MemoryTransaction {
     fn drop(&mut self) {
-        self.shared.lock().open.remove(&self.id);
+        if let Some(open) = self.open {
+            let mut state = self.shared.lock();
+            state.open.remove(&open);
+            self.draft.withdraw(&mut state, 0);
+        }
     }
 }
 
 impl fmt::Debug for MemoryTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryTransaction({}, {} rows)", self.id, self.draft.rows.len())
+        write!(f, "MemoryTransaction({} rows)", self.draft.rows.len())
     }
 }

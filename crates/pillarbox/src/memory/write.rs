@@ -1,21 +1,21 @@
-//! Adding rows: drafted first, then added all at once.
+//! Adding rows: drafted first, then added all at once. A draft holds its ids against other writers, as a unique index does.
+
+use std::collections::hash_map::Entry;
 
 use jiff::Timestamp;
 
-use super::hash::FixedMap;
 use super::state::State;
 use super::stored::Stored;
 use crate::model::{EventId, Lane, NewRow, Seq, Written};
 
-/// Rows that have their numbers but are not in the table yet.
+/// Rows that have their numbers and ids but are not in the table yet.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub(super) rows: Vec<(i64, Stored)>,
-    ids: FixedMap<EventId, ()>,
-    messages: FixedMap<Box<str>, usize>,
+    /// By number, ascending.
+    pub(super) rows: Vec<(i64, Box<Stored>)>,
 }
 
-/// An event with this id is there already.
+/// An event with this id or its message id is there already, or in another open transaction.
 #[derive(Debug)]
 pub(super) struct Taken(pub(super) EventId);
 
@@ -33,7 +33,7 @@ impl Draft {
             match self.push(state, row, now) {
                 Ok(one) => written.push(one),
                 Err(taken) => {
-                    self.truncate(before);
+                    self.withdraw(state, before);
                     state.last = last;
                     return Err(taken);
                 }
@@ -43,61 +43,49 @@ impl Draft {
     }
 
     fn push(&mut self, state: &mut State, row: &NewRow, now: Timestamp) -> Result<Written, Taken> {
-        if let Some(message) = row.event.message_id() {
-            if let Some(first) = self.messages.get(message).map(|place| &self.rows[*place]) {
-                return Ok(written(first.0, &first.1, false));
-            }
-            if let Some((seq, first)) =
-                state.by_message.get(message).and_then(|seq| state.rows.get_key_value(seq))
-            {
-                return Ok(written(*seq, first, false));
-            }
-            self.messages.insert(message.into(), self.rows.len());
-        }
         let id = row.event.id();
-        if state.by_id.contains_key(id) || self.ids.insert(id.clone(), ()).is_some() {
-            return Err(Taken(id.clone()));
+        if let Some(&seq) = row.event.message_id().and_then(|message| state.by_message.get(message)) {
+            let first = self.find(seq).or_else(|| state.rows.get(&seq).map(|row| &**row));
+            return first.map(|first| written(seq, first, false)).ok_or_else(|| Taken(id.clone()));
         }
-        let stored = Stored::new(row, now);
-        let seq = state.draw();
+        let seq = state.last + 1;
+        match state.by_id.entry(id.clone()) {
+            Entry::Occupied(_) => return Err(Taken(id.clone())),
+            Entry::Vacant(vacant) => vacant.insert(seq),
+        };
+        state.last = seq;
+        if let Some(message) = row.event.message_id() {
+            state.by_message.insert(message.into(), seq);
+        }
+        let stored = Box::new(Stored::new(row, now));
         let answer = written(seq, &stored, true);
         self.rows.push((seq, stored));
         Ok(answer)
     }
 
-    fn truncate(&mut self, len: usize) {
-        self.rows.truncate(len);
-        self.recount();
+    fn find(&self, seq: i64) -> Option<&Stored> {
+        let place = self.rows.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+        Some(&self.rows[place].1)
     }
 
-    /// Takes a drafted row back; false if it is not in the draft.
-    pub(super) fn remove(&mut self, id: &EventId) -> bool {
-        let before = self.rows.len();
-        self.rows.retain(|(_, row)| row.id != *id);
-        self.recount();
-        self.rows.len() < before
+    /// Takes one row back; false if it is not in the draft.
+    pub(super) fn remove(&mut self, state: &mut State, id: &EventId) -> bool {
+        let place = self.rows.iter().position(|(_, row)| row.id == *id);
+        place.map(|place| state.forget(&self.rows.remove(place).1)).is_some()
     }
 
-    fn recount(&mut self) {
-        let message = |(place, (_, row)): (usize, &(i64, Stored))| Some((row.message_id()?.into(), place));
-        self.messages = self.rows.iter().enumerate().filter_map(message).collect();
-        self.ids = self.rows.iter().map(|(_, row)| (row.id.clone(), ())).collect();
-    }
-
-    /// Whether another transaction has added one of these events since they were drafted.
-    pub(super) fn clash(&self, state: &State) -> Option<Taken> {
-        let clashes = |row: &Stored| {
-            state.by_id.contains_key(&row.id)
-                || row.message_id().is_some_and(|message| state.by_message.contains_key(message))
-        };
-        self.rows.iter().find(|(_, row)| clashes(row)).map(|(_, row)| Taken(row.id.clone()))
+    /// Takes rows back, from this place on.
+    pub(super) fn withdraw(&mut self, state: &mut State, from: usize) {
+        for (_, row) in self.rows.drain(from..) {
+            state.forget(&row);
+        }
     }
 
     /// Adds all rows; how many.
     pub(super) fn apply(self, state: &mut State) -> usize {
         let count = self.rows.len();
         for (seq, row) in self.rows {
-            state.add(seq, row);
+            state.place(seq, row);
         }
         count
     }
