@@ -62,8 +62,9 @@ impl Careful {
         }
     }
 
+    /// Whether a worker is needed to begin or to send the first one.
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.line.front(), Some((_, Stage::Ready)))
+        matches!(self.line.front(), Some((_, Stage::Waiting | Stage::Ready)))
     }
 
     /// Takes the one that may be sent; the next waits until `finished`.

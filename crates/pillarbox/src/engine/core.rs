@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::careful::Careful;
 use super::groups::Groups;
+use super::intake::GROUPS_MAX;
 use super::item::Item;
 use super::known::Known;
 use super::lines::Lines;
@@ -101,8 +102,12 @@ pub(crate) struct Core {
     pub(super) settling: usize,
     pub(super) out: usize,
     pub(super) idle_workers: usize,
+    /// Nothing may be sent for now, by lease or breaker: idle workers are not called for what is there.
+    pub(super) halted: bool,
     pub(super) settler: Settler,
     pub(super) reader_idle: bool,
+    /// The reader waits for a lease and for nothing else.
+    pub(super) reader_barred: bool,
     /// A delayed row is due earlier than the reader knows.
     pub(super) due_moved: bool,
     /// When a beat last told that nothing is pending.
@@ -152,8 +157,10 @@ impl Core {
             settling: 0,
             out: 0,
             idle_workers: 0,
+            halted: false,
             settler: Settler::Busy,
             reader_idle: false,
+            reader_barred: false,
             due_moved: false,
             nothing_at: None,
             beats: 0,
@@ -202,19 +209,29 @@ impl Core {
             Settler::Lingering => self.calm() || self.settles.len() >= self.settings.settle_rows,
         };
         let due_moved = std::mem::take(&mut self.due_moved);
+        let quiet = match self.phase {
+            Phase::Running => false,
+            Phase::Draining => self.quiet(),
+            Phase::Stopped => self.all_settled(),
+        };
         Signals {
-            work: self.idle_workers > 0 && self.runnable(),
+            work: self.idle_workers > 0 && !self.halted && self.runnable(),
             settle,
             read: self.reader_idle && (due_moved || self.wants_read()),
             member: self.slots.any_leaving() && self.has_drained_slots(),
-            quiet: self.phase != Phase::Running && self.all_settled(),
+            quiet,
         }
     }
 
+    /// A signal is only given for what `next_read` would act on, or reader and signal would chase each other.
     fn wants_read(&self) -> bool {
         self.phase == Phase::Running
-            && (self.wake || self.more || self.groups.wants_read())
+            && (self.wants_slots() || self.groups.wants_read())
             && self.cold_room().0 >= self.read_at_room()
+    }
+
+    pub(super) fn wants_slots(&self) -> bool {
+        (self.wake || self.more) && self.slots.any_active() && self.groups.len() < GROUPS_MAX
     }
 
     /// Reads wait for room for a good part of a page, so that a slow sink causes few and large reads.

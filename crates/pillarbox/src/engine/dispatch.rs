@@ -38,14 +38,16 @@ impl Core {
         if self.phase == Phase::Stopped {
             return Next::Stop;
         }
+        let waking = [self.lines.wake(now), self.groups.wake(now)].into_iter().flatten().min();
+        self.halted = true;
         if self.lease_until.is_some_and(|until| now >= until) {
-            return Next::Wait(None);
+            return Next::Wait(waking);
         }
         let gate = match self.breaker.gate(now) {
             Gate::Shut(until) => return Next::Wait(until),
             gate => gate,
         };
-        let waking = [self.lines.wake(now), self.groups.wake(now)].into_iter().flatten().min();
+        self.halted = false;
         while let Some(job) = self.pick(now) {
             // A batch that had expired is settled already; the next may be better.
             if job.items.is_empty() {

@@ -12,7 +12,7 @@ use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token
 use crate::port::{Change, Counts, Cursor, Fetch, Fetched, Order, Outcome, Scope, Source};
 
 /// Groups that may be held back in memory; beyond that reading waits.
-const GROUPS_MAX: usize = 100_000;
+pub(super) const GROUPS_MAX: usize = 100_000;
 
 /// A row of a group that is due sooner waits in its place: the clock may have been read for it after it was for us.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -159,7 +159,11 @@ impl Core {
         let may_read = self.phase == Phase::Running && self.lease_until.is_some_and(|until| now < until);
         let (rows, bytes) = self.cold_room();
         self.reader_idle = false;
-        if !may_read || rows < self.read_at_room() {
+        self.reader_barred = !may_read;
+        if !may_read {
+            return Read::Idle(None);
+        }
+        if rows < self.read_at_room() {
             self.reader_idle = true;
             return Read::Idle(None);
         }

@@ -79,6 +79,8 @@ impl Core {
     fn apply(&mut self, membership: &Membership, asked: Instant, now: Instant) {
         self.lane = Some(membership.lane);
         self.lease_until = Some(asked + self.settings.lease.usable_for());
+        self.halted = false;
+        self.reader_idle |= std::mem::take(&mut self.reader_barred);
         let ungrouped = self.settings.cold_rows;
         let mut gained = false;
         for held in &membership.held {

@@ -75,6 +75,10 @@ impl Slots {
         self.holds.get(&slot).is_some_and(|hold| !hold.leaving)
     }
 
+    pub(crate) fn any_active(&self) -> bool {
+        self.holds.len() > self.leaving
+    }
+
     pub(crate) fn active_set(&self) -> SlotSet {
         SlotSet::new(self.holds.iter().filter(|(_, hold)| !hold.leaving).map(|(slot, _)| *slot))
     }
