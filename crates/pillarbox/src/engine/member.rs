@@ -35,20 +35,24 @@ pub(crate) async fn run(
     let renew = shared.settings.lease.renew_after();
     let mut nodes = first.nodes;
     let mut alive = true;
+    let mut failed = false;
     loop {
         let restless = shared.with(|core| core.restless(nodes, slots));
-        let pause = if restless || !alive { (renew / 5).max(SOONEST).min(renew) } else { renew };
+        let soon = restless || !alive || failed;
+        let pause = if soon { (renew / 5).max(SOONEST).min(renew) } else { renew };
+        // A store that fails is not called at once again, whatever there is to tell it.
         tokio::select! {
             biased;
             () = stop.cancelled() => return alive.then_some(node),
-            () = shared.member.notified() => {}
+            () = shared.member.notified(), if !failed => {}
             () = sleep_until(Instant::now() + pause) => {}
         }
+        failed = false;
         if !alive || shared.with(|core| core.is_without_node(node)) {
             match join(&shared).await {
                 Ok((fresh, membership)) => (node, nodes, alive) = (fresh, membership.nodes, true),
                 Err(error) => {
-                    alive = false;
+                    (alive, failed) = (false, true);
                     tracing::error!(%error, "joining again failed, trying again");
                 }
             }
@@ -62,7 +66,10 @@ pub(crate) async fn run(
                 alive = false;
                 shared.member.notify_one();
             }
-            Err(error) => tracing::error!(%error, "beat failed, trying again"),
+            Err(error) => {
+                failed = true;
+                tracing::error!(%error, "beat failed, trying again");
+            }
         }
     }
 }
