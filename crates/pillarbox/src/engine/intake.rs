@@ -217,7 +217,9 @@ impl Core {
         let cold = self.tally.cold;
         for row in fetched.rows {
             if self.cold_room().0 == 0 {
-                cursor = Cursor { decided: last.unwrap_or(self.cursor.decided), waiting: Vec::new() };
+                // Not beyond what the store vouches for: a number below the last row may still commit.
+                let decided = last.unwrap_or(self.cursor.decided).min(cursor.decided);
+                cursor = Cursor { decided, waiting: Vec::new() };
                 cut = true;
                 break;
             }
