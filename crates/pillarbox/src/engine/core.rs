@@ -94,6 +94,8 @@ pub(crate) struct Core {
     pub(super) more: bool,
     /// Rows of the next page: doubles while reads are cut short.
     pub(super) page: usize,
+    /// By how much a read is widened, because the last one was cut short and saw only what was known.
+    pub(super) stretch: usize,
     /// When delayed rows are due.
     pub(super) next_due: Option<Instant>,
     pub(super) settles: VecDeque<Unsettled>,
@@ -151,6 +153,7 @@ impl Core {
             fruitless: None,
             more: false,
             page,
+            stretch: 1,
             next_due: None,
             settles: VecDeque::new(),
             settles_since: None,

@@ -180,12 +180,11 @@ impl Core {
         if let Some(key) = self.groups.next_to_read() {
             return self.read_group(key, rows, bytes);
         }
-        let slots = self.slots.active_set();
-        if (self.wake || self.more) && !slots.is_empty() && self.groups.len() < GROUPS_MAX {
+        if self.wants_slots() {
             self.wake = false;
             self.known.read_began();
-            let rows = rows.min(self.page) + self.known.above(self.cursor.decided);
-            let scope = Scope::Slots { slots, cursor: self.cursor.clone() };
+            let (rows, bytes) = self.reach(rows.min(self.page), bytes, self.cursor.decided);
+            let scope = Scope::Slots { slots: self.slots.active_set(), cursor: self.cursor.clone() };
             let fetch = Fetch { scope, rows, bytes, skip_recent: self.settings.skip_recent, now: None };
             return Read::Slots { fetch, rewinds: self.rewinds };
         }
@@ -195,14 +194,31 @@ impl Core {
     }
 
     fn read_group(&mut self, key: GroupKey, rows: usize, bytes: usize) -> Read {
-        let (slot, from) = match self.groups.get(&key) {
+        let (slot, missed) = match self.groups.get(&key) {
             Some(group) => (group.slot, group.missed.unwrap_or_default()),
             None => return Read::Idle(Some(Instant::now())),
         };
         self.known.read_began();
+        // A lower number may have been committed since; up to `decided` nothing can have been.
+        let from = missed.min(Seq(self.cursor.decided.0 + 1));
+        let (rows, bytes) = self.reach(rows.min(self.settings.group_rows()), bytes, Seq(from.0 - 1));
         let scope = Scope::Group { slot, group: key.clone(), from };
-        let rows = rows.min(self.settings.group_rows());
         Read::Group { key, fetch: Fetch { scope, rows, bytes, skip_recent: Duration::ZERO, now: None } }
+    }
+
+    /// How far a read must reach to find something new: rows that are known come again while a transaction that was
+    /// begun before them is open, and so do those of groups that are held back.
+    fn reach(&self, rows: usize, bytes: usize, after: Seq) -> (usize, usize) {
+        let rows = rows.saturating_mul(self.stretch) + self.known.above(after);
+        (rows, bytes.saturating_mul(self.stretch))
+    }
+
+    /// Widens the next read if this one was cut short and saw nothing new; false once that has no end.
+    fn stretch_on(&mut self, cut: bool, fruitful: bool) -> bool {
+        const WIDEST: usize = 1 << 12;
+        let again = cut && !fruitful;
+        self.stretch = if again { (self.stretch * 4).min(WIDEST) } else { 1 };
+        self.stretch < WIDEST
     }
 
     /// A read of slots came back.
@@ -214,7 +230,7 @@ impl Core {
         let mut cursor = fetched.cursor;
         let mut cut = fetched.more;
         let mut last = None;
-        let cold = self.tally.cold;
+        let (cold, ended) = (self.tally.cold, self.settles.len());
         for row in fetched.rows {
             if self.cold_room().0 == 0 {
                 // Not beyond what the store vouches for: a number below the last row may still commit.
@@ -230,8 +246,13 @@ impl Core {
         self.fruitless = (self.tally.cold == cold).then_some(now);
         // A cursor that was set back meanwhile stays back.
         if rewinds == self.rewinds {
+            let fruitful =
+                self.tally.cold > cold || self.settles.len() > ended || cursor.decided > self.cursor.decided;
             self.cursor = cursor;
-            self.more = cut;
+            self.more = cut && self.stretch_on(cut, fruitful);
+            if cut && !self.more {
+                self.wake_at = Some(now + self.settings.poll_interval);
+            }
             self.page =
                 if cut { (self.page * 2).min(self.settings.cold_rows) } else { self.settings.fetch_rows };
             if !cut {
@@ -253,14 +274,23 @@ impl Core {
             group.careful &= !fetched.rows.is_empty();
         }
         let last = fetched.rows.last().map(|row| row.seq);
+        let mut rest = last.filter(|_| fetched.more).map(|last| Seq(last.0 + 1));
+        let (cold, ended) = (self.tally.cold, self.settles.len());
         for row in fetched.rows {
+            if self.cold_room().0 == 0 {
+                rest = Some(row.seq);
+                break;
+            }
             self.take_row(row, fetched.now, now, Lookup::Group);
         }
         self.known.read_merged();
-        if fetched.more
-            && let (Some(group), Some(last)) = (self.groups.get_mut(key), last)
-        {
-            group.miss(Seq(last.0 + 1));
+        let fruitful = self.tally.cold > cold || self.settles.len() > ended;
+        let soon = self.stretch_on(rest.is_some(), fruitful);
+        if let (Some(group), Some(rest)) = (self.groups.get_mut(key), rest) {
+            group.miss(rest);
+            if !soon {
+                group.until = Some(now + self.settings.poll_interval);
+            }
         }
         self.groups.place(key, now);
     }
