@@ -222,7 +222,14 @@ impl Core {
     }
 
     /// A read of slots came back.
-    pub(crate) fn merge_slots(&mut self, fetched: Fetched, rewinds: u64, incarnation: u64, now: Instant) {
+    pub(crate) fn merge_slots(
+        &mut self,
+        fetched: Fetched,
+        rewinds: u64,
+        incarnation: u64,
+        asked: Instant,
+        now: Instant,
+    ) {
         if incarnation != self.incarnation {
             self.known.read_merged();
             return;
@@ -240,7 +247,7 @@ impl Core {
                 break;
             }
             last = Some(row.seq);
-            self.take_row(row, fetched.now, now, Lookup::Slots);
+            self.take_row(row, fetched.now, (asked, now), Lookup::Slots);
         }
         self.known.read_merged();
         self.fruitless = (self.tally.cold == cold).then_some(now);
@@ -264,7 +271,14 @@ impl Core {
     }
 
     /// A read of one group came back.
-    pub(crate) fn merge_group(&mut self, key: &GroupKey, fetched: Fetched, incarnation: u64, now: Instant) {
+    pub(crate) fn merge_group(
+        &mut self,
+        key: &GroupKey,
+        fetched: Fetched,
+        incarnation: u64,
+        asked: Instant,
+        now: Instant,
+    ) {
         if incarnation != self.incarnation {
             self.known.read_merged();
             return;
@@ -281,7 +295,7 @@ impl Core {
                 rest = Some(row.seq);
                 break;
             }
-            self.take_row(row, fetched.now, now, Lookup::Group);
+            self.take_row(row, fetched.now, (asked, now), Lookup::Group);
         }
         self.known.read_merged();
         let fruitful = self.tally.cold > cold || self.settles.len() > ended;
@@ -304,7 +318,8 @@ impl Core {
         }
     }
 
-    fn take_row(&mut self, row: Row, db_now: Timestamp, now: Instant, lookup: Lookup) {
+    /// The database's now lies between the two moments: what is due waits from the later, what expires from the earlier.
+    fn take_row(&mut self, row: Row, db_now: Timestamp, (asked, now): (Instant, Instant), lookup: Lookup) {
         if !self.slots.active(row.slot) || !self.known.admit(&row.id, row.seq) {
             return;
         }
@@ -334,7 +349,7 @@ impl Core {
         }
         let mut item = self.item(event, row.seq, row.slot, Source::Cold);
         item.attempts = row.attempts;
-        item.expires = row.expires_at.map(|at| Self::local(at, db_now, now));
+        item.expires = row.expires_at.map(|at| Self::local(at, db_now, asked));
         let suspect = lookup == Lookup::Slots && self.slots.suspects(row.slot, group.as_ref());
         match group {
             Some(key) => {

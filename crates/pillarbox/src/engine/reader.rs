@@ -63,10 +63,11 @@ async fn idle(shared: &Shared, stop: &CancellationToken, hints: Option<&mut Hint
 
 /// Does one read; false if the store failed.
 async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
+    let asked = Instant::now();
     let result = match read {
         Read::Slots { fetch, rewinds } => match shared.store.fetch(fetch).await {
             Ok(fetched) => {
-                shared.with(|core| core.merge_slots(fetched, rewinds, incarnation, Instant::now()));
+                shared.with(|core| core.merge_slots(fetched, rewinds, incarnation, asked, Instant::now()));
                 Ok(())
             }
             Err(error) => {
@@ -76,7 +77,7 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
         },
         Read::Group { key, fetch } => match shared.store.fetch(fetch).await {
             Ok(fetched) => {
-                shared.with(|core| core.merge_group(&key, fetched, incarnation, Instant::now()));
+                shared.with(|core| core.merge_group(&key, fetched, incarnation, asked, Instant::now()));
                 Ok(())
             }
             Err(error) => {

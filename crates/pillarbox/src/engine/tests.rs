@@ -48,7 +48,7 @@ fn node(held: &[GroupKey], rows: Vec<Row>, now: Instant) -> Core {
     let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
     let cursor = Cursor { decided: Seq(9), waiting: Vec::new() };
     let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    core.merge_slots(fetched, rewinds, core.incarnation(), now);
+    core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
     core
 }
 
