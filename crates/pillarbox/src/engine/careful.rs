@@ -72,6 +72,8 @@ impl Careful {
         match self.line.front_mut() {
             Some((item, stage @ Stage::Ready)) => {
                 *stage = Stage::Out;
+                // Its attempt is written: should it come back untried, it is not written again.
+                item.careful = false;
                 Some(item.clone())
             }
             _ => None,

@@ -14,6 +14,9 @@ use super::settings::OnDead;
 use crate::model::GroupKey;
 use crate::port::{Change, Counts, Verdict, Wait};
 
+/// The reason in a row whose delivery ended the process each time.
+const CRASHED: &str = "the process ended during its last attempt";
+
 /// What a worker does next.
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -81,12 +84,24 @@ impl Core {
                 line => vec![self.lines.pop(line)?],
             };
             match items.first() {
+                Some(first) if first.careful && first.attempts >= self.settings.max_attempts => {
+                    self.die_of_crashes(items, now);
+                }
                 Some(first) if first.careful => {
                     items.into_iter().for_each(|item| self.careful.push(item));
                     self.write_next_attempt(now);
                 }
                 _ => return Some(self.job(items, false, now)),
             }
+        }
+    }
+
+    /// Every attempt it had was written before it was sent, and no process lived to tell of the last one.
+    fn die_of_crashes(&mut self, items: Vec<Item>, now: Instant) {
+        for item in items {
+            let group = item.group.clone();
+            self.die(item, CRASHED.to_owned(), Counts::None, true, now);
+            self.group_back(group.as_ref(), now);
         }
     }
 

@@ -349,6 +349,8 @@ impl Core {
         }
         let mut item = self.item(event, row.seq, row.slot, Source::Cold);
         item.attempts = row.attempts;
+        // Its last attempt was written and it came back untried: that one is still due to it.
+        item.counted = row.attempts >= self.settings.max_attempts;
         item.expires = row.expires_at.map(|at| Self::local(at, db_now, asked));
         let suspect = lookup == Lookup::Slots && self.slots.suspects(row.slot, group.as_ref());
         match group {
