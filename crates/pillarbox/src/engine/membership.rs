@@ -136,7 +136,11 @@ impl Core {
             };
             match (in_list, unseen) {
                 (true, _) => group.hold = Some(Hold::Listed),
-                (false, true) => continue,
+                (false, true) => {
+                    // This list may be older than the block, or come after its end: the next one tells.
+                    self.groups_epoch = -1;
+                    continue;
+                }
                 (false, false) => {
                     // An event that was brought back stands before all that was seen of its group here.
                     if group.hold.take().is_some() {

@@ -95,8 +95,7 @@ impl Core {
         if let Some(group) = self.groups.get_mut(&key) {
             match outcome.change {
                 Change::Retry { .. } => group.settling = false,
-                Change::Dead { .. } if !changed => group.hold = None,
-                Change::Dead { .. } => self.note_blocked(&key),
+                Change::Dead { blocks: Some(_), .. } => self.note_blocked(&key, changed),
                 _ => {}
             }
         }
@@ -104,12 +103,16 @@ impl Core {
     }
 
     /// The block of a group is in the store; lists begun from the next beat on show it.
-    fn note_blocked(&mut self, key: &GroupKey) {
+    fn note_blocked(&mut self, key: &GroupKey, changed: bool) {
         let beat = self.beats;
         if let Some(group) = self.groups.get_mut(key)
             && group.hold == Some(Hold::Blocking(None))
         {
             group.hold = Some(Hold::Blocking(Some(beat)));
+        }
+        if !changed {
+            // Settled before by a call whose answer was lost, or the row is gone: the store's list tells which.
+            self.groups_epoch = -1;
         }
     }
 }
