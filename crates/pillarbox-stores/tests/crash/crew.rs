@@ -1,0 +1,239 @@
+//! The crew: the processes on one database, ended by the test in whatever way it ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{PipeWriter, Write, pipe};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use pillarbox::model::Record;
+use pillarbox::port::{List, NodeInfo, PageOrder, Select};
+
+use crate::block_on;
+use crate::grounds::{Ground, Parcels, Site};
+use crate::journal::{Journal, Line, What};
+use crate::plan::{Mode, Plan};
+use crate::worker::NO_MORE;
+
+/// One process; killed when it is dropped.
+struct Hand {
+    label: String,
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a run left behind.
+pub(crate) struct Evidence {
+    pub(crate) lines: Vec<Line>,
+    /// Incarnations that were killed.
+    pub(crate) killed: BTreeSet<String>,
+    /// What was committed, by the business rows.
+    pub(crate) parcels: Parcels,
+    /// What the outbox says of it.
+    pub(crate) records: Vec<Record>,
+    /// Nodes that are still listed.
+    pub(crate) nodes: Vec<NodeInfo>,
+    /// Groups that are held back.
+    pub(crate) held_groups: usize,
+}
+
+/// The processes on one database.
+pub(crate) struct Crew<'a> {
+    ground: &'a dyn Ground,
+    site: &'a Site,
+    pub(crate) mode: Mode,
+    lease: Duration,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) journal: Journal,
+    pipe: PipeWriter,
+    hands: BTreeMap<char, Hand>,
+    started: u32,
+    killed: BTreeSet<String>,
+}
+
+impl<'a> Crew<'a> {
+    pub(crate) fn new(
+        ground: &'a dyn Ground,
+        site: &'a Site,
+        mode: Mode,
+        lease: Duration,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let (reader, pipe) = pipe().map_err(|error| error.to_string())?;
+        Ok(Self {
+            ground,
+            site,
+            mode,
+            lease,
+            rng: fastrand::Rng::with_seed(seed),
+            journal: Journal::read(reader),
+            pipe,
+            hands: BTreeMap::new(),
+            started: 0,
+            killed: BTreeSet::new(),
+        })
+    }
+
+    /// Starts a new incarnation under this name.
+    pub(crate) fn start(&mut self, name: char) -> Result<(), String> {
+        self.started += 1;
+        let label = format!("{name}{}", self.started);
+        let plan = Plan {
+            store: self.ground.name().to_owned(),
+            url: self.site.url.clone(),
+            label: label.clone(),
+            mode: self.mode,
+            lease: self.lease,
+            seed: self.rng.u64(..),
+        };
+        let spawn = || {
+            let mut child = Command::new(std::env::current_exe()?)
+                .args(plan.words())
+                .stdin(Stdio::piped())
+                .stdout(self.pipe.try_clone()?)
+                .spawn()?;
+            let input = child.stdin.take();
+            std::io::Result::Ok(Hand { label, child, input })
+        };
+        let hand = spawn().map_err(|error| format!("a worker can't be started: {error}"))?;
+        self.hands.insert(name, hand);
+        Ok(())
+    }
+
+    pub(crate) fn label(&self, name: char) -> String {
+        self.hands.get(&name).map(|hand| hand.label.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn until_ready(&mut self, name: char) -> Result<(), String> {
+        let label = self.label(name);
+        self.journal.until(1, |line| line.by == label && line.what == What::Ready)
+    }
+
+    /// Kills it without a warning.
+    pub(crate) fn kill(&mut self, name: char) {
+        if let Some(hand) = self.hands.remove(&name) {
+            self.killed.insert(hand.label.clone());
+        }
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: char, signal: &str) -> Result<(), String> {
+        let hand = self.hands.get(&name).ok_or("nobody of that name")?;
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(hand.child.id().to_string()).status();
+        match sent {
+            Ok(status) if status.success() => Ok(()),
+            sent => Err(format!("the signal {signal} can't be sent: {sent:?}")),
+        }
+    }
+
+    /// The nodes that the store lists now.
+    pub(crate) fn nodes(&self) -> Result<Vec<NodeInfo>, String> {
+        block_on(self.site.store.admin().nodes()).map_err(|error| error.to_string())
+    }
+
+    /// Lets it stop in order, writing to the last.
+    pub(crate) fn leave(&mut self, name: char) -> Result<(), String> {
+        let Some(hand) = self.hands.get_mut(&name) else { return Ok(()) };
+        hand.input = None;
+        let label = hand.label.clone();
+        self.journal.until(1, |line| line.by == label && line.what == What::Left)?;
+        self.reap(name)
+    }
+
+    /// It has said that it ends: how.
+    fn reap(&mut self, name: char) -> Result<(), String> {
+        let Some(mut hand) = self.hands.remove(&name) else { return Ok(()) };
+        match hand.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            ended => Err(format!("{} ended with {ended:?}", hand.label)),
+        }
+    }
+
+    /// No more writing; waits until everything has arrived, lets everyone stop in order, and looks at what is there.
+    pub(crate) fn finish(mut self) -> Result<Evidence, (String, Journal)> {
+        match self.wind_up() {
+            Ok((parcels, records)) => {
+                let nodes = self.nodes();
+                let groups = block_on(self.site.store.admin().groups()).map_err(|error| error.to_string());
+                match (nodes, groups) {
+                    (Ok(nodes), Ok(groups)) => Ok(Evidence {
+                        lines: self.journal.lines,
+                        killed: self.killed,
+                        parcels,
+                        records,
+                        nodes,
+                        held_groups: groups.len(),
+                    }),
+                    (nodes, groups) => Err((format!("{nodes:?} {groups:?}"), self.journal)),
+                }
+            }
+            Err(error) => Err((error, self.journal)),
+        }
+    }
+
+    fn wind_up(&mut self) -> Result<(Parcels, Vec<Record>), String> {
+        let names: Vec<char> = self.hands.keys().copied().collect();
+        for hand in self.hands.values_mut() {
+            let input = hand.input.as_mut().ok_or("a worker without input")?;
+            writeln!(input, "{NO_MORE}").map_err(|error| format!("{}: {error}", hand.label))?;
+        }
+        self.journal.until(names.len(), |line| line.what == What::Written)?;
+        let parcels = block_on(self.ground.parcels(&self.site.url))?;
+        let mut missing: BTreeSet<&String> = parcels.keys().collect();
+        for line in &self.journal.lines {
+            if let What::Delivered { id, .. } = &line.what {
+                missing.remove(id);
+            }
+        }
+        while !missing.is_empty() {
+            let next = self.journal.next().and_then(|line| line.ok_or("every process has ended".to_owned()));
+            match next {
+                Ok(Line { what: What::Delivered { id, .. }, .. }) => missing.remove(id),
+                Ok(_) => false,
+                Err(error) => return Err(self.lost(error, &missing)),
+            };
+        }
+        for name in names {
+            self.leave(name)?;
+        }
+        Ok((parcels, self.records()?))
+    }
+
+    fn lost(&self, error: String, missing: &BTreeSet<&String>) -> String {
+        let shown: Vec<String> = self
+            .records()
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|record| {
+                let found = missing.contains(&record.id.to_string());
+                found.then(|| {
+                    format!("{} seq {} slot {} {:?}", record.id, record.seq.0, record.slot.0, record.status)
+                })
+            })
+            .take(5)
+            .collect();
+        let nodes = self.nodes();
+        format!("{error}; {} events were not delivered, among them {shown:?}; nodes {nodes:?}", missing.len())
+    }
+
+    fn records(&self) -> Result<Vec<Record>, String> {
+        const PAGE: usize = 5_000;
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let after = records.last().map(|record| record.seq);
+            let list = List { select: Select::default(), order: PageOrder::OldestFirst, after, limit: PAGE };
+            let page = block_on(self.site.store.admin().list(list)).map_err(|error| error.to_string())?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The stores whose processes are killed: one line each.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use pillarbox::port::Store;
+
+use crate::plan::Plan;
+
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+/// Something that comes later.
+pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Every store that several processes can share.
+pub(crate) fn all() -> Vec<Arc<dyn Ground>> {
+    vec![
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::Sqlite),
+    ]
+}
+
+/// Databases of one kind of store, with the business tables beside the outbox.
+pub(crate) trait Ground: Send + Sync {
+    /// The store's name.
+    fn name(&self) -> &'static str;
+
+    /// A new database with all tables. An error says why this store can't run here.
+    fn fresh(&self) -> Later<'_, Result<Site, String>>;
+
+    /// The business rows: every event that was committed.
+    fn parcels<'a>(&'a self, url: &'a str) -> Later<'a, Result<Parcels, String>>;
+
+    /// A running outbox, for a worker.
+    fn open<'a>(&'a self, plan: &'a Plan) -> Later<'a, Result<Box<dyn Desk>, String>>;
+}
+
+/// A database.
+pub(crate) struct Site {
+    /// How processes find it.
+    pub(crate) url: String,
+    /// The outbox in it.
+    pub(crate) store: Arc<dyn Store>,
+    /// What must live as long as it.
+    pub(crate) _guard: Box<dyn Any + Send>,
+}
+
+/// The group and number of each event, by its id.
+pub(crate) type Parcels = BTreeMap<String, (u32, u32)>;
+
+/// How a transaction is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Commit,
+    Rollback,
+}
+
+/// How a transaction ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// These ids are committed.
+    Committed(Vec<String>),
+    /// These are not, as was asked for.
+    RolledBack(Vec<String>),
+}
+
+/// Writes business rows with their events.
+pub(crate) trait Desk: Send + Sync {
+    /// In one transaction: so many times, draws the group's next number, and writes the row and the event of it.
+    fn write(&self, group: u32, count: u32, ending: Ending) -> Later<'_, Result<Ended, String>>;
+
+    /// Closes the outbox.
+    fn close(&self) -> Later<'_, ()>;
+}

@@ -1,0 +1,52 @@
+//! Processes on one database that are killed, stopped and stopped in order, on every store that processes can share.
+//!
+//! The program is its own worker: started with the word `worker` it is one of the processes.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use pillarbox_stores::stores;
+
+mod cases;
+mod checker;
+mod crew;
+mod grounds;
+mod journal;
+mod plan;
+mod worker;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((plan::WORKER, words)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return worker::run(words);
+    }
+    let arguments = Arguments::from_args();
+    let mut trials = vec![Trial::test("every_shared_store_of_the_list_is_tried", every_store_is_tried)];
+    for ground in grounds::all() {
+        for (name, case) in cases::ALL {
+            let ground = Arc::clone(&ground);
+            trials.push(Trial::ignorable_test(format!("{}::{name}", ground.name()), move || match block_on(
+                ground.fresh(),
+            ) {
+                Ok(site) => cases::run(&*ground, site, case).map(|()| Completion::Completed),
+                Err(reason) => Ok(Completion::ignored_with(format!("could not run: {reason}"))),
+            }));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+fn every_store_is_tried() -> Result<(), Failed> {
+    let tried: Vec<&str> = grounds::all().iter().map(|ground| ground.name()).collect();
+    let missing = stores().iter().filter(|kind| kind.built_in && !tried.contains(&kind.name));
+    match missing.map(|kind| kind.name).collect::<Vec<_>>() {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(format!("no ground for {}", missing.join(", ")).into()),
+    }
+}
