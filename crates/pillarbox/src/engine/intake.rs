@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::core::{Core, Phase, Unsettled};
 use super::groups::Hold;
 use super::item::Item;
+use super::settings::Reading;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
 use crate::port::{Change, Counts, Cursor, Fetch, Fetched, Order, Outcome, Scope, Source};
 
@@ -46,7 +47,9 @@ impl Core {
     /// Committed: the reserved events go to the hot line. What does not fit is left to the reader.
     pub(crate) fn push_hot(&mut self, events: &[Event], written: &[Written], lane: Lane, incarnation: u64) {
         for (event, written) in events.iter().zip(written) {
-            let ours = incarnation == self.incarnation && self.phase == Phase::Running;
+            // Only the database's clock tells when an event expires: such events are read.
+            let expires = event.expires().is_some() && self.settings.reading == Reading::On;
+            let ours = incarnation == self.incarnation && self.phase == Phase::Running && !expires;
             if ours && written.fresh && !written.delayed && self.hot_room() > 0 {
                 if self.known.take_reserved(event.id(), written.seq) {
                     self.tally.hot += 1;
