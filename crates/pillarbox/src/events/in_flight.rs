@@ -75,7 +75,8 @@ pub(crate) struct Acquired<'a> {
 
 impl<'a> Acquired<'a> {
     pub(crate) fn new(tracker: &'a dyn InFlightTracker, id: &'a EventId) -> Option<Self> {
-        tracker.try_acquire(id).then_some(Self { tracker, id })
+        // Made only if it was acquired: dropping one releases.
+        tracker.try_acquire(id).then(|| Self { tracker, id })
     }
 }
 
