@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +47,14 @@ pub struct ClaimLocking {
     pub owner: OwnerId,
     /// How long a claim holds.
     pub lease: Lease,
+}
+
+impl ClaimLocking {
+    /// Claims for an owner that is made here.
+    #[must_use]
+    pub fn new(lease: Lease) -> Self {
+        Self { owner: OwnerId::random(), lease }
+    }
 }
 
 /// How a poller polls.
@@ -105,10 +114,14 @@ impl Poller {
         Ok(Self { inner, stop: CancellationToken::new(), task: Mutex::new(None) })
     }
 
-    /// Polls at the interval until closed.
+    /// Polls at the interval until closed. Harmless when repeated; after a close it is an error.
     pub fn start(&self) -> Result<(), StartError> {
+        let mut running = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if self.stop.is_cancelled() {
             return Err(StartError::Closed("the poller"));
+        }
+        if running.is_some() {
+            return Ok(());
         }
         let (inner, stop) = (Arc::clone(&self.inner), self.stop.clone());
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
@@ -120,7 +133,7 @@ impl Poller {
                 stop.run_until_cancelled(sleep(inner.settings.interval)).await;
             }
         });
-        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *running = Some(task);
         Ok(())
     }
 
@@ -153,27 +166,26 @@ impl Inner {
         if rows == 0 {
             return Ok(0);
         }
-        let rows = self.read(rows).await?;
+        let (rows, now) = self.read(rows).await?;
         let mut taken = 0;
         let mut rows = rows.into_iter();
         for row in rows.by_ref() {
-            let (seq, token, attempts) = (row.seq, row.token, row.attempts);
-            match row.event {
-                Ok(event) => {
-                    let polled = Polled { event, attempts, seq, token };
-                    let id = polled.event.id().clone();
-                    if !self.handler.handle(polled) {
-                        self.settle(vec![Outcome { seq, id, token, change: Change::Release }]).await?;
-                        break;
-                    }
+            let (seq, id, token) = (row.seq, row.id.clone(), row.token);
+            let change = match deliverable(row, now).map(|polled| self.handler.handle(polled)) {
+                Ok(true) => {
                     taken += 1;
+                    continue;
                 }
-                Err(why) => {
-                    tracing::error!(event = %row.id, error = %why, "row can't be decoded");
-                    let error = format!("undecodable: {why}");
-                    let change = Change::Dead { error, counts: Counts::None, blocks: None };
-                    self.settle(vec![Outcome { seq, id: row.id, token, change }]).await?;
+                Ok(false) => Change::Release,
+                Err(error) => {
+                    tracing::error!(event = %id, error, "event is dead");
+                    Change::Dead { error, counts: Counts::None, blocks: None }
                 }
+            };
+            let refused = change == Change::Release;
+            self.settle(vec![Outcome { seq, id, token, change }]).await?;
+            if refused {
+                break;
             }
         }
         let back =
@@ -182,20 +194,22 @@ impl Inner {
         Ok(taken)
     }
 
-    async fn read(&self, rows: usize) -> Result<Vec<Row>, StoreError> {
+    /// Rows, and the database's now. A claim tells no time: the oldest row is looked at before it.
+    async fn read(&self, rows: usize) -> Result<(Vec<Row>, Timestamp), StoreError> {
         let skip_recent = self.settings.skip_recent;
-        if let Some(claim) = &self.settings.claim {
-            let (owner, lease) = (claim.owner.clone(), claim.lease.length());
-            let request = Claim { from: ClaimFrom::Events, owner, lease, rows, skip_recent, now: None };
-            let rows = self.store.claim(request).await?;
-            return Ok(rows);
-        }
-        let fetch = Fetch { scope: Scope::Due, rows, bytes: usize::MAX, skip_recent, now: None };
+        let claim = self.settings.claim.as_ref();
+        let (look, bytes) = if claim.is_some() { (1, 0) } else { (rows, usize::MAX) };
+        let fetch = Fetch { scope: Scope::Due, rows: look, bytes, skip_recent, now: None };
         let fetched = self.store.fetch(fetch).await?;
         let oldest = fetched.rows.iter().map(|row| row.created_at).min();
         let age = oldest.and_then(|oldest| fetched.now.duration_since(oldest).try_into().ok());
         self.settings.metrics.oldest_lag(age.unwrap_or_default());
-        Ok(fetched.rows)
+        let Some(claim) = claim else {
+            return Ok((fetched.rows, fetched.now));
+        };
+        let (owner, lease) = (claim.owner.clone(), claim.lease.length());
+        let request = Claim { from: ClaimFrom::Events, owner, lease, rows, skip_recent, now: None };
+        Ok((self.store.claim(request).await?, fetched.now))
     }
 
     /// Claims are given back or ended; rows that were only read need nothing but their end.
@@ -210,4 +224,13 @@ impl Inner {
         let fence = claim.map_or(Fence::Open, |claim| Fence::Owner(claim.owner.clone()));
         self.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await.map(|_| ())
     }
+}
+
+/// The event of a row as a handler gets it, or why it must never be delivered.
+fn deliverable(row: Row, now: Timestamp) -> Result<Polled, String> {
+    let event = row.event.map_err(|why| format!("undecodable: {why}"))?;
+    if row.expires_at.is_some_and(|at| at <= now) {
+        return Err("expired before it was delivered".to_owned());
+    }
+    Ok(Polled { event, attempts: row.attempts, seq: row.seq, token: row.token })
 }
