@@ -20,10 +20,12 @@ impl ListenerSink {
         let Some(_acquired) = Acquired::new(&*self.tracker, event.id()) else {
             return Err(Failure::in_flight());
         };
+        let unfinished = Unfinished { sink: self, event };
         let result = match self.before(event) {
             Ok(()) => self.listen(event).await,
             Err(failure) => Err(failure),
         };
+        std::mem::forget(unfinished);
         self.after(event, result.as_ref().err());
         result
     }
@@ -56,6 +58,19 @@ impl ListenerSink {
                 Err(_) => tracing::warn!(event = %id, "after-interceptor panicked"),
             }
         }
+    }
+}
+
+/// Tells the interceptors of a delivery that panicked or was dropped at its deadline.
+struct Unfinished<'a> {
+    sink: &'a ListenerSink,
+    event: &'a Event,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let failure = Failure::retry("it panicked or did not finish in time");
+        self.sink.after(self.event, Some(&failure));
     }
 }
 
