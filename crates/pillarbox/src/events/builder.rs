@@ -222,6 +222,7 @@ impl<S: Store> OutboxBuilder<S> {
         }
         match self.lease.map(Lease::new) {
             Some(Ok(lease)) => self.settings.lease = lease,
+            Some(Err(invalid)) if problems.contains(&invalid.clone().into()) => {}
             Some(Err(invalid)) => problems.push(invalid.into()),
             None if self.composition == Composition::MultiNode => {
                 let hint = "several nodes need lease(...): how long a silent one keeps its share";

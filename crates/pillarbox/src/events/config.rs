@@ -1,10 +1,11 @@
 //! One configuration for everything that can be set, for files and environments of the user's own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{OutboxBuilder, PurgeSettings};
+use super::{FacadeMetrics, OutboxBuilder, PurgeSettings};
 use crate::engine::OnDead;
 use crate::model::{Invalid, PAYLOAD_MAX};
 use crate::port::{OnDone, Store};
@@ -42,6 +43,8 @@ pub struct OutboxConfig {
     pub poller_skip_recent_ms: u64,
     /// How long a node lives without a beat. Default: 15000.
     pub lease_ms: u64,
+    /// A label of this node for people, such as host and process. Default: empty.
+    pub label: String,
     /// What happens to rows that are done: `keep` or `delete`. Default: keep.
     pub on_done: OnDone,
     /// What happens to a group whose head died: `block` or `skip`. Default: block.
@@ -54,11 +57,14 @@ pub struct OutboxConfig {
     pub purge_keep_done_seconds: u64,
     /// Keep dead events this long. Default: 2592000 (30 days).
     pub purge_keep_dead_seconds: u64,
+    /// Delete every event older than this, whatever its status; for writer only. Default: none.
+    pub purge_keep_any_seconds: Option<u64>,
     /// Rows deleted in one transaction. Default: 500.
     pub purge_batch_size: usize,
     /// How often. Default: 3600.
     pub purge_interval_seconds: u64,
-    /// What metric names begin with. Default: `outbox`.
+    /// What the names of metrics begin with; they go to the recorder of the `metrics` facade, if there is one.
+    /// Default: `outbox`.
     pub metrics_prefix: String,
 }
 
@@ -79,12 +85,14 @@ impl Default for OutboxConfig {
             poller_batch_size: 50,
             poller_skip_recent_ms: 0,
             lease_ms: 15_000,
+            label: String::new(),
             on_done: OnDone::Keep,
             on_dead: OnDead::Block,
             payload_limit_bytes: PAYLOAD_MAX,
             purge_enabled: true,
             purge_keep_done_seconds: 7 * 24 * 60 * 60,
             purge_keep_dead_seconds: 30 * 24 * 60 * 60,
+            purge_keep_any_seconds: None,
             purge_batch_size: 500,
             purge_interval_seconds: 3_600,
             metrics_prefix: "outbox".to_owned(),
@@ -130,6 +138,8 @@ impl OutboxConfig {
             .on_done(self.on_done)
             .on_dead(self.on_dead)
             .payload_limit(self.payload_limit_bytes)
+            .label(self.label.clone())
+            .metrics(Arc::new(FacadeMetrics::with_prefix(&self.metrics_prefix)))
             .problems(self.problems());
         let builder = if self.poller_enabled { builder } else { builder.no_polling() };
         if !self.purge_enabled {
@@ -138,7 +148,7 @@ impl OutboxConfig {
         builder.purge(PurgeSettings {
             keep_done: Duration::from_secs(self.purge_keep_done_seconds),
             keep_dead: Duration::from_secs(self.purge_keep_dead_seconds),
-            keep_any: None,
+            keep_any: self.purge_keep_any_seconds.map(Duration::from_secs),
             batch: self.purge_batch_size,
             interval: Duration::from_secs(self.purge_interval_seconds),
         })
