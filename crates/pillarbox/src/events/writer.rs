@@ -86,7 +86,13 @@ impl<S: Store> Writer<S> {
         if self.hooks.0.is_empty() {
             return Ok(events);
         }
-        self.hooks.before_write(events).map_err(|failure| WriteError::Hook(failure.message().to_owned()))
+        let events = self
+            .hooks
+            .before_write(events)
+            .map_err(|failure| WriteError::Hook(failure.message().to_owned()))?;
+        // What a hook made of them has to keep the limits of this writer too.
+        events.iter().try_for_each(|event| event.check(&self.limits))?;
+        Ok(events)
     }
 
     /// Rows for events that are about to be committed, and their reservation on the hot path.

@@ -1,6 +1,7 @@
 //! The event: an immutable envelope that is cheap to clone.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -181,6 +182,12 @@ impl Event {
         }
     }
 
+    /// Whether an event that was built elsewhere keeps these limits too.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<(), Invalid> {
+        check_payload(&self.0.payload, limits)?;
+        self.0.headers.validate(limits)
+    }
+
     /// Bytes it holds in memory, roughly: what buffers are bounded by.
     #[must_use]
     pub fn weight(&self) -> usize {
@@ -191,7 +198,7 @@ impl Event {
 }
 
 /// Sets the fields of an event; `build` checks them all.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is written or built"]
 pub struct EventBuilder {
     id: Option<String>,
@@ -418,13 +425,33 @@ impl EventBuilder {
             (Some(json), None) => Payload::Json(json),
             (None, Some(bytes)) => Payload::Bytes(bytes),
         };
-        if payload.size() > limits.payload {
-            return Err(Invalid::TooLong { field: "payload", len: payload.size(), max: limits.payload });
-        }
-        if let Payload::Json(text) = &payload {
-            limits::text("payload", text, limits)?;
-        }
+        check_payload(&payload, limits)?;
         Ok(payload)
+    }
+}
+
+fn check_payload(payload: &Payload, limits: &Limits) -> Result<(), Invalid> {
+    if payload.size() > limits.payload {
+        return Err(Invalid::TooLong { field: "payload", len: payload.size(), max: limits.payload });
+    }
+    match payload {
+        Payload::Json(text) => limits::text("payload", text, limits),
+        Payload::Bytes(_) => Ok(()),
+    }
+}
+
+/// Shows type, keys and sizes only: payloads never reach a log.
+impl fmt::Debug for EventBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventBuilder")
+            .field("id", &self.id)
+            .field("event_type", &self.event_type)
+            .field("aggregate_type", &self.aggregate_type)
+            .field("aggregate_id", &self.aggregate_id)
+            .field("headers", &self.headers)
+            .field("json_bytes", &self.json.as_ref().map(|json| json.len()))
+            .field("raw_bytes", &self.bytes.as_ref().map(|bytes| bytes.len()))
+            .finish_non_exhaustive()
     }
 }
 
@@ -446,10 +473,7 @@ impl IntoEvent for Event {
         if trace.is_some() && self.headers().get(TRACEPARENT).is_none() {
             return self.to_builder().into_event(limits, trace);
         }
-        let size = self.payload().size();
-        if size > limits.payload {
-            return Err(Invalid::TooLong { field: "payload", len: size, max: limits.payload });
-        }
+        self.check(limits)?;
         Ok(self)
     }
 }
