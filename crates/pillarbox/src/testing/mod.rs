@@ -164,7 +164,12 @@ impl TestOutbox {
                 break;
             }
             for row in fetched.rows {
-                let change = self.deliver(&sink, &row, fetched.now, &mut ran).await;
+                let change = self.deliver(&sink, &row, fetched.now).await;
+                match change {
+                    Change::Done => ran.delivered += 1,
+                    Change::Dead { .. } => ran.dead += 1,
+                    _ => ran.retried += 1,
+                }
                 let outcome = Outcome { seq: row.seq, id: row.id, token: row.token, change };
                 let outcomes = Arc::from([outcome]);
                 let settle = Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None };
@@ -174,7 +179,7 @@ impl TestOutbox {
         Ok(ran)
     }
 
-    async fn deliver(&self, sink: &ListenerSink, row: &Row, now: jiff::Timestamp, ran: &mut Ran) -> Change {
+    async fn deliver(&self, sink: &ListenerSink, row: &Row, now: jiff::Timestamp) -> Change {
         let dead = |error: String, counts| Change::Dead { error, counts, blocks: None };
         let event = match &row.event {
             Ok(event) if row.expires_at.is_none_or(|at| at > now) => event.clone(),
@@ -184,7 +189,7 @@ impl TestOutbox {
         let attempt = row.attempts + 1;
         let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold };
         let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
-        let change = match verdict {
+        match verdict {
             Verdict::Accepted => Change::Done,
             Verdict::Failed { error, after } | Verdict::Unavailable { error, after }
                 if attempt < self.max_attempts =>
@@ -197,12 +202,6 @@ impl TestOutbox {
             | Verdict::Rejected { error } => dead(error, Counts::One),
             Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
             Verdict::InFlight | Verdict::Skipped => Change::Release,
-        };
-        match change {
-            Change::Done => ran.delivered += 1,
-            Change::Dead { .. } => ran.dead += 1,
-            _ => ran.retried += 1,
         }
-        change
     }
 }
