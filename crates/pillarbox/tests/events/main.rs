@@ -1,0 +1,26 @@
+//! The events door as users see it: on the memory store, under a paused clock.
+
+mod kit;
+
+mod bad_input;
+mod cancel;
+mod compositions;
+mod config;
+mod context;
+mod dead;
+mod dispatcher;
+mod envelope;
+mod expiry;
+mod hooks;
+mod hot;
+mod interceptors;
+mod listeners;
+mod observe;
+mod poller;
+mod purge;
+mod registry;
+mod secrets;
+mod shutdown;
+mod test_kit;
+mod trace;
+mod transactions;
