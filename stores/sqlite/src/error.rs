@@ -87,3 +87,45 @@ fn by_code(error: ffi::Error) -> (ErrorKind, &'static str) {
         _ => (ErrorKind::Unexpected, "SQLite failed"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(code: i32, message: &str) -> ErrorKind {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(message.to_owned()));
+        describe(&error).0
+    }
+
+    #[test]
+    fn every_error_has_the_kind_a_caller_can_act_on() {
+        for (code, expected) in [
+            (ffi::SQLITE_BUSY, ErrorKind::Timeout),
+            (ffi::SQLITE_BUSY_SNAPSHOT, ErrorKind::Conflict),
+            (ffi::SQLITE_LOCKED, ErrorKind::Conflict),
+            (ffi::SQLITE_READONLY, ErrorKind::Unavailable),
+            (ffi::SQLITE_READONLY_DBMOVED, ErrorKind::Unavailable),
+            (ffi::SQLITE_FULL, ErrorKind::Unavailable),
+            (ffi::SQLITE_IOERR_FSYNC, ErrorKind::Unavailable),
+            (ffi::SQLITE_CANTOPEN, ErrorKind::Unavailable),
+            (ffi::SQLITE_PERM, ErrorKind::Permission),
+            (ffi::SQLITE_AUTH, ErrorKind::Permission),
+            (ffi::SQLITE_NOTADB, ErrorKind::Schema),
+            (ffi::SQLITE_CORRUPT, ErrorKind::Unexpected),
+            (ffi::SQLITE_TOOBIG, ErrorKind::InvalidInput),
+            (ffi::SQLITE_CONSTRAINT_UNIQUE, ErrorKind::Conflict),
+            (ffi::SQLITE_CONSTRAINT_NOTNULL, ErrorKind::InvalidInput),
+        ] {
+            assert_eq!(kind(code, "something"), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_a_matter_of_migration() {
+        for message in
+            ["no such table: outbox_event", "no such column: slot", "no such index: outbox_event_pending"]
+        {
+            assert_eq!(kind(ffi::SQLITE_ERROR, message), ErrorKind::Schema);
+        }
+    }
+}

@@ -6,7 +6,7 @@ use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
 use rusqlite::{Connection, OptionalExtension, Rows, params};
 
 use crate::error::Failure;
-use crate::row::{Claimed, created_us, payload_size, read_row};
+use crate::row::{Claimed, created_us, read_row};
 use crate::sql::Sql;
 use crate::time::old_enough;
 
@@ -92,14 +92,15 @@ fn read(mut found: Rows<'_>, request: &Fetch, now: Timestamp) -> Result<(Vec<Row
     let youngest = old_enough(now, request.skip_recent);
     let (mut rows, mut bytes) = (Vec::with_capacity(request.rows.min(1_024)), 0_usize);
     while let Some(row) = found.next()? {
-        if created_us(row) > youngest {
+        if !request.skip_recent.is_zero() && created_us(row) > youngest {
             return Ok((rows, End::Young(row.get(0)?)));
         }
         if rows.len() >= request.rows || (bytes >= request.bytes && !rows.is_empty()) {
             return Ok((rows, End::Cut));
         }
-        bytes = bytes.saturating_add(payload_size(row));
-        rows.push(read_row(row, Claimed::No));
+        let row = read_row(row, Claimed::No);
+        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        rows.push(row);
     }
     Ok((rows, End::Nothing))
 }

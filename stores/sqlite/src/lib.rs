@@ -1,6 +1,30 @@
 //! The SQLite store of Pillarbox: embedded, one file, several processes.
 //!
-//! One thread writes and commits many callers' transactions at once; readers have connections of their own.
+//! One thread writes and commits many callers' transactions at once; readers have connections of their own. An event
+//! goes in on a transaction of the store's writer, or on one of a connection that the user already has:
+//!
+//! ```
+//! use pillarbox::Event;
+//! use pillarbox::model::{NewRow, Placement};
+//! use pillarbox::port::{Admin, BlockingWriteOn};
+//! use pillarbox_sqlite::SqliteStore;
+//! use pillarbox_sqlite::rusqlite::Connection;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let file = folder.path().join("shop.db");
+//! let store = SqliteStore::open(&file)?;
+//! store.migrate().await?;
+//!
+//! let mut connection = Connection::open(&file)?;
+//! let tx = connection.transaction()?;
+//! let event = Event::text("OrderPlaced", r#"{"order":1}"#).build()?;
+//! store.insert_blocking(&tx, &[NewRow { event, placement: Placement::Slot }])?;
+//! tx.commit()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod admin;
 mod claim;

@@ -278,15 +278,6 @@ pub(crate) fn created_us(row: &rusqlite::Row<'_>) -> i64 {
     }
 }
 
-/// How many bytes of payload a row has.
-pub(crate) fn payload_size(row: &rusqlite::Row<'_>) -> usize {
-    let size = |column| match row.get_ref(column) {
-        Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => bytes.len(),
-        _ => 0,
-    };
-    size(PAYLOAD).max(size(PAYLOAD_BYTES))
-}
-
 /// A text of someone else's, whatever it is.
 pub(crate) fn lossy_text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<String> {
     let value = row.get_ref(column)?;

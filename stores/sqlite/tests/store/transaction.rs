@@ -2,9 +2,12 @@
 
 use std::sync::mpsc::sync_channel;
 
-use crate::kit::{Outbox, Seen, event, fetch_all, place_order, transact, write};
+use crate::kit::{Outbox, Seen, done, event, fetch_all, place_order, transact, write};
 use pillarbox::model::{Event, EventId, NewRow, Placement};
-use pillarbox::port::{BlockingWriteOn, Cancel, CommitError, ErrorKind, Store, StoreError, TransactError};
+use pillarbox::port::{
+    BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, Store, StoreError, Transact, TransactError,
+};
+use pillarbox_sqlite::SqliteTransaction;
 use rusqlite::{Connection, TransactionBehavior};
 
 fn id(text: &str) -> EventId {
@@ -309,4 +312,44 @@ async fn events_are_taken_back_on_the_writer_thread_too() {
     });
     assert_eq!(cancelled.await.unwrap(), [id("a")]);
     assert!(fetch_all(&outbox.store).await.rows.is_empty());
+}
+
+/// EVT-032
+#[tokio::test]
+async fn a_callback_that_panics_reaches_neither_the_caller_nor_the_writer() {
+    struct Panics;
+    impl Body<SqliteTransaction> for Panics {
+        type Output = ();
+        type Error = StoreError;
+
+        fn run(&mut self, tx: &SqliteTransaction) -> Result<(), TransactError<StoreError>> {
+            tx.execute("INSERT INTO orders DEFAULT VALUES", []).unwrap();
+            Ok(())
+        }
+
+        fn committed(&mut self) {
+            panic!("after the commit");
+        }
+
+        fn failed(&mut self) {}
+    }
+    let outbox = Outbox::new().await;
+    outbox.store.transact(Panics).await.unwrap();
+    write(&outbox.store, vec![event("next")]).await.unwrap();
+    assert_eq!(outbox.counts(), (1, 1));
+}
+
+#[tokio::test]
+async fn only_done_marks_are_less_durable_than_the_store_is_set() {
+    let outbox = Outbox::new().await;
+    let level = || {
+        transact(&outbox.store, &Seen::default(), |tx| {
+            Ok(tx.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0)).unwrap())
+        })
+    };
+    const FULL: i64 = 2;
+    assert_eq!(level().await.unwrap(), FULL);
+    let written = write(&outbox.store, vec![event("a")]).await.unwrap();
+    outbox.store.settle(done(&written)).await.unwrap();
+    assert_eq!(level().await.unwrap(), FULL);
 }
