@@ -121,7 +121,7 @@ impl List {
         let full = events.len() as u64 == self.limit.limit;
         session.output.answer(&show::Listed(events))?;
         if full {
-            session.output.note(&format!("the first {}; --limit shows more", self.limit.limit));
+            session.output.note(&format!("{} shown, there may be more: --limit", self.limit.limit));
         }
         Ok(())
     }

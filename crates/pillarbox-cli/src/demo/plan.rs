@@ -60,16 +60,16 @@ impl Plan {
         plan
     }
 
-    /// Makes one order unreadable in some accounts, in the last third.
+    /// Makes one order unreadable in some accounts: some before the crash, some after.
     fn spoil(&mut self, rng: &mut Rng) {
         let mut accounts: Vec<u32> = (1..=self.accounts).collect();
         rng.shuffle(&mut accounts);
         accounts.truncate((self.accounts / Self::ACCOUNTS_PER_STUCK).max(1) as usize);
-        let late = self.orders.len() * 2 / 3;
+        let first = self.orders.len() / 8;
         for account in accounts {
-            let mut later = self.orders[late..].iter_mut();
-            let readable = |order: &&mut Planned| order.account == account && order.fate == Fate::Paid;
-            if let Some(order) = later.find(readable) {
+            let later = self.orders[first..].iter_mut();
+            let paid = later.filter(|order| order.account == account && order.fate == Fate::Paid);
+            if let Some(order) = rng.choice(paid.collect::<Vec<_>>()) {
                 order.cents = -order.cents;
             }
         }
