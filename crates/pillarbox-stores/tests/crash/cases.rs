@@ -34,7 +34,6 @@ const STOPPED: Case =
 
 /// Every case by its name.
 pub(crate) const ALL: [(&str, Case); 6] = [
-    // PBX-010, PBX-011, PBX-024
     ("killed_processes_lose_nothing_and_groups_keep_their_order", KILLED),
     ("killed_processes_lose_nothing_of_their_lanes", Case { mode: Mode::Unordered, ..KILLED }),
     ("processes_that_come_and_go_deliver_each_event_once_and_in_order", UNHARMED),
@@ -114,7 +113,7 @@ fn kill_ten_times(crew: &mut Crew<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// PBX-011, PBX-012, EVT-166: processes join late and stop in order, writing all the time, while groups and lanes
+/// PBX-010, PBX-011, PBX-012: processes join late and stop in order, writing all the time, while groups and lanes
 /// change hands; each event is delivered once.
 fn come_and_go(crew: &mut Crew<'_>) -> Result<(), String> {
     let delivered_by = |crew: &mut Crew<'_>, name: char, count: usize| {
@@ -132,7 +131,7 @@ fn come_and_go(crew: &mut Crew<'_>) -> Result<(), String> {
     delivered_by(crew, 'c', 100)
 }
 
-/// PBX-011, PBX-014: a process stands still until others have buried it, and goes on: it learns that its work is
+/// PBX-010, PBX-011, PBX-012: a process stands still until others have buried it, and goes on: it learns that its work is
 /// theirs now, its late outcomes change nothing, and it joins anew.
 fn stop_and_continue(crew: &mut Crew<'_>) -> Result<(), String> {
     const TRIES: usize = 12;

@@ -8,8 +8,8 @@ use crate::crew::Evidence;
 use crate::journal::What;
 use crate::plan::Mode;
 
-/// What the engine logs when it learns that it was buried.
-const BURIED: &str = "node was buried";
+/// What the engine logs when it learns that it was buried, by a beat or by a settle.
+const BURIED: [&str; 2] = ["node was buried", "ownership lost"];
 
 /// Why an incarnation may have delivered what another delivers again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
     let mut events: BTreeMap<&str, Event<'_>> = BTreeMap::new();
     let mut firsts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut buried: BTreeSet<&str> = BTreeSet::new();
-    let mut rolled_back = 0;
+    let (mut rolled_back, mut burials) = (0, 0);
     for line in &evidence.lines {
         let by = line.by.as_str();
         match &line.what {
@@ -58,7 +58,10 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
                 let there = ids.iter().filter(|id| evidence.parcels.contains_key(*id));
                 wrong.extend(there.map(|id| format!("{by} rolled {id} back, and it is there")));
             }
-            What::Log { text } if text.contains(BURIED) => drop(buried.insert(by)),
+            What::Log { text } if BURIED.iter().any(|told| text.contains(told)) => {
+                buried.insert(by);
+                burials += 1;
+            }
             What::Log { .. } | What::Failed { .. } | What::Ready | What::Written | What::Left => {}
         }
     }
@@ -73,8 +76,9 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
     for (id, event) in &events {
         for pair in event.by.windows(2) {
             again += 1;
-            let explained = faults == Faults::Some && ended(pair[0]);
-            if !explained {
+            // One that stood still in the middle of a delivery ends it after others have made it.
+            let explained = ended(pair[0]) || buried.contains(pair[1]);
+            if faults == Faults::None || !explained {
                 wrong.push(format!("{id} was delivered by {} and again by {}", pair[0], pair[1]));
             }
         }
@@ -82,12 +86,12 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
     if faults == Faults::None && !buried.is_empty() {
         wrong.push(format!("buried without a fault: {buried:?}"));
     }
-    wrong.extend(judge_rows(evidence, &events, faults, evidence.killed.len() + buried.len()));
+    wrong.extend(judge_rows(evidence, &events, faults, evidence.killed.len() + burials));
     if wrong.is_empty() {
         let (committed, killed) = (evidence.parcels.len(), evidence.killed.len());
+        let buried = buried.len();
         return Ok(format!(
-            "{committed} events, {rolled_back} rollbacks, {killed} kills, {} burials, {again} delivered again",
-            buried.len()
+            "{committed} events, {rolled_back} rollbacks, {killed} kills, {buried} buried, {again} delivered again"
         ));
     }
     Err(wrong)

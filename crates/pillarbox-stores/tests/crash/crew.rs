@@ -14,6 +14,9 @@ use crate::journal::{Journal, Line, What};
 use crate::plan::{Mode, Plan};
 use crate::worker::NO_MORE;
 
+/// How many tasks of a worker write all the time.
+const WRITERS: u64 = 2;
+
 /// One process; killed when it is dropped.
 struct Hand {
     label: String,
@@ -83,6 +86,10 @@ impl<'a> Crew<'a> {
 
     /// Starts a new incarnation under this name.
     pub(crate) fn start(&mut self, name: char) -> Result<(), String> {
+        self.start_with(name, WRITERS)
+    }
+
+    fn start_with(&mut self, name: char, writers: u64) -> Result<(), String> {
         self.started += 1;
         let label = format!("{name}{}", self.started);
         let plan = Plan {
@@ -92,6 +99,7 @@ impl<'a> Crew<'a> {
             mode: self.mode,
             lease: self.lease,
             seed: self.rng.u64(..),
+            writers,
         };
         let spawn = || {
             let mut child = Command::new(std::env::current_exe()?)
@@ -186,39 +194,46 @@ impl<'a> Crew<'a> {
         }
         self.journal.until(names.len(), |line| line.what == What::Written)?;
         let parcels = block_on(self.ground.parcels(&self.site.url))?;
-        let mut missing: BTreeSet<&String> = parcels.keys().collect();
+        let mut missing: BTreeSet<String> = parcels.keys().cloned().collect();
         for line in &self.journal.lines {
             if let What::Delivered { id, .. } = &line.what {
                 missing.remove(id);
             }
         }
+        self.until_delivered(missing)?;
+        for name in names {
+            self.leave(name)?;
+        }
+        let records = self.records()?;
+        let pending: BTreeSet<String> = pending(&records).map(|record| record.id.to_string()).collect();
+        if pending.is_empty() {
+            return Ok((parcels, records));
+        }
+        // What a killed process delivered and did not settle waits for its lease to end, and comes again.
+        self.start_with('z', 0)?;
+        self.until_delivered(pending)?;
+        self.leave('z')?;
+        Ok((parcels, self.records()?))
+    }
+
+    fn until_delivered(&mut self, mut missing: BTreeSet<String>) -> Result<(), String> {
         while !missing.is_empty() {
             let next = self.journal.next().and_then(|line| line.ok_or("every process has ended".to_owned()));
             match next {
                 Ok(Line { what: What::Delivered { id, .. }, .. }) => missing.remove(id),
                 Ok(_) => false,
-                Err(error) => return Err(self.lost(error, &missing)),
+                Err(error) => return Err(self.lost(&error, &missing)),
             };
         }
-        for name in names {
-            self.leave(name)?;
-        }
-        Ok((parcels, self.records()?))
+        Ok(())
     }
 
-    fn lost(&self, error: String, missing: &BTreeSet<&String>) -> String {
-        let shown: Vec<String> = self
-            .records()
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|record| {
-                let found = missing.contains(&record.id.to_string());
-                found.then(|| {
-                    format!("{} seq {} slot {} {:?}", record.id, record.seq.0, record.slot.0, record.status)
-                })
-            })
-            .take(5)
-            .collect();
+    fn lost(&self, error: &str, missing: &BTreeSet<String>) -> String {
+        const SHOWN: usize = 5;
+        let records = self.records().unwrap_or_default();
+        let shown = pending(&records).filter(|record| missing.contains(record.id.as_str())).take(SHOWN);
+        let shown: Vec<_> =
+            shown.map(|record| (&record.id, record.seq, record.slot, record.status)).collect();
         let nodes = self.nodes();
         format!("{error}; {} events were not delivered, among them {shown:?}; nodes {nodes:?}", missing.len())
     }
@@ -236,4 +251,8 @@ impl<'a> Crew<'a> {
             records.extend(page);
         }
     }
+}
+
+fn pending(records: &[Record]) -> impl Iterator<Item = &Record> {
+    records.iter().filter(|record| record.status.is_pending())
 }

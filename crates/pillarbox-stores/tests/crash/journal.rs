@@ -13,9 +13,9 @@ const STUCK: Duration = Duration::from_secs(25);
 pub(crate) enum What {
     /// It delivers.
     Ready,
-    /// It is about to take these events to be delivered.
+    /// Its listener took an event.
     Delivered { group: u32, number: u32, id: String },
-    /// It refused an event for now.
+    /// Its listener refused an event for now.
     Balked { id: String },
     /// A transaction was committed.
     Acked { ids: Vec<String> },

@@ -3,10 +3,11 @@
 //! The program is its own worker: started with the word `worker` it is one of the processes.
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use pillarbox_stores::stores;
+use tokio::runtime::{Builder, Runtime};
 
 mod cases;
 mod checker;
@@ -38,8 +39,11 @@ fn main() -> ExitCode {
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(work)
+    // One for all: connections of a pool live and die with the runtime that made them.
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+        Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+    });
+    RUNTIME.block_on(work)
 }
 
 fn every_store_is_tried() -> Result<(), Failed> {

@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) mode: Mode,
     pub(crate) lease: Duration,
     pub(crate) seed: u64,
+    /// How many tasks write all the time.
+    pub(crate) writers: u64,
 }
 
 impl Plan {
@@ -67,11 +69,12 @@ impl Plan {
             self.mode.name().to_owned(),
             self.lease.as_millis().to_string(),
             self.seed.to_string(),
+            self.writers.to_string(),
         ]
     }
 
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
-        let [store, url, label, mode, lease_ms, seed] = words else { return None };
+        let [store, url, label, mode, lease_ms, seed, writers] = words else { return None };
         let mode = [Mode::Ordered, Mode::Unordered].into_iter().find(|known| known.name() == mode)?;
         Some(Self {
             store: store.clone(),
@@ -80,6 +83,7 @@ impl Plan {
             mode,
             lease: Duration::from_millis(u64::from_str(lease_ms).ok()?),
             seed: u64::from_str(seed).ok()?,
+            writers: u64::from_str(writers).ok()?,
         })
     }
 

@@ -18,7 +18,6 @@ pub(crate) const NO_MORE: &str = "no more";
 
 /// How many groups there are.
 const GROUPS: u32 = 24;
-const WRITERS: u64 = 2;
 /// One transaction in so many is rolled back.
 const ROLLED_BACK_ONE_IN: u32 = 8;
 
@@ -36,18 +35,17 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
 }
 
 async fn work(plan: &Plan) -> Result<(), String> {
-    let told = listen();
+    let mut told = listen();
     let ground =
         grounds::all().into_iter().find(|ground| ground.name() == plan.store).ok_or("no such store")?;
     let desk: Arc<dyn Desk> = Arc::from(ground.open(plan).await?);
     journal::write(&plan.label, &What::Ready);
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
+    for writer in 0..plan.writers {
         let rng = fastrand::Rng::with_seed(plan.seed.wrapping_add(writer + 1));
         writers.spawn(write_on(Arc::clone(&desk), plan.label.clone(), Arc::clone(&stop), rng));
     }
-    let mut told = told;
     if told.recv().await.is_some() {
         stop.store(true, Ordering::Relaxed);
         while writers.join_next().await.is_some() {}

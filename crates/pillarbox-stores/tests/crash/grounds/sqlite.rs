@@ -59,7 +59,7 @@ impl Ground for Sqlite {
 /// the write lock is told from one that does not by this patience.
 fn open(url: &str) -> Result<SqliteStore, String> {
     let builder = SqliteStore::builder_from_url(url).map_err(text)?;
-    builder.synchronous(Synchronous::Normal).busy_timeout(Duration::from_secs(3)).open().map_err(text)
+    builder.synchronous(Synchronous::Normal).busy_timeout(Duration::from_secs(1)).open().map_err(text)
 }
 
 fn connect(url: &str) -> Result<Connection, String> {
