@@ -1,13 +1,11 @@
 //! Transactions for harnesses, made from the writing ports.
 
-use std::fmt;
-
-use pillarbox::model::{NewRow, Written};
+use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    Begin, BlockingWriteOn, Body, CommitError, StoreError, Transact, TransactError, WriteOn,
+    Begin, BlockingWriteOn, Body, Cancel, CommitError, StoreError, Transact, TransactError, WriteOn,
 };
 
-use crate::harness::{Ending, Later, OpenTransaction, Transactions, WriteInTransaction};
+use crate::harness::{Ending, Later, OpenTransaction, Transactions, Work, WorkInTransaction, Worked};
 
 /// Transactions of a store that begins them itself.
 pub struct OnBegin<S>(pub S);
@@ -21,13 +19,16 @@ impl<S: Begin + Clone> Transactions for OnBegin<S> {
     }
 }
 
-impl<S: Begin + Clone> WriteInTransaction for OnBegin<S> {
-    fn write(&self, rows: Vec<NewRow>, ending: Ending) -> Later<'_, Result<Vec<Written>, StoreError>> {
+impl<S: Begin + Clone> WorkInTransaction for OnBegin<S> {
+    fn work(&self, work: Work) -> Later<'_, Result<Worked, StoreError>> {
         Box::pin(async move {
             let mut tx = self.begin().await?;
-            let written = tx.insert(rows).await?;
-            tx.end(ending).await?;
-            Ok(written)
+            let mut worked = Worked { written: tx.insert(work.rows).await?, ..Worked::default() };
+            if let Some(cancel) = work.cancel {
+                worked.cancelled = tx.cancel(cancel).await?;
+            }
+            tx.end(work.ending).await?;
+            Ok(worked)
         })
     }
 }
@@ -40,6 +41,10 @@ struct Begun<S: Begin> {
 impl<S: Begin> OpenTransaction for Begun<S> {
     fn insert(&mut self, rows: Vec<NewRow>) -> Later<'_, Result<Vec<Written>, StoreError>> {
         Box::pin(async move { WriteOn::insert(&self.store, &mut self.tx, &rows).await })
+    }
+
+    fn cancel(&mut self, request: Cancel) -> Later<'_, Result<Vec<EventId>, StoreError>> {
+        WriteOn::cancel_on(&self.store, &mut self.tx, request)
     }
 
     fn end(self: Box<Self>, ending: Ending) -> Later<'static, Result<(), StoreError>> {
@@ -55,12 +60,12 @@ impl<S: Begin> OpenTransaction for Begun<S> {
 /// Transactions of a store that runs them on a thread of its own.
 pub struct OnTransact<S>(pub S);
 
-impl<S: Transact + Clone> WriteInTransaction for OnTransact<S> {
-    fn write(&self, rows: Vec<NewRow>, ending: Ending) -> Later<'_, Result<Vec<Written>, StoreError>> {
+impl<S: Transact + Clone> WorkInTransaction for OnTransact<S> {
+    fn work(&self, work: Work) -> Later<'_, Result<Worked, StoreError>> {
         Box::pin(async move {
-            let body = Insert { store: self.0.clone(), rows, ending };
+            let body = Job { store: self.0.clone(), work };
             match self.0.transact(body).await {
-                Ok(written) | Err(TransactError::Body(Stop::AsAsked(written))) => Ok(written),
+                Ok(worked) | Err(TransactError::Body(Stop::AsAsked(worked))) => Ok(worked),
                 Err(TransactError::Body(Stop::Refused(error))) => Err(error),
                 Err(TransactError::Commit(error)) => Err(refusal(error)),
                 Err(TransactError::Panicked) => panic!("the transaction panicked"),
@@ -69,34 +74,43 @@ impl<S: Transact + Clone> WriteInTransaction for OnTransact<S> {
     }
 }
 
-struct Insert<S> {
+struct Job<S> {
     store: S,
-    rows: Vec<NewRow>,
-    ending: Ending,
+    work: Work,
 }
 
 enum Stop {
-    AsAsked(Vec<Written>),
+    AsAsked(Worked),
     Refused(StoreError),
 }
 
-impl fmt::Debug for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if matches!(self, Self::AsAsked(_)) { "rolled back as asked" } else { "refused" })
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
     }
 }
 
-impl<S: Transact> Body<<S as Transact>::Tx> for Insert<S> {
-    type Output = Vec<Written>;
+impl<S: Transact> Job<S> {
+    fn do_it(&self, tx: &<S as Transact>::Tx) -> Result<Worked, Stop> {
+        let written = BlockingWriteOn::insert_blocking(&self.store, tx, &self.work.rows)?;
+        let cancelled = match &self.work.cancel {
+            Some(cancel) => BlockingWriteOn::cancel_blocking(&self.store, tx, cancel)?,
+            None => Vec::new(),
+        };
+        let worked = Worked { written, cancelled };
+        match self.work.ending {
+            Ending::Commit => Ok(worked),
+            Ending::Rollback => Err(Stop::AsAsked(worked)),
+        }
+    }
+}
+
+impl<S: Transact> Body<<S as Transact>::Tx> for Job<S> {
+    type Output = Worked;
     type Error = Stop;
 
-    fn run(&mut self, tx: &<S as Transact>::Tx) -> Result<Vec<Written>, TransactError<Stop>> {
-        let written = BlockingWriteOn::insert_blocking(&self.store, tx, &self.rows);
-        let written = written.map_err(|error| TransactError::Body(Stop::Refused(error)))?;
-        match self.ending {
-            Ending::Commit => Ok(written),
-            Ending::Rollback => Err(TransactError::Body(Stop::AsAsked(written))),
-        }
+    fn run(&mut self, tx: &<S as Transact>::Tx) -> Result<Worked, TransactError<Stop>> {
+        self.do_it(tx).map_err(TransactError::Body)
     }
 
     fn committed(&mut self) {}

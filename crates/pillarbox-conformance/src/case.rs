@@ -1,11 +1,15 @@
 //! One case: its name, what it needs, and how it is run.
 
 use std::fmt;
+use std::time::Duration;
 
 use pillarbox::port::StoreError;
 use tokio::task::JoinSet;
 
 use crate::harness::{Fixture, Harness, Later};
+
+/// A case that takes longer than this hangs: a store may wait for a lock for some seconds, not for minutes.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// What a case needs of a store, beyond what every store must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +93,7 @@ pub enum Outcome {
     CouldNotRun(String),
 }
 
-/// Tries one case on an outbox of its own.
+/// Tries one case on an outbox of its own. Needs a runtime with timers and more than one thread.
 pub async fn run(case: &Case, harness: &dyn Harness) -> Outcome {
     let fixture = match harness.fresh().await {
         Ok(fixture) => fixture,
@@ -103,12 +107,13 @@ pub async fn run(case: &Case, harness: &dyn Harness) -> Outcome {
     // In a task of its own, so that a failed assertion is an outcome and not the end of the run.
     let mut task = JoinSet::new();
     task.spawn((case.body)(fixture));
-    match task.join_next().await {
-        Some(Ok(Ok(()))) => Outcome::Passed,
-        Some(Ok(Err(Halt::NotApplicable(why)))) => Outcome::NotApplicable(why.to_owned()),
-        Some(Ok(Err(Halt::Store(error)))) => Outcome::Failed(format!("{error:?}")),
-        Some(Err(broken)) => Outcome::Failed(panic_text(broken)),
-        None => Outcome::Failed("the case did not run".to_owned()),
+    match tokio::time::timeout(LONGEST, task.join_next()).await {
+        Ok(Some(Ok(Ok(())))) => Outcome::Passed,
+        Ok(Some(Ok(Err(Halt::NotApplicable(why))))) => Outcome::NotApplicable(why.to_owned()),
+        Ok(Some(Ok(Err(Halt::Store(error))))) => Outcome::Failed(format!("{error:?}")),
+        Ok(Some(Err(broken))) => Outcome::Failed(panic_text(broken)),
+        Ok(None) => Outcome::Failed("the case did not run".to_owned()),
+        Err(_) => Outcome::Failed(format!("it did not end within {LONGEST:?}")),
     }
 }
 

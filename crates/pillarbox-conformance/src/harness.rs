@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use pillarbox::model::{NewRow, Written};
-use pillarbox::port::{Store, StoreError};
+use pillarbox::model::{EventId, NewRow, Written};
+use pillarbox::port::{Cancel, Store, StoreError};
 
 /// Something that comes later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -29,7 +29,7 @@ pub struct Fixture {
     /// Rows that other programs write.
     pub foreign: Arc<dyn Foreign>,
     /// Transactions; needed where the facts have `transactions`.
-    pub transactions: Option<Arc<dyn WriteInTransaction>>,
+    pub transactions: Option<Arc<dyn WorkInTransaction>>,
     /// Transactions that stay open beside others; needed where the facts have `concurrent_writers`.
     pub open: Option<Arc<dyn Transactions>>,
     /// A store of the same kind on a database without its tables; needed where the facts have `durable`.
@@ -47,10 +47,30 @@ pub enum Ending {
     Rollback,
 }
 
-/// Writes in a transaction of the driver's.
-pub trait WriteInTransaction: Send + Sync {
-    /// Inserts in a transaction and ends it.
-    fn write(&self, rows: Vec<NewRow>, ending: Ending) -> Later<'_, Result<Vec<Written>, StoreError>>;
+/// What is done in one transaction, in this order.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// Rows to insert.
+    pub rows: Vec<NewRow>,
+    /// Events to cancel after that.
+    pub cancel: Option<Cancel>,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Worked {
+    /// The rows.
+    pub written: Vec<Written>,
+    /// The events that were cancelled.
+    pub cancelled: Vec<EventId>,
+}
+
+/// Works in a transaction of the driver's.
+pub trait WorkInTransaction: Send + Sync {
+    /// Begins a transaction, works and ends it.
+    fn work(&self, work: Work) -> Later<'_, Result<Worked, StoreError>>;
 }
 
 /// Opens transactions that stay open while others write.
@@ -61,6 +81,9 @@ pub trait Transactions: Send + Sync {
 
 /// An open transaction.
 pub trait OpenTransaction: Send {
+    /// Cancels on it.
+    fn cancel(&mut self, request: Cancel) -> Later<'_, Result<Vec<EventId>, StoreError>>;
+
     /// Inserts on it.
     fn insert(&mut self, rows: Vec<NewRow>) -> Later<'_, Result<Vec<Written>, StoreError>>;
 
@@ -88,6 +111,8 @@ pub struct ForeignRow {
     pub attempts: Option<String>,
     /// Text to put into the column `created_at`.
     pub created_at: Option<String>,
+    /// Text to put into the column `available_at`.
+    pub available_at: Option<String>,
 }
 
 /// What the database did with a foreign row.

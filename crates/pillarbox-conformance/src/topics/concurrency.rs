@@ -10,7 +10,7 @@ use pillarbox::port::{
 };
 use tokio::task::JoinSet;
 
-use crate::case::{Case, Checked, cases};
+use crate::case::{Case, Checked, Halt, cases};
 use crate::harness::Fixture;
 use crate::kit::*;
 
@@ -25,10 +25,14 @@ pub(crate) fn cases() -> Vec<Case> {
         burying_and_settling_do_not_mix,
         a_row_is_promoted_once,
         replay_and_purge_never_both_take_a_row,
+        a_call_that_is_dropped_happens_whole_or_not_at_all,
+        a_hint_tells_of_rows_written_elsewhere,
     )
 }
 
 const TASKS: usize = 6;
+/// Enough for one task to do the work of all.
+const ROUNDS: usize = 45;
 
 /// Runs the same work in several tasks, half of them on the second handle.
 async fn in_parallel<F, R, T>(t: &Fixture, work: F) -> Result<Vec<T>, StoreError>
@@ -72,14 +76,12 @@ async fn two_claimers_never_get_one_row(t: Fixture) -> Checked {
     t.write(many("e", 300), at(0)).await?;
     let claimed = in_parallel(&t, |number, store| async move {
         let mut mine = Vec::new();
-        loop {
+        for _ in 0..ROUNDS {
             let request = claim(ClaimFrom::Events, &format!("owner-{number}"), 7, at(1));
             let rows = patiently(|| store.claim(request.clone())).await?;
-            if rows.is_empty() {
-                return Ok(mine);
-            }
             mine.extend(names(&rows));
         }
+        Ok(mine)
     });
     let claimed: Vec<String> = claimed.await?.concat();
     assert_eq!(claimed.len(), 300);
@@ -257,13 +259,10 @@ async fn a_row_is_promoted_once(t: Fixture) -> Checked {
         };
         async move {
             let mut moved = 0;
-            loop {
-                let promoted = patiently(|| store.promote(promote.clone())).await?;
-                moved += promoted.moved;
-                if promoted.moved == 0 {
-                    return Ok(moved);
-                }
+            for _ in 0..ROUNDS {
+                moved += patiently(|| store.promote(promote.clone())).await?.moved;
             }
+            Ok(moved)
         }
     });
     assert_eq!(moved.await?.iter().sum::<usize>(), 60);
@@ -297,5 +296,33 @@ async fn replay_and_purge_never_both_take_a_row(t: Fixture) -> Checked {
     let rows = t.pending().await?;
     assert_eq!(rows.len() as u64, replayed);
     assert!(rows.iter().all(|row| row.status == Status::New));
+    Ok(())
+}
+
+/// PBX-024
+async fn a_call_that_is_dropped_happens_whole_or_not_at_all(t: Fixture) -> Checked {
+    for round in 0..30 {
+        let rows = many(&format!("r{round}-"), 3);
+        let select =
+            Select { ids: rows.iter().map(|row| row.event.id().clone()).collect(), ..Select::default() };
+        tokio::select! {
+            biased;
+            written = t.store.write(Write { rows, now: Some(at(0)) }) => drop(written?),
+            () = std::future::ready(()) => {}
+        }
+        let count = t.beside.admin().count(select).await?;
+        assert!(count == 0 || count == 3, "{count} of 3 rows");
+    }
+    assert_eq!(t.write(plain(&["after"]), at(0)).await?.len(), 1, "nothing was left locked");
+    Ok(())
+}
+
+/// PBX-016
+async fn a_hint_tells_of_rows_written_elsewhere(t: Fixture) -> Checked {
+    let Some(mut hints) = t.store.hints() else { return Err(Halt::NotApplicable("it gives no hints")) };
+    hints.0.mark_unchanged();
+    t.beside.write(Write { rows: plain(&["a"]), now: None }).await?;
+    let told = tokio::time::timeout(secs(20), hints.0.changed()).await;
+    assert!(matches!(told, Ok(Ok(()))), "{told:?}");
     Ok(())
 }

@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_row_without_a_payload_is_set_aside,
         a_count_that_is_no_number_is_set_aside,
         a_time_that_is_no_time_is_set_aside,
+        a_due_time_that_is_no_time_is_set_aside,
         a_malformed_row_keeps_its_place_in_its_group,
         a_malformed_row_can_die_and_be_looked_at,
         a_malformed_row_can_be_claimed,
@@ -123,6 +124,11 @@ async fn a_count_that_is_no_number_is_set_aside(t: Fixture) -> Checked {
 /// EVT-083
 async fn a_time_that_is_no_time_is_set_aside(t: Fixture) -> Checked {
     is_set_aside(&t, ForeignRow { created_at: Some("s3cret".to_owned()), ..foreign("bad") }).await
+}
+
+/// EVT-083
+async fn a_due_time_that_is_no_time_is_set_aside(t: Fixture) -> Checked {
+    is_set_aside(&t, ForeignRow { available_at: Some("s3cret".to_owned()), ..foreign("bad") }).await
 }
 
 /// EVT-083, PBX-010

@@ -1,9 +1,10 @@
 //! Writing in a transaction: rows are there if and only if it committed.
 
-use pillarbox::port::{Cursor, ErrorKind};
+use pillarbox::model::{EventId, NewRow, Written};
+use pillarbox::port::{Cancel, Change, ClaimFrom, Cursor, ErrorKind, StoreError};
 
 use crate::case::{Case, Checked, cases};
-use crate::harness::{Ending, Fixture};
+use crate::harness::{Ending, Fixture, Work, Worked};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -12,19 +13,33 @@ pub(crate) fn cases() -> Vec<Case> {
             committed_rows_are_there,
             rolled_back_rows_are_not,
             a_conflict_leaves_nothing_of_the_transaction,
-            message_ids_are_known_in_transactions_too;
+            message_ids_are_known_in_transactions_too,
+            events_cancelled_in_a_transaction_go_with_its_commit,
+            a_rolled_back_cancel_takes_nothing_back,
+            what_a_transaction_wrote_it_can_cancel,
+            a_transaction_cancels_pending_events_only;
         ConcurrentWriters:
             rows_of_an_open_transaction_are_not_seen,
             several_inserts_of_one_transaction_appear_together,
     )
 }
 
-async fn write(
-    t: &Fixture,
-    rows: Vec<pillarbox::model::NewRow>,
-    ending: Ending,
-) -> Result<Vec<pillarbox::model::Written>, pillarbox::port::StoreError> {
-    t.transactions.as_ref().expect("transactions").write(rows, ending).await
+type Answered<T> = Result<T, StoreError>;
+
+async fn work(t: &Fixture, work: Work) -> Answered<Worked> {
+    t.transactions.as_ref().expect("transactions").work(work).await
+}
+
+async fn write(t: &Fixture, rows: Vec<NewRow>, ending: Ending) -> Answered<Vec<Written>> {
+    Ok(work(t, Work { rows, cancel: None, ending }).await?.written)
+}
+
+async fn cancel(t: &Fixture, rows: Vec<NewRow>, ids: &[&str], ending: Ending) -> Answered<Vec<EventId>> {
+    let ids = ids.iter().map(|text| id(text)).collect();
+    let cancel = Some(Cancel { ids, by: "ann".to_owned(), now: Some(at(5)) });
+    let mut cancelled = work(t, Work { rows, cancel, ending }).await?.cancelled;
+    cancelled.sort_unstable();
+    Ok(cancelled)
 }
 
 /// EVT-021
@@ -84,5 +99,46 @@ async fn several_inserts_of_one_transaction_appear_together(t: Fixture) -> Check
     assert!(t.pending().await?.is_empty());
     tx.end(Ending::Commit).await?;
     assert_eq!(ids(&t.pending().await?), ["a", "b"]);
+    Ok(())
+}
+
+/// PBX-027
+async fn events_cancelled_in_a_transaction_go_with_its_commit(t: Fixture) -> Checked {
+    t.write(plain(&["a", "b"]), at(0)).await?;
+    let cancelled = cancel(&t, plain(&["c"]), &["a", "unknown"], Ending::Commit).await?;
+    assert_eq!(cancelled, [id("a")]);
+    assert_eq!(ids(&t.pending().await?), ["b", "c"]);
+    let audit = t.store.admin().audit(9).await?;
+    assert_eq!(audit.len(), 1);
+    assert_eq!((audit[0].action.as_str(), audit[0].target.as_str(), audit[0].at), ("cancel", "a", at(5)));
+    Ok(())
+}
+
+/// PBX-027
+async fn a_rolled_back_cancel_takes_nothing_back(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    assert_eq!(cancel(&t, vec![], &["a"], Ending::Rollback).await?, [id("a")]);
+    assert_eq!(ids(&t.pending().await?), ["a"]);
+    assert!(t.store.admin().audit(9).await?.is_empty(), "what did not happen is not on record");
+    assert_eq!(cancel(&t, vec![], &["a"], Ending::Commit).await?, [id("a")]);
+    Ok(())
+}
+
+/// PBX-027
+async fn what_a_transaction_wrote_it_can_cancel(t: Fixture) -> Checked {
+    let cancelled = cancel(&t, plain(&["a", "b"]), &["b"], Ending::Commit).await?;
+    assert_eq!(cancelled, [id("b")]);
+    assert_eq!(ids(&t.pending().await?), ["a"]);
+    assert!(t.write(plain(&["b"]), at(9)).await?[0].fresh, "its id is free");
+    Ok(())
+}
+
+/// PBX-027
+async fn a_transaction_cancels_pending_events_only(t: Fixture) -> Checked {
+    t.write(plain(&["claimed", "done"]), at(0)).await?;
+    t.apply("done", Change::Done, at(1)).await?;
+    t.claim(ClaimFrom::Events, "ann", 9, at(1)).await?;
+    assert_eq!(cancel(&t, vec![], &["claimed", "done"], Ending::Commit).await?, []);
+    assert!(t.find("claimed").await?.is_some() && t.find("done").await?.is_some());
     Ok(())
 }

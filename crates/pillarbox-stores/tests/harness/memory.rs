@@ -74,7 +74,7 @@ impl Rows {
 
 fn flaw(row: &ForeignRow) -> Option<String> {
     let not_a_number = |text: &Option<String>| text.as_ref().is_some_and(|text| text.parse::<i64>().is_err());
-    if not_a_number(&row.attempts) || not_a_number(&row.created_at) {
+    if [&row.attempts, &row.created_at, &row.available_at].into_iter().any(not_a_number) {
         return Some("text where a number should be".to_owned());
     }
     Headers::from_stored(row.headers.as_deref()).err().map(|malformed| malformed.to_string())

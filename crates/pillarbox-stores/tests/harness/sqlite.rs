@@ -58,6 +58,7 @@ impl Foreign for Rows {
 fn insert(path: &Path, row: &ForeignRow) -> Result<(), pillarbox_sqlite::rusqlite::Error> {
     let now = Timestamp::now().as_microsecond().to_string();
     let created_at = row.created_at.as_ref().unwrap_or(&now);
+    let available_at = row.available_at.as_ref().unwrap_or(&now);
     let attempts = row.attempts.as_deref().unwrap_or("0");
     Connection::open(path)?.execute(
         "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, \
@@ -70,7 +71,7 @@ fn insert(path: &Path, row: &ForeignRow) -> Result<(), pillarbox_sqlite::rusqlit
             row.payload,
             row.headers,
             attempts,
-            now,
+            available_at,
             created_at
         ],
     )?;

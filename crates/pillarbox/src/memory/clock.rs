@@ -7,12 +7,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::time::cut;
-
 /// A clock that runs with tokio's, paused or not, and can be moved. A clone is the same clock.
 #[derive(Debug, Clone)]
 pub struct MemoryClock {
-    base: Timestamp,
+    base_us: i64,
     start: Instant,
     offset_us: Arc<AtomicI64>,
 }
@@ -21,17 +19,17 @@ impl MemoryClock {
     /// A clock that shows this time now.
     #[must_use]
     pub fn starting_at(base: Timestamp) -> Self {
-        Self { base, start: Instant::now(), offset_us: Arc::default() }
+        Self { base_us: base.as_microsecond(), start: Instant::now(), offset_us: Arc::default() }
     }
 
     /// The time, in whole microseconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let offset = SignedDuration::from_micros(self.offset_us.load(Ordering::Relaxed));
-        let elapsed = self.start.elapsed();
-        let end = if offset.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
-        let now = self.base.saturating_add(elapsed).and_then(|at| at.saturating_add(offset));
-        cut(now.unwrap_or(end))
+        let elapsed_us = i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let offset_us = self.offset_us.load(Ordering::Relaxed);
+        let now_us = self.base_us.saturating_add(elapsed_us).saturating_add(offset_us);
+        let end = if offset_us < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Timestamp::from_microsecond(now_us).unwrap_or(end)
     }
 
     /// Moves it forward.

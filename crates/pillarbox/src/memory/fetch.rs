@@ -25,7 +25,7 @@ impl State {
                 let ranges: Vec<_> = slots.ranges().iter().map(|(first, last)| *first..=*last).collect();
                 let found = self.index.rows(&ranges, cursor.decided.0.saturating_add(1));
                 let (rows, end) = self.read(found, request, now, |_| true);
-                let decided = self.decided(cursor, &rows, &end);
+                let decided = self.next(cursor, &rows, &end);
                 (rows, Cursor { decided, waiting: Vec::new() }, end)
             }
             Scope::Group { slot, group, from } => {
@@ -70,8 +70,8 @@ impl State {
     }
 
     /// How far a reader may go on from: never past a number that an open transaction may still commit.
-    fn decided(&self, cursor: &Cursor, rows: &[Row], end: &End) -> Seq {
-        let committed = self.open.values().min().map_or(self.last, |lowest| lowest - 1);
+    fn next(&self, cursor: &Cursor, rows: &[Row], end: &End) -> Seq {
+        let committed = self.decided();
         let seen = match end {
             End::Nothing => committed,
             End::Cut => rows.last().map_or(0, |row| row.seq.0),

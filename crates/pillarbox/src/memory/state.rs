@@ -27,6 +27,13 @@ pub(super) struct Holding {
     pub(super) suspect: bool,
 }
 
+/// An open transaction that has drawn numbers, and the lowest of them.
+#[derive(Debug)]
+pub(super) struct OpenFrom {
+    transaction: u64,
+    lowest: i64,
+}
+
 /// The tables.
 #[derive(Debug)]
 pub(super) struct State {
@@ -37,8 +44,7 @@ pub(super) struct State {
     pub(super) by_message: FixedMap<Box<str>, i64>,
     /// The last number drawn.
     pub(super) last: i64,
-    /// Open transactions that have drawn numbers, and the lowest of each.
-    pub(super) open: BTreeMap<u64, i64>,
+    pub(super) open: Vec<OpenFrom>,
     pub(super) transactions: u64,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) slots: BTreeMap<i16, Holding>,
@@ -55,7 +61,7 @@ impl State {
             by_id: FixedMap::default(),
             by_message: FixedMap::default(),
             last: 0,
-            open: BTreeMap::new(),
+            open: Vec::new(),
             transactions: 0,
             nodes: BTreeMap::new(),
             slots: (0..SLOTS).map(|slot| (slot, Holding::default())).collect(),
@@ -74,8 +80,18 @@ impl State {
     /// Notes a transaction that has drawn this number first.
     pub(super) fn open_from(&mut self, lowest: i64) -> u64 {
         self.transactions += 1;
-        self.open.insert(self.transactions, lowest);
+        self.open.push(OpenFrom { transaction: self.transactions, lowest });
         self.transactions
+    }
+
+    /// Forgets a transaction that has ended.
+    pub(super) fn close(&mut self, transaction: u64) {
+        self.open.retain(|open| open.transaction != transaction);
+    }
+
+    /// The last number that no open transaction may still commit below or at.
+    pub(super) fn decided(&self) -> i64 {
+        self.open.iter().map(|open| open.lowest - 1).min().unwrap_or(self.last)
     }
 
     pub(super) fn add(&mut self, seq: i64, row: Box<Stored>) {

@@ -70,7 +70,7 @@ impl MemoryTransaction {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         self.check(&state)?;
-        self.open.take().map(|open| state.open.remove(&open));
+        self.open.take().into_iter().for_each(|open| state.close(open));
         for cancel in self.cancels.drain(..) {
             if !cancel.own {
                 state.cancel_one(&cancel.id);
@@ -98,7 +98,7 @@ impl Drop for MemoryTransaction {
     fn drop(&mut self) {
         if let Some(open) = self.open {
             let mut state = self.shared.lock();
-            state.open.remove(&open);
+            state.close(open);
             self.draft.withdraw(&mut state, 0);
         }
     }
