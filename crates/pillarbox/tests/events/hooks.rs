@@ -50,8 +50,10 @@ impl WriterHook for Recording {
     }
 }
 
+type Change = fn(Vec<Event>) -> Result<Vec<Event>, Failure>;
+
 /// Does to the list what its closure does.
-struct Changing(fn(Vec<Event>) -> Result<Vec<Event>, Failure>);
+struct Changing(Change);
 
 impl WriterHook for Changing {
     fn before_write(&self, events: Vec<Event>) -> Result<Vec<Event>, Failure> {
@@ -161,8 +163,7 @@ async fn a_suppressed_write_has_no_row_no_id_and_no_further_hook() {
 /// EVT-036
 #[tokio::test]
 async fn a_before_hook_that_fails_or_panics_fails_the_write_and_nothing_is_inserted() {
-    let failing: [fn(Vec<Event>) -> Result<Vec<Event>, Failure>; 2] =
-        [|_| Err(Failure::retry("not today")), |_| panic!("in a hook")];
+    let failing: [Change; 2] = [|_| Err(Failure::retry("not today")), |_| panic!("in a hook")];
     for (hook, says) in failing.into_iter().zip(["not today", "before-write hook panicked"]) {
         let (store, writer) = hooked(Changing(hook));
         let mut tx = writer.begin().await.unwrap();

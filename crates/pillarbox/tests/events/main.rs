@@ -1,5 +1,7 @@
 //! The events door as users see it: on the memory store, under a paused clock.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
 mod kit;
 
 mod bad_input;
