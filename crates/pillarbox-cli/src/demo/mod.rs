@@ -1,6 +1,7 @@
 //! `demo`: the main job with nothing to install, a crash included.
 
 mod crew;
+mod interrupts;
 mod ledger;
 mod place;
 mod plan;
@@ -23,6 +24,7 @@ use pillarbox_sqlite::SqliteStore;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, count};
 use crew::Orders;
+use interrupts::Interrupts;
 use place::Place;
 use plan::{EVENTS, Plan};
 use receiver::Receiver;
@@ -61,13 +63,7 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn run(self, output: Output) -> Outcome {
-        tokio::select! {
-            ended = self.perform(output) => ended,
-            () = serve::interrupted(), if !self.serve => Err(Failure::failed("interrupted")),
-        }
-    }
-
-    async fn perform(&self, output: Output) -> Outcome {
+        let mut interrupts = Interrupts::listen()?;
         let plan = Plan::new(self.events, self.seed);
         let place = self.place()?;
         let store = SqliteStore::open(place.database())?;
@@ -92,9 +88,12 @@ impl Demo {
             orders,
             screen: &mut screen,
         };
-        let mut ending = story.play().await?;
+        let mut ending = tokio::select! {
+            ending = story.play() => ending?,
+            () = interrupts.come() => return Err(Failure::failed("interrupted")),
+        };
         if self.serve {
-            serve::stay(&mut screen, &plan, &shop, &mut ending, orders).await?;
+            serve::stay(&mut screen, &plan, &shop, &mut ending, orders, &mut interrupts).await?;
         }
         for worker in std::mem::take(&mut ending.workers) {
             worker.end().await?;

@@ -7,6 +7,7 @@ use pillarbox::port::Store;
 use tokio::time::interval;
 
 use super::crew::{Orders, Worker};
+use super::interrupts::Interrupts;
 use super::plan::{self, Plan};
 use super::screen::{Screen, State};
 use super::shop::Shop;
@@ -24,11 +25,12 @@ pub(super) async fn stay(
     shop: &Shop,
     ending: &mut Ending,
     orders: Orders<'_>,
+    interrupts: &mut Interrupts,
 ) -> Outcome {
     ending.workers.push(Worker::start("worker-3", orders).await?);
     screen.tell("worker-3 has joined; five orders are placed each second until Ctrl-C. Look at it with");
     screen.tell(&format!("  pillarbox stats --watch --url sqlite:{}", orders.database.display()));
-    go_on(screen, plan, shop, ending).await?;
+    go_on(screen, plan, shop, ending, interrupts).await?;
     screen.tell("interrupted: the last orders are delivered");
     shop.receiver().all_arrived(TO_ARRIVE).await;
     let stats = shop.store().admin().stats().await?;
@@ -37,34 +39,22 @@ pub(super) async fn stay(
     Ok(())
 }
 
-async fn go_on(screen: &mut Screen, plan: &Plan, shop: &Shop, ending: &Ending) -> Outcome {
+async fn go_on(
+    screen: &mut Screen,
+    plan: &Plan,
+    shop: &Shop,
+    ending: &Ending,
+    interrupts: &mut Interrupts,
+) -> Outcome {
     let mut rng = fastrand::Rng::with_seed(plan.seed ^ u64::MAX);
     let mut ticks = interval(ORDER_EVERY);
-    let mut end = std::pin::pin!(interrupted());
     loop {
         tokio::select! {
             // An order that is being placed is not cut off: the ledger must know how it ended.
             _ = ticks.tick() => shop.place(plan::any(&mut rng, plan.accounts)).await?,
-            () = &mut end => return Ok(()),
+            () = interrupts.come() => return Ok(()),
         }
         let counts = shop.receiver().ledger(|ledger| ledger.counts());
         screen.show(State { counts, dead: ending.dead, replayed: ending.replayed });
     }
-}
-
-/// Ctrl-C, or the signal that asks a process to end.
-#[cfg(unix)]
-pub(super) async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-}
-
-/// Ctrl-C.
-#[cfg(not(unix))]
-pub(super) async fn interrupted() {
-    let _ = tokio::signal::ctrl_c().await;
 }

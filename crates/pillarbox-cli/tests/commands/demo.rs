@@ -49,15 +49,15 @@ struct Serving {
     temporary: tempfile::TempDir,
 }
 
-/// A demo that stays up, once it says so.
-fn serving() -> Serving {
+/// A demo that stays up, once it has said this.
+fn serving(until: &str) -> Serving {
     let temporary = tempfile::TempDir::new().unwrap();
     let mut command = pillarbox();
     command.args(["demo", "--events", "100", "--serve"]).env("TMPDIR", temporary.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("pillarbox stats --watch") {
+    while !line.contains(until) {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended");
     }
@@ -67,7 +67,7 @@ fn serving() -> Serving {
 #[test]
 fn serving_goes_on_until_it_is_interrupted_and_leaves_nothing_behind() {
     for signal in ["-INT", "-TERM"] {
-        let Serving { mut child, mut stderr, temporary } = serving();
+        let Serving { mut child, mut stderr, temporary } = serving("pillarbox stats --watch");
         Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
         let mut stdout = String::new();
         child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
@@ -80,8 +80,19 @@ fn serving_goes_on_until_it_is_interrupted_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_interrupted_demo_leaves_nothing_behind() {
+    let Serving { mut child, mut stderr, temporary } = serving("worker-1");
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.ends_with("error: interrupted\n"), "{rest}");
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn workers_end_with_a_demo_that_is_killed() {
-    let Serving { mut child, mut stderr, temporary: _temporary } = serving();
+    let Serving { mut child, mut stderr, temporary: _temporary } = serving("pillarbox stats --watch");
     child.kill().unwrap();
     child.wait().unwrap();
     // The workers share its standard error: this comes to an end when the last of them has.
