@@ -295,7 +295,8 @@ impl Core {
         now: Instant,
     ) -> Then {
         let accepted = self.breaker.accepted_count();
-        let pause = self.breaker.failed(now, after);
+        // Twice as long as the breaker: should this event be the cause, the probe is another one.
+        let pause = self.breaker.failed(now, after) * 2;
         if item.accepted_before.is_some_and(|before| accepted > before) {
             return self.fail(item, error, after, now);
         }

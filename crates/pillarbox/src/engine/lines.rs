@@ -83,10 +83,7 @@ impl Lines {
                 return Some(until);
             }
             if let Some((_, item)) = self.later.pop_first() {
-                match item.source {
-                    Source::Hot => self.hot.push_front(item),
-                    Source::Cold => self.cold.push_front(item),
-                }
+                self.push(item);
             }
         }
         None

@@ -1,0 +1,97 @@
+//! After a crash: take-over, careful delivery, and events that kill their process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::engine::{Engine, EngineSettings};
+use pillarbox::memory::MemoryStore;
+use pillarbox::model::Status;
+use pillarbox::port::{Delivery, Handed, Order, Sink, Store, Verdict};
+use tokio::sync::Notify;
+
+use crate::kit::{Scripted, engine, record, until, write};
+
+fn settings(max_attempts: u32) -> EngineSettings {
+    EngineSettings { order: Order::PerGroup, max_attempts, ..EngineSettings::default() }
+}
+
+/// A sink in which nothing ends: where a process is killed.
+struct Deadly(Notify);
+
+impl Sink for Deadly {
+    fn deliver<'a>(&'a self, _batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(async move {
+            self.0.notify_one();
+            std::future::pending().await
+        })
+    }
+}
+
+/// Runs a process until it delivers something, and kills it there.
+async fn die_delivering(store: &MemoryStore, max_attempts: u32, seed: u64) {
+    let sink = Arc::new(Deadly(Notify::new()));
+    let doomed: Engine = engine(Arc::new(store.clone()), sink.clone(), settings(max_attempts), seed).await;
+    sink.0.notified().await;
+    drop(doomed);
+}
+
+/// PBX-011
+#[tokio::test(start_paused = true)]
+async fn a_dead_nodes_events_are_delivered_by_another_when_its_lease_ends() {
+    let store = MemoryStore::new();
+    write(&store, "g1", Some("g")).await;
+    write(&store, "g2", Some("g")).await;
+    die_delivering(&store, 10, 1).await;
+    let began = tokio::time::Instant::now();
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut next = engine(Arc::new(store.clone()), sink.clone(), settings(10), 2).await;
+    until(&store, "g2", Status::Done).await;
+    assert!(began.elapsed() >= Duration::from_secs(10), "not before the lease of 15 s has ended");
+    assert!(began.elapsed() <= Duration::from_secs(25), "{:?}", began.elapsed());
+    assert_eq!(sink.ids(), ["g1", "g2"]);
+    assert_eq!(sink.sent()[0], ("g1".to_owned(), 1), "its attempt was written before it was sent");
+    assert_eq!(record(&store, "g1").await.attempts, 1, "and stays counted");
+    assert_eq!(record(&store, "g2").await.attempts, 0, "the one behind it was not suspect");
+    next.close().await;
+    assert!(store.admin().nodes().await.unwrap().is_empty());
+}
+
+/// PBX-011: an event that ends its process each time dies of its attempts, and the rest goes on.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_kills_its_process_dies_too() {
+    let store = MemoryStore::new();
+    write(&store, "killer", Some("g")).await;
+    for life in 0..4 {
+        die_delivering(&store, 3, life).await;
+        if record(&store, "killer").await.attempts == 3 {
+            break;
+        }
+    }
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut next = engine(Arc::new(store.clone()), sink.clone(), settings(3), 9).await;
+    write(&store, "other", Some("h")).await;
+    let dead = until(&store, "killer", Status::Dead).await;
+    assert_eq!(dead.attempts, 3);
+    assert!(dead.last_error.unwrap().contains("process ended"));
+    until(&store, "other", Status::Done).await;
+    assert_eq!(sink.ids(), ["other"]);
+    next.close().await;
+}
+
+/// PBX-011: what is handed over in order is trusted, and goes on at once.
+#[tokio::test(start_paused = true)]
+async fn a_clean_stop_leaves_nothing_to_wait_for() {
+    let store = MemoryStore::new();
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut first = engine(Arc::new(store.clone()), sink.clone(), settings(10), 1).await;
+    write(&store, "g1", Some("g")).await;
+    until(&store, "g1", Status::Done).await;
+    first.close().await;
+    write(&store, "g2", Some("g")).await;
+    let began = tokio::time::Instant::now();
+    let mut second = engine(Arc::new(store.clone()), sink.clone(), settings(10), 2).await;
+    let record = until(&store, "g2", Status::Done).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(record.attempts, 0, "no attempt is written ahead for slots that were handed over");
+    second.close().await;
+}
