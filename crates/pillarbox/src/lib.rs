@@ -11,7 +11,7 @@ pub mod port;
 pub mod rules;
 pub mod testing;
 
-pub use events::{Failure, Outbox, Writer};
+pub use events::{Failure, Outbox, WriteError, Writer};
 pub use model::{AggregateType, Event, EventType, Global};
 #[cfg(feature = "derive")]
 pub use pillarbox_derive::{AggregateType, EventType};

@@ -108,7 +108,7 @@ impl<S: Store> OutboxBuilder<S> {
         in_flight: Arc<dyn InFlightTracker> => tracker;
     }
 
-    /// A listener for an event type of no aggregate.
+    /// A listener for an event type: of no aggregate, and of every aggregate type without a listener of its own.
     pub fn listener(mut self, event_type: impl EventType, listener: impl Listener) -> Self {
         if let Err(error) = self.listeners.register(event_type, listener) {
             self.problems.push(error.into());

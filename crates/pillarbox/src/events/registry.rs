@@ -56,7 +56,7 @@ impl Listeners {
         Self::default()
     }
 
-    /// Registers for an event type of no aggregate.
+    /// Registers for an event type: of no aggregate, and of every aggregate type without a listener of its own.
     pub fn register(
         &mut self,
         event_type: impl EventType,
@@ -94,7 +94,8 @@ impl Listeners {
 
 impl ListenerRegistry for Listeners {
     fn find(&self, aggregate_type: &str, event_type: &str) -> Option<Found> {
-        self.table.get(aggregate_type)?.get(event_type).cloned()
+        let of = |aggregate_type: &str| self.table.get(aggregate_type)?.get(event_type).cloned();
+        of(aggregate_type).or_else(|| of(GLOBAL))
     }
 }
 

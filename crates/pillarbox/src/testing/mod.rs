@@ -56,7 +56,7 @@ impl TestOutbox {
         }
     }
 
-    /// A listener for an event type of no aggregate; a second one for the same replaces nothing and panics.
+    /// A listener for an event type, of any aggregate that has none of its own; a second one for the same replaces nothing and panics.
     #[must_use]
     pub fn listener(mut self, event_type: impl EventType, listener: impl Listener) -> Self {
         if let Err(error) = self.listeners.register(event_type, listener) {

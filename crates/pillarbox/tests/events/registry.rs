@@ -35,6 +35,17 @@ async fn each_pair_goes_to_its_own_listener() {
     outbox.close().await;
 }
 
+/// EVT-090
+#[tokio::test(start_paused = true)]
+async fn a_listener_for_an_event_type_takes_it_from_aggregates_that_have_none() {
+    let (store, seen) = (Watched::new(), Seen::new());
+    let outbox = Outbox::single_node(store).listener(Placed, seen.listener()).start().await.unwrap();
+    commit(&outbox, Event::text(Placed, "{}").id("o").aggregate(Order, 1)).await;
+    seen.wait(1).await;
+    assert_eq!(seen.ids(), ["o"]);
+    outbox.close().await;
+}
+
 /// EVT-064, EVT-091
 #[tokio::test]
 async fn registering_a_pair_twice_is_an_error_that_names_it() {
@@ -54,7 +65,12 @@ async fn registering_a_pair_twice_is_an_error_that_names_it() {
 #[tokio::test(start_paused = true)]
 async fn without_a_listener_an_event_is_dead_at_once_and_the_error_names_the_pair() {
     let (store, seen) = (Watched::new(), Seen::new());
-    let outbox = Outbox::single_node(store.clone()).listener("t", seen.listener()).start().await.unwrap();
+    let outbox = Outbox::single_node(store.clone())
+        .listener("other", seen.listener())
+        .listener_for("Order", "t", seen.listener())
+        .start()
+        .await
+        .unwrap();
     commit(&outbox, event("a").aggregate("Ship", 1)).await;
     let record = store.until("a", Status::Dead).await;
     assert_eq!(record.attempts, 0, "nothing was tried");
