@@ -234,7 +234,7 @@ impl Core {
         now: Instant,
     ) {
         if incarnation != self.incarnation {
-            self.known.read_merged();
+            self.read_over();
             return;
         }
         let mut cursor = fetched.cursor;
@@ -252,7 +252,7 @@ impl Core {
             last = Some(row.seq);
             self.take_row(row, fetched.now, (asked, now), Lookup::Slots);
         }
-        self.known.read_merged();
+        self.read_over();
         self.fruitless = (self.tally.cold == cold).then_some(now);
         // A cursor that was set back meanwhile stays back.
         if rewinds == self.rewinds {
@@ -283,7 +283,7 @@ impl Core {
         now: Instant,
     ) {
         if incarnation != self.incarnation {
-            self.known.read_merged();
+            self.read_over();
             return;
         }
         if let Some(group) = self.groups.get_mut(key) {
@@ -300,7 +300,7 @@ impl Core {
             }
             self.take_row(row, fetched.now, (asked, now), Lookup::Group);
         }
-        self.known.read_merged();
+        self.read_over();
         let fruitful = self.tally.cold > cold || self.settles.len() > ended;
         let soon = self.stretch_on(rest.is_some(), fruitful);
         if let (Some(group), Some(rest)) = (self.groups.get_mut(key), rest) {
@@ -312,9 +312,22 @@ impl Core {
         self.groups.place(key, now);
     }
 
+    fn read_over(&mut self) {
+        self.known.read_merged();
+        self.read_moved();
+    }
+
+    /// Rows that were settled, moved and seen, all before their settle was confirmed, are read again.
+    pub(super) fn read_moved(&mut self) {
+        if let Some(seq) = self.known.take_again() {
+            self.rewind(seq);
+            self.wake = true;
+        }
+    }
+
     /// A read failed: what it would have seen is still there.
     pub(crate) fn read_failed(&mut self, group: Option<&GroupKey>, now: Instant) {
-        self.known.read_merged();
+        self.read_over();
         self.wake = true;
         if let Some(key) = group {
             self.groups.place(key, now);

@@ -21,6 +21,10 @@ pub(crate) struct Known {
     reading: bool,
     /// Settled while a read was under way that may still show them as pending.
     after_read: Vec<EventId>,
+    /// Seen under another number while held: settled, and moved by someone before the settle was confirmed.
+    moved: Map<EventId, Seq>,
+    /// The lowest number at which a moved one, held no more, is to be read.
+    again: Option<Seq>,
 }
 
 impl Known {
@@ -85,7 +89,12 @@ impl Known {
                 *seen = Some(seq);
                 false
             }
-            Some(Entry::Held(_)) => false,
+            Some(Entry::Held(held)) => {
+                if *held != seq {
+                    self.moved.insert(id.clone(), seq);
+                }
+                false
+            }
         }
     }
 
@@ -93,7 +102,14 @@ impl Known {
     pub(crate) fn forget(&mut self, id: &EventId) {
         if matches!(self.entries.get(id), Some(Entry::Held(_))) {
             self.entries.remove(id);
+            let moved = self.moved.remove(id);
+            self.again = moved.into_iter().chain(self.again).min();
         }
+    }
+
+    /// Where to read again for those that were moved while they were held.
+    pub(crate) fn take_again(&mut self) -> Option<Seq> {
+        self.again.take()
     }
 
     /// Its settle is confirmed.
@@ -126,6 +142,7 @@ impl Known {
     pub(crate) fn clear_held(&mut self) {
         self.entries.retain(|_, entry| matches!(entry, Entry::Reserved { .. }));
         self.after_read.clear();
+        self.moved.clear();
     }
 
     #[cfg(test)]
@@ -154,6 +171,18 @@ mod tests {
         assert_eq!(known.len(), 0);
         known.settled(&id("b"));
         assert!(known.admit(&id("a"), Seq(1)));
+    }
+
+    /// PBX-012
+    #[test]
+    fn an_event_that_was_moved_before_its_settle_was_confirmed_is_read_again() {
+        let mut known = Known::default();
+        assert!(known.admit(&id("a"), Seq(1)));
+        assert!(!known.admit(&id("a"), Seq(5)), "promoted, and seen under its new number");
+        assert_eq!(known.take_again(), None);
+        known.settled(&id("a"));
+        assert_eq!(known.take_again(), Some(Seq(5)));
+        assert_eq!(known.take_again(), None);
     }
 
     /// PBX-012, PBX-024

@@ -67,6 +67,7 @@ impl Core {
             self.tally.stale += u64::from(!changed);
             self.confirm(outcome, slot, group, changed, now);
         }
+        self.read_moved();
     }
 
     fn confirm(
