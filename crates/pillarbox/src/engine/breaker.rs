@@ -56,6 +56,13 @@ impl Breaker {
         self.state = State::Probing;
     }
 
+    /// The probe is back. If it told nothing of the endpoint, the next event is a probe.
+    pub(crate) fn probe_back(&mut self, now: Instant) {
+        if self.state == State::Probing {
+            self.state = State::Open { until: now };
+        }
+    }
+
     /// The endpoint answered: it is there.
     pub(crate) fn answered(&mut self) {
         self.state = State::Closed;
@@ -108,6 +115,18 @@ mod tests {
         breaker.failed(now + pause, None);
         assert!(matches!(breaker.gate(now + pause), Gate::Shut(Some(_))), "a failed probe opens it again");
         breaker.answered();
+        assert_eq!(breaker.gate(now), Gate::Open);
+    }
+
+    #[test]
+    fn a_probe_that_tells_nothing_is_followed_by_another() {
+        let mut breaker = Breaker::default();
+        let now = Instant::now();
+        breaker.probe_sent();
+        breaker.probe_back(now);
+        assert_eq!(breaker.gate(now), Gate::Probe);
+        breaker.answered();
+        breaker.probe_back(now);
         assert_eq!(breaker.gate(now), Gate::Open);
     }
 

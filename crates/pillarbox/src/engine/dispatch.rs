@@ -51,13 +51,14 @@ impl Core {
             gate => gate,
         };
         self.halted = false;
-        while let Some(job) = self.pick(now) {
+        while let Some(mut job) = self.pick(now) {
             // A batch that had expired is settled already; the next may be better.
             if job.items.is_empty() {
                 continue;
             }
             if gate == Gate::Probe {
                 self.breaker.probe_sent();
+                job.probe = true;
             }
             self.out += 1;
             return Next::Job(job);
@@ -107,7 +108,7 @@ impl Core {
 
     fn job(&mut self, items: Vec<Item>, careful: bool, now: Instant) -> Job {
         if items.iter().all(|item| item.expires.is_none()) {
-            return Job { items, incarnation: self.incarnation, careful };
+            return Job { items, incarnation: self.incarnation, careful, probe: false };
         }
         let (expired, items): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.expires.is_some_and(|at| at <= now));
@@ -122,7 +123,7 @@ impl Core {
             }
             self.group_back(group.as_ref(), now);
         }
-        Job { items, incarnation: self.incarnation, careful }
+        Job { items, incarnation: self.incarnation, careful, probe: false }
     }
 
     fn write_next_attempt(&mut self, now: Instant) {
@@ -145,9 +146,16 @@ impl Core {
     /// The verdicts on a job, one for each of its events.
     pub(crate) fn finish(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {
         self.out = self.out.saturating_sub(1);
-        if job.incarnation != self.incarnation {
-            return;
+        let probe = job.probe;
+        if job.incarnation == self.incarnation {
+            self.judge_all(job, verdicts, now);
         }
+        if probe {
+            self.breaker.probe_back(now);
+        }
+    }
+
+    fn judge_all(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {
         if job.careful {
             self.careful.finished();
         }

@@ -53,4 +53,6 @@ pub(crate) struct Job {
     pub(crate) incarnation: u64,
     /// Whether it is the one careful delivery.
     pub(crate) careful: bool,
+    /// Whether the breaker waits for it.
+    pub(crate) probe: bool,
 }
