@@ -24,6 +24,7 @@ pub struct Engine {
     tracker: TaskTracker,
     stop_reading: CancellationToken,
     stop_settling: CancellationToken,
+    give_up: CancellationToken,
     stop_beating: CancellationToken,
     member: Option<JoinHandle<Option<NodeId>>>,
     workers: Vec<AbortHandle>,
@@ -65,12 +66,15 @@ impl Engine {
         let workers =
             (0..workers).map(|_| tracker.spawn(worker::run(Arc::clone(&shared))).abort_handle()).collect();
         let stop_settling = CancellationToken::new();
-        let settling = tracker.spawn(settler::run(Arc::clone(&shared), stop_settling.clone()));
+        let give_up = CancellationToken::new();
+        let settling =
+            tracker.spawn(settler::run(Arc::clone(&shared), stop_settling.clone(), give_up.clone()));
         Self {
             shared,
             tracker,
             stop_reading: CancellationToken::new(),
             stop_settling,
+            give_up,
             stop_beating: CancellationToken::new(),
             member: None,
             workers,
@@ -100,7 +104,7 @@ impl Engine {
 
     /// Stops intake, drains to the deadline, settles, gives the rest back, and leaves.
     pub async fn close(&mut self) {
-        if std::mem::replace(&mut self.closed, true) {
+        if self.closed {
             return;
         }
         self.stop_reading.cancel();
@@ -117,19 +121,30 @@ impl Engine {
             self.workers.iter().for_each(AbortHandle::abort);
         }
         self.stop_settling.cancel();
-        self.stop_beating.cancel();
         let end = Instant::now() + GRACE;
+        self.until_settled(end).await;
+        self.give_up.cancel();
+        self.stop_beating.cancel();
         self.leave(end).await;
         self.tracker.close();
         if timeout_at(end, self.tracker.wait()).await.is_err() {
             tracing::warn!("some tasks did not end in time");
             self.workers.iter().for_each(AbortHandle::abort);
         }
+        self.closed = true;
     }
 
     async fn until_quiet(&self, deadline: Instant) {
         while !self.shared.with(|core| core.quiet()) {
             if timeout_at(deadline, self.shared.quiet.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn until_settled(&self, end: Instant) {
+        while !self.shared.with(|core| core.all_settled()) {
+            if timeout_at(end, self.shared.quiet.notified()).await.is_err() {
                 return;
             }
         }
@@ -143,11 +158,6 @@ impl Engine {
         let Ok(Ok(Some(node))) = timeout_at(end, member).await else {
             return;
         };
-        while !self.shared.with(|core| core.all_settled()) {
-            if timeout_at(end, self.shared.quiet.notified()).await.is_err() {
-                break;
-            }
-        }
         match timeout_at(end, self.shared.store.leave(node)).await {
             Ok(Ok(())) => tracing::info!(%node, "node left"),
             Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease runs out by itself"),
@@ -156,7 +166,7 @@ impl Engine {
     }
 }
 
-/// Without a close: intake stops, rows stay pending, the lease runs out.
+/// Without a close that came to its end: intake stops, rows stay pending, the lease runs out.
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.closed {

@@ -13,12 +13,12 @@ use crate::port::{Fence, Settle, Settled};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Runs until it is told to stop and has nothing left to settle.
-pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+/// Runs until it is told to stop and has nothing left to settle, or to give up what it can't settle.
+pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: CancellationToken) {
     loop {
         match shared.with(|core| core.next_settle(Instant::now())) {
             NextSettle::Batch { fence, batch, incarnation } => {
-                settle(&shared, &stop, fence, batch, incarnation).await;
+                settle(&shared, &give_up, fence, batch, incarnation).await;
             }
             NextSettle::Linger(until) => tokio::select! {
                 biased;
@@ -36,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// Settles one batch. A failure after a good delivery is tried again, and is never the listener's.
-async fn settle(shared: &Shared, stop: &CancellationToken, fence: Fence, batch: Batch, incarnation: u64) {
+async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batch: Batch, incarnation: u64) {
     let on_done = shared.settings.on_done;
     let request = Settle { fence, outcomes: Arc::clone(&batch.outcomes), on_done, now: None };
     let mut pause = FIRST_PAUSE;
@@ -48,12 +48,12 @@ async fn settle(shared: &Shared, stop: &CancellationToken, fence: Fence, batch: 
             }
         }
         let stale = shared.with(|core| core.is_past(incarnation));
-        if stale || stop.is_cancelled() {
+        if stale || give_up.is_cancelled() {
             return;
         }
         tokio::select! {
             biased;
-            () = stop.cancelled() => {}
+            () = give_up.cancelled() => {}
             () = sleep(pause) => {}
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
