@@ -86,6 +86,10 @@ impl Careful {
         }
     }
 
+    pub(crate) fn has_any_of(&self, slot: Slot) -> bool {
+        self.line.iter().any(|(item, _)| item.slot == slot)
+    }
+
     /// Takes out what has not begun of a slot.
     pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
         let (gone, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.line)

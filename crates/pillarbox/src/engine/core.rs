@@ -321,9 +321,16 @@ impl Core {
 
     /// Queues an outcome; the item stays known until it is settled.
     pub(super) fn settle_later(&mut self, item: Item, change: Change, now: Instant) {
-        let outcome = item.outcome(change);
         self.lines.left(&item);
-        self.push_unsettled(Unsettled { outcome, slot: item.slot, group: item.group }, now);
+        let blocks = matches!(change, Change::Dead { blocks: Some(_), .. });
+        // What was tried with care is settled before the next is sent, which may end the process.
+        let holds = item.counted || matches!(change, Change::Retry { .. });
+        let outcome = item.outcome(change);
+        let group = item.group.filter(|_| blocks || holds);
+        if let Some(key) = group.as_ref().filter(|_| !blocks) {
+            self.groups.entry(key, item.slot).settling += 1;
+        }
+        self.push_unsettled(Unsettled { outcome, slot: item.slot, group }, now);
     }
 
     pub(super) fn push_unsettled(&mut self, unsettled: Unsettled, now: Instant) {

@@ -102,6 +102,10 @@ impl Core {
         for item in items {
             let group = item.group.clone();
             self.die(item, CRASHED.to_owned(), Counts::None, true, now);
+            if let Some(group) = group.as_ref().and_then(|key| self.groups.get_mut(key)) {
+                // Nothing was sent: the next one is the first.
+                group.careful = !group.queue.is_empty();
+            }
             self.group_back(group.as_ref(), now);
         }
     }
@@ -184,7 +188,7 @@ impl Core {
         for item in rest {
             group.insert(item);
         }
-        let held = group.hold.is_some() || group.settling;
+        let held = group.hold.is_some() || group.settling > 0;
         if held {
             for item in self.groups.unload(key) {
                 self.drop_item(&item);
@@ -260,7 +264,6 @@ impl Core {
             Some(key) => {
                 let group = self.groups.entry(&key, item.slot);
                 group.until = Some(now + delay);
-                group.settling = true;
                 group.miss(item.seq);
                 for other in self.groups.unload(&key) {
                     self.drop_item(&other);

@@ -26,8 +26,8 @@ pub(crate) struct Group {
     pub(crate) out: bool,
     /// Its head failed: nothing before this time.
     pub(crate) until: Option<Instant>,
-    /// Its head's retry is being settled: not to be read before that is done.
-    pub(crate) settling: bool,
+    /// Outcomes under way that hold it back: a retry, which is not to be read before, or what was tried with care.
+    pub(crate) settling: u32,
     pub(crate) hold: Option<Hold>,
     /// Rows from this number on are in the store and not in memory.
     pub(crate) missed: Option<Seq>,
@@ -43,7 +43,7 @@ impl Group {
             queue: VecDeque::new(),
             out: false,
             until: None,
-            settling: false,
+            settling: 0,
             hold: None,
             missed: None,
             careful: false,
@@ -59,19 +59,19 @@ impl Group {
     pub(crate) fn takes_rows(&self, room: usize) -> bool {
         self.hold.is_none()
             && self.until.is_none()
-            && !self.settling
+            && self.settling == 0
             && self.missed.is_none()
             && self.queue.len() < room
     }
 
     fn can_go(&self, now: Instant) -> bool {
-        !self.out && !self.queue.is_empty() && self.hold.is_none() && !self.backing_off(now) && !self.settling
+        !self.out && !self.queue.is_empty() && self.hold.is_none() && !self.backing_off(now) && self.settling == 0
     }
 
     fn can_read(&self, now: Instant) -> bool {
         self.missed.is_some()
             && self.hold.is_none()
-            && !self.settling
+            && self.settling == 0
             && !self.backing_off(now)
             && !self.out
             && self.queue.is_empty()
@@ -81,7 +81,7 @@ impl Group {
         self.queue.is_empty()
             && !self.out
             && self.until.is_none()
-            && !self.settling
+            && self.settling == 0
             && self.hold.is_none()
             && self.missed.is_none()
             && !self.careful
@@ -232,6 +232,11 @@ impl Groups {
             group.miss(first.seq);
         }
         items
+    }
+
+    /// Whether a group of a slot that moves has an event to be tried alone.
+    pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
+        self.table.values().any(|group| group.slot == slot && group.careful && group.hold.is_none())
     }
 
     /// Forgets the groups of a slot; their rows in memory.

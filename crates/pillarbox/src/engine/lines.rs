@@ -118,6 +118,12 @@ impl Lines {
         }
     }
 
+    /// Whether something of a slot waits to be tried alone.
+    pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
+        let mut items = self.hot.iter().chain(&self.cold).chain(self.later.values());
+        items.any(|item| item.careful && item.slot == slot)
+    }
+
     /// Takes out everything of a slot.
     pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
         let mut dropped = Vec::new();

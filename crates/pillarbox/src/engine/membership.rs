@@ -92,7 +92,10 @@ impl Core {
             self.slots.remove(slot);
         }
         for slot in &membership.give {
-            self.leave_slot(*slot);
+            // Handed over it would be trusted: what its last holder may have died of is tried here first.
+            if !self.is_wary_of(*slot) {
+                self.leave_slot(*slot);
+            }
         }
         if gained {
             // Rows of the new slots may be anywhere; those in memory are known.
@@ -106,6 +109,13 @@ impl Core {
         if let Some(ahead) = membership.next_due {
             self.hint_due(now + ahead);
         }
+    }
+
+    fn is_wary_of(&self, slot: Slot) -> bool {
+        self.slots.is_suspect(slot)
+            || self.careful.has_any_of(slot)
+            || self.lines.has_careful_of(slot)
+            || self.groups.has_careful_of(slot)
     }
 
     /// Drains a slot: what is not out leaves memory, what is out is waited for.

@@ -95,9 +95,8 @@ impl Core {
         };
         if let Some(group) = self.groups.get_mut(&key) {
             match outcome.change {
-                Change::Retry { .. } => group.settling = false,
                 Change::Dead { blocks: Some(_), .. } => self.note_blocked(&key, changed),
-                _ => {}
+                _ => group.settling = group.settling.saturating_sub(1),
             }
         }
         self.groups.place(&key, now);

@@ -126,6 +126,11 @@ impl Slots {
         }
     }
 
+    /// Whether not everything that was pending when it was taken over has been seen.
+    pub(crate) fn is_suspect(&self, slot: Slot) -> bool {
+        self.holds.get(&slot).is_some_and(|hold| hold.suspicion.is_some())
+    }
+
     /// Everything pending has been seen once: nothing is suspect any more.
     pub(crate) fn trust(&mut self) {
         for hold in self.holds.values_mut() {
