@@ -97,6 +97,8 @@ pub trait OpenTransaction: Send {
 pub struct ForeignRow {
     /// Column `event_id`.
     pub event_id: String,
+    /// Bytes that are no text to put into the column `event_id` instead.
+    pub id_bytes: Option<Vec<u8>>,
     /// Column `event_type`.
     pub event_type: String,
     /// Column `aggregate_type`.

@@ -1,7 +1,7 @@
 //! Rows that other programs write: delivered like ours, and set aside where they can't be read.
 
 use pillarbox::model::{Event, Payload, Status};
-use pillarbox::port::{Change, ClaimFrom, List, Scope, Select};
+use pillarbox::port::{Change, ClaimFrom, Fence, List, Scope, Select};
 
 use crate::case::{Case, Checked, Halt, cases};
 use crate::harness::{Fixture, ForeignRow, Planted};
@@ -11,12 +11,14 @@ pub(crate) fn cases() -> Vec<Case> {
     cases!("foreign"; Nothing:
         a_row_of_fifteen_columns_is_an_event,
         a_row_without_a_group_has_the_slot_of_its_id,
+        a_row_without_an_aggregate_type_is_of_the_global_one,
         no_headers_may_be_written_in_three_ways,
         malformed_headers_set_one_row_aside,
         a_row_without_a_payload_is_set_aside,
         a_count_that_is_no_number_is_set_aside,
         a_time_that_is_no_time_is_set_aside,
         a_due_time_that_is_no_time_is_set_aside,
+        an_id_that_is_no_text_is_set_aside,
         a_malformed_row_keeps_its_place_in_its_group,
         a_malformed_row_can_die_and_be_looked_at,
         a_malformed_row_can_be_claimed,
@@ -80,6 +82,17 @@ async fn a_row_without_a_group_has_the_slot_of_its_id(t: Fixture) -> Checked {
     Ok(())
 }
 
+/// EVT-004, EVT-040
+async fn a_row_without_an_aggregate_type_is_of_the_global_one(t: Fixture) -> Checked {
+    plant(&t, ForeignRow { aggregate_id: Some("7".to_owned()), ..foreign("theirs") }).await?;
+    t.write(vec![in_slot(event("ours").aggregate_id(7))], at(0)).await?;
+    let rows = t.pending().await?;
+    assert_eq!(rows[0].group, Some(group("__GLOBAL__/7")));
+    assert_eq!((&rows[0].group, rows[0].slot), (&rows[1].group, rows[1].slot));
+    assert_eq!(rows[0].event.as_ref().map(Event::aggregate_type), Ok("__GLOBAL__"));
+    Ok(())
+}
+
 /// EVT-051
 async fn no_headers_may_be_written_in_three_ways(t: Fixture) -> Checked {
     for (name, headers) in [("a", None), ("b", Some("")), ("c", Some("null"))] {
@@ -129,6 +142,19 @@ async fn a_time_that_is_no_time_is_set_aside(t: Fixture) -> Checked {
 /// EVT-083
 async fn a_due_time_that_is_no_time_is_set_aside(t: Fixture) -> Checked {
     is_set_aside(&t, ForeignRow { available_at: Some("s3cret".to_owned()), ..foreign("bad") }).await
+}
+
+/// EVT-083
+async fn an_id_that_is_no_text_is_set_aside(t: Fixture) -> Checked {
+    plant(&t, foreign("before")).await?;
+    plant(&t, ForeignRow { id_bytes: Some(vec![0xff, 0x00, 0xfe]), ..foreign("bad") }).await?;
+    plant(&t, foreign("after")).await?;
+    let rows = t.pending().await?;
+    assert_eq!(rows.iter().map(|row| row.event.is_ok()).collect::<Vec<_>>(), [true, false, true]);
+    let settled = t.settle(Fence::Open, vec![outcome(&rows[1], dead())], at(1)).await?;
+    assert_eq!(settled.stale, NONE, "it is ended by its number");
+    assert_eq!(ids(&t.pending().await?), ["before", "after"]);
+    Ok(())
 }
 
 /// EVT-083, PBX-010

@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_released_slot_is_not_taken_back_by_the_same_beat,
         only_the_holder_releases_a_slot,
         shares_of_three_are_even_and_cover_everything,
+        nodes_that_joined_together_count_by_their_ids,
         a_buried_nodes_slots_are_suspect_once,
         a_stopped_nodes_slots_are_free_at_once,
         a_dead_nodes_lane_is_taken_over_and_dropped_when_drained,
@@ -96,6 +97,16 @@ async fn shares_of_three_are_even_and_cover_everything(t: Fixture) -> Checked {
         all.extend(mine);
     }
     assert_eq!(all, range(0, slots), "in the order they joined, each slot once");
+    Ok(())
+}
+
+/// PBX-011
+async fn nodes_that_joined_together_count_by_their_ids(t: Fixture) -> Checked {
+    let half = t.store.facts().slots / 2;
+    t.join(2, at(0)).await?;
+    t.join(1, at(0)).await?;
+    let give: Vec<i16> = t.beat(2, at(1)).await?.give.iter().map(|slot| slot.0).collect();
+    assert_eq!(give, range(0, half), "the lower id has the first share");
     Ok(())
 }
 

@@ -1,11 +1,16 @@
 //! Writing: what goes in comes back, once, with a number that grows.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use pillarbox::model::{
     AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, CORRELATION_ID_MAX, EVENT_TYPE_MAX, Event, Headers,
     MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, PAYLOAD_MAX, Payload, Status, TENANT_ID_MAX, Token,
 };
-use pillarbox::port::{Cancel, Change, ErrorKind, Purge, PurgeStatus, Write};
+use pillarbox::port::{
+    Cancel, Change, Claim, ClaimFrom, Counts, Cursor, ErrorKind, Fetch, GroupAction, Join, List, Purge,
+    PurgeStatus, Scope, Select, Write,
+};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -31,6 +36,8 @@ pub(crate) fn cases() -> Vec<Case> {
         ids_and_message_ids_compare_by_bytes,
         times_are_whole_microseconds,
         rows_are_stamped_by_the_databases_clock,
+        values_are_never_read_as_statements,
+        numbers_and_durations_may_be_absurd,
     )
 }
 
@@ -257,7 +264,7 @@ async fn ids_and_message_ids_compare_by_bytes(t: Fixture) -> Checked {
 /// PBX-014
 async fn times_are_whole_microseconds(t: Fixture) -> Checked {
     let now = at(0) + SignedDuration::from_nanos(1_999);
-    let row = event("a").due(std::time::Duration::from_nanos(5_999)).expires(secs(1));
+    let row = event("a").due(Duration::from_nanos(5_999)).expires(secs(1));
     t.write(vec![in_slot(row)], now).await?;
     let record = t.record("a").await?;
     let micros = |n| at(0) + SignedDuration::from_micros(n);
@@ -270,8 +277,7 @@ async fn times_are_whole_microseconds(t: Fixture) -> Checked {
 /// PBX-014
 async fn rows_are_stamped_by_the_databases_clock(t: Fixture) -> Checked {
     let clock = || async {
-        let scope = pillarbox::port::Scope::Due;
-        let fetch = pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) };
+        let fetch = Fetch { now: None, ..fetch(Scope::Due, at(0)) };
         t.store.fetch(fetch).await.map(|fetched| fetched.now)
     };
     let before = clock().await?;
@@ -279,5 +285,50 @@ async fn rows_are_stamped_by_the_databases_clock(t: Fixture) -> Checked {
     let after = clock().await?;
     let created = t.record("a").await?.created_at;
     assert!((before..=after).contains(&created), "{before} {created} {after}");
+    Ok(())
+}
+
+/// EVT-048
+async fn values_are_never_read_as_statements(t: Fixture) -> Checked {
+    let nasty = "'); DROP TABLE outbox_event; --";
+    let row = Event::text(nasty, nasty).id(nasty).aggregate(nasty, nasty).group(nasty).message_id(nasty);
+    t.write(vec![in_slot(row.tenant(nasty).correlation_id(nasty).header(nasty, nasty))], at(0)).await?;
+    t.write(plain(&["%", "_", "\"", "\\", "{event}", "?1", "$1", ":now"]), at(0)).await?;
+    let row = t.pending().await?.remove(0);
+    let scope = Scope::Group { slot: row.slot, group: group(nasty), from: row.seq };
+    assert_eq!(ids(&t.store.fetch(fetch(scope, at(0))).await?.rows), [nasty]);
+    t.claim(ClaimFrom::Events, nasty, 1, at(0)).await?;
+    assert_eq!(t.record(nasty).await?.locked_by.as_deref(), Some(nasty));
+    let error = nasty.to_owned();
+    t.apply(nasty, Change::Dead { error, counts: Counts::One, blocks: Some(group(nasty)) }, at(1)).await?;
+    let select =
+        Select { event_type: Some(nasty.to_owned()), group: Some(group(nasty)), ..only(&[nasty, "%"]) };
+    assert_eq!(t.store.admin().count(select.clone()).await?, 1);
+    assert_eq!(t.replay(select, at(2)).await?, 1);
+    assert!(t.change_group(nasty, GroupAction::Pause, at(3)).await?);
+    assert_eq!(t.pending().await?.len(), 9);
+    Ok(())
+}
+
+/// PBX-014
+async fn numbers_and_durations_may_be_absurd(t: Fixture) -> Checked {
+    let forever = Duration::MAX;
+    let row = event("b").due(forever).expires(jiff::Timestamp::MIN);
+    t.write(vec![in_slot(event("a").expires(forever)), in_slot(row)], at(0)).await?;
+    let scope = Scope::Slots { slots: t.every_slot(), cursor: Cursor::default() };
+    let most = Fetch { rows: usize::MAX, ..fetch(scope, at(0)) };
+    assert_eq!(ids(&t.store.fetch(most.clone()).await?.rows), ["a"]);
+    assert!(t.store.fetch(Fetch { skip_recent: forever, ..most }).await?.rows.is_empty());
+    let all = Claim { lease: forever, ..claim(ClaimFrom::Events, "ann", usize::MAX, at(0)) };
+    assert_eq!(ids(&t.store.claim(all.clone()).await?), ["a"]);
+    assert!(t.store.claim(Claim { now: Some(at(1_000_000_000)), ..all }).await?.is_empty());
+    t.apply("a", retry_later(forever), at(0)).await?;
+    t.store.join(Join { node: node(1), label: String::new(), lease: forever, now: Some(at(0)) }).await?;
+    assert!(t.beat(1, at(1)).await?.next_due.is_some_and(|due| due > secs(1_000_000_000)));
+    let purge = Purge { status: PurgeStatus::Any, older_than: forever, limit: usize::MAX, now: Some(at(9)) };
+    assert_eq!(t.store.admin().purge(purge).await?, 0);
+    let list = List { limit: usize::MAX, ..List::default() };
+    assert_eq!(record_ids(&t.store.admin().list(list).await?), ["a", "b"]);
+    assert_eq!(t.replay(Select::default(), jiff::Timestamp::MAX).await?, 0);
     Ok(())
 }

@@ -41,7 +41,10 @@ impl Foreign for Rows {
                 (reason, _) => {
                     let reason = reason.unwrap_or_else(|| "it has no payload".to_owned());
                     self.0.plant(Unreadable {
-                        id: EventId::from_row(row.event_id),
+                        id: EventId::from_row(match &row.id_bytes {
+                            Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                            None => row.event_id,
+                        }),
                         event_type: row.event_type,
                         group: row.aggregate_id.map(|id| {
                             GroupKey::new(format!("{}/{id}", row.aggregate_type.as_deref().unwrap_or(GLOBAL)))
@@ -76,6 +79,9 @@ fn flaw(row: &ForeignRow) -> Option<String> {
     let not_a_number = |text: &Option<String>| text.as_ref().is_some_and(|text| text.parse::<i64>().is_err());
     if [&row.attempts, &row.created_at, &row.available_at].into_iter().any(not_a_number) {
         return Some("text where a number should be".to_owned());
+    }
+    if row.id_bytes.is_some() {
+        return Some("an id that is no text".to_owned());
     }
     Headers::from_stored(row.headers.as_deref()).err().map(|malformed| malformed.to_string())
 }

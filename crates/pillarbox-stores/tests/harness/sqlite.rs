@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pillarbox::port::{Admin, ErrorKind, StoreError};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnTransact, Planted};
+use pillarbox_sqlite::rusqlite::types::Value;
 use pillarbox_sqlite::rusqlite::{Connection, params};
 use pillarbox_sqlite::{SqliteStore, Synchronous};
 
@@ -59,12 +60,16 @@ fn insert(path: &Path, row: &ForeignRow) -> Result<(), pillarbox_sqlite::rusqlit
     let now = Timestamp::now().as_microsecond().to_string();
     let created_at = row.created_at.as_ref().unwrap_or(&now);
     let available_at = row.available_at.as_ref().unwrap_or(&now);
+    let id = match &row.id_bytes {
+        Some(bytes) => Value::Blob(bytes.clone()),
+        None => Value::Text(row.event_id.clone()),
+    };
     let attempts = row.attempts.as_deref().unwrap_or("0");
     Connection::open(path)?.execute(
         "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, \
          status, attempts, available_at, created_at) VALUES (?1, ?2, ?3, ?4, NULL, ?5, ?6, 0, ?7, ?8, ?9)",
         params![
-            row.event_id,
+            id,
             row.event_type,
             row.aggregate_type,
             row.aggregate_id,
