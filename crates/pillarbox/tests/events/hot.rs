@@ -169,8 +169,16 @@ async fn outcomes_of_all_workers_are_settled_together_and_at_once_when_idle() {
     let mut tx = writer.begin().await.unwrap();
     tx.write_all((0..500).map(|n| event(&n.to_string()))).unwrap();
     tx.commit().await.unwrap();
+    let note = seen.clone();
     let outbox = Outbox::single_node(store.clone())
-        .listener("t", seen.listener())
+        .listener("t", move |event: Event| {
+            note.note(event);
+            // Lets the settler have its turn between any two.
+            async {
+                tokio::task::yield_now().await;
+                Ok::<_, pillarbox::Failure>(())
+            }
+        })
         .batch_size(500)
         .start()
         .await

@@ -162,6 +162,23 @@ async fn a_refusal_ends_the_cycle_and_the_rest_stays_for_the_next() {
     }
 }
 
+/// EVT-084
+#[tokio::test(start_paused = true)]
+async fn nothing_is_handed_over_past_a_refused_event() {
+    struct Picky(Mutex<Vec<String>>);
+    impl PollHandler for Picky {
+        fn handle(&self, polled: Polled) -> bool {
+            self.0.lock().unwrap().push(polled.event.id().to_string());
+            polled.event.id().as_str() != "b"
+        }
+    }
+    let (store, picky) = (Watched::new(), Arc::new(Picky(Mutex::default())));
+    rows(&store, &["a", "b", "c"]).await;
+    let poller = Poller::new(Arc::new(store), picky.clone(), PollerSettings::default()).unwrap();
+    assert_eq!(poller.poll().await.unwrap(), 1);
+    assert_eq!(*picky.0.lock().unwrap(), ["a", "b"]);
+}
+
 /// EVT-085, EVT-086
 #[tokio::test(start_paused = true)]
 async fn claimed_rows_are_one_pollers_own_until_their_lock_runs_out() {
