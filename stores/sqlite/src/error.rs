@@ -80,7 +80,10 @@ fn by_code(error: ffi::Error) -> (ErrorKind, &'static str) {
             ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY => {
                 (ErrorKind::Conflict, "it is there already")
             }
-            ffi::SQLITE_CONSTRAINT_FOREIGNKEY => (ErrorKind::Conflict, "a foreign key points nowhere"),
+            ffi::SQLITE_CONSTRAINT_FOREIGNKEY => (
+                ErrorKind::Conflict,
+                "a foreign key of this transaction, or of one committed with it, points nowhere",
+            ),
             _ => (ErrorKind::InvalidInput, "a constraint does not hold"),
         },
         ErrorCode::DatabaseCorrupt => (ErrorKind::Unexpected, "the database file is damaged"),

@@ -127,20 +127,27 @@ impl<B: Body<SqliteTransaction>> Job for Transaction<B> {
             (_, End::Unknown(reason)) => Err(TransactError::Commit(CommitError::Unknown(told(reason)))),
             (None, End::Committed) => return,
         };
-        let committed = answer.is_ok();
+        let callback = if answer.is_ok() { B::committed } else { B::failed };
         let Some(reply) = self.reply.take() else { return };
-        // A panic of the callback is the caller's own; the row is there and the answer stands.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            if committed { self.body.committed() } else { self.body.failed() }
-        }));
+        self.call_back(callback);
         let _ = reply.send(answer);
+    }
+}
+
+impl<B: Body<SqliteTransaction>> Transaction<B> {
+    /// A callback that panics changes nothing: the transaction has ended, and the caller is told how.
+    fn call_back(&mut self, callback: fn(&mut B)) {
+        let body = &mut self.body;
+        if catch_unwind(AssertUnwindSafe(|| callback(body))).is_err() {
+            tracing::warn!(store = &*self.store, "a callback panicked after its transaction had ended");
+        }
     }
 }
 
 impl<B: Body<SqliteTransaction>> Drop for Transaction<B> {
     fn drop(&mut self) {
         if self.reply.is_some() {
-            let _ = catch_unwind(AssertUnwindSafe(|| self.body.failed()));
+            self.call_back(B::failed);
         }
     }
 }

@@ -70,6 +70,9 @@ fn in_snapshot<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    if !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
     connection.prepare_cached("BEGIN")?.execute([])?;
     let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
         .unwrap_or_else(|_| Err(Failure::Refused(ErrorKind::Unexpected, "the store panicked".to_owned())));
