@@ -41,6 +41,15 @@ pub(crate) enum Settler {
     Lingering,
 }
 
+/// What the group of an event does while its outcome is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meanwhile {
+    /// Sends the next, unless this one was tried with care: the next may end the process.
+    GoesOn,
+    /// Nothing: a crash before the outcome is in the store would turn the order round.
+    Waits,
+}
+
 /// An outcome that waits to be settled, with what must be undone in memory then.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
@@ -320,13 +329,12 @@ impl Core {
     }
 
     /// Queues an outcome; the item stays known until it is settled.
-    pub(super) fn settle_later(&mut self, item: Item, change: Change, now: Instant) {
+    pub(super) fn settle_later(&mut self, item: Item, change: Change, meanwhile: Meanwhile, now: Instant) {
         self.lines.left(&item);
         let blocks = matches!(change, Change::Dead { blocks: Some(_), .. });
-        // What was tried with care is settled before the next is sent, which may end the process.
-        let holds = item.counted || matches!(change, Change::Retry { .. });
+        let waits = meanwhile == Meanwhile::Waits || item.counted;
         let outcome = item.outcome(change);
-        let group = item.group.filter(|_| blocks || holds);
+        let group = item.group.filter(|_| blocks || waits);
         if let Some(key) = group.as_ref().filter(|_| !blocks) {
             self.groups.entry(key, item.slot).settling += 1;
         }

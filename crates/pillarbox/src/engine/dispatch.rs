@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::breaker::Gate;
-use super::core::{Core, Phase};
+use super::core::{Core, Meanwhile, Phase};
 use super::groups::Hold;
 use super::intake::EXPIRED;
 use super::item::{Item, Job};
@@ -202,7 +202,7 @@ impl Core {
             Verdict::Accepted => {
                 self.breaker.accepted();
                 self.tally.success += 1;
-                self.settle_later(item, Change::Done, now);
+                self.settle_later(item, Change::Done, Meanwhile::GoesOn, now);
                 Then::GoOn
             }
             Verdict::Failed { error, after } => {
@@ -272,7 +272,7 @@ impl Core {
             None if self.lane.is_some() => self.hint_due(now + delay),
             None => {}
         }
-        self.settle_later(item, Change::Retry { delay, error, counts, wait }, now);
+        self.settle_later(item, Change::Retry { delay, error, counts, wait }, Meanwhile::Waits, now);
         Then::Stop
     }
 
@@ -293,7 +293,8 @@ impl Core {
             }
             None => Then::GoOn,
         };
-        self.settle_later(item, Change::Dead { error, counts, blocks }, now);
+        let meanwhile = if fault { Meanwhile::Waits } else { Meanwhile::GoesOn };
+        self.settle_later(item, Change::Dead { error, counts, blocks }, meanwhile, now);
         then
     }
 

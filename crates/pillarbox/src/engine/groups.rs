@@ -26,7 +26,7 @@ pub(crate) struct Group {
     pub(crate) out: bool,
     /// Its head failed: nothing before this time.
     pub(crate) until: Option<Instant>,
-    /// Outcomes under way that hold it back: a retry, which is not to be read before, or what was tried with care.
+    /// Outcomes under way that hold it back.
     pub(crate) settling: u32,
     pub(crate) hold: Option<Hold>,
     /// Rows from this number on are in the store and not in memory.
