@@ -3,6 +3,20 @@
 //! A store brings a [`Harness`] that makes empty outboxes; [`cases`] lists what it must do and [`run`] tries one of
 //! them. Cases work through `dyn Store` alone and pass the time in, so nothing sleeps. Which cases apply follows from
 //! the store's facts; one that does not apply says so, it never counts as passed.
+//!
+//! ```
+//! use pillarbox_conformance::{Harness, Outcome, cases, run};
+//!
+//! async fn failures(harness: &dyn Harness) -> Vec<String> {
+//!     let mut failures = Vec::new();
+//!     for case in cases() {
+//!         if let Outcome::Failed(how) = run(&case, harness).await {
+//!             failures.push(format!("{case:?}: {how}"));
+//!         }
+//!     }
+//!     failures
+//! }
+//! ```
 
 mod adapt;
 mod case;

@@ -105,19 +105,21 @@ fn difference(
         for (place, step) in steps.iter().enumerate() {
             let (expected, found) = (expected.tell(step).await, found.tell(step).await);
             if expected != found {
-                return Some(explain(place, step, &expected, &found));
+                return Some(explain(&format!("step {place}: {step:?}"), &expected, &found));
             }
         }
-        None
+        let expected = expected.histories().await.expect("the reference answers");
+        let found = found.histories().await.unwrap_or_else(|error| vec![format!("{error:?}")]);
+        (expected != found).then(|| explain("in the end", &expected, &found))
     })
 }
 
-fn explain(place: usize, step: &Step, expected: &[String], found: &[String]) -> String {
+fn explain(place: &str, expected: &[String], found: &[String]) -> String {
     let only = |these: &[String], those: &[String], sign: &str| {
         let lines = these.iter().filter(|line| !those.contains(line));
         lines.map(|line| format!("{sign} {line}")).collect::<Vec<_>>().join("\n")
     };
     let missing = only(expected, found, "-");
     let surplus = only(found, expected, "+");
-    format!("step {place}: {step:?}\n{missing}\n{surplus}")
+    format!("{place}\n{missing}\n{surplus}")
 }

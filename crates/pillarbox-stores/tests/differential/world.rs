@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use pillarbox::Event;
 use pillarbox::model::{
-    EventId, GroupKey, Lane, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, Status, When,
+    EventId, GroupKey, Lane, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
     Admin, Beat, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, List, Membership,
@@ -302,21 +302,26 @@ impl World {
             self.admin().audit(100_000).await?.iter().map(|entry| format!("{entry:?}")).collect();
         audit.sort_unstable();
         told.extend(audit);
+        told.extend(self.histories().await?);
         Ok(told)
     }
 
-    /// All rows with their attempts, and all held groups.
+    /// All rows and all held groups.
     async fn everything(&mut self) -> Told {
-        let list = List { limit: 100_000, ..List::default() };
-        let mut told = Vec::new();
-        for record in self.admin().list(list).await? {
-            told.push(self.names.record(&record));
-            let tried = record.attempts > 0 || record.last_error.is_some() || record.status == Status::New;
-            if let Some(shown) = self.admin().show(record.id).await?.filter(|_| tried) {
-                told.extend(shown.attempts.iter().map(|attempt| format!("  {attempt:?}")));
-            }
-        }
+        let records = self.admin().list(List { limit: 100_000, ..List::default() }).await?;
+        let mut told: Vec<String> = records.iter().map(|record| self.names.record(record)).collect();
         told.extend(self.admin().groups().await?.iter().map(|held| format!("{held:?}")));
+        Ok(told)
+    }
+
+    /// The failed attempts of all rows.
+    pub(crate) async fn histories(&self) -> Told {
+        let mut told = Vec::new();
+        for record in self.admin().list(List { limit: 100_000, ..List::default() }).await? {
+            let shown = self.admin().show(record.id).await?;
+            let shown = shown.expect("a row that was listed");
+            told.extend(shown.attempts.iter().map(|attempt| format!("{} {attempt:?}", shown.record.id)));
+        }
         Ok(told)
     }
 }
