@@ -1,4 +1,5 @@
 //! The transaction layer around an axum router.
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use axum::Router;
 use axum::body::Body;
