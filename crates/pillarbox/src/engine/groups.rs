@@ -65,7 +65,11 @@ impl Group {
     }
 
     fn can_go(&self, now: Instant) -> bool {
-        !self.out && !self.queue.is_empty() && self.hold.is_none() && !self.backing_off(now) && self.settling == 0
+        !self.out
+            && !self.queue.is_empty()
+            && self.hold.is_none()
+            && !self.backing_off(now)
+            && self.settling == 0
     }
 
     fn can_read(&self, now: Instant) -> bool {

@@ -185,7 +185,7 @@ impl Core {
         }
         if self.wants_slots() {
             self.wake = false;
-            self.known.read_began();
+            self.read_begins();
             let (rows, bytes) = self.reach(rows.min(self.page), bytes, self.cursor.decided);
             let scope = Scope::Slots { slots: self.slots.active_set(), cursor: self.cursor.clone() };
             let fetch = Fetch { scope, rows, bytes, skip_recent: self.settings.skip_recent, now: None };
@@ -201,7 +201,7 @@ impl Core {
             Some(group) => (group.slot, group.missed.unwrap_or_default()),
             None => return Read::Idle(Some(Instant::now())),
         };
-        self.known.read_began();
+        self.read_begins();
         // A lower number may have been committed since; up to `decided` nothing can have been.
         let from = missed.min(Seq(self.cursor.decided.0 + 1));
         let (rows, bytes) = self.reach(rows.min(self.settings.group_rows()), bytes, Seq(from.0 - 1));
@@ -312,6 +312,11 @@ impl Core {
         self.groups.place(key, now);
     }
 
+    fn read_begins(&mut self) {
+        self.known.read_began();
+        self.slots.read_began();
+    }
+
     fn read_over(&mut self) {
         self.known.read_merged();
         self.read_moved();
@@ -336,7 +341,7 @@ impl Core {
 
     /// The database's now lies between the two moments: what is due waits from the later, what expires from the earlier.
     fn take_row(&mut self, row: Row, db_now: Timestamp, (asked, now): (Instant, Instant), lookup: Lookup) {
-        if !self.slots.active(row.slot) || !self.known.admit(&row.id, row.seq) {
+        if !self.slots.takes_rows(row.slot) || !self.known.admit(&row.id, row.seq) {
             return;
         }
         let from_birth = row.status == Status::New && row.available_at <= row.created_at;

@@ -18,6 +18,8 @@ struct Hold {
     /// Rows of it in memory: waiting, out, or not yet settled.
     unsettled: usize,
     suspicion: Option<Suspicion>,
+    /// The read that was under way or over when it was taken: what that one saw may be another holder's past.
+    taken: u64,
 }
 
 /// The slots this node holds.
@@ -26,6 +28,8 @@ pub(crate) struct Slots {
     holds: BTreeMap<Slot, Hold>,
     /// How many are leaving.
     leaving: usize,
+    /// How many reads have begun.
+    reads: u64,
 }
 
 impl Slots {
@@ -35,7 +39,7 @@ impl Slots {
             return false;
         }
         let suspicion = suspect.then(|| Suspicion { seen: BTreeSet::new(), ungrouped_left: ungrouped });
-        self.holds.insert(slot, Hold { suspicion, ..Hold::default() });
+        self.holds.insert(slot, Hold { suspicion, taken: self.reads, ..Hold::default() });
         true
     }
 
@@ -70,9 +74,13 @@ impl Slots {
         self.leaving > 0
     }
 
-    /// Whether rows of this slot may be taken in.
-    pub(crate) fn active(&self, slot: Slot) -> bool {
-        self.holds.get(&slot).is_some_and(|hold| !hold.leaving)
+    pub(crate) fn read_began(&mut self) {
+        self.reads += 1;
+    }
+
+    /// Whether rows of this slot may be taken in from the read that comes back.
+    pub(crate) fn takes_rows(&self, slot: Slot) -> bool {
+        self.holds.get(&slot).is_some_and(|hold| !hold.leaving && hold.taken < self.reads)
     }
 
     pub(crate) fn any_active(&self) -> bool {
