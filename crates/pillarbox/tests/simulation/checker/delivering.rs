@@ -1,0 +1,141 @@
+//! Judges what is sent and what is said of it.
+
+use jiff::Timestamp;
+use pillarbox::model::Status;
+use pillarbox::port::Order;
+
+use super::tale::{Sending, Tale};
+use crate::history::{DeliveryNo, EventNo, Member, Said, SentEvent};
+use crate::plan::Scenario;
+
+impl Tale<'_> {
+    pub(super) fn sent(
+        &mut self,
+        delivery: DeliveryNo,
+        member: Member,
+        events: &[SentEvent],
+        clock: Timestamp,
+    ) {
+        self.batch(delivery, member, events);
+        for sent in events {
+            self.may_be_sent(delivery, member, sent);
+            self.row_stands(delivery, sent);
+            self.in_time(delivery, sent.event, clock);
+            let attempt = sent.attempt;
+            let story = self.story(sent.event);
+            story.attempts.insert(member, attempt);
+            story.settled_by.remove(&member);
+        }
+        let first = events.first().map(|sent| sent.event);
+        let group = first.and_then(|event| self.told[event.0].group.clone());
+        self.contents.insert(delivery, events.iter().map(|sent| sent.event).collect());
+        self.sendings.insert(delivery, Sending { member, group });
+    }
+
+    fn batch(&mut self, delivery: DeliveryNo, member: Member, events: &[SentEvent]) {
+        let tuning = &self.plan.tuning;
+        let ordered = tuning.order == Order::PerGroup;
+        let group_of = |sent: &SentEvent| self.told[sent.event.0].group.clone();
+        let Some(first) = events.first() else {
+            return self.wrong(format!("{delivery} is empty"));
+        };
+        let group = group_of(first).filter(|_| ordered);
+        let one_group = events.len() == 1 || events.iter().all(|sent| group_of(sent) == group);
+        if events.len() > tuning.batch || !one_group {
+            self.wrong(format!("{delivery} is no batch of one group within the bound"));
+        }
+        if self.out_of(member.life) >= tuning.workers {
+            self.wrong(format!("{} delivers more at once than it has workers", member.life));
+        }
+        let calm = self.plan.scenario == Scenario::Calm;
+        let clash = |other: &Sending| other.group == group && (calm || other.member == member);
+        if group.is_some() && self.sendings.values().any(clash) {
+            self.wrong(format!("{delivery}: another delivery of its group is out"));
+        }
+    }
+
+    fn may_be_sent(&mut self, delivery: DeliveryNo, member: Member, sent: &SentEvent) {
+        let event = sent.event;
+        let calm = self.plan.scenario == Scenario::Calm;
+        let max = self.plan.tuning.max_attempts;
+        let malformed = self.told[event.0].malformed;
+        let story = &self.stories[event.0];
+        let wrong = if story.committed.is_none() {
+            "a phantom: its transaction has not committed"
+        } else if malformed {
+            "it can't be decoded"
+        } else if story.known_accepted.contains(&member) {
+            "a duplicate: its sender was told that it was accepted"
+        } else if calm && story.accepts > 0 {
+            "a duplicate without a fault"
+        } else if sent.attempt > max + story.repeats {
+            "beyond the last attempt"
+        } else {
+            return;
+        };
+        self.wrong(format!("{delivery} sends {event}: {wrong}"));
+    }
+
+    /// How its row must stand: held by the sender, pending, its group free.
+    fn row_stands(&mut self, delivery: DeliveryNo, sent: &SentEvent) {
+        let event = sent.event;
+        if sent.row.is_none() {
+            if !self.stories[event.0].exempt {
+                self.wrong(format!("{delivery} sends {event}: its row is gone"));
+            }
+            return;
+        }
+        if !self.leases_hold() {
+            return;
+        }
+        if !sent.ours {
+            self.wrong(format!("{delivery} sends {event}: its sender does not hold its slot"));
+        }
+        if matches!(sent.row, Some(Status::Done | Status::Dead)) {
+            self.wrong(format!("{delivery} sends {event}: it has ended"));
+        }
+        if sent.blocked && self.plan.tuning.order == Order::PerGroup {
+            self.wrong(format!("{delivery} sends {event}: its group is blocked"));
+        }
+    }
+
+    fn in_time(&mut self, delivery: DeliveryNo, event: EventNo, clock: Timestamp) {
+        let expired = self.told[event.0].expires.is_some_and(|expires| expires <= clock);
+        if expired && !self.jumped {
+            self.wrong(format!("{delivery} sends {event}: it has expired"));
+        }
+    }
+
+    pub(super) fn accepted(&mut self, delivery: DeliveryNo, event: EventNo) {
+        let place = self.now.0;
+        if !self.sendings.contains_key(&delivery) {
+            self.facts.insert(("sink", "accepts after its sender is gone"));
+        }
+        let story = self.story(event);
+        story.first_accept.get_or_insert(place);
+        story.accepts += 1;
+        if story.accepts > 1 {
+            self.facts.insert(("event", "accepted twice"));
+        }
+    }
+
+    pub(super) fn answered(&mut self, delivery: DeliveryNo, said: &[Said]) {
+        let Some(sending) = self.sendings.remove(&delivery) else { return };
+        let events = self.contents[&delivery].clone();
+        for (event, said) in events.into_iter().zip(said) {
+            let story = self.story(event);
+            match said {
+                Said::Accepted => {
+                    story.known_accepted.insert(sending.member);
+                }
+                Said::Rejected => story.refused = true,
+                Said::NoRoute => story.unroutable = true,
+                Said::Failed | Said::Unavailable | Said::Skipped => {}
+            }
+        }
+    }
+
+    pub(super) fn cut(&mut self, delivery: DeliveryNo) {
+        self.sendings.remove(&delivery);
+    }
+}

@@ -1,0 +1,85 @@
+//! Judges outcomes: fenced, justified, counted once.
+
+use super::tale::{End, Tale};
+use crate::history::{Member, Settled, Settling};
+
+impl Tale<'_> {
+    pub(super) fn settled(&mut self, member: Member, rows: &[Settled]) {
+        for row in rows {
+            let event = row.event;
+            if let Some(end) = self.stories[event.0].end {
+                self.wrong(format!("{member} settles {event}, which has ended: {end:?}"));
+            }
+            let repeats = self.repeats(member, row);
+            // What is settled again into the lane of the delayed finds its row there, where nobody holds it.
+            let put_off_again = repeats && matches!(row.change, Settling::Retry | Settling::Delay);
+            if !row.ours && !put_off_again {
+                self.wrong(format!("{member} settles {event} and does not hold its slot"));
+            }
+            let most = self.plan.tuning.max_attempts + self.stories[event.0].repeats;
+            if row.attempts.is_some_and(|attempts| attempts > most) {
+                self.wrong(format!("{event} has more attempts than it may have"));
+            }
+            match &row.change {
+                Settling::Done => self.done(member, row),
+                Settling::Retry => self.counted(member, row),
+                Settling::Dead { error, .. } => self.dead(member, row, error),
+                Settling::Delay | Settling::Attempt | Settling::Release => {}
+            }
+        }
+    }
+
+    /// Whether this outcome was settled before, and is again because the answer was lost.
+    fn repeats(&mut self, member: Member, row: &Settled) -> bool {
+        let counts = matches!(row.change, Settling::Retry | Settling::Attempt);
+        let repeatable = counts || row.change == Settling::Delay;
+        let story = self.story(row.event);
+        let repeats = repeatable && !story.settled_by.insert(member);
+        story.repeats += u32::from(repeats && counts);
+        repeats
+    }
+
+    fn done(&mut self, member: Member, row: &Settled) {
+        let event = row.event;
+        if !self.stories[event.0].known_accepted.contains(&member) {
+            self.wrong(format!("{member} says {event} is done, and was never told that it was accepted"));
+        }
+        self.story(event).end = Some(End::Done);
+    }
+
+    /// After a failed delivery the attempts are those of the delivery.
+    fn counted(&mut self, member: Member, row: &Settled) {
+        let story = &self.stories[row.event.0];
+        let sent = story.attempts.get(&member).copied();
+        let right =
+            |sent| row.attempts.is_some_and(|counted| (sent..=sent + story.repeats).contains(&counted));
+        if !sent.is_some_and(right) {
+            self.wrong(format!("{}: attempt {sent:?} failed, {:?} counted", row.event, row.attempts));
+        }
+    }
+
+    fn dead(&mut self, member: Member, row: &Settled, error: &str) {
+        let event = row.event;
+        let told = &self.told[event.0];
+        let story = &self.stories[event.0];
+        let used_up = row.attempts.is_some_and(|attempts| attempts >= self.plan.tuning.max_attempts);
+        let justified = if error.starts_with("expired") {
+            told.expires.is_some()
+        } else if error.starts_with("undecodable") {
+            told.malformed
+        } else {
+            story.refused || story.unroutable || used_up
+        };
+        let sent = story.attempts.contains_key(&member);
+        let refused = sent && story.refused && !story.unroutable && !error.starts_with("expired");
+        if error.is_empty() || !justified {
+            self.wrong(format!("{event} died for no good reason: {error}"));
+        }
+        if refused {
+            self.counted(member, row);
+        }
+        let story = self.story(event);
+        story.end = Some(End::Dead);
+        story.exempt = true;
+    }
+}

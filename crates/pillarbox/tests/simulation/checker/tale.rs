@@ -1,0 +1,140 @@
+//! What the checker knows of each event at a place in the history.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::facts::Facts;
+use crate::history::{Act, DeliveryNo, EventNo, Life, Member};
+use crate::plan::Plan;
+use crate::world::Told;
+use pillarbox::model::GroupKey;
+
+/// How an event ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    Dead,
+    /// By an operator.
+    Removed,
+}
+
+/// One event so far.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    pub(super) began: usize,
+    pub(super) committed: Option<usize>,
+    pub(super) first_accept: Option<usize>,
+    /// Accepts since it was written or replayed.
+    pub(super) accepts: usize,
+    /// Who was told that it was accepted, since it was written or replayed.
+    pub(super) known_accepted: BTreeSet<Member>,
+    /// The last attempt that each member sent.
+    pub(super) attempts: BTreeMap<Member, u32>,
+    /// Who put it off or counted an attempt of it since it last sent it.
+    pub(super) settled_by: BTreeSet<Member>,
+    /// Outcomes that were settled again because the answer was lost; each may count an attempt too many.
+    pub(super) repeats: u32,
+    pub(super) refused: bool,
+    pub(super) unroutable: bool,
+    pub(super) end: Option<End>,
+    /// Dead, replayed or removed at some time: outside of the promise of order.
+    pub(super) exempt: bool,
+}
+
+/// A delivery that its sender waits for.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) member: Member,
+    pub(super) group: Option<GroupKey>,
+}
+
+/// The state of the judgement.
+pub(super) struct Tale<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) told: &'a [Told],
+    pub(super) stories: Vec<Story>,
+    pub(super) sendings: BTreeMap<DeliveryNo, Sending>,
+    pub(super) contents: BTreeMap<DeliveryNo, Vec<EventNo>>,
+    /// The place in the history, and the time.
+    pub(super) now: (usize, Duration),
+    pub(super) jumped_forward: Option<Duration>,
+    pub(super) jumped: bool,
+    pub(super) facts: Facts,
+    pub(super) wrongs: Vec<String>,
+}
+
+impl<'a> Tale<'a> {
+    pub(super) fn new(plan: &'a Plan, told: &'a [Told]) -> Self {
+        Self {
+            plan,
+            told,
+            stories: told.iter().map(|_| Story::default()).collect(),
+            sendings: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            now: (0, Duration::ZERO),
+            jumped_forward: None,
+            jumped: false,
+            facts: Facts::default(),
+            wrongs: Vec::new(),
+        }
+    }
+
+    pub(super) fn wrong(&mut self, what: String) {
+        let millis = self.now.1.as_secs_f64() * 1_000.0;
+        self.wrongs.push(format!("at {millis:.3} ms: {what}"));
+    }
+
+    pub(super) fn story(&mut self, event: EventNo) -> &mut Story {
+        &mut self.stories[event.0]
+    }
+
+    pub(super) fn began(&mut self, tx: usize) {
+        let place = self.now.0;
+        self.of_transaction(tx, |story| story.began = place);
+    }
+
+    pub(super) fn committed(&mut self, tx: usize) {
+        let place = self.now.0;
+        self.of_transaction(tx, |story| story.committed = Some(place));
+    }
+
+    fn of_transaction(&mut self, tx: usize, change: impl Fn(&mut Story)) {
+        for (story, _) in self.stories.iter_mut().zip(self.told).filter(|(_, told)| told.tx == tx) {
+            change(story);
+        }
+    }
+
+    pub(super) fn acted(&mut self, event: EventNo, act: Act) {
+        let story = self.story(event);
+        story.exempt = true;
+        match act {
+            Act::Replayed => {
+                story.end = None;
+                story.accepts = 0;
+                story.known_accepted.clear();
+                story.attempts.clear();
+                story.repeats = 0;
+                story.refused = false;
+                story.unroutable = false;
+            }
+            Act::Cancelled | Act::Removed if story.end == Some(End::Done) => {}
+            Act::Cancelled | Act::Removed => story.end = Some(End::Removed),
+        }
+    }
+
+    pub(super) fn jumped(&mut self, seconds: i64) {
+        self.jumped = true;
+        if seconds > 0 {
+            self.jumped_forward = Some(self.now.1);
+        }
+    }
+
+    /// A lease granted before a jump of the store's clock may have ended without its holder's knowing.
+    pub(super) fn leases_hold(&self) -> bool {
+        self.jumped_forward.is_none_or(|at| self.now.1 > at + self.plan.tuning.lease)
+    }
+
+    pub(super) fn out_of(&self, life: Life) -> usize {
+        self.sendings.values().filter(|sending| sending.member.life == life).count()
+    }
+}

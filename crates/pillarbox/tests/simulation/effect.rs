@@ -1,0 +1,136 @@
+//! What calls do in the one store, and what is noted of it.
+
+use std::sync::Arc;
+
+use pillarbox::model::{NodeId, Record, SlotSet};
+use pillarbox::port::{
+    Beat, Change, Fence, Join, Membership, Outcome, Promote, Promoted, Settle, Settled, Store, StoreError,
+};
+
+use crate::history::{Life, Member, Settled as Row, Settling, What};
+use crate::truth;
+use crate::world::World;
+
+pub(crate) async fn join(world: Arc<World>, life: Life, request: Join) -> Result<Membership, StoreError> {
+    let node = request.node;
+    let membership = world.store.join(request).await?;
+    let member = world.truth().joined(life, node);
+    renewed(&world, node, &membership).await;
+    world.record(What::Joined { member });
+    if member.era > 0 {
+        world.reached("node", "joins again after its burial");
+    }
+    Ok(membership)
+}
+
+pub(crate) async fn beat(world: Arc<World>, request: Beat) -> Result<Option<Membership>, StoreError> {
+    let node = request.node;
+    if !request.release.is_empty() {
+        world.reached("slot", "handed over");
+    }
+    let membership = world.store.beat(request).await?;
+    match &membership {
+        Some(membership) => renewed(&world, node, membership).await,
+        None => world.reached("beat", "buried"),
+    }
+    Ok(membership)
+}
+
+async fn renewed(world: &World, node: NodeId, membership: &Membership) {
+    let nodes = world.store.admin().nodes().await.expect("the memory store lists nodes");
+    let living: Vec<NodeId> = nodes.iter().map(|info| info.node).collect();
+    if membership.held.iter().any(|held| held.suspect) {
+        world.reached("slot", "taken over from a dead node");
+    }
+    let member = world.truth().member(node).expect("a member beats");
+    if world.truth().renewed(node, membership, &living) {
+        let suspect = membership.held.iter().filter(|held| held.suspect).map(|held| held.slot);
+        world.record(What::Holds {
+            member,
+            slots: SlotSet::new(membership.held.iter().map(|held| held.slot)),
+            suspect: SlotSet::new(suspect),
+            give: SlotSet::new(membership.give.iter().copied()),
+        });
+    }
+}
+
+pub(crate) async fn leave(world: Arc<World>, node: NodeId) -> Result<(), StoreError> {
+    world.truth().left(node);
+    world.store.leave(node).await
+}
+
+pub(crate) async fn promote(world: Arc<World>, request: Promote) -> Result<Promoted, StoreError> {
+    let promoted = world.store.promote(request).await?;
+    if promoted.moved > 0 {
+        world.reached("event", "promoted when due");
+    }
+    Ok(promoted)
+}
+
+pub(crate) async fn settle(world: Arc<World>, request: Settle) -> Result<Settled, StoreError> {
+    let Fence::Node(node) = request.fence else {
+        world.fail("a node settles without its fence");
+        return std::future::pending().await;
+    };
+    let member = world.truth().member(node).expect("a member settles");
+    let outcomes = Arc::clone(&request.outcomes);
+    let mut before = Vec::new();
+    for outcome in outcomes.iter() {
+        before.push(truth::row(world.store.admin(), &outcome.id).await);
+    }
+    let settled = world.store.settle(request).await?;
+    let mut rows = Vec::new();
+    for (place, (outcome, before)) in outcomes.iter().zip(&before).enumerate() {
+        if let (false, Some(before)) = (settled.stale.contains(&place), before) {
+            rows.push(changed(&world, member, outcome, before).await);
+        }
+    }
+    note(&world, &settled, &rows);
+    world.record(What::Settled { member, rows, stale: settled.stale.len(), held: settled.held });
+    Ok(settled)
+}
+
+async fn changed(world: &World, member: Member, outcome: &Outcome, before: &Record) -> Row {
+    let after = truth::row(world.store.admin(), &outcome.id).await;
+    Row {
+        event: world.event(&outcome.id),
+        change: kind(&outcome.change),
+        ours: world.truth().holds(member.life, before.slot),
+        attempts: after.map(|row| row.attempts),
+    }
+}
+
+fn kind(change: &Change) -> Settling {
+    match change {
+        Change::Done => Settling::Done,
+        Change::Retry { .. } => Settling::Retry,
+        Change::Dead { error, blocks, .. } => {
+            Settling::Dead { error: error.clone(), blocks: blocks.is_some() }
+        }
+        Change::Delay => Settling::Delay,
+        Change::Attempt => Settling::Attempt,
+        Change::Release => Settling::Release,
+    }
+}
+
+fn note(world: &World, settled: &Settled, rows: &[Row]) {
+    if !settled.held {
+        world.reached("settle", "fenced");
+    } else if !settled.stale.is_empty() {
+        world.reached("settle", "stale");
+    }
+    for row in rows {
+        let fact = match &row.change {
+            Settling::Done => "done",
+            Settling::Retry => "retried",
+            Settling::Dead { blocks: true, .. } => "dead, blocking its group",
+            Settling::Dead { error, .. } if error.starts_with("expired") => "dead, expired",
+            Settling::Dead { error, .. } if error.starts_with("undecodable") => "dead, undecodable",
+            Settling::Dead { .. } => "dead",
+            Settling::Delay => "put off",
+            Settling::Attempt => "tried with care",
+            Settling::Release => "released",
+        };
+        world.reached("event", fact);
+    }
+}

@@ -1,0 +1,74 @@
+//! What some run must have reached: without it the runs prove less than they seem to.
+
+use std::collections::BTreeSet;
+
+use crate::faults::Op;
+
+/// Facts reached, as (subject, fact).
+pub(crate) type Facts = BTreeSet<(&'static str, &'static str)>;
+
+const OF_EVERY_CALL: [&str; 6] = [
+    "slow",
+    "longer than a lease",
+    "error before effect",
+    "error after effect",
+    "crash before effect",
+    "crash after effect",
+];
+
+const OTHERS: &[(&str, &str)] = &[
+    ("beat", "buried"),
+    ("clock", "jumps back"),
+    ("clock", "jumps forward"),
+    ("event", "accepted twice"),
+    ("event", "committed late"),
+    ("event", "dead"),
+    ("event", "dead, blocking its group"),
+    ("event", "dead, expired"),
+    ("event", "dead, undecodable"),
+    ("event", "done"),
+    ("event", "promoted when due"),
+    ("event", "retried"),
+    ("event", "tried with care"),
+    ("node", "closed"),
+    ("node", "crashed while closing"),
+    ("node", "frozen"),
+    ("node", "frozen beyond its lease"),
+    ("node", "joins again after its burial"),
+    ("operator", "cancels"),
+    ("operator", "discards"),
+    ("operator", "pauses"),
+    ("operator", "purges"),
+    ("operator", "replays"),
+    ("operator", "resumes"),
+    ("operator", "skips"),
+    ("operator", "unblocks"),
+    ("settle", "fenced"),
+    ("settle", "stale"),
+    ("sink", "accepts"),
+    ("sink", "accepts after its sender is gone"),
+    ("sink", "accepts and never says so"),
+    ("sink", "accepts and says it failed"),
+    ("sink", "crash after it took"),
+    ("sink", "crash before it takes"),
+    ("sink", "fails"),
+    ("sink", "hangs"),
+    ("sink", "has no route"),
+    ("sink", "is unavailable"),
+    ("sink", "kills the process"),
+    ("sink", "panics"),
+    ("sink", "rejects"),
+    ("sink", "takes a part of a batch"),
+    ("slot", "handed over"),
+    ("slot", "taken over from a dead node"),
+    ("transaction", "dropped"),
+    ("transaction", "rolled back"),
+    ("weather", "down"),
+    ("weather", "read-only"),
+];
+
+/// Those that no run reached.
+pub(crate) fn missing(reached: &Facts) -> Vec<(&'static str, &'static str)> {
+    let of_calls = Op::ALL.iter().flat_map(|op| OF_EVERY_CALL.iter().map(|fact| (op.name(), *fact)));
+    of_calls.chain(OTHERS.iter().copied()).filter(|fact| !reached.contains(fact)).collect()
+}

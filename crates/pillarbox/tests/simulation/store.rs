@@ -1,0 +1,147 @@
+//! The store as one process sees it: calls fail, take long, are held up, or are its last.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
+    Settle, Settled, Store, StoreError, Write,
+};
+use tokio::sync::{oneshot, watch};
+
+use crate::chance::pass;
+use crate::doom::Doom;
+use crate::effect;
+use crate::faults::{Fate, Op, When};
+use crate::gate::Gate;
+use crate::history::Life;
+use crate::world::World;
+
+/// One process's way to the store.
+pub(crate) struct NodeStore {
+    world: Arc<World>,
+    life: Life,
+    gate: Arc<Gate>,
+    doom: Arc<Doom>,
+    hints: Mutex<Option<watch::Receiver<u64>>>,
+}
+
+impl NodeStore {
+    pub(crate) fn new(world: &Arc<World>, life: Life, gate: &Arc<Gate>, doom: &Arc<Doom>) -> Self {
+        Self {
+            hints: Mutex::new(world.hints()),
+            world: Arc::clone(world),
+            life,
+            gate: Arc::clone(gate),
+            doom: Arc::clone(doom),
+        }
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        op: Op,
+        effect: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let fate = self.world.fate(self.life, op);
+        let doom = self.doom.count();
+        self.gate.pass().await;
+        if doom == Some(When::Before) {
+            self.world.reached(op.name(), "crash before effect");
+            self.doom.strike().await;
+        }
+        let request = request(Arc::clone(&self.world), op, fate, effect);
+        let answer = if fate.detached { self.detach(request).await } else { request.await };
+        if doom == Some(When::After) {
+            self.world.reached(op.name(), "crash after effect");
+            self.doom.strike().await;
+        }
+        pass(fate.back).await;
+        self.gate.pass().await;
+        answer
+    }
+
+    /// The request goes on when its sender is gone.
+    async fn detach<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (sender, answer) = oneshot::channel();
+        self.world.servers.spawn(async move {
+            let _ = sender.send(request.await);
+        });
+        answer.await.expect("a request is answered")
+    }
+}
+
+async fn request<T>(
+    world: Arc<World>,
+    op: Op,
+    fate: Fate,
+    effect: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    pass(fate.there).await;
+    if !fate.there.is_zero() || !fate.back.is_zero() {
+        world.reached(op.name(), "slow");
+    }
+    if fate.there + fate.back >= world.plan.tuning.lease {
+        world.reached(op.name(), "longer than a lease");
+    }
+    if fate.fails == Some(When::Before) {
+        world.reached(op.name(), "error before effect");
+        return Err(StoreError::new(ErrorKind::Unavailable, op.name(), "simulated", "down"));
+    }
+    let answer = effect.await;
+    if fate.fails == Some(When::After) {
+        world.reached(op.name(), "error after effect");
+        return Err(StoreError::new(ErrorKind::Timeout, op.name(), "simulated", "answer lost"));
+    }
+    answer
+}
+
+impl Store for NodeStore {
+    fn facts(&self) -> &Facts {
+        self.world.store.facts()
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        let store = self.world.store.clone();
+        Box::pin(self.call(Op::Fetch, async move { store.fetch(request).await }))
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.world.store.claim(request)
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        Box::pin(self.call(Op::Settle, effect::settle(Arc::clone(&self.world), request)))
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        Box::pin(self.call(Op::Join, effect::join(Arc::clone(&self.world), self.life, request)))
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        Box::pin(self.call(Op::Beat, effect::beat(Arc::clone(&self.world), request)))
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        Box::pin(self.call(Op::Leave, effect::leave(Arc::clone(&self.world), node)))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        Box::pin(self.call(Op::Promote, effect::promote(Arc::clone(&self.world), request)))
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.world.store.write(request)
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self.world.store.admin()
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner).take().map(Hints)
+    }
+}
