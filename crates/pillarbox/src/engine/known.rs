@@ -1,5 +1,7 @@
 //! The ids this node knows: written and not yet committed, in memory, or settled while a read was under way.
 
+use std::collections::hash_map::Entry::Vacant;
+
 use tokio::time::Instant;
 
 use super::Map;
@@ -28,9 +30,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Reserves an id. One that is known already stays as it is: it is written again because nobody knew what became
+    /// of the first commit.
     pub(crate) fn reserve(&mut self, id: &EventId, now: Instant) {
-        self.entries.insert(id.clone(), Entry::Reserved { since: now, seen: None });
-        self.reserved += 1;
+        if let Vacant(entry) = self.entries.entry(id.clone()) {
+            entry.insert(Entry::Reserved { since: now, seen: None });
+            self.reserved += 1;
+        }
     }
 
     /// Turns a reservation into a held event; false if there is none.
@@ -183,6 +189,17 @@ mod tests {
         known.settled(&id("a"));
         assert_eq!(known.take_again(), Some(Seq(5)));
         assert_eq!(known.take_again(), None);
+    }
+
+    /// PBX-012
+    #[test]
+    fn writing_an_event_again_that_is_in_memory_does_not_make_it_unknown() {
+        let mut known = Known::default();
+        assert!(known.admit(&id("a"), Seq(1)));
+        known.reserve(&id("a"), Instant::now());
+        assert!(!known.take_reserved(&id("a"), Seq(2)));
+        assert_eq!(known.unreserve(&id("a")), None);
+        assert!(!known.admit(&id("a"), Seq(1)), "it is still in memory");
     }
 
     /// PBX-012, PBX-024
