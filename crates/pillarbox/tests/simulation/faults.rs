@@ -16,11 +16,23 @@ pub(crate) enum Op {
     Beat,
     Leave,
     Promote,
+    Begin,
+    Insert,
+    Commit,
 }
 
 impl Op {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Fetch, Self::Settle, Self::Join, Self::Beat, Self::Leave, Self::Promote];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Fetch,
+        Self::Settle,
+        Self::Join,
+        Self::Beat,
+        Self::Leave,
+        Self::Promote,
+        Self::Begin,
+        Self::Insert,
+        Self::Commit,
+    ];
 
     /// Its name in facts and traces.
     pub(crate) fn name(self) -> &'static str {
@@ -31,6 +43,9 @@ impl Op {
             Self::Beat => "beat",
             Self::Leave => "leave",
             Self::Promote => "promote",
+            Self::Begin => "begin",
+            Self::Insert => "insert",
+            Self::Commit => "commit",
         }
     }
 

@@ -155,6 +155,7 @@ pub(crate) enum What {
     },
     Depth {
         life: Life,
+        hot: usize,
         cold: usize,
     },
     Calmed,
@@ -223,7 +224,7 @@ impl fmt::Display for What {
             Self::Froze { life } => write!(f, "{life} freezes"),
             Self::Thawed { life } => write!(f, "{life} thaws"),
             Self::Jumped { seconds } => write!(f, "the store's clock jumps by {seconds} s"),
-            Self::Depth { life, cold } => write!(f, "{life} has {cold} cold rows"),
+            Self::Depth { life, hot, cold } => write!(f, "{life} has {hot} hot and {cold} cold rows"),
             Self::Calmed => write!(f, "faults stop"),
             Self::Note(text) => f.write_str(text),
         }

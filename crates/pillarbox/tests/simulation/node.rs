@@ -1,16 +1,12 @@
 //! A process: starts, freezes, crashes, closes, starts again.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use pillarbox::engine::{Engine, EngineParts};
-use pillarbox::port::MetricsExporter;
 
 use crate::chance::{Chance, pass};
 use crate::doom::Doom;
 use crate::gate::Gate;
 use crate::history::{Life, What};
-use crate::plan::Scenario;
+use crate::running::Running;
 use crate::sink::NodeSink;
 use crate::store::NodeStore;
 use crate::world::World;
@@ -37,8 +33,8 @@ pub(crate) async fn run(world: Arc<World>, first: bool) {
     }
     while !world.is_over() {
         let process = Process::new(&world);
-        if let Some(engine) = process.start().await {
-            process.live(engine).await;
+        if let Some(running) = process.start().await {
+            process.live(running).await;
         }
         let lease = world.plan.tuning.lease.as_millis() as u64;
         pass(world.draw(|rng| rng.millis(1, lease * 2))).await;
@@ -66,32 +62,22 @@ impl Process {
         });
     }
 
-    async fn start(&self) -> Option<Engine> {
+    async fn start(&self) -> Option<Running> {
         let Self { world, life, gate, doom } = self;
-        let mut settings = world.plan.tuning.settings();
-        if world.plan.scenario == Scenario::Calm {
-            // A drain that is cut short may deliver twice; in calm there is time.
-            settings.drain = Duration::from_secs(900);
-        }
-        let parts = EngineParts {
-            store: Arc::new(NodeStore::new(world, *life, gate, doom)),
-            sink: Arc::new(NodeSink {
-                world: Arc::clone(world),
-                life: *life,
-                gate: Arc::clone(gate),
-                doom: Arc::clone(doom),
-            }),
-            metrics: Arc::new(Depths { world: Arc::clone(world), life: *life }),
-            settings,
-            seed: world.draw(|rng| rng.u64(..)),
+        let store = NodeStore::new(world, *life, gate, doom);
+        let sink = NodeSink {
+            world: Arc::clone(world),
+            life: *life,
+            gate: Arc::clone(gate),
+            doom: Arc::clone(doom),
         };
         let started = tokio::select! {
             biased;
             () = doom.struck.notified() => None,
-            started = Engine::start(parts) => Some(started),
+            started = Running::start(world, store, sink) => Some(started),
         };
         match started {
-            Some(Ok(engine)) => Some(engine),
+            Some(Ok(running)) => Some(running),
             Some(Err(error)) => {
                 world.record(What::Note(format!("{life} can't start: {error}")));
                 None
@@ -103,17 +89,17 @@ impl Process {
         }
     }
 
-    async fn live(&self, mut engine: Engine) {
+    async fn live(&self, mut running: Running) {
         loop {
             match self.turn().await {
-                Turn::Struck => return self.crash(engine, "crashes at a call"),
-                Turn::Over => return self.close(engine).await,
+                Turn::Struck => return self.crash(running, "crashes at a call"),
+                Turn::Over => return self.close(running).await,
                 Turn::Step if !self.world.in_trouble() => {}
                 Turn::Step => match self.incident().await {
                     Incident::None => {}
-                    Incident::Crash => return self.crash(engine, "crashes"),
-                    Incident::Close => return self.close(engine).await,
-                    Incident::Freeze => engine = self.freeze(engine).await,
+                    Incident::Crash => return self.crash(running, "crashes"),
+                    Incident::Close => return self.close(running).await,
+                    Incident::Freeze => running = self.freeze(running).await,
                 },
             }
         }
@@ -146,19 +132,19 @@ impl Process {
         })
     }
 
-    fn crash(&self, engine: Engine, how: &'static str) {
+    fn crash(&self, running: Running, how: &'static str) {
         self.world.record(What::Ended { life: self.life, how });
-        drop(engine);
+        drop(running);
     }
 
-    async fn close(&self, mut engine: Engine) {
+    async fn close(&self, mut running: Running) {
         self.world.record(What::Note(format!("{} closes", self.life)));
         let calm = !self.world.in_trouble();
         self.doom_within(4);
         let closed = tokio::select! {
             biased;
             () = self.doom.struck.notified() => false,
-            () = engine.close() => true,
+            () = running.close() => true,
         };
         let how = if closed { "has closed" } else { "crashes while it closes" };
         if calm && closed {
@@ -169,7 +155,7 @@ impl Process {
     }
 
     /// Holds up every call for about as long as a lease, often longer.
-    async fn freeze(&self, engine: Engine) -> Engine {
+    async fn freeze(&self, running: Running) -> Running {
         self.world.record(What::Froze { life: self.life });
         let lease = self.world.plan.tuning.lease.as_millis() as u64;
         self.gate.shut();
@@ -179,7 +165,7 @@ impl Process {
         self.world.record(What::Thawed { life: self.life });
         let fact = if time > self.world.plan.tuning.lease { "frozen beyond its lease" } else { "frozen" };
         self.world.reached("node", fact);
-        engine
+        running
     }
 }
 
@@ -189,18 +175,4 @@ enum Incident {
     Crash,
     Close,
     Freeze,
-}
-
-/// Notes how many rows an engine says it has in memory.
-struct Depths {
-    world: Arc<World>,
-    life: Life,
-}
-
-impl MetricsExporter for Depths {
-    fn queue_depths(&self, _hot: usize, cold: usize) {
-        if cold > self.world.plan.tuning.cold_rows {
-            self.world.record(What::Depth { life: self.life, cold });
-        }
-    }
 }

@@ -49,6 +49,7 @@ pub(crate) struct Tuning {
     pub(crate) on_dead: OnDead,
     pub(crate) workers: usize,
     pub(crate) batch: usize,
+    pub(crate) hot_rows: usize,
     pub(crate) cold_rows: usize,
     pub(crate) fetch_rows: usize,
     pub(crate) buffer_bytes: usize,
@@ -96,6 +97,8 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) scenario: Scenario,
     pub(crate) nodes: usize,
+    /// Whether processes run a whole outbox and write themselves.
+    pub(crate) hot: bool,
     pub(crate) tuning: Tuning,
     pub(crate) load: Load,
     pub(crate) hinting: Hinting,
@@ -125,6 +128,7 @@ impl Plan {
             sink: SinkFaults::draw(&mut rng, scenario),
             incidents: Incidents::draw(&mut rng, scenario),
             frees_groups: rng.bool(),
+            hot: rng.bool(),
             tuning,
             trouble,
         }
@@ -133,13 +137,13 @@ impl Plan {
 
 impl Tuning {
     fn draw(rng: &mut Rng) -> Self {
-        let cold_rows = rng.one(&[2, 3, 5, 10, 50]);
         Self {
             order: rng.one(&[Order::None, Order::PerGroup, Order::PerGroup]),
             on_dead: rng.one(&[OnDead::Block, OnDead::Skip]),
             workers: rng.usize(1..=8),
             batch: rng.one(&[1, 1, 2, 3, 10]),
-            cold_rows,
+            hot_rows: rng.one(&[1, 3, 50]),
+            cold_rows: rng.one(&[2, 3, 5, 10, 50]),
             fetch_rows: rng.one(&[1, 3, 10, 100]),
             buffer_bytes: rng.one(&[600, 2_000, 1_000_000]),
             max_attempts: rng.one(&[1, 2, 3, 5]),
@@ -154,6 +158,10 @@ impl Tuning {
         }
     }
 
+    pub(crate) fn retry_max(&self) -> Duration {
+        self.retry_base * 20
+    }
+
     /// As the engine takes it.
     pub(crate) fn settings(&self) -> EngineSettings {
         EngineSettings {
@@ -161,11 +169,12 @@ impl Tuning {
             on_dead: self.on_dead,
             workers: self.workers,
             batch: self.batch,
+            hot_rows: self.hot_rows,
             cold_rows: self.cold_rows,
             fetch_rows: self.fetch_rows,
             buffer_bytes: self.buffer_bytes,
             max_attempts: self.max_attempts,
-            retry: Arc::new(Exponential { base: self.retry_base, max: self.retry_base * 20 }),
+            retry: Arc::new(Exponential { base: self.retry_base, max: self.retry_max() }),
             deadline: self.deadline,
             on_done: self.on_done,
             lease: Lease::new(self.lease).expect("a lease within its bounds"),

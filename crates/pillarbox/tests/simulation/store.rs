@@ -38,11 +38,34 @@ impl NodeStore {
         }
     }
 
-    async fn call<T: Send + 'static>(
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// A call whose request may outlive the process.
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         op: Op,
         effect: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let (fate, doom) = self.ask(op).await;
+        let request = request(Arc::clone(&self.world), op, fate, effect);
+        let answer = if fate.detached { self.detach(request).await } else { request.await };
+        self.answer(op, fate, doom, answer).await
+    }
+
+    /// A call whose request ends with the process.
+    pub(crate) async fn call_here<T>(
+        &self,
+        op: Op,
+        effect: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let (fate, doom) = self.ask(op).await;
+        let answer = request(Arc::clone(&self.world), op, fate, effect).await;
+        self.answer(op, fate, doom, answer).await
+    }
+
+    async fn ask(&self, op: Op) -> (Fate, Option<When>) {
         let fate = self.world.fate(self.life, op);
         let doom = self.doom.count();
         self.gate.pass().await;
@@ -50,8 +73,16 @@ impl NodeStore {
             self.world.reached(op.name(), "crash before effect");
             self.doom.strike().await;
         }
-        let request = request(Arc::clone(&self.world), op, fate, effect);
-        let answer = if fate.detached { self.detach(request).await } else { request.await };
+        (fate, doom)
+    }
+
+    async fn answer<T>(
+        &self,
+        op: Op,
+        fate: Fate,
+        doom: Option<When>,
+        answer: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         if doom == Some(When::After) {
             self.world.reached(op.name(), "crash after effect");
             self.doom.strike().await;

@@ -39,7 +39,8 @@ pub(crate) enum Nature {
 pub(crate) struct Told {
     pub(crate) id: EventId,
     pub(crate) group: Option<GroupKey>,
-    pub(crate) tx: usize,
+    /// The transactions that wrote it; more than one if its writer was not told what became of the first.
+    pub(crate) txs: Vec<usize>,
     pub(crate) delayed: bool,
     pub(crate) expires: Option<Timestamp>,
     pub(crate) malformed: bool,
@@ -213,6 +214,11 @@ impl World {
         record.by_id.insert(told.id.clone(), no);
         record.events.push(told);
         no
+    }
+
+    /// Its writer writes it once more.
+    pub(crate) fn tell_again(&self, no: EventNo, tx: usize) {
+        self.lock().events[no.0].txs.push(tx);
     }
 
     pub(crate) fn told(&self, no: EventNo) -> Told {

@@ -9,7 +9,7 @@ use pillarbox::model::{EventId, GroupKey, NewRow, Placement};
 use pillarbox::port::{Begin, Order, WriteOn};
 
 use crate::chance::{Chance, pass};
-use crate::history::What;
+use crate::history::{EventNo, What};
 use crate::plan::Scenario;
 use crate::world::{Nature, Told, World};
 
@@ -54,12 +54,18 @@ async fn end(world: &World, tx_no: usize, tx: MemoryTransaction) {
     world.hint();
 }
 
-fn open_for(world: &World) -> Duration {
+/// How long a transaction stays open between two steps.
+pub(crate) fn open_for(world: &World) -> Duration {
     let most = world.plan.load.open_ms;
     world.draw(|rng| if rng.bool() { rng.millis(0, most) } else { Duration::ZERO })
 }
 
 fn row(world: &World, tx: usize, place: usize) -> NewRow {
+    NewRow { event: event(world, tx, place).1, placement: placement(world) }
+}
+
+/// An event of some kind, told to the world as written by this transaction.
+pub(crate) fn event(world: &World, tx: usize, place: usize) -> (EventNo, Event) {
     let load = &world.plan.load;
     let group = group(world);
     let (due, expires) = world.draw(|rng| {
@@ -68,16 +74,16 @@ fn row(world: &World, tx: usize, place: usize) -> NewRow {
     });
     let id = EventId::new(format!("t{tx}e{place}")).expect("an id");
     let now = world.store.clock().now();
-    let event = world.tell(Told {
+    let no = world.tell(Told {
         id: id.clone(),
         group: group.clone(),
-        tx,
+        txs: vec![tx],
         delayed: due.is_some(),
         expires: expires.map(|after| now + after),
         malformed: false,
         nature: nature(world),
     });
-    world.record(What::Wrote { tx, event });
+    world.record(What::Wrote { tx, event: no });
     let mut builder = Event::text("thing.happened", "{}").id(id.as_str()).occurred_at(now);
     if let Some(group) = &group {
         builder = builder.group(group.as_str());
@@ -86,9 +92,9 @@ fn row(world: &World, tx: usize, place: usize) -> NewRow {
         builder = builder.due(after);
     }
     if let Some(after) = expires {
-        builder = builder.expires(after);
+        builder = builder.expires(now + after);
     }
-    NewRow { event: builder.build().expect("an event"), placement: placement(world) }
+    (no, builder.build().expect("an event"))
 }
 
 fn group(world: &World) -> Option<GroupKey> {
@@ -134,7 +140,7 @@ fn plant(world: &World) {
     let event = world.tell(Told {
         id: id.clone(),
         group: group.clone(),
-        tx,
+        txs: vec![tx],
         delayed: false,
         expires: None,
         malformed: true,

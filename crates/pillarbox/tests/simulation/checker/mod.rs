@@ -46,7 +46,7 @@ pub(crate) fn judge(
             What::Settled { member, rows, .. } => tale.settled(*member, rows),
             What::Acted { event, act } => tale.acted(*event, *act),
             What::Jumped { seconds } => tale.jumped(*seconds),
-            What::Depth { life, cold } => tale.wrong(format!("{life} has {cold} rows in memory")),
+            What::Depth { .. } => tale.wrong(entry.what.to_string()),
             _ => {}
         }
     }

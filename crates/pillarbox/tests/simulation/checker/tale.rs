@@ -53,6 +53,7 @@ pub(super) struct Tale<'a> {
     pub(super) plan: &'a Plan,
     pub(super) told: &'a [Told],
     pub(super) stories: Vec<Story>,
+    began: BTreeMap<usize, usize>,
     pub(super) sendings: BTreeMap<DeliveryNo, Sending>,
     pub(super) contents: BTreeMap<DeliveryNo, Vec<EventNo>>,
     /// The place in the history, and the time.
@@ -69,6 +70,7 @@ impl<'a> Tale<'a> {
             plan,
             told,
             stories: told.iter().map(|_| Story::default()).collect(),
+            began: BTreeMap::new(),
             sendings: BTreeMap::new(),
             contents: BTreeMap::new(),
             now: (0, Duration::ZERO),
@@ -89,18 +91,14 @@ impl<'a> Tale<'a> {
     }
 
     pub(super) fn began(&mut self, tx: usize) {
-        let place = self.now.0;
-        self.of_transaction(tx, |story| story.began = place);
+        self.began.insert(tx, self.now.0);
     }
 
     pub(super) fn committed(&mut self, tx: usize) {
-        let place = self.now.0;
-        self.of_transaction(tx, |story| story.committed = Some(place));
-    }
-
-    fn of_transaction(&mut self, tx: usize, change: impl Fn(&mut Story)) {
-        for (story, _) in self.stories.iter_mut().zip(self.told).filter(|(_, told)| told.tx == tx) {
-            change(story);
+        let began = self.began.get(&tx).copied().unwrap_or_default();
+        for (story, _) in self.stories.iter_mut().zip(self.told).filter(|(_, told)| told.txs.contains(&tx)) {
+            story.began = began;
+            story.committed = Some(self.now.0);
         }
     }
 
