@@ -17,6 +17,15 @@ use crate::port::{Change, Counts, Verdict, Wait};
 /// The reason in a row whose delivery ended the process each time.
 const CRASHED: &str = "the process ended during its last attempt";
 
+/// The reason of a failure where the sink said nothing of the event.
+const NO_VERDICT: &str = "the sink gave no verdict";
+
+/// A sink that wants to be left alone for longer is asked again after this.
+const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// No retry policy puts an attempt off for longer.
+const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// What a worker does next.
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -257,8 +266,7 @@ impl Core {
         if attempt >= self.settings.max_attempts {
             return self.die(item, error, counts, true, now);
         }
-        let random = self.random();
-        let delay = after.unwrap_or_else(|| self.settings.retry.delay(attempt, random));
+        let delay = self.retry_delay(attempt, after);
         let wait = if item.group.is_some() { Wait::InPlace } else { Wait::Delayed };
         match item.group.clone() {
             Some(key) => {
@@ -274,6 +282,15 @@ impl Core {
         }
         self.settle_later(item, Change::Retry { delay, error, counts, wait }, Meanwhile::Waits, now);
         Then::Stop
+    }
+
+    /// When to try again: as the sink says, within bounds, else by policy.
+    fn retry_delay(&mut self, attempt: u32, after: Option<Duration>) -> Duration {
+        let random = self.random();
+        match after {
+            Some(after) => after.min(LONGEST_AFTER),
+            None => self.settings.retry.delay(attempt, random).min(LONGEST_DELAY),
+        }
     }
 
     /// Gives an event up. Its group is blocked behind it, if that is the policy and the event's own fault.
