@@ -175,8 +175,14 @@ impl Core {
         let group = job.items.first().and_then(|item| item.group.clone());
         let mut items = job.items.into_iter();
         let mut verdicts = verdicts.into_iter();
+        let mut first = true;
         for item in items.by_ref() {
-            let verdict = verdicts.next().unwrap_or(Verdict::Skipped);
+            let verdict = match verdicts.next().unwrap_or(Verdict::Skipped) {
+                // Nothing before it failed: a sink that skips it would be asked again at once, for ever.
+                Verdict::Skipped if first => Verdict::Failed { error: NO_VERDICT.to_owned(), after: None },
+                verdict => verdict,
+            };
+            first = false;
             let alone = item.group.is_none();
             if self.judge(item, verdict, now) == Then::Stop && !alone {
                 break;
@@ -225,6 +231,16 @@ impl Core {
             }
             Verdict::NoRoute { route } => {
                 self.die(item, format!("no listener for {route}"), Counts::None, true, now)
+            }
+            // What came back untried of a slot that is to be handed over is the next holder's.
+            Verdict::Unavailable { after, .. } if self.slots.is_leaving(item.slot) => {
+                self.breaker.failed(now, after);
+                self.drop_item(&item);
+                Then::Stop
+            }
+            Verdict::Skipped if self.slots.is_leaving(item.slot) => {
+                self.drop_item(&item);
+                Then::Stop
             }
             Verdict::Unavailable { error, after } => self.endpoint_failed(item, error, after, now),
             Verdict::InFlight => self.leave_to_read(&item, now),

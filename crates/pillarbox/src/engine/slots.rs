@@ -70,6 +70,10 @@ impl Slots {
             .collect()
     }
 
+    pub(crate) fn is_leaving(&self, slot: Slot) -> bool {
+        self.leaving > 0 && self.holds.get(&slot).is_some_and(|hold| hold.leaving)
+    }
+
     pub(crate) fn any_leaving(&self) -> bool {
         self.leaving > 0
     }
