@@ -37,6 +37,15 @@ pub(crate) enum Next {
     Stop,
 }
 
+/// What came of a job.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    /// A verdict for each of its events.
+    Verdicts(Vec<Verdict>),
+    /// A panic or a missed deadline, and nobody knows whose.
+    Broken(String),
+}
+
 /// What the verdict on one event means for those behind it in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
@@ -156,16 +165,35 @@ impl Core {
         }
     }
 
-    /// The verdicts on a job, one for each of its events.
-    pub(crate) fn finish(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {
+    /// A job is over.
+    pub(crate) fn finish(&mut self, job: Job, delivered: Delivered, now: Instant) {
         self.out = self.out.saturating_sub(1);
         let probe = job.probe;
-        if job.incarnation == self.incarnation {
-            self.judge_all(job, verdicts, now);
+        match delivered {
+            _ if job.incarnation != self.incarnation => {}
+            Delivered::Broken(_) if job.items.len() > 1 => self.try_one_by_one(job.items, now),
+            Delivered::Broken(error) => {
+                self.judge_all(job, vec![Verdict::Failed { error, after: None }], now);
+            }
+            Delivered::Verdicts(verdicts) => self.judge_all(job, verdicts, now),
         }
         if probe {
             self.breaker.probe_back(now);
         }
+    }
+
+    /// One of a batch broke it, and the others must not pay for that: each is sent alone, which tells.
+    fn try_one_by_one(&mut self, items: Vec<Item>, now: Instant) {
+        self.breaker.answered();
+        self.tally.failure += 1;
+        let delay = self.retry_delay(1, None);
+        let group = items.first().and_then(|item| item.group.clone());
+        if let Some(group) = group.as_ref().and_then(|key| self.groups.get_mut(key)) {
+            group.alone = items.len();
+            group.until = Some(now + delay);
+        }
+        self.back_to_queue(group.as_ref(), items, now);
+        self.group_back(group.as_ref(), now);
     }
 
     fn judge_all(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {

@@ -33,6 +33,8 @@ pub(crate) struct Group {
     pub(crate) missed: Option<Seq>,
     /// Its first event is to be tried alone.
     pub(crate) careful: bool,
+    /// So many of the next events are sent alone, because a batch of them broke.
+    pub(crate) alone: usize,
     rank: Option<u64>,
 }
 
@@ -47,6 +49,7 @@ impl Group {
             hold: None,
             missed: None,
             careful: false,
+            alone: 0,
             rank: None,
         }
     }
@@ -207,7 +210,8 @@ impl Groups {
         let group = self.table.get_mut(&key)?;
         group.rank = None;
         group.out = true;
-        let count = if group.careful { 1 } else { batch.min(group.queue.len()) };
+        let count = if group.careful || group.alone > 0 { 1 } else { batch.min(group.queue.len()) };
+        group.alone = group.alone.saturating_sub(1);
         let mut items: Vec<Item> = group.queue.drain(..count).collect();
         if std::mem::take(&mut group.careful)
             && let Some(first) = items.first_mut()

@@ -8,19 +8,19 @@ use std::task::Poll;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::dispatch::Next;
+use super::dispatch::{Delivered, Next};
 use super::item::Job;
 use super::shared::Shared;
-use crate::port::{Delivery, Verdict};
+use crate::port::Delivery;
 
 /// Runs until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut done: Option<(Job, Vec<Verdict>)> = None;
+    let mut done: Option<(Job, Delivered)> = None;
     loop {
         let next = shared.with(|core| {
             let now = Instant::now();
-            if let Some((job, verdicts)) = done.take() {
-                core.finish(job, verdicts, now);
+            if let Some((job, delivered)) = done.take() {
+                core.finish(job, delivered, now);
             }
             let next = core.next_job(now);
             if matches!(next, Next::Wait(_)) {
@@ -30,8 +30,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         });
         match next {
             Next::Job(job) => {
-                let verdicts = deliver(&shared, &job).await;
-                done = Some((job, verdicts));
+                let delivered = deliver(&shared, &job).await;
+                done = Some((job, delivered));
             }
             Next::Wait(until) => {
                 wait(&shared, until).await;
@@ -53,12 +53,10 @@ async fn wait(shared: &Shared, until: Option<Instant>) {
     }
 }
 
-/// A panic or a missed deadline is the failure of every event in the batch.
-async fn deliver(shared: &Shared, job: &Job) -> Vec<Verdict> {
+async fn deliver(shared: &Shared, job: &Job) -> Delivered {
     let deadline = shared.settings.deadline;
     let batch: Vec<Delivery> = job.items.iter().map(|item| item.delivery()).collect();
-    let failed = |error: String| vec![Verdict::Failed { error, after: None }; batch.len()];
-    let mut delivery = pin!(caught(shared.sink.deliver(&batch)));
+    let mut delivery = pin!(caught(async { shared.sink.deliver(&batch).await }));
     // Most deliveries that do not wait for anything are done at once, and need no timer.
     let first = poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx))).await;
     let outcome = match first {
@@ -66,9 +64,9 @@ async fn deliver(shared: &Shared, job: &Job) -> Vec<Verdict> {
         Poll::Pending => timeout(deadline, delivery).await,
     };
     match outcome {
-        Ok(Ok(verdicts)) => verdicts,
-        Ok(Err(message)) => failed(format!("panicked: {message}")),
-        Err(_) => failed(format!("not finished within its deadline of {deadline:?}")),
+        Ok(Ok(verdicts)) => Delivered::Verdicts(verdicts),
+        Ok(Err(message)) => Delivered::Broken(format!("panicked: {message}")),
+        Err(_) => Delivered::Broken(format!("not finished within its deadline of {deadline:?}")),
     }
 }
 
