@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::events::Transaction;
-use pillarbox::port::CommitError;
+use pillarbox::port::{CommitError, OnDone};
 use pillarbox::{Event, Outbox};
 
 use crate::chance::{Chance, pass};
@@ -56,7 +56,9 @@ async fn end(world: &World, tx: Transaction<NodeStore>) -> bool {
 async fn write_again(world: &World, outbox: &Outbox<NodeStore>, events: Vec<(EventNo, Event)>) {
     world.reached("hot path", "written again after an unknown commit");
     let Ok(mut tx) = outbox.begin().await else { return };
-    for (no, event) in events {
+    // A row that is deleted when it is done is not there to be found again, unless it has a message id.
+    let keeps = world.plan.tuning.on_done == OnDone::Keep;
+    for (no, event) in events.into_iter().filter(|(_, event)| keeps || event.message_id().is_some()) {
         world.tell_again(no, tx.number);
         world.record(What::Wrote { tx: tx.number, event: no });
         tx.write(event).expect("a good event");

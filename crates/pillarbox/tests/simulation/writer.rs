@@ -88,6 +88,9 @@ pub(crate) fn event(world: &World, tx: usize, place: usize) -> (EventNo, Event) 
     if let Some(group) = &group {
         builder = builder.group(group.as_str());
     }
+    if world.draw(fastrand::Rng::bool) {
+        builder = builder.message_id(id.as_str());
+    }
     if let Some(after) = due {
         builder = builder.due(after);
     }

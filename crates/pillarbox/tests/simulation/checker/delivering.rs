@@ -64,6 +64,8 @@ impl Tale<'_> {
             "a phantom: its transaction has not committed"
         } else if malformed {
             "it can't be decoded"
+        } else if story.purged {
+            return;
         } else if story.known_accepted.contains(&member) {
             "a duplicate: its sender was told that it was accepted"
         } else if calm && story.accepts > 0 {
@@ -79,13 +81,13 @@ impl Tale<'_> {
     /// How its row must stand: held by the sender, pending, its group free.
     fn row_stands(&mut self, delivery: DeliveryNo, sent: &SentEvent) {
         let event = sent.event;
+        if !self.leases_hold() {
+            return;
+        }
         if sent.row.is_none() {
             if !self.stories[event.0].exempt {
                 self.wrong(format!("{delivery} sends {event}: its row is gone"));
             }
-            return;
-        }
-        if !self.leases_hold() {
             return;
         }
         if !sent.ours {

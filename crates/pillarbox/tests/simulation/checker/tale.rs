@@ -37,6 +37,7 @@ pub(super) struct Story {
     pub(super) refused: bool,
     pub(super) unroutable: bool,
     pub(super) end: Option<End>,
+    pub(super) purged: bool,
     /// Dead, replayed or removed at some time: outside of the promise of order.
     pub(super) exempt: bool,
 }
@@ -96,7 +97,9 @@ impl<'a> Tale<'a> {
 
     pub(super) fn committed(&mut self, tx: usize) {
         let began = self.began.get(&tx).copied().unwrap_or_default();
-        for (story, _) in self.stories.iter_mut().zip(self.told).filter(|(_, told)| told.txs.contains(&tx)) {
+        let written =
+            |(story, told): &(&mut Story, &Told)| story.committed.is_none() && told.txs.contains(&tx);
+        for (story, _) in self.stories.iter_mut().zip(self.told).filter(written) {
             story.began = began;
             story.committed = Some(self.now.0);
         }
@@ -115,7 +118,8 @@ impl<'a> Tale<'a> {
                 story.refused = false;
                 story.unroutable = false;
             }
-            Act::Cancelled | Act::Removed if story.end == Some(End::Done) => {}
+            // Once it is purged, the same id is a new event to the store.
+            Act::Cancelled | Act::Removed if story.end == Some(End::Done) => story.purged = true,
             Act::Cancelled | Act::Removed => story.end = Some(End::Removed),
         }
     }
