@@ -124,6 +124,7 @@ pub(crate) struct Core {
     /// When a beat last told that nothing is pending.
     pub(super) nothing_at: Option<Instant>,
     pub(super) beats: u64,
+    pub(super) beat_unanswered: bool,
     pub(super) groups_epoch: i64,
     /// Groups that the store lists as blocked or paused.
     pub(super) held_groups: BTreeSet<GroupKey>,
@@ -176,6 +177,7 @@ impl Core {
             due_moved: false,
             nothing_at: None,
             beats: 0,
+            beat_unanswered: false,
             groups_epoch: -1,
             held_groups: BTreeSet::new(),
             tally: Tally::default(),

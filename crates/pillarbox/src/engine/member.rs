@@ -76,17 +76,21 @@ pub(crate) async fn run(
 
 /// One beat: how many nodes there are, or `None` if this one is gone.
 pub(crate) async fn beat(shared: &Shared, node: NodeId) -> Result<Option<usize>, StoreError> {
-    let request = shared.with(|core| {
+    let (request, incarnation) = shared.with(|core| {
         core.expire_reservations(Instant::now());
-        core.next_beat(node)
+        (core.next_beat(node), core.incarnation())
     });
     let released = request.release.clone();
     let asked = Instant::now();
-    let Some(membership) = shared.store.beat(request).await? else {
+    let answer = shared.store.beat(request).await;
+    let Some(membership) = answer.inspect_err(|_| shared.with(|core| core.beat_failed()))? else {
         return Ok(None);
     };
     let depths = shared.with(|core| {
-        core.renewed(&released, &membership, asked, Instant::now());
+        // A settle may have told meanwhile that the node is gone.
+        if !core.is_past(incarnation) {
+            core.renewed(&released, &membership, asked, Instant::now());
+        }
         core.depths()
     });
     shared.metrics.queue_depths(depths.0, depths.1);

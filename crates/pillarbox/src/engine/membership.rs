@@ -18,6 +18,7 @@ impl Core {
     /// A new node begins, with nothing in memory.
     pub(crate) fn joined(&mut self, node: NodeId, membership: &Membership, asked: Instant, now: Instant) {
         self.fence = Fence::Node(node);
+        self.beat_unanswered = false;
         self.groups_epoch = -1;
         self.cursor = Cursor::default();
         self.apply(membership, asked, now);
@@ -62,6 +63,11 @@ impl Core {
         }
     }
 
+    /// The answer is lost; if the beat took slots, so is whether they were a dead node's.
+    pub(crate) fn beat_failed(&mut self) {
+        self.beat_unanswered = true;
+    }
+
     /// The answer to a beat that released these slots.
     pub(crate) fn renewed(
         &mut self,
@@ -83,8 +89,9 @@ impl Core {
         self.reader_idle |= std::mem::take(&mut self.reader_barred);
         let ungrouped = self.settings.cold_rows;
         let mut gained = false;
+        let unsure = std::mem::take(&mut self.beat_unanswered);
         for held in &membership.held {
-            gained |= self.slots.take(held.slot, held.suspect, ungrouped);
+            gained |= self.slots.take(held.slot, held.suspect || unsure, ungrouped);
         }
         let listed: BTreeSet<Slot> = membership.held.iter().map(|held| held.slot).collect();
         for slot in self.slots.lost(&listed) {
