@@ -3,6 +3,12 @@
 
 mod breaker;
 mod crash;
+mod delivering;
+mod gated;
 mod groups;
 mod idle;
 mod kit;
+mod nodes;
+mod outcomes;
+mod reading;
+mod tampered;

@@ -1,0 +1,185 @@
+//! A memory store whose calls can be failed, robbed of their answers or held up, and are counted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use pillarbox::memory::MemoryStore;
+use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
+    Settle, Settled, Store, StoreError, Write,
+};
+use tokio::sync::Semaphore;
+
+/// A call to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Call {
+    Fetch,
+    Settle,
+    Join,
+    Beat,
+    Leave,
+    Promote,
+}
+
+/// What is done to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It fails and changes nothing.
+    Fail,
+    /// It has its effect, and its answer is lost.
+    Lose,
+    /// It has its effect, and its answer waits for `release`.
+    HoldAnswer,
+    /// It waits for `release`, then goes its way.
+    HoldRequest,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    next: BTreeMap<Call, VecDeque<How>>,
+    always: BTreeMap<Call, How>,
+    calls: BTreeMap<Call, usize>,
+    rows_asked: Vec<usize>,
+    rows_read: usize,
+}
+
+/// The store as one node sees it.
+pub(crate) struct Tampered {
+    inner: MemoryStore,
+    hints: bool,
+    orders: Mutex<Orders>,
+    held: Semaphore,
+}
+
+impl Tampered {
+    pub(crate) fn new(inner: &MemoryStore) -> Arc<Self> {
+        Arc::new(Self::over(inner, true))
+    }
+
+    /// One that gives no hints: what is new is found by beats and polls.
+    pub(crate) fn without_hints(inner: &MemoryStore) -> Arc<Self> {
+        Arc::new(Self::over(inner, false))
+    }
+
+    fn over(inner: &MemoryStore, hints: bool) -> Self {
+        Self { inner: inner.clone(), hints, orders: Mutex::default(), held: Semaphore::new(0) }
+    }
+
+    /// The next call of this kind, that has no order yet, goes so.
+    pub(crate) fn next(&self, call: Call, how: How) {
+        self.orders.lock().unwrap().next.entry(call).or_default().push_back(how);
+    }
+
+    /// Every call of this kind without an order of its own goes so.
+    pub(crate) fn always(&self, call: Call, how: How) {
+        self.orders.lock().unwrap().always.insert(call, how);
+    }
+
+    /// No more tampering.
+    pub(crate) fn let_be(&self) {
+        let mut orders = self.orders.lock().unwrap();
+        orders.next.clear();
+        orders.always.clear();
+    }
+
+    /// Lets one held call go on.
+    pub(crate) fn release(&self) {
+        self.held.add_permits(1);
+    }
+
+    /// How often it was called since this was last asked.
+    pub(crate) fn take_calls(&self) -> BTreeMap<Call, usize> {
+        std::mem::take(&mut self.orders.lock().unwrap().calls)
+    }
+
+    /// How many rows each read asked for.
+    pub(crate) fn rows_asked(&self) -> Vec<usize> {
+        self.orders.lock().unwrap().rows_asked.clone()
+    }
+
+    /// How many rows all reads brought.
+    pub(crate) fn rows_read(&self) -> usize {
+        self.orders.lock().unwrap().rows_read
+    }
+
+    async fn tamper<T>(
+        &self,
+        call: Call,
+        effect: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let how = {
+            let mut orders = self.orders.lock().unwrap();
+            *orders.calls.entry(call).or_default() += 1;
+            let next = orders.next.get_mut(&call).and_then(VecDeque::pop_front);
+            next.or_else(|| orders.always.get(&call).copied())
+        };
+        let fault = |kind| StoreError::new(kind, "call", "tampered", "as told");
+        match how {
+            None => effect.await,
+            Some(How::Fail) => Err(fault(ErrorKind::Unavailable)),
+            Some(How::Lose) => effect.await.and(Err(fault(ErrorKind::Timeout))),
+            Some(How::HoldAnswer) => {
+                let answer = effect.await;
+                self.held.acquire().await.unwrap().forget();
+                answer
+            }
+            Some(How::HoldRequest) => {
+                self.held.acquire().await.unwrap().forget();
+                effect.await
+            }
+        }
+    }
+}
+
+impl Store for Tampered {
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.orders.lock().unwrap().rows_asked.push(request.rows);
+        Box::pin(self.tamper(Call::Fetch, async move {
+            let fetched = self.inner.fetch(request).await?;
+            self.orders.lock().unwrap().rows_read += fetched.rows.len();
+            Ok(fetched)
+        }))
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.inner.claim(request)
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        Box::pin(self.tamper(Call::Settle, self.inner.settle(request)))
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        Box::pin(self.tamper(Call::Join, self.inner.join(request)))
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        Box::pin(self.tamper(Call::Beat, self.inner.beat(request)))
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        Box::pin(self.tamper(Call::Leave, self.inner.leave(node)))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        Box::pin(self.tamper(Call::Promote, self.inner.promote(request)))
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.inner.write(request)
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        self.inner.hints().filter(|_| self.hints)
+    }
+}
