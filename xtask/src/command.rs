@@ -1,5 +1,6 @@
 //! What can be asked of `cargo xtask`.
 
+use crate::servers::{self, Action};
 use crate::steps::{self, Step};
 
 /// Whether uncited requirements only show or also fail.
@@ -16,6 +17,7 @@ pub(crate) enum Command {
     Test { steps: Vec<&'static Step> },
     Tidy,
     Requirements { mode: Mode },
+    Servers { action: Action },
     Bench { arguments: Vec<String> },
 }
 
@@ -33,6 +35,7 @@ impl Command {
                 [flag] if flag == "--check" => Ok(Self::Requirements { mode: Mode::Check }),
                 _ => no_more(rest).map(|()| Self::Requirements { mode: Mode::Show }),
             },
+            "servers" => Action::parse(rest).map(|action| Self::Servers { action }),
             _ => Err(format!("unknown command `{name}`")),
         }
     }
@@ -57,9 +60,15 @@ commands:
   requirements [--check]  print the requirements that no test cites; with --check,
                           fail if one that must be proved is among them
   tidy                    check what the style asks for and a program can see
+  servers up [NAME]...    start throw-away servers for tests, all or the named ones, and
+                          print the variables that tell the tests of them:
+                          {}
+  servers down [NAME]...  end them and remove their data
+  servers status          print which are up
   bench [ARGUMENT]...     build and run the benchmarks, with these arguments
   help                    print this",
-        steps::names()
+        steps::names(),
+        servers::names()
     )
 }
 
@@ -102,6 +111,13 @@ mod tests {
         assert!(matches!(parse("requirements"), Ok(Command::Requirements { mode: Mode::Show })));
         assert!(matches!(parse("requirements --check"), Ok(Command::Requirements { mode: Mode::Check })));
         assert!(parse("requirements --json").is_err());
+    }
+
+    #[test]
+    fn servers_takes_a_request() {
+        assert!(matches!(parse("servers status"), Ok(Command::Servers { action: Action::Status })));
+        assert!(matches!(parse("servers up --help"), Ok(Command::Help)));
+        assert!(parse("servers").is_err());
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The project's own commands: test, tidy, requirements, bench.
+//! The project's own commands: test, tidy, requirements, servers, bench.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod bench;
 mod command;
 mod process;
 mod requirements;
+mod servers;
 mod source;
 mod steps;
 mod tidy;
@@ -44,6 +45,7 @@ fn run(command: Command, root: &Path) -> io::Result<ExitCode> {
         Command::Test { steps } => steps::run(&steps, root),
         Command::Tidy => tidy::run(root)?,
         Command::Requirements { mode } => requirements::run(root, mode)?,
+        Command::Servers { action } => servers::run(&action, root),
         Command::Bench { arguments } => bench::run(root, &arguments),
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

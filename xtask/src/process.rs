@@ -11,6 +11,12 @@ use std::time::{Duration, Instant};
 /// Lines read ahead of the one being looked at; a child that prints faster waits.
 const LINES_AHEAD: usize = 256;
 
+/// How often something is looked at again that gives no signal.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Enough for a program that has next to nothing to do.
+pub(crate) const SHORT: Duration = Duration::from_secs(30);
+
 /// A `cargo` command at the root of the workspace, by the same cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -27,6 +33,43 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
+}
+
+/// Tells whether a program of this name can be started.
+pub(crate) fn is_there(program: &str) -> bool {
+    env::var_os("PATH").is_some_and(|paths| env::split_paths(&paths).any(|path| path.join(program).is_file()))
+}
+
+/// What a command that has little to say prints, without the end of the line.
+pub(crate) fn answer(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("did not start: {error}"))?;
+    judge(Ok(output.status))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+/// Runs a command without input, and ends it at the limit.
+pub(crate) fn finish(command: &mut Command, limit: Duration) -> Result<(), String> {
+    let spawned = command.stdin(Stdio::null()).spawn();
+    let mut child = spawned.map_err(|error| format!("did not start: {error}"))?;
+    if wait_until(limit, || !matches!(child.try_wait(), Ok(None))) {
+        judge(child.wait())
+    } else {
+        Err(end(&mut child, limit))
+    }
+}
+
+/// Looks again and again until it is so; tells whether it was within the limit.
+pub(crate) fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        if is_so() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 /// Runs a command, prints each line of its output at once and shows it to `each`; kills it at the limit.
@@ -115,6 +158,26 @@ mod tests {
         let why =
             stream(&mut shell("exec tail -f /dev/null"), Duration::from_millis(100), |_| ()).unwrap_err();
         assert_eq!(why, "took longer than 100ms and was ended");
+    }
+
+    #[test]
+    fn a_silent_program_is_ended_at_the_limit_too() {
+        let why = finish(&mut shell("exec tail -f /dev/null"), Duration::from_millis(100)).unwrap_err();
+        assert_eq!(why, "took longer than 100ms and was ended");
+        assert_eq!(finish(&mut shell("exit 3"), LONG).unwrap_err(), "exit status: 3");
+        finish(&mut shell("exit 0"), LONG).unwrap();
+    }
+
+    #[test]
+    fn an_answer_comes_without_its_line_end() {
+        assert_eq!(answer(&mut shell("echo yes")).unwrap(), "yes");
+        assert_eq!(answer(&mut shell("echo yes; exit 1")).unwrap_err(), "exit status: 1");
+    }
+
+    #[test]
+    fn programs_are_looked_for_where_the_shell_does() {
+        assert!(is_there("sh"));
+        assert!(!is_there("no-such-program-of-pillarbox"));
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! The real servers that tests and benchmarks talk to: throw-away instances, brought up and taken down.
+
+mod action;
+mod apt;
+mod exports;
+mod fleet;
+mod ground;
+mod instance;
+mod maven;
+mod port;
+mod postgres;
+mod runner;
+mod start;
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) use action::{Action, run};
+pub(crate) use fleet::Fleet;
+
+/// Whether a test run fails for lack of a server, or only names it as one that could not run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Need {
+    Must,
+    May,
+}
+
+/// Where one instance finds its software and keeps its data.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// The folder of the software, with `bin` in it.
+    home: PathBuf,
+    /// Belongs to the user that the server runs as; empty at first.
+    data: PathBuf,
+}
+
+/// A kind of server. Another one is a file that implements this and a line in [`ALL`].
+pub(crate) trait Server: Debug + Sync {
+    /// What it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The environment variable that tells the tests its URL.
+    fn variable(&self) -> &'static str;
+
+    fn need(&self) -> Need;
+
+    /// The first port to try, below those that the system gives to clients.
+    fn preferred_port(&self) -> u16;
+
+    /// The user it runs as if we are root.
+    fn user(&self) -> &'static str;
+
+    /// The signal that ends it soonest without leaving anything behind.
+    fn stop_signal(&self) -> &'static str;
+
+    /// Looks for the software on this machine.
+    fn find(&self) -> Option<PathBuf>;
+
+    /// Gets the software, or says what to install.
+    fn install(&self) -> Result<PathBuf, String>;
+
+    /// The commands that fill the data folder, each run as the server's user.
+    fn preparation(&self, site: &Site) -> Vec<Command>;
+
+    /// The server itself, staying in the foreground; the data folder is among its arguments.
+    fn command(&self, site: &Site, port: u16) -> Command;
+
+    /// Tells whether this very instance, and no other on the port, takes connections.
+    fn is_ready(&self, site: &Site, port: u16) -> bool;
+
+    fn url(&self, port: u16) -> String;
+
+    /// More that the tests are told by environment variables, whoever runs the server.
+    fn extras(&self, _home: &Path) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// Every server there is.
+pub(crate) static ALL: [&dyn Server; 2] = [&postgres::FIFTEEN, &postgres::EIGHTEEN];
+
+/// Finds a server by its name.
+pub(crate) fn find(name: &str) -> Result<&'static dyn Server, String> {
+    let named = ALL.into_iter().find(|server| server.name() == name);
+    named.ok_or_else(|| format!("unknown server `{name}`: one of {}", names()))
+}
+
+/// The names of all servers.
+pub(crate) fn names() -> String {
+    ALL.map(Server::name).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn servers_share_no_name_variable_or_port() {
+        let names: BTreeSet<_> = ALL.iter().map(|server| server.name()).collect();
+        let variables: BTreeSet<_> = ALL.iter().map(|server| server.variable()).collect();
+        let ports: BTreeSet<_> = ALL.iter().map(|server| server.preferred_port()).collect();
+        assert_eq!([names.len(), variables.len(), ports.len()], [ALL.len(); 3]);
+    }
+
+    #[test]
+    fn an_unknown_server_is_named_with_those_there_are() {
+        assert_eq!(find("postgres-15").unwrap().name(), "postgres-15");
+        assert_eq!(find("oracle").unwrap_err(), "unknown server `oracle`: one of postgres-15, postgres-18");
+    }
+}

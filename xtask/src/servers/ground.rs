@@ -1,0 +1,140 @@
+//! The folders that instances live in, each held by a lock while its holder lives.
+
+use std::env;
+use std::fs::{self, DirEntry, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{self as system, Command};
+use std::time::Duration;
+
+use super::instance;
+use super::runner::our_id;
+use crate::process;
+
+const LOCK: &str = "lock";
+const KEPT: &str = "up";
+const RUN: &str = "run-";
+/// Another call may be fetching software.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// A folder of instances that nobody else touches as long as this value lives.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) folder: PathBuf,
+    /// The system gives it back when this program ends, in whatever way.
+    _lock: File,
+}
+
+impl Ground {
+    /// The one of `servers up` and `servers down`, whose instances stay between calls.
+    pub(super) fn kept(root: &Path) -> Result<Self, String> {
+        let base = open_base(root)?;
+        Self::take(&base.join(KEPT))
+    }
+
+    /// A fresh one for this run of the program.
+    pub(super) fn of_this_run(root: &Path) -> Result<Self, String> {
+        let base = open_base(root)?;
+        let _gate = lock(&base.join(LOCK))?;
+        Self::take(&base.join(format!("{RUN}{}", system::id())))
+    }
+
+    /// Where an instance of this name lives.
+    pub(super) fn place_of(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Ends whatever is in it and removes it.
+    pub(super) fn clear(&self) -> Result<(), String> {
+        entries(&self.folder)
+            .iter()
+            .filter(|entry| entry.is_dir())
+            .try_for_each(|entry| instance::clear(entry))?;
+        fs::remove_dir_all(&self.folder).map_err(|error| told(&self.folder, &error))
+    }
+
+    fn take(folder: &Path) -> Result<Self, String> {
+        make_open_folder(folder)?;
+        Ok(Self { _lock: lock(&folder.join(LOCK))?, folder: folder.to_owned() })
+    }
+}
+
+/// Makes sure of the folder of this workspace, and takes away what interrupted runs left in it.
+fn open_base(root: &Path) -> Result<PathBuf, String> {
+    let base = base(root, &env::temp_dir(), &our_id()?);
+    make_open_folder(&base)?;
+    let _gate = lock(&base.join(LOCK))?;
+    let is_run =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(RUN));
+    entries(&base).iter().filter(is_run).try_for_each(|run| sweep(run))?;
+    Ok(base)
+}
+
+/// Clears the folder of a run unless that still holds its lock.
+fn sweep(run: &Path) -> Result<(), String> {
+    let file = File::create(run.join(LOCK)).map_err(|error| told(run, &error))?;
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    eprintln!("clearing what an interrupted run left in {}", run.display());
+    Ground { folder: run.to_owned(), _lock: file }.clear()
+}
+
+/// Short, as the path of a socket must be; of its own for each user and workspace.
+fn base(root: &Path, temp: &Path, user: &str) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    root.hash(&mut hasher);
+    temp.join(format!("pillarbox-{user}-{:08x}", hasher.finish() >> 32))
+}
+
+/// Makes a folder that every user can pass through; one that somebody else made is not trusted.
+fn make_open_folder(folder: &Path) -> Result<(), String> {
+    // It fails on what is there, also if another call has been quicker; who owns it is seen below.
+    process::succeeds(Command::new("mkdir").args(["-m", "755"]).arg(folder));
+    let is_ours = || process::succeeds(Command::new("sh").args(["-c", "test -O \"$0\""]).arg(folder));
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir());
+    if is_folder && is_ours() { Ok(()) } else { Err(format!("{}: not a folder of ours", folder.display())) }
+}
+
+fn lock(path: &Path) -> Result<File, String> {
+    let file = File::create(path).map_err(|error| told(path, &error))?;
+    let is_locked = process::wait_until(PATIENCE, || file.try_lock().is_ok());
+    is_locked.then_some(file).ok_or_else(|| format!("{}: held by another call", path.display()))
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(folder).into_iter().flatten();
+    found.filter_map(|entry| entry.ok().map(|entry: DirEntry| entry.path())).collect()
+}
+
+fn told(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_user_and_workspace_has_a_folder_of_its_own() {
+        let temp = Path::new("tmp");
+        let folders =
+            [("a", "0"), ("b", "0"), ("a", "1000")].map(|(root, user)| base(Path::new(root), temp, user));
+        assert_eq!(folders[0], base(Path::new("a"), temp, "0"));
+        assert!(folders[0] != folders[1] && folders[0] != folders[2]);
+        assert!(folders.iter().all(|folder| folder.starts_with(temp)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_what_nobody_holds_is_swept() {
+        let run = env::temp_dir().join(format!("pillarbox-sweep-{}", system::id()));
+        let held = Ground::take(&run).unwrap();
+        sweep(&run).unwrap();
+        assert!(run.exists());
+        drop(held);
+        sweep(&run).unwrap();
+        assert!(!run.exists());
+    }
+}

@@ -1,0 +1,163 @@
+//! One running server: known by the record in its folder, so that whoever comes later can end it.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::process;
+
+const RECORD: &str = "record";
+/// A server that was asked to end has nothing to save.
+const ASKED: Duration = Duration::from_secs(20);
+const KILLED: Duration = Duration::from_secs(10);
+
+/// What must be known to use a server and to end it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Record {
+    pub(super) pid: u32,
+    pub(super) port: u16,
+    pub(super) stop_signal: String,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.pid, self.port, self.stop_signal)
+    }
+}
+
+impl FromStr for Record {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.split_whitespace();
+        let mut next = || words.next().ok_or(());
+        let pid = next()?.parse().map_err(|_| ())?;
+        let port = next()?.parse().map_err(|_| ())?;
+        Ok(Self { pid, port, stop_signal: next()?.to_owned() })
+    }
+}
+
+/// A server and its folder.
+#[derive(Debug)]
+pub(super) struct Instance {
+    folder: PathBuf,
+    pub(super) record: Record,
+    /// Present if this program started it, which then has to take note of its end.
+    child: Option<Child>,
+}
+
+impl Instance {
+    /// Writes down what was started in the folder.
+    pub(super) fn note(folder: &Path, record: Record, child: Child) -> Result<Self, String> {
+        let instance = Self { folder: folder.to_owned(), record, child: Some(child) };
+        match fs::write(folder.join(RECORD), instance.record.to_string()) {
+            Ok(()) => Ok(instance),
+            Err(error) => Err(instance.end().err().unwrap_or_else(|| format!("no record: {error}"))),
+        }
+    }
+
+    /// Finds what runs in the folder.
+    pub(super) fn load(folder: &Path) -> Option<Self> {
+        let record = fs::read_to_string(folder.join(RECORD)).ok()?.parse().ok()?;
+        let mut instance = Self { folder: folder.to_owned(), record, child: None };
+        instance.is_alive().then_some(instance)
+    }
+
+    /// Tells whether the process is there and is ours.
+    pub(super) fn is_alive(&mut self) -> bool {
+        match &mut self.child {
+            Some(child) => matches!(child.try_wait(), Ok(None)),
+            // The number may have gone to another process since.
+            None => command_line(self.record.pid).contains(&*self.folder.to_string_lossy()),
+        }
+    }
+
+    /// Ends the process and removes the folder.
+    pub(super) fn end(mut self) -> Result<(), String> {
+        let signal = self.record.stop_signal.clone();
+        self.stop(&signal, ASKED);
+        if !self.stop("KILL", KILLED) {
+            return Err(format!("process {} does not end", self.record.pid));
+        }
+        remove(&self.folder)
+    }
+
+    /// Sends a signal and waits; tells whether the process is gone.
+    pub(super) fn stop(&mut self, signal: &str, limit: Duration) -> bool {
+        if !self.is_alive() {
+            return true;
+        }
+        process::succeeds(Command::new("kill").args(["-s", signal, &self.record.pid.to_string()]));
+        process::wait_until(limit, || !self.is_alive())
+    }
+}
+
+/// Ends what runs in the folder, if anything, and removes the folder.
+pub(super) fn clear(folder: &Path) -> Result<(), String> {
+    Instance::load(folder).map_or_else(|| remove(folder), Instance::end)
+}
+
+fn remove(folder: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{}: {error}", folder.display())),
+        _ => Ok(()),
+    }
+}
+
+/// How a process was called; nothing if it is over.
+fn command_line(pid: u32) -> String {
+    let by_system = || -> io::Result<String> {
+        let words = fs::read(format!("/proc/{pid}/cmdline"))?;
+        Ok(String::from_utf8_lossy(&words).replace('\0', " "))
+    };
+    if Path::new("/proc/self/cmdline").exists() {
+        return by_system().unwrap_or_default();
+    }
+    process::answer(Command::new("ps").args(["-o", "args=", "-p", &pid.to_string()])).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let record = Record { pid: 12, port: 15_415, stop_signal: "QUIT".into() };
+        assert_eq!(record.to_string().parse(), Ok(record));
+        for text in ["", "12", "12 15415", "12 154150 QUIT", "a 15415 QUIT"] {
+            assert_eq!(text.parse::<Record>(), Err(()), "{text}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_that_got_the_number_of_a_dead_server_is_left_alone() {
+        let record = Record { pid: std::process::id(), port: 15_415, stop_signal: "KILL".into() };
+        let folder = std::env::temp_dir().join(format!("pillarbox-record-{}", record.pid));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(RECORD), record.to_string()).unwrap();
+        assert!(Instance::load(&folder).is_none());
+        clear(&folder).unwrap();
+        assert!(!folder.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_ignores_its_signal_is_killed() {
+        let folder = std::env::temp_dir().join(format!("pillarbox-deaf-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let child = Command::new("tail").args(["-f", "/dev/null"]).stdout(Stdio::null()).spawn().unwrap();
+        let record = Record { pid: child.id(), port: 15_415, stop_signal: "CONT".into() };
+        let mut instance = Instance::note(&folder, record, child).unwrap();
+        assert!(!instance.stop("CONT", Duration::from_millis(50)));
+        assert!(instance.stop("KILL", KILLED));
+        instance.end().unwrap();
+        assert!(!folder.exists());
+    }
+}

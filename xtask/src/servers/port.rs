@@ -1,0 +1,51 @@
+//! Chooses ports that nobody listens on.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+/// From here on the system hands out ports to clients, which would hold them at any moment.
+const FIRST_OF_CLIENTS: u16 = 32_768;
+/// Far enough to pass over the preferred ports of the other servers.
+const STEP: u16 = 20;
+const MAX_TRIES: u16 = 100;
+
+/// The first free port, counted from the preferred one.
+pub(super) fn choose(preferred: u16) -> Result<u16, String> {
+    first_free(preferred, is_free).ok_or_else(|| format!("no free port from {preferred} on"))
+}
+
+/// Tells whether a server could listen on the port now.
+pub(super) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+fn first_free(preferred: u16, is_free: impl Fn(u16) -> bool) -> Option<u16> {
+    let tries = (0..MAX_TRIES).filter_map(|index| preferred.checked_add(index * STEP));
+    tries.take_while(|port| *port < FIRST_OF_CLIENTS).find(|port| is_free(*port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preferred_port_is_taken_if_it_is_free() {
+        assert_eq!(first_free(15_415, |_| true), Some(15_415));
+    }
+
+    #[test]
+    fn ports_in_use_are_passed_over_in_steps() {
+        assert_eq!(first_free(15_415, |port| port > 15_440), Some(15_455));
+    }
+
+    #[test]
+    fn ports_of_clients_are_never_taken() {
+        assert_eq!(first_free(32_740, |port| port > 32_760), None);
+        assert_eq!(first_free(15_415, |_| false), None);
+    }
+
+    #[test]
+    fn a_port_somebody_listens_on_is_not_free() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(!is_free(listener.local_addr().unwrap().port()));
+    }
+}
