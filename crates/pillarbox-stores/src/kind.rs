@@ -24,7 +24,7 @@ const STORES: &[StoreKind] = &[
         name: "postgres",
         schemes: &["postgres", "postgresql"],
         example: "postgres://USER@HOST/DATABASE",
-        built_in: false,
+        built_in: cfg!(feature = "postgres"),
     },
     StoreKind {
         name: "mysql",

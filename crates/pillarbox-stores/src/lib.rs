@@ -3,6 +3,8 @@
 mod connect;
 mod error;
 mod kind;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

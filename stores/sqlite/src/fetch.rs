@@ -54,7 +54,7 @@ pub(crate) fn fetch(
         Scope::Slots { slots, cursor } => {
             let (rows, end) = fetch_slots(connection, sql, request, slots, cursor, limit, now)?;
             let decided = decided(connection, sql, cursor, &rows, &end)?;
-            (rows, Cursor { decided, waiting: Vec::new() }, end)
+            (rows, Cursor { decided, ..Cursor::default() }, end)
         }
         Scope::Group { slot, group, from } => {
             let mut statement = connection.prepare_cached(&sql.fetch_group)?;

@@ -137,7 +137,7 @@ impl World {
     ) -> Told {
         let slots = SlotSet::new((0..64).chain(lanes.iter().copied()).map(Slot));
         let decided = after.map_or(Seq(0), |id| self.names.known(id, 0).0);
-        let scope = Scope::Slots { slots, cursor: Cursor { decided, waiting: vec![] } };
+        let scope = Scope::Slots { slots, cursor: Cursor { decided, ..Cursor::default() } };
         let (mut told, cursor) = self.fetch(scope, limits, now).await?;
         assert!(cursor.decided >= decided, "the cursor fell");
         if told.last().is_some_and(|more| more == "more true") {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pillarbox_conformance::Harness;
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -12,6 +14,10 @@ mod sqlite;
 pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
     vec![
         Arc::new(memory::Memory),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::main()),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::newest()),
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::Sqlite),
     ]

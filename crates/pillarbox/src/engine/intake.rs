@@ -10,7 +10,7 @@ use super::groups::Hold;
 use super::item::Item;
 use super::settings::Reading;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
-use crate::port::{Change, Counts, Cursor, Fetch, Fetched, Order, Outcome, Scope, Source};
+use crate::port::{Change, Counts, Fetch, Fetched, Order, Outcome, Scope, Source};
 
 /// Groups that may be held back in memory; beyond that reading waits.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -101,8 +101,7 @@ impl Core {
     }
 
     pub(super) fn rewind(&mut self, seq: Seq) {
-        let decided = self.cursor.decided.min(Seq(seq.0 - 1));
-        self.cursor = Cursor { decided, waiting: Vec::new() };
+        self.cursor.decided = self.cursor.decided.min(Seq(seq.0 - 1));
         self.rewinds += 1;
     }
 
@@ -244,8 +243,7 @@ impl Core {
         for row in fetched.rows {
             if self.cold_room().0 == 0 {
                 // Not beyond what the store vouches for: a number below the last row may still commit.
-                let decided = last.unwrap_or(self.cursor.decided).min(cursor.decided);
-                cursor = Cursor { decided, waiting: Vec::new() };
+                cursor.decided = last.unwrap_or(self.cursor.decided).min(cursor.decided);
                 cut = true;
                 break;
             }

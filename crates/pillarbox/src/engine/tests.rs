@@ -46,7 +46,7 @@ fn node(held: &[GroupKey], rows: Vec<Row>, now: Instant) -> Core {
     let mut core = Core::new(settings, 1);
     core.joined(NodeId::from_random(1), &membership(1, held), now, now);
     let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
-    let cursor = Cursor { decided: Seq(9), waiting: Vec::new() };
+    let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
     let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
     core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
     core

@@ -106,26 +106,31 @@ impl<S: Store> Writer<S> {
 
     /// Rows for events whose commit is somebody else's.
     pub(super) fn place_unreserved(&self, events: &[Event]) -> Vec<NewRow> {
-        let lane = self.engine.as_ref().and_then(|engine| {
-            engine.with(|core| core.lane().filter(|_| core.settings().order == Order::None))
-        });
-        rows(events, lane)
+        rows(events, self.own_lane())
+    }
+
+    /// The lane this process delivers by itself; none where events go to the slots of their groups.
+    fn own_lane(&self) -> Option<Lane> {
+        let engine = self.engine.as_ref()?;
+        engine.with(|core| core.lane().filter(|_| core.settings().order == Order::None))
     }
 
     /// Tells the engine what was committed: hot where reserved, else by waking the reader.
     pub(super) fn committed(&self, events: &[Event], written: &[Written], reservation: Option<Reservation>) {
         match (reservation, &self.engine) {
             (Some(reservation), _) => reservation.push(events, written),
-            (None, Some(engine)) => engine.with(|core| core.hint()),
-            (None, None) => {}
+            (None, _) => self.wake(),
         }
         self.hint_due(events);
     }
 
-    /// Rows may be there: the reader looks.
+    /// Rows may be there: the reader looks, here and where else their slots may be held.
     pub(super) fn wake(&self) {
         if let Some(engine) = &self.engine {
             engine.with(|core| core.hint());
+        }
+        if self.own_lane().is_none() {
+            self.store.announce();
         }
     }
 

@@ -26,7 +26,7 @@ impl State {
                 let found = self.index.rows(&ranges, cursor.decided.0.saturating_add(1));
                 let (rows, end) = self.read(found, request, now, |_| true);
                 let decided = self.next(cursor, &rows, &end);
-                (rows, Cursor { decided, waiting: Vec::new() }, end)
+                (rows, Cursor { decided, ..Cursor::default() }, end)
             }
             Scope::Group { slot, group, from } => {
                 let found = self.index.rows(&[slot.0..=slot.0], from.0);

@@ -13,6 +13,8 @@ pub struct Cursor {
     pub decided: Seq,
     /// Numbers that `decided` may rise to once the transactions that were open then have ended.
     pub waiting: Vec<Horizon>,
+    /// Which server, and which start of it, gave these numbers, since another may give them again; zero: none said so.
+    pub origin: i64,
 }
 
 /// A number, and the transactions that may still commit rows below it.

@@ -75,6 +75,9 @@ pub trait Store: Send + Sync + 'static {
     /// Inspection and operation.
     fn admin(&self) -> &dyn Admin;
 
+    /// Rows were committed that another node may have to deliver: tells it, where the database can. Never waits.
+    fn announce(&self) {}
+
     /// Hints of new rows written elsewhere, where the database can tell.
     fn hints(&self) -> Option<Hints> {
         None

@@ -1,0 +1,9 @@
+-- Deletes pending events that are under no live claim and records that; locks on the rows, by the caller's transaction.
+WITH t AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AS now),
+gone AS (
+    DELETE FROM {event} e USING t
+    WHERE e.event_id = ANY($1) AND e.status IN (0, 2) AND (e.locked_until IS NULL OR e.locked_until <= t.now)
+    RETURNING e.event_id),
+forgotten AS (DELETE FROM {attempt} a USING gone WHERE a.event_id = gone.event_id),
+recorded AS (INSERT INTO {audit} (at, actor, action, target) SELECT t.now, $3, 'cancel', event_id FROM gone, t)
+SELECT event_id FROM gone

@@ -1,0 +1,14 @@
+-- Claims rows that are due, but those of the queue, in order; locks the rows it takes, skips those that others have locked.
+WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
+due AS MATERIALIZED (
+    SELECT seq FROM {event} e, t
+    WHERE status IN (0, 2) AND slot <> -2 AND available_at <= t.now AND (locked_until IS NULL OR locked_until <= t.now)
+        AND ($2::bigint IS NULL OR created_at <= t.now - $2 * interval '1 microsecond')
+    ORDER BY seq LIMIT $3 FOR UPDATE OF e SKIP LOCKED),
+taken AS (
+    UPDATE {event} e
+    SET locked_by = $4, locked_at = t.now, locked_until = t.now + $5 * interval '1 microsecond',
+        lock_token = coalesce(lock_token, 0) + 1, attempts = attempts + 1
+    FROM due, t WHERE e.seq = due.seq AND e.status IN (0, 2)
+    RETURNING {taken_columns})
+SELECT * FROM taken ORDER BY seq

@@ -1,0 +1,2 @@
+-- The database's now; no lock.
+SELECT clock_timestamp()

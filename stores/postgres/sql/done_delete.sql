@@ -1,0 +1,18 @@
+-- Deletes pending rows that are done under the node's fence, keeps those with a message id; share lock on the node's row.
+-- A deletion that a crash takes back is only a second delivery: no need to wait for the disk.
+WITH me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE),
+gone AS (
+    DELETE FROM {event} e USING me
+    WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NULL
+    RETURNING e.seq, e.event_id),
+kept AS (
+    UPDATE {event} e
+    SET status = 1, done_at = coalesce($3, clock_timestamp()), locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NOT NULL
+    RETURNING e.seq),
+forgotten AS (
+    DELETE FROM {attempt} a USING gone
+    WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = gone.event_id)
+SELECT EXISTS (SELECT 1 FROM me),
+    CASE WHEN (SELECT count(*) FROM gone) < cardinality($2) THEN ARRAY(SELECT seq FROM gone UNION ALL SELECT seq FROM kept) END,
+    set_config('synchronous_commit', 'off', true)

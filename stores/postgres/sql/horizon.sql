@@ -1,0 +1,7 @@
+-- The last number drawn, and after that the transactions that may still commit a number up to it; no lock.
+SELECT s.number, w.open, pg_postmaster_start_time(), clock_timestamp()
+FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS number FROM {sequence}) s,
+    LATERAL (SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}') AS open FROM pg_locks
+        WHERE locktype = 'relation' AND relation = {event_name}::regclass AND granted AND pid IS DISTINCT FROM pg_backend_pid()
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND s.number >= 0) w

@@ -1,0 +1,7 @@
+-- Nodes in the order they joined, and slots with their holders; no lock.
+SELECT n.ids, n.lanes, n.expiries, s.slots, s.holders, s.suspicions
+FROM (SELECT coalesce(array_agg(node_id::text ORDER BY joined_at, node_id), '{}') AS ids,
+        coalesce(array_agg(lane ORDER BY joined_at, node_id), '{}') AS lanes,
+        coalesce(array_agg(expires_at ORDER BY joined_at, node_id), '{}') AS expiries FROM {node}) n,
+    (SELECT coalesce(array_agg(slot ORDER BY slot), '{}') AS slots, coalesce(array_agg(holder::text ORDER BY slot), '{}') AS holders,
+        coalesce(array_agg(suspect ORDER BY slot), '{}') AS suspicions FROM {slot}) s

@@ -1,0 +1,52 @@
+//! Telling other processes of new rows: from a connection of our own, many commits at once, never in a writer's way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use crate::connection::{Line, Sessions};
+use crate::sql::Sql;
+
+/// Commits within this time after an announcement share the next one.
+const GATHER: Duration = Duration::from_millis(2);
+
+const IDLE: u8 = 0;
+const TELLING: u8 = 1;
+const AGAIN: u8 = 2;
+
+/// At most one announcement is under way; what comes meanwhile makes one more.
+#[derive(Default)]
+pub(crate) struct Announcer(Arc<AtomicU8>);
+
+impl Announcer {
+    /// Tells soon, without waiting for it. What goes wrong costs only latency: readers poll underneath.
+    pub(crate) fn announce(&self, line: &Arc<Line>, sessions: &Sessions, sql: &Arc<Sql>, channel: &str) {
+        if self.0.swap(AGAIN, Ordering::AcqRel) != IDLE {
+            return;
+        }
+        let (state, line) = (Arc::clone(&self.0), Arc::clone(line));
+        let (sql, channel) = (Arc::clone(sql), channel.to_owned());
+        let spawned = sessions.spawn(async move {
+            while state.swap(TELLING, Ordering::AcqRel) == AGAIN {
+                let (sql, channel) = (Arc::clone(&sql), channel.clone());
+                let told = line.run(move |session| {
+                    Box::pin(async move {
+                        session.query(&sql.notify).bind(channel).execute(&mut session.connection).await?;
+                        Ok(())
+                    })
+                });
+                if let Err(failure) = told.await {
+                    let error = failure.into_store_error("notify", "postgres");
+                    tracing::debug!(%error, "could not tell of new rows; they are found by polling");
+                }
+                tokio::time::sleep(GATHER).await;
+                if state.compare_exchange(TELLING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                    return;
+                }
+            }
+        });
+        if !spawned {
+            self.0.store(IDLE, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The settings of a store, and opening it.
+
+use std::time::Duration;
+
+use pillarbox::model::{Limits, TableName};
+use pillarbox::port::{ErrorKind, StoreError};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use crate::error::describe;
+use crate::migrate::Migrations;
+use crate::pooler::Pooler;
+use crate::sql::Names;
+use crate::store::PostgresStore;
+
+/// Shorter, and a busy server could not answer a beat; longer, and nothing would ever be given up.
+const STATEMENT_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
+const DEFAULT_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_DESK: usize = 4;
+
+/// Whether other processes are told of new rows, and whether this one listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WakeUp {
+    /// By NOTIFY from a connection of its own, put together over a few milliseconds.
+    #[default]
+    Notify,
+    /// Not at all: rows are found by polling.
+    Off,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is opened"]
+pub struct PostgresStoreBuilder {
+    pub(crate) pool: PgPool,
+    pub(crate) name: String,
+    pub(crate) schema: Option<TableName>,
+    pub(crate) table: TableName,
+    pub(crate) limits: Limits,
+    pub(crate) pooler: Pooler,
+    pub(crate) wake_up: WakeUp,
+    pub(crate) statement_timeout: Duration,
+    pub(crate) desk: usize,
+}
+
+impl PostgresStoreBuilder {
+    pub(crate) fn new(pool: PgPool) -> Self {
+        let name = pool.connect_options().get_database().unwrap_or("postgres").to_owned();
+        Self {
+            pool,
+            name,
+            schema: None,
+            table: TableName::default(),
+            limits: Limits::default(),
+            pooler: Pooler::default(),
+            wake_up: WakeUp::default(),
+            statement_timeout: DEFAULT_STATEMENT_TIMEOUT,
+            desk: DEFAULT_DESK,
+        }
+    }
+
+    pub(crate) fn from_url(url: &str) -> Result<Self, StoreError> {
+        let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| {
+            // The words of the parser may quote the URL, and with it a password.
+            StoreError::new(ErrorKind::InvalidInput, "open", "postgres", describe(&error).1)
+        })?;
+        let options = options.application_name("pillarbox");
+        Ok(Self::new(PgPoolOptions::new().connect_lazy_with(options)))
+    }
+
+    /// The name in logs and errors. Default: the name of the database.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The schema of the tables. Default: the first one of the connection's search path.
+    pub fn schema(mut self, schema: TableName) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// The table of events. Default: `outbox_event`.
+    pub fn table(mut self, table: TableName) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The bounds of fields. Default: 1 MiB of payload, no NUL.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What stands between the store and the server. Default: find out.
+    pub fn pooler(mut self, pooler: Pooler) -> Self {
+        self.pooler = pooler;
+        self
+    }
+
+    /// Whether processes tell each other of new rows. Default: they do.
+    pub fn wake_up(mut self, wake_up: WakeUp) -> Self {
+        self.wake_up = wake_up;
+        self
+    }
+
+    /// How long a statement of the store's own may take. Default: 30 s; from 100 ms to an hour.
+    ///
+    /// The server ends it then; a connection that does not answer even so is thrown away 5 s later.
+    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
+        self.statement_timeout = timeout.clamp(STATEMENT_TIMEOUTS.0, STATEMENT_TIMEOUTS.1);
+        self
+    }
+
+    /// How many connections claims, promotions and operators share, beside one each for reading, settling, beating
+    /// and listening. Default: 4; at least 1. All are opened when they are first needed.
+    pub fn desk_connections(mut self, connections: usize) -> Self {
+        self.desk = connections.max(1);
+        self
+    }
+
+    /// The statements that make the tables, for people who run them by hand.
+    #[must_use]
+    pub fn schema_sql(&self) -> String {
+        Migrations::new(&Names::new(self.schema.as_ref(), &self.table)).script()
+    }
+
+    /// The store. Connections are opened when they are needed; the tables need not be there yet.
+    #[must_use]
+    pub fn open(self) -> PostgresStore {
+        PostgresStore::start(self)
+    }
+}

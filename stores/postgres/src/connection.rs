@@ -1,0 +1,231 @@
+//! Connections of the store's own, each kind reserved for its work, so that a busy pool can't take a lease away.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pillarbox::port::ErrorKind;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Transaction};
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use crate::error::Failure;
+use crate::insert::Prepared;
+use crate::pooler::{self, Pooler};
+
+/// What a call does on a session; boxed, because it borrows the session.
+pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
+
+/// How every connection of the store is made, and who waits for the work on them.
+pub(crate) struct Sessions {
+    options: PgConnectOptions,
+    /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
+    statement_timeout: Duration,
+    pooler: Pooler,
+    found: OnceCell<bool>,
+    tasks: TaskTracker,
+}
+
+impl Sessions {
+    pub(crate) fn new(options: PgConnectOptions, statement_timeout: Duration, pooler: Pooler) -> Self {
+        // Poolers refuse what they do not know of.
+        let options = options.extra_float_digits(None).disable_statement_logging();
+        Self { options, statement_timeout, pooler, found: OnceCell::new(), tasks: TaskTracker::new() }
+    }
+
+    /// Whether sessions last only as long as a transaction.
+    pub(crate) async fn pooled(&self) -> Result<bool, Failure> {
+        let found = self.found.get_or_try_init(|| async {
+            match self.pooler {
+                Pooler::None => Ok(false),
+                Pooler::Transaction => Ok(true),
+                Pooler::Detect => pooler::detect(&self.options).await,
+            }
+        });
+        Ok(*found.await?)
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+        let pooled = self.pooled().await?;
+        let mut connection = PgConnection::connect_with(&self.options).await?;
+        if !pooled {
+            let timeout_ms = self.statement_timeout.as_millis();
+            // A table that empties and fills by the million has no honest statistics: the plans are fixed instead.
+            let settings = format!(
+                "SET statement_timeout = {timeout_ms}; SET lock_timeout = {timeout_ms}; \
+                 SET idle_in_transaction_session_timeout = {timeout_ms}; SET plan_cache_mode = force_generic_plan; \
+                 SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off"
+            );
+            connection.execute(sqlx::raw_sql(AssertSqlSafe(settings))).await?;
+        }
+        Ok(Session { connection, pooled })
+    }
+
+    pub(crate) fn options(&self) -> &PgConnectOptions {
+        &self.options
+    }
+
+    /// Runs a task that `close` waits for; false where there is no runtime.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
+        self.tasks.spawn_on(task, &runtime);
+        true
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.statement_timeout + Duration::from_secs(5)
+    }
+
+    /// Waits for all work that is under way.
+    pub(crate) async fn close(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// One connection, and how statements run on it.
+pub(crate) struct Session {
+    pub(crate) connection: PgConnection,
+    pooled: bool,
+}
+
+impl Session {
+    /// A statement, kept prepared where the session lasts.
+    pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(!self.pooled)
+    }
+
+    pub(crate) fn prepared(&self) -> Prepared {
+        if self.pooled { Prepared::Once } else { Prepared::Kept }
+    }
+
+    pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, Failure> {
+        Ok(Tx { prepared: self.prepared(), tx: self.connection.begin().await? })
+    }
+}
+
+/// A transaction of the store's own.
+pub(crate) struct Tx<'c> {
+    prepared: Prepared,
+    pub(crate) tx: Transaction<'c, Postgres>,
+}
+
+impl Tx<'_> {
+    pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(self.prepared == Prepared::Kept)
+    }
+
+    pub(crate) fn prepared(&self) -> Prepared {
+        self.prepared
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), Failure> {
+        Ok(self.tx.commit().await?)
+    }
+}
+
+/// Connections for one kind of work: opened when they are needed, kept, and replaced when they break.
+pub(crate) struct Line {
+    sessions: Arc<Sessions>,
+    free: Arc<Free>,
+}
+
+struct Free {
+    permits: Semaphore,
+    idle: Mutex<Vec<Session>>,
+}
+
+impl Free {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    pub(crate) fn new(sessions: &Arc<Sessions>, connections: usize) -> Self {
+        let free = Free { permits: Semaphore::new(connections), idle: Mutex::new(Vec::new()) };
+        Self { sessions: Arc::clone(sessions), free: Arc::new(free) }
+    }
+
+    /// Runs work on a connection of this line, to its end, whether or not the caller goes on waiting.
+    pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Session) -> Work<'c, T> + Send + 'static,
+    {
+        let (sessions, free) = (Arc::clone(&self.sessions), Arc::clone(&self.free));
+        let task = self.sessions.tasks.spawn(async move {
+            let deadline = sessions.deadline();
+            let busy = || Failure::Refused(ErrorKind::Timeout, "no connection became free".to_owned());
+            let permit = timeout_at(deadline, free.permits.acquire()).await;
+            let _permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
+            let idle = free.idle().pop();
+            let mut session = match idle {
+                Some(session) => session,
+                None => timeout_at(deadline, sessions.connect()).await.map_err(|_| late("connecting"))??,
+            };
+            let answer = timeout_at(sessions.deadline(), session.run(work)).await;
+            match answer {
+                Ok(Ok(value)) => {
+                    free.idle().push(session);
+                    Ok(value)
+                }
+                Ok(Err(failure)) => {
+                    if failure.spares_connection() {
+                        free.idle().push(session);
+                    }
+                    Err(failure)
+                }
+                // Nobody knows what it is doing: it is dropped, never used again.
+                Err(_) => Err(late("the server")),
+            }
+        });
+        task.await.unwrap_or_else(|_| {
+            Err(Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned()))
+        })
+    }
+}
+
+impl Session {
+    async fn run<T, F>(&mut self, work: F) -> Result<T, Failure>
+    where
+        F: for<'c> FnOnce(&'c mut Self) -> Work<'c, T>,
+    {
+        if !self.pooled {
+            let answer = work(self).await;
+            // A transaction that was dropped is rolled back now, not when the connection is next needed.
+            if self.connection.should_flush() {
+                self.connection.flush().await?;
+            }
+            return answer;
+        }
+        // Preparing and running a statement are two steps: only a transaction keeps them on one server connection.
+        self.connection.execute("BEGIN").await?;
+        let answer = work(self).await;
+        let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        self.connection.execute(end).await?;
+        answer
+    }
+}
+
+fn late(who: &str) -> Failure {
+    Failure::Refused(ErrorKind::Timeout, format!("{who} took too long to answer"))
+}
+
+/// Runs a call to its end in a task, for calls that must not be dropped half way.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    sessions: &Sessions,
+    call: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Failure> {
+    let gone = || Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned());
+    sessions.tasks.spawn(call).await.map_err(|_| gone())
+}
+
+/// Closes a connection in order, within a bound.
+pub(crate) async fn hang_up(connection: PgConnection) {
+    // The server notices a closed socket too.
+    let _ = timeout(Duration::from_secs(1), connection.close()).await;
+}

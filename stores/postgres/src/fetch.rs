@@ -1,0 +1,234 @@
+//! Reading pending rows in order, and how far the next read may start.
+
+use jiff::Timestamp;
+use pillarbox::model::{Lane, Row, Seq, SlotSet};
+use pillarbox::port::{Cursor, Fetch, Fetched, Horizon, Scope};
+use sqlx::Row as _;
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::row::{Claimed, NOW, created_at, read_row, seq_of};
+use crate::sql::Sql;
+use crate::time::{Time, skipped};
+
+/// As many horizons as are worth waiting for at once: the oldest ends first.
+const HORIZONS: usize = 8;
+/// A transaction that is prepared for a two-phase commit changes its name when it is: it stands for any other.
+const PREPARED: u64 = u64::MAX;
+
+/// Why a read ended.
+enum End {
+    /// Nothing more was there.
+    Nothing,
+    /// A limit was reached, and there was more.
+    Cut,
+    /// The next row, with this number, is too young.
+    Young(Seq),
+}
+
+/// The rows of one read.
+struct Read {
+    rows: Vec<Row>,
+    end: End,
+    now: Option<Timestamp>,
+}
+
+pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
+    // One more than asked for tells whether there is more.
+    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
+    match &request.scope {
+        Scope::Slots { slots, cursor } => fetch_slots(session, sql, request, slots, cursor, limit).await,
+        Scope::Group { slot, group, from } => {
+            let query = session.query(&sql.fetch_group);
+            let query = query.bind(from.0).bind(slot.0).bind(group.as_str()).bind(limit);
+            answer(session, sql, request, query).await
+        }
+        Scope::Due => {
+            let query = session.query(&sql.fetch_due);
+            let query = query.bind(request.now.map(Time)).bind(skipped(request.skip_recent)).bind(limit);
+            answer(session, sql, request, query).await
+        }
+    }
+}
+
+/// A read that no cursor follows.
+async fn answer(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    query: Query<'_, Postgres, PgArguments>,
+) -> Result<Fetched, Failure> {
+    let read = read(session, request, query).await?;
+    let now = match read.now {
+        Some(now) => now,
+        None => clock(session, sql).await?,
+    };
+    Ok(Fetched { rows: read.rows, cursor: Cursor::default(), more: matches!(read.end, End::Cut), now })
+}
+
+/// The database's now.
+pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, Failure> {
+    let row = session.query(&sql.clock).fetch_one(&mut session.connection).await?;
+    Ok(row.try_get::<Time, _>(0)?.0)
+}
+
+async fn fetch_slots(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    slots: &SlotSet,
+    cursor: &Cursor,
+    limit: i64,
+) -> Result<Fetched, Failure> {
+    let mut cursor = cursor.clone();
+    let mut now = request.now;
+    // Transactions are listed before the rows are read: what has ended by then, the read sees.
+    if vouched(&cursor).is_none() {
+        now = now.or(Some(look(session, sql, &mut cursor).await?));
+    }
+    let bound = vouched(&cursor).unwrap_or(cursor.decided);
+    let query = slots_query(session, sql, slots, cursor.decided, limit);
+    let read = match query {
+        Some(query) => read(session, request, query).await?,
+        None => Read { rows: Vec::new(), end: End::Nothing, now },
+    };
+    let seen = match &read.end {
+        End::Nothing => Seq(i64::MAX),
+        End::Cut => read.rows.last().map_or(cursor.decided, |row| row.seq),
+        End::Young(seq) => Seq(seq.0 - 1),
+    };
+    cursor.decided = cursor.decided.max(seen.min(bound));
+    let decided = cursor.decided;
+    cursor.waiting.retain(|horizon| horizon.upto > decided);
+    let now = match read.now.or(now) {
+        Some(now) => now,
+        None => look(session, sql, &mut cursor).await?,
+    };
+    Ok(Fetched { rows: read.rows, cursor, more: matches!(read.end, End::Cut), now })
+}
+
+/// How far a read may take the cursor: to the last horizon behind which nothing is open.
+fn vouched(cursor: &Cursor) -> Option<Seq> {
+    let settled = cursor.waiting.iter().filter(|horizon| horizon.open.is_empty());
+    settled.map(|horizon| horizon.upto).max().filter(|upto| *upto > cursor.decided)
+}
+
+/// Lists who is still writing, for the horizons there are and for a new one; the database's now.
+async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<Timestamp, Failure> {
+    let row = session.query(&sql.horizon).fetch_one(&mut session.connection).await?;
+    let upto = Seq(row.try_get(0)?);
+    let open: Vec<u64> = row.try_get::<Vec<String>, _>(1)?.iter().map(|name| transaction(name)).collect();
+    let origin = row.try_get::<Time, _>(2)?.0.as_microsecond();
+    let now = row.try_get::<Time, _>(3)?.0;
+    if cursor.origin != 0 && cursor.origin != origin {
+        // Another server, or a restored one: it may give numbers again that this cursor has passed.
+        *cursor = Cursor::default();
+    }
+    cursor.origin = origin;
+    for horizon in &mut cursor.waiting {
+        horizon.open.retain(|writer| open.contains(writer) || open.contains(&PREPARED));
+    }
+    if upto > cursor.decided && cursor.waiting.len() < HORIZONS {
+        cursor.waiting.push(Horizon { upto, open });
+    }
+    Ok(now)
+}
+
+/// The number of a virtual transaction `backend/local`.
+fn transaction(name: &str) -> u64 {
+    let parts = name.split_once('/');
+    let numbers =
+        parts.and_then(|(backend, local)| Some((backend.parse::<u32>().ok()?, local.parse::<u32>().ok()?)));
+    numbers.map_or(PREPARED, |(backend, local)| u64::from(backend) << 32 | u64::from(local))
+}
+
+/// The statement that reads these slots: one range if they are one, else a range of groups' slots and one of lanes.
+fn slots_query(
+    session: &Session,
+    sql: &Sql,
+    slots: &SlotSet,
+    after: Seq,
+    limit: i64,
+) -> Option<Query<'static, Postgres, PgArguments>> {
+    let ranges: Vec<(i16, i16)> = slots
+        .ranges()
+        .iter()
+        .map(|&(first, last)| (first.max(0), last))
+        .filter(|(first, last)| first <= last)
+        .collect();
+    match ranges.as_slice() {
+        [] => None,
+        [(first, last)] => {
+            let query = session.query(&sql.fetch_slots);
+            Some(query.bind(after.0).bind(*first).bind(*last).bind(limit))
+        }
+        several => {
+            let split = |lanes: bool| {
+                let of = several.iter().filter(move |range| (range.1 >= Lane::FIRST.0) == lanes);
+                let (first, last) = (of.clone().map(|range| range.0).min(), of.map(|range| range.1).max());
+                // An empty range where there is none.
+                (first.unwrap_or(1), last.unwrap_or(0))
+            };
+            let (groups, lanes) = (split(false), split(true));
+            let all: Vec<i16> = several.iter().flat_map(|&(first, last)| first..=last).collect();
+            let query = session.query(&sql.fetch_ranges);
+            let query = query.bind(after.0).bind(groups.0).bind(groups.1).bind(lanes.0).bind(lanes.1);
+            Some(query.bind(all).bind(limit))
+        }
+    }
+}
+
+async fn read(
+    session: &mut Session,
+    request: &Fetch,
+    query: Query<'_, Postgres, PgArguments>,
+) -> Result<Read, Failure> {
+    use futures_util::TryStreamExt;
+
+    let mut found = query.fetch(&mut session.connection);
+    let mut read =
+        Read { rows: Vec::with_capacity(request.rows.min(1_024)), end: End::Nothing, now: request.now };
+    let mut bytes = 0_usize;
+    while let Some(row) = found.try_next().await? {
+        let now = match read.now {
+            Some(now) => now,
+            None => *read.now.insert(row.try_get::<Time, _>(NOW)?.0),
+        };
+        let youngest = now.saturating_sub(request.skip_recent).unwrap_or(Timestamp::MIN);
+        if !request.skip_recent.is_zero() && created_at(&row) > youngest {
+            read.end = End::Young(seq_of(&row));
+            break;
+        }
+        if read.rows.len() >= request.rows || (bytes >= request.bytes && !read.rows.is_empty()) {
+            read.end = End::Cut;
+            break;
+        }
+        let row = read_row(&row, Claimed::No);
+        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        read.rows.push(row);
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_has_a_number_and_a_prepared_one_stands_for_any() {
+        assert_eq!(transaction("3/17"), 3 << 32 | 17);
+        assert_eq!(transaction("-1/900"), PREPARED);
+        assert_eq!(transaction("rubbish"), PREPARED);
+    }
+
+    #[test]
+    fn only_a_horizon_without_open_transactions_vouches() {
+        let horizon = |upto, open: &[u64]| Horizon { upto: Seq(upto), open: open.to_vec() };
+        let cursor = |decided, waiting| Cursor { decided: Seq(decided), waiting, origin: 0 };
+        assert_eq!(vouched(&cursor(5, vec![horizon(9, &[]), horizon(20, &[1])])), Some(Seq(9)));
+        assert_eq!(vouched(&cursor(9, vec![horizon(9, &[])])), None);
+        assert_eq!(vouched(&cursor(0, Vec::new())), None);
+    }
+}

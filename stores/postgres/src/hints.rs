@@ -1,0 +1,78 @@
+//! Listening for what other processes tell of new rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::port::Hints;
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::connection::Sessions;
+use crate::error::Failure;
+
+/// How long a lost connection is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Listens until it is dropped. Behind a pooler it ends at once and never hints.
+pub(crate) struct Listener {
+    hints: watch::Receiver<u64>,
+    _ends: DropGuard,
+}
+
+impl Listener {
+    pub(crate) fn start(sessions: &Arc<Sessions>, channel: &str) -> Self {
+        let (sender, hints) = watch::channel(0);
+        let ends = CancellationToken::new();
+        let (token, channel, shared) = (ends.clone(), channel.to_owned(), Arc::clone(sessions));
+        sessions.spawn(async move {
+            let listening = listen(&shared, &channel, &sender);
+            token.run_until_cancelled(listening).await;
+        });
+        Self { hints, _ends: ends.drop_guard() }
+    }
+
+    pub(crate) fn hints(&self) -> Hints {
+        Hints(self.hints.clone())
+    }
+}
+
+async fn listen(sessions: &Sessions, channel: &str, sender: &watch::Sender<u64>) {
+    loop {
+        match sessions.pooled().await {
+            Ok(true) => {
+                tracing::info!(
+                    "a transaction pooler stands before the server: new rows are found by polling"
+                );
+                return;
+            }
+            Ok(false) => {
+                if let Err(failure) = forward(sessions, channel, sender).await {
+                    let error = failure.into_store_error("listen", "postgres");
+                    tracing::debug!(%error, "listening for new rows was interrupted");
+                }
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Passes notifications on until the connection is lost.
+async fn forward(sessions: &Sessions, channel: &str, sender: &watch::Sender<u64>) -> Result<(), Failure> {
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .connect_lazy_with(sessions.options().clone());
+    let mut listener = PgListener::connect_with(&pool).await?;
+    listener.eager_reconnect(false);
+    listener.listen(channel).await?;
+    loop {
+        // Rows may have come before the first notification, and while a connection was lost.
+        sender.send_modify(|count| *count = count.wrapping_add(1));
+        if listener.try_recv().await?.is_none() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Adding rows on a transaction that is open.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::port::ErrorKind;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::error::Failure;
+use crate::sql::Sql;
+use crate::time::{Time, micros};
+
+/// One row as the statements take it.
+pub(crate) struct Values<'a> {
+    pub(crate) event_id: &'a str,
+    pub(crate) event_type: &'a str,
+    pub(crate) aggregate_type: Option<&'a str>,
+    pub(crate) aggregate_id: Option<&'a str>,
+    pub(crate) tenant_id: Option<&'a str>,
+    pub(crate) lane: Option<i16>,
+    pub(crate) message_group: Option<&'a str>,
+    pub(crate) message_id: Option<&'a str>,
+    pub(crate) correlation_id: Option<&'a str>,
+    pub(crate) occurred_at: Timestamp,
+    pub(crate) due: Moment,
+    pub(crate) expires: Moment,
+    pub(crate) headers: Option<String>,
+    pub(crate) payload: Option<&'a str>,
+    pub(crate) payload_bytes: Option<&'a [u8]>,
+}
+
+/// A time, or microseconds from the database's now.
+#[derive(Default)]
+pub(crate) struct Moment {
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) in_us: Option<i64>,
+}
+
+impl Moment {
+    fn new(when: Option<When>) -> Self {
+        match when {
+            None => Self::default(),
+            Some(When::At(at)) => Self { at: Some(at), in_us: None },
+            Some(When::In(after)) => Self { at: None, in_us: Some(micros(after)) },
+        }
+    }
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn new(row: &'a NewRow) -> Self {
+        let event = &row.event;
+        let (payload, payload_bytes) = match event.payload() {
+            Payload::Json(text) => (Some(&**text), None),
+            Payload::Bytes(bytes) => (None, Some(&**bytes)),
+        };
+        Self {
+            event_id: event.id().as_str(),
+            event_type: event.event_type(),
+            aggregate_type: Some(event.aggregate_type()),
+            aggregate_id: event.aggregate_id(),
+            tenant_id: event.tenant_id(),
+            lane: match row.placement {
+                Placement::Queue => Some(Lane::QUEUE.0),
+                Placement::Lane(lane) => Some(lane.0),
+                Placement::Slot => None,
+            },
+            message_group: event.message_group(),
+            message_id: event.message_id(),
+            correlation_id: event.correlation_id(),
+            occurred_at: event.occurred_at(),
+            due: Moment::new(event.due()),
+            expires: Moment::new(event.expires()),
+            headers: event.headers().to_stored(),
+            payload,
+            payload_bytes,
+        }
+    }
+}
+
+/// Whether statements are kept prepared on the connection they run on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    Kept,
+    Once,
+}
+
+/// Adds all rows, or none of them. Without rows it only tells whether the transaction can still commit.
+pub(crate) async fn insert_rows(
+    connection: &mut PgConnection,
+    sql: &Sql,
+    rows: &[NewRow],
+    now: Option<Timestamp>,
+    prepared: Prepared,
+) -> Result<Vec<Written>, Failure> {
+    let statement =
+        |sql: &Arc<str>| sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(prepared == Prepared::Kept);
+    let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
+    let once = values.iter().any(|row| row.message_id.is_some());
+    let pick =
+        |inserting: &crate::sql::Inserting| Arc::clone(if once { &inserting.once } else { &inserting.plain });
+    let added = match values.as_slice() {
+        [] => {
+            statement(&sql.alive).execute(&mut *connection).await?;
+            return Ok(Vec::new());
+        }
+        [row] => {
+            let statement = bind_one(statement(&pick(&sql.insert)), row, now);
+            statement.fetch_all(&mut *connection).await?
+        }
+        rows => {
+            let statement = bind_many(statement(&pick(&sql.insert_many)), rows, now);
+            statement.fetch_all(&mut *connection).await?
+        }
+    };
+    if added.len() == rows.len() {
+        return added.iter().map(|row| written(row, true)).collect();
+    }
+    let messages: Vec<&str> = values.iter().filter_map(|row| row.message_id).collect();
+    let there = statement(&sql.written).bind(messages).fetch_all(connection).await?;
+    merge(&values, &added, &there)
+}
+
+fn bind_one<'q>(
+    query: Query<'q, Postgres, PgArguments>,
+    row: &'q Values<'q>,
+    now: Option<Timestamp>,
+) -> Query<'q, Postgres, PgArguments> {
+    query
+        .bind(row.event_id)
+        .bind(row.event_type)
+        .bind(row.aggregate_type)
+        .bind(row.aggregate_id)
+        .bind(row.tenant_id)
+        .bind(row.lane)
+        .bind(row.message_group)
+        .bind(row.message_id)
+        .bind(row.correlation_id)
+        .bind(Time(row.occurred_at))
+        .bind(row.due.at.map(Time))
+        .bind(row.due.in_us)
+        .bind(row.expires.at.map(Time))
+        .bind(row.expires.in_us)
+        .bind(row.headers.as_deref())
+        .bind(row.payload)
+        .bind(row.payload_bytes)
+        .bind(now.map(Time))
+}
+
+fn bind_many<'q>(
+    query: Query<'q, Postgres, PgArguments>,
+    rows: &'q [Values<'q>],
+    now: Option<Timestamp>,
+) -> Query<'q, Postgres, PgArguments> {
+    fn each<'q, T>(rows: &'q [Values<'q>], column: impl Fn(&'q Values<'q>) -> T) -> Vec<T> {
+        rows.iter().map(column).collect()
+    }
+    query
+        .bind(each(rows, |row| row.event_id))
+        .bind(each(rows, |row| row.event_type))
+        .bind(each(rows, |row| row.aggregate_type))
+        .bind(each(rows, |row| row.aggregate_id))
+        .bind(each(rows, |row| row.tenant_id))
+        .bind(each(rows, |row| row.lane))
+        .bind(each(rows, |row| row.message_group))
+        .bind(each(rows, |row| row.message_id))
+        .bind(each(rows, |row| row.correlation_id))
+        .bind(each(rows, |row| Time(row.occurred_at)))
+        .bind(each(rows, |row| row.due.at.map(Time)))
+        .bind(each(rows, |row| row.due.in_us))
+        .bind(each(rows, |row| row.expires.at.map(Time)))
+        .bind(each(rows, |row| row.expires.in_us))
+        .bind(each(rows, |row| row.headers.as_deref()))
+        .bind(each(rows, |row| row.payload))
+        .bind(each(rows, |row| row.payload_bytes))
+        .bind(now.map(Time))
+}
+
+fn written(row: &PgRow, fresh: bool) -> Result<Written, Failure> {
+    Ok(Written {
+        id: EventId::from_row(row.try_get::<&str, _>(0)?),
+        seq: Seq(row.try_get(1)?),
+        fresh,
+        delayed: row.try_get::<Option<i16>, _>(2)? == Some(Lane::DELAYED.0),
+    })
+}
+
+/// What was added, and in the place of what was not, the row that has its message id.
+fn merge(values: &[Values<'_>], added: &[PgRow], there: &[PgRow]) -> Result<Vec<Written>, Failure> {
+    let mut fresh: HashMap<String, Written> = HashMap::new();
+    for row in added {
+        let one = written(row, true)?;
+        fresh.insert(one.id.as_str().to_owned(), one);
+    }
+    let mut first: HashMap<&str, Written> = HashMap::new();
+    for row in there {
+        first.insert(row.try_get(3)?, written(row, false)?);
+    }
+    let gone = || {
+        Failure::Refused(ErrorKind::Conflict, "a row with this message id was deleted meanwhile".to_owned())
+    };
+    values
+        .iter()
+        .map(|row| {
+            let own = fresh.remove(row.event_id);
+            own.or_else(|| first.get(row.message_id?).cloned()).ok_or_else(gone)
+        })
+        .collect()
+}

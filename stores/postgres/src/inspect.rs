@@ -1,0 +1,145 @@
+//! What people look at: pages, one event, counts, the state of it all.
+
+use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record, Status};
+use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use sqlx::Row;
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::query::Query;
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::membership::node_id;
+use crate::row::read_record;
+use crate::sql::Sql;
+use crate::time::{Time, until};
+
+/// A selection as parameters 1 to 6 of a statement.
+pub(crate) struct Selection<'a> {
+    ids: Option<Vec<&'a str>>,
+    statuses: Vec<i16>,
+    select: &'a Select,
+}
+
+impl<'a> Selection<'a> {
+    pub(crate) fn new(select: &'a Select) -> Self {
+        let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
+        let all = [Status::New, Status::Done, Status::Retry, Status::Dead];
+        let statuses = if select.statuses.is_empty() { &all[..] } else { &select.statuses };
+        Self {
+            ids: (!ids.is_empty()).then_some(ids),
+            statuses: statuses.iter().map(|status| status.code() as i16).collect(),
+            select,
+        }
+    }
+
+    pub(crate) fn bind<'q>(self, query: Query<'q, Postgres, PgArguments>) -> Query<'q, Postgres, PgArguments>
+    where
+        'a: 'q,
+    {
+        query
+            .bind(self.ids)
+            .bind(self.statuses)
+            .bind(self.select.event_type.as_deref())
+            .bind(self.select.aggregate_type.as_deref())
+            .bind(self.select.group.as_ref().map(GroupKey::as_str))
+            .bind(self.select.ended_before.map(Time))
+    }
+}
+
+pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Result<Vec<Record>, Failure> {
+    let (statement, bound) = match request.order {
+        PageOrder::OldestFirst => (sql.list.of(&request.select), i64::MIN),
+        PageOrder::NewestFirst => (sql.list_newest.of(&request.select), i64::MAX),
+    };
+    let query = Selection::new(&request.select).bind(session.query(statement));
+    let query = query.bind(request.after.map_or(bound, |seq| seq.0));
+    let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+    let rows = query.fetch_all(&mut session.connection).await?;
+    Ok(rows.iter().map(read_record).collect())
+}
+
+pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
+    let query = session.query(&sql.show).bind(id.as_str());
+    let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
+    let rows = session.query(&sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
+    let attempt = |row: &PgRow| {
+        Ok::<_, Failure>(Attempt {
+            number: u32::try_from(row.try_get::<i32, _>(0)?).unwrap_or_default(),
+            at: row.try_get::<Time, _>(1)?.0,
+            by: row.try_get(2)?,
+            error: row.try_get(3)?,
+        })
+    };
+    let attempts = rows.iter().map(attempt).collect::<Result<_, _>>()?;
+    Ok(Some(Shown { record: read_record(&row), attempts }))
+}
+
+pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {
+    let query = Selection::new(select).bind(session.query(sql.count.of(select)));
+    number(&query.fetch_one(&mut session.connection).await?, 0)
+}
+
+pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Failure> {
+    let mut stats = Stats::default();
+    let row = session.query(&sql.stats_pending).fetch_one(&mut session.connection).await?;
+    stats.by_status[0] = number(&row, 0)?;
+    stats.by_status[2] = number(&row, 1)?;
+    stats.delayed = number(&row, 2)?;
+    stats.queued = number(&row, 3)?;
+    let now = row.try_get::<Time, _>(5)?.0;
+    stats.oldest = row.try_get::<Option<Time>, _>(4)?.map(|written| until(written.0, now));
+    let row = session.query(&sql.stats_ended).fetch_one(&mut session.connection).await?;
+    stats.by_status[1] = number(&row, 0)?;
+    stats.by_status[3] = number(&row, 1)?;
+    stats.done_last_minute = number(&row, 2)?;
+    let row = session.query(&sql.stats_written).fetch_one(&mut session.connection).await?;
+    stats.written_last_minute = number(&row, 0)?;
+    let row = session.query(&sql.stats_beside).fetch_one(&mut session.connection).await?;
+    stats.free_slots = number(&row, 0)?;
+    stats.blocked_groups = number(&row, 1)?;
+    stats.paused_groups = number(&row, 2)?;
+    stats.nodes = number(&row, 3)?;
+    let rows = session.query(&sql.stats_dead).fetch_all(&mut session.connection).await?;
+    let dead =
+        |row: &PgRow| Ok::<_, Failure>(TypeCount { event_type: row.try_get(0)?, count: number(row, 1)? });
+    stats.dead_by_type = rows.iter().map(dead).collect::<Result<_, _>>()?;
+    Ok(stats)
+}
+
+pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, Failure> {
+    let rows = session.query(&sql.nodes).fetch_all(&mut session.connection).await?;
+    let node = |row: &PgRow| {
+        let (expires, now) = (row.try_get::<Time, _>(4)?.0, row.try_get::<Time, _>(6)?.0);
+        Ok(NodeInfo {
+            node: node_id(row.try_get(0)?)?,
+            label: row.try_get(1)?,
+            lane: Lane(row.try_get(2)?),
+            slots: usize::try_from(row.try_get::<i64, _>(5)?).unwrap_or_default(),
+            joined_at: row.try_get::<Time, _>(3)?.0,
+            expires_in: (expires > now).then(|| until(now, expires)),
+        })
+    };
+    rows.iter().map(node).collect()
+}
+
+pub(crate) async fn audits(
+    session: &mut Session,
+    sql: &Sql,
+    limit: usize,
+) -> Result<Vec<AuditEntry>, Failure> {
+    let query = session.query(&sql.audits).bind(i64::try_from(limit).unwrap_or(i64::MAX));
+    let rows = query.fetch_all(&mut session.connection).await?;
+    let entry = |row: &PgRow| {
+        Ok(AuditEntry {
+            at: row.try_get::<Time, _>(0)?.0,
+            by: row.try_get(1)?,
+            action: row.try_get(2)?,
+            target: row.try_get(3)?,
+        })
+    };
+    rows.iter().map(entry).collect()
+}
+
+fn number(row: &PgRow, column: usize) -> Result<u64, Failure> {
+    Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or_default())
+}

@@ -1,0 +1,51 @@
+//! The PostgreSQL store of Pillarbox: one node or many, delivered by leases instead of row claims.
+//!
+//! An event goes in on a transaction that the outbox begins on the application's pool, or on one that the application
+//! already has. Reading, settling and beating have connections of their own, so that a busy pool takes no lease away.
+//!
+//! ```no_run
+//! use pillarbox::{Event, Outbox};
+//! use pillarbox_postgres::PostgresStore;
+//! use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = PgPoolOptions::new().connect("postgres://shop@localhost/shop").await?;
+//! let outbox = Outbox::single_node(PostgresStore::new(pool))
+//!     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+//!     .start()
+//!     .await?;
+//! let mut tx = outbox.begin().await?;
+//! pillarbox_postgres::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut **tx).await?;
+//! tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod admin;
+mod announce;
+mod claim;
+mod config;
+mod connection;
+mod error;
+mod fetch;
+mod groups;
+mod hints;
+mod insert;
+mod inspect;
+mod membership;
+mod migrate;
+mod operate;
+mod pooler;
+mod promote;
+mod row;
+mod settle;
+mod sql;
+mod store;
+mod time;
+mod transaction;
+
+pub use config::{PostgresStoreBuilder, WakeUp};
+pub use pooler::Pooler;
+pub use sqlx;
+pub use store::PostgresStore;

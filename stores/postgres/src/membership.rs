@@ -1,0 +1,330 @@
+//! Membership: joining, renewing, burying; taking and giving slots.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pillarbox::model::{Lane, NodeId, Seq, Slot};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership};
+use pillarbox::rules::{Share, SlotState, free_lane, share};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::connection::{Session, Tx};
+use crate::error::Failure;
+use crate::groups::held_groups;
+use crate::sql::Sql;
+use crate::time::{Time, micros, until};
+
+pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Result<Membership, Failure> {
+    let mut tx = session.begin().await?;
+    let now = lock(&mut tx, sql, request.now).await?;
+    bury(&mut tx, sql, None, now).await?;
+    let mut view = View::read(&mut tx, sql).await?;
+    if view.nodes.iter().any(|node| node.id == request.node) {
+        let detail = format!("node {} is there already", request.node);
+        return Err(Failure::Refused(ErrorKind::Conflict, detail));
+    }
+    let lane = free_lane(&view.states());
+    let query = tx.query(&sql.node_join).bind(request.node.to_string()).bind(&request.label).bind(lane.0);
+    let query = query.bind(Time(now)).bind(Time(now)).bind(micros(request.lease));
+    query.execute(&mut *tx.tx).await?;
+    view.take(&mut tx, sql, request.node, vec![lane.slot()]).await?;
+    // Nodes count in the order they joined, which the table knows.
+    let mut view = View { taken_suspect: view.taken_suspect, ..View::read(&mut tx, sql).await? };
+    let Share { take, give } = view.share(request.node);
+    view.take(&mut tx, sql, request.node, take).await?;
+    let groups = Some(group_states(&mut tx, sql).await?);
+    tx.commit().await?;
+    let about = view.look(session, sql, request.node, Seq(0), now).await;
+    Ok(view.membership(request.node, give, groups, about, now))
+}
+
+pub(crate) async fn beat(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Beat,
+) -> Result<Option<Membership>, Failure> {
+    let quiet = request.release.is_empty() && !request.sweep;
+    let renewed = if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No };
+    let (view, give, groups, now) = match renewed {
+        Quiet::Gone => return Ok(None),
+        Quiet::Yes(beaten) => *beaten,
+        Quiet::No => match rearrange(session, sql, request).await? {
+            Some(beaten) => beaten,
+            None => return Ok(None),
+        },
+    };
+    let about = view.look(session, sql, request.node, request.after, now).await;
+    Ok(Some(view.membership(request.node, give, groups, about, now)))
+}
+
+pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
+    let mut tx = session.begin().await?;
+    lock(&mut tx, sql, None).await?;
+    tx.query(&sql.node_leave).bind(node.to_string()).execute(&mut *tx.tx).await?;
+    tx.commit().await
+}
+
+type Beaten = (View, Vec<Slot>, Option<GroupStates>, Timestamp);
+
+/// Whether a beat needed nothing but a renewal.
+enum Quiet {
+    Yes(Box<Beaten>),
+    No,
+    Gone,
+}
+
+/// The usual beat: renews without the lock of all, and looks whether there is anything to do under it.
+async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Quiet, Failure> {
+    let query = session.query(&sql.beat).bind(request.node.to_string()).bind(request.now.map(Time));
+    let query = query.bind(micros(request.lease)).bind(request.groups_seen);
+    let row = query.fetch_one(&mut session.connection).await?;
+    let now = row.try_get::<Time, _>(0)?.0;
+    if !row.try_get::<bool, _>(1)? {
+        return Ok(Quiet::Gone);
+    }
+    let view = View::from_row(&row, 2)?;
+    let expired = view.nodes.iter().any(|node| node.id != request.node && node.expires_at <= now);
+    let Share { take, give } = view.share(request.node);
+    if expired || !take.is_empty() {
+        return Ok(Quiet::No);
+    }
+    let groups = match row.try_get::<Option<i64>, _>(8)? {
+        Some(_) => Some(group_states_of(session, sql).await?),
+        None => None,
+    };
+    Ok(Quiet::Yes(Box::new((view, give, groups, now))))
+}
+
+/// A beat that buries, takes, releases or sweeps, exclusive against every other.
+async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Beaten>, Failure> {
+    let node = request.node.to_string();
+    let mut tx = session.begin().await?;
+    let now = lock(&mut tx, sql, request.now).await?;
+    let renew = tx.query(&sql.node_renew).bind(&node).bind(Time(now)).bind(micros(request.lease));
+    if renew.execute(&mut *tx.tx).await?.rows_affected() == 0 {
+        return Ok(None);
+    }
+    bury(&mut tx, sql, Some(request.node), now).await?;
+    if !request.release.is_empty() {
+        release(&mut tx, sql, request).await?;
+    }
+    if request.sweep {
+        tx.query(&sql.slots_sweep).execute(&mut *tx.tx).await?;
+    }
+    let mut view = View::read(&mut tx, sql).await?;
+    let Share { take, give } = view.share(request.node);
+    let take = take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
+    view.take(&mut tx, sql, request.node, take).await?;
+    let states = group_states(&mut tx, sql).await?;
+    let groups = (states.epoch != request.groups_seen).then_some(states);
+    tx.commit().await?;
+    Ok(Some((view, give, groups, now)))
+}
+
+/// Waits for the lock of membership; the time after that.
+async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
+    tx.query(&sql.membership_lock).execute(&mut *tx.tx).await?;
+    match given {
+        Some(now) => Ok(now),
+        None => Ok(tx.query(&sql.clock).fetch_one(&mut *tx.tx).await?.try_get::<Time, _>(0)?.0),
+    }
+}
+
+/// Removes every node that has expired, but the one that is just beating.
+async fn bury(tx: &mut Tx<'_>, sql: &Sql, beating: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
+    let beating = beating.map(|node| node.to_string()).unwrap_or_default();
+    tx.query(&sql.node_bury).bind(Time(now)).bind(beating).execute(&mut *tx.tx).await?;
+    Ok(())
+}
+
+async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Beat) -> Result<(), Failure> {
+    let own = View::read(tx, sql).await?.lane_of(request.node).slot();
+    let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
+    tx.query(&sql.slots_release).bind(slots).bind(request.node.to_string()).execute(&mut *tx.tx).await?;
+    Ok(())
+}
+
+async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, Failure> {
+    let epoch = tx.query(&sql.epoch).fetch_one(&mut *tx.tx).await?.try_get(0)?;
+    let rows = tx.query(&sql.groups).fetch_all(&mut *tx.tx).await?;
+    Ok(GroupStates { epoch, held: held_groups(&rows)? })
+}
+
+/// The epoch is read first: groups that change meanwhile are read again at the next beat.
+async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
+    let epoch = session.query(&sql.epoch).fetch_one(&mut session.connection).await?.try_get(0)?;
+    let rows = session.query(&sql.groups).fetch_all(&mut session.connection).await?;
+    Ok(GroupStates { epoch, held: held_groups(&rows)? })
+}
+
+/// The time until the next delayed row is due.
+pub(crate) async fn next_due(
+    session: &mut Session,
+    sql: &Sql,
+    now: Timestamp,
+) -> Result<Option<Duration>, Failure> {
+    let row = session.query(&sql.next_due).fetch_optional(&mut session.connection).await?;
+    let due = row.map(|row| row.try_get::<Time, _>(0)).transpose()?;
+    Ok(due.map(|due| until(now, due.0)))
+}
+
+/// Reads a node's id from a column.
+pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
+    NodeId::parse(text).map_err(|error| {
+        Failure::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
+    })
+}
+
+/// A node as it stands in the table.
+struct Node {
+    id: NodeId,
+    lane: Lane,
+    expires_at: Timestamp,
+}
+
+/// What pending rows a node would find.
+#[derive(Default)]
+struct About {
+    ready: bool,
+    oldest: Option<Timestamp>,
+    next_due: Option<Duration>,
+}
+
+/// Who is there, who holds what, and what was taken from the dead.
+struct View {
+    nodes: Vec<Node>,
+    slots: Vec<(SlotState, bool)>,
+    taken_suspect: Vec<Slot>,
+}
+
+impl View {
+    async fn read(tx: &mut Tx<'_>, sql: &Sql) -> Result<Self, Failure> {
+        let row = tx.query(&sql.members).fetch_one(&mut *tx.tx).await?;
+        Self::from_row(&row, 0)
+    }
+
+    /// From lists that begin at a column: nodes' ids, lanes and expiries, then slots, holders and suspicions.
+    fn from_row(row: &PgRow, column: usize) -> Result<Self, Failure> {
+        let ids: Vec<String> = row.try_get(column)?;
+        let lanes: Vec<i16> = row.try_get(column + 1)?;
+        let expiries: Vec<Time> = row.try_get(column + 2)?;
+        let slots: Vec<i16> = row.try_get(column + 3)?;
+        let holders: Vec<Option<String>> = row.try_get(column + 4)?;
+        let suspicions: Vec<bool> = row.try_get(column + 5)?;
+        let nodes = ids.into_iter().zip(lanes).zip(expiries);
+        let nodes = nodes.map(|((id, lane), expires)| {
+            Ok::<_, Failure>(Node { id: node_id(&id)?, lane: Lane(lane), expires_at: expires.0 })
+        });
+        let slots = slots.into_iter().zip(holders).zip(suspicions);
+        let slots = slots.map(|((slot, holder), suspect)| {
+            let holder = holder.as_deref().map(node_id).transpose()?;
+            Ok::<_, Failure>((SlotState { slot: Slot(slot), holder }, suspect))
+        });
+        Ok(Self {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            slots: slots.collect::<Result<_, _>>()?,
+            taken_suspect: Vec::new(),
+        })
+    }
+
+    fn states(&self) -> Vec<SlotState> {
+        self.slots.iter().map(|(state, _)| *state).collect()
+    }
+
+    fn lane_of(&self, node: NodeId) -> Lane {
+        self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
+    }
+
+    /// What is free and due to the node, and what it should give.
+    fn share(&self, node: NodeId) -> Share {
+        let nodes: Vec<NodeId> = self.nodes.iter().map(|one| one.id).collect();
+        share(node, &nodes, &self.states())
+    }
+
+    async fn take(
+        &mut self,
+        tx: &mut Tx<'_>,
+        sql: &Sql,
+        node: NodeId,
+        slots: Vec<Slot>,
+    ) -> Result<(), Failure> {
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<i16> = slots.iter().map(|slot| slot.0).collect();
+        tx.query(&sql.slots_take).bind(numbers).bind(node.to_string()).execute(&mut *tx.tx).await?;
+        for (state, suspect) in self.slots.iter_mut().filter(|(state, _)| slots.contains(&state.slot)) {
+            state.holder = Some(node);
+            if std::mem::take(suspect) {
+                self.taken_suspect.push(state.slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn held_by(&self, node: NodeId) -> impl Iterator<Item = Slot> {
+        self.slots
+            .iter()
+            .map(|(state, _)| state)
+            .filter(move |state| state.holder == Some(node))
+            .map(|state| state.slot)
+    }
+
+    /// Looks for rows. The renewal is through by then: however slow this is, it takes no lease away.
+    async fn look(
+        &self,
+        session: &mut Session,
+        sql: &Sql,
+        node: NodeId,
+        after: Seq,
+        now: Timestamp,
+    ) -> About {
+        match self.try_look(session, sql, node, after, now).await {
+            Ok(about) => about,
+            Err(failure) => {
+                let error = failure.into_store_error("beat", "postgres");
+                tracing::debug!(%error, "could not look for waiting rows; reading anyway");
+                About { ready: true, ..About::default() }
+            }
+        }
+    }
+
+    async fn try_look(
+        &self,
+        session: &mut Session,
+        sql: &Sql,
+        node: NodeId,
+        after: Seq,
+        now: Timestamp,
+    ) -> Result<About, Failure> {
+        let held: Vec<i16> = self.held_by(node).map(|slot| slot.0).collect();
+        let query = session.query(&sql.waiting).bind(after.0);
+        let query = query.bind(held.iter().min().copied()).bind(held.iter().max().copied()).bind(held);
+        let row = query.fetch_one(&mut session.connection).await?;
+        let time = |column| row.try_get::<Option<Time>, _>(column).map(|time| time.map(|time| time.0));
+        Ok(About { ready: row.try_get(0)?, oldest: time(1)?, next_due: time(2)?.map(|due| until(now, due)) })
+    }
+
+    fn membership(
+        self,
+        node: NodeId,
+        give: Vec<Slot>,
+        groups: Option<GroupStates>,
+        about: About,
+        now: Timestamp,
+    ) -> Membership {
+        let suspect = |slot| HeldSlot { slot, suspect: self.taken_suspect.contains(&slot) };
+        Membership {
+            lane: self.lane_of(node),
+            held: self.held_by(node).map(suspect).collect(),
+            give,
+            nodes: self.nodes.len(),
+            groups,
+            ready: about.ready,
+            next_due: about.next_due,
+            oldest: about.oldest,
+            now,
+        }
+    }
+}

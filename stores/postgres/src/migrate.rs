@@ -1,0 +1,83 @@
+//! The tables: making them, upgrading them, telling whether they are there.
+
+use pillarbox::port::{ErrorKind, Migrated};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor, Row};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::sql::{Names, Sql};
+
+/// Each brings the tables to the version that is its place in the list, and writes that down.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
+
+/// The migrations of one outbox, with its names.
+pub(crate) struct Migrations(Vec<String>);
+
+impl Migrations {
+    pub(crate) fn new(names: &Names) -> Self {
+        Self(MIGRATIONS.iter().map(|text| names.fill(text)).collect())
+    }
+
+    /// All statements, for people who run them by hand.
+    pub(crate) fn script(&self) -> String {
+        format!("BEGIN;\n\n{}\nCOMMIT;\n", self.0.join("\n"))
+    }
+}
+
+/// Makes or upgrades the tables, in one transaction: two processes at once wait for each other.
+pub(crate) async fn migrate(
+    session: &mut Session,
+    sql: &Sql,
+    migrations: &Migrations,
+) -> Result<Migrated, Failure> {
+    let mut tx = session.begin().await?;
+    tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
+    let from = version(&mut tx.tx, sql).await?;
+    refuse_newer(from)?;
+    for text in migrations.0.iter().skip(from as usize) {
+        tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
+    }
+    let to = version(&mut tx.tx, sql).await?;
+    tx.commit().await?;
+    Ok(Migrated { from, to })
+}
+
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+    let found = version(&mut session.connection, sql).await?;
+    refuse_newer(found)?;
+    let wanted = MIGRATIONS.len() as u32;
+    if found == wanted {
+        return Ok(());
+    }
+    let detail = match found {
+        0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
+        _ => format!("the tables are of version {found}, this needs {wanted}; run `pillarbox migrate`"),
+    };
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+fn refuse_newer(found: u32) -> Result<(), Failure> {
+    let known = MIGRATIONS.len() as u32;
+    if found <= known {
+        return Ok(());
+    }
+    let detail =
+        format!("the tables are of version {found}, this knows versions up to {known}; use a newer release");
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+/// The version of the tables; zero if there are none.
+async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<u32, Failure> {
+    // Not kept prepared: a pooler may hand the next statement to another server connection.
+    let query = |text: &std::sync::Arc<str>| {
+        sqlx::query(AssertSqlSafe(std::sync::Arc::clone(text))).persistent(false)
+    };
+    let there: bool = query(&sql.tables).fetch_one(&mut *connection).await?.try_get(0)?;
+    if !there {
+        return Ok(0);
+    }
+    let row = query(&sql.version).fetch_optional(connection).await?;
+    let version: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0))
+}

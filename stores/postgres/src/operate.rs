@@ -1,0 +1,76 @@
+//! What operators do to rows: replay, discard, cancel, purge.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Status};
+use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::insert::Prepared;
+use crate::inspect::Selection;
+use crate::sql::Sql;
+use crate::time::{Time, micros};
+
+pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -> Result<u64, Failure> {
+    let Some(select) = only_dead(&request.select) else { return Ok(0) };
+    on_dead(session, sql.replay.of(&select), &select, request.limit, request.now, &request.by).await
+}
+
+pub(crate) async fn discard(session: &mut Session, sql: &Sql, request: &Discard) -> Result<u64, Failure> {
+    let Some(select) = only_dead(&request.select) else { return Ok(0) };
+    on_dead(session, sql.discard.of(&select), &select, request.limit, request.now, &request.by).await
+}
+
+async fn on_dead(
+    session: &mut Session,
+    statement: &Arc<str>,
+    select: &Select,
+    limit: usize,
+    now: Option<Timestamp>,
+    by: &str,
+) -> Result<u64, Failure> {
+    let query = Selection::new(select).bind(session.query(statement));
+    let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX)).bind(now.map(Time)).bind(by);
+    let row = query.fetch_one(&mut session.connection).await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
+}
+
+/// Also for transactions of the user's own connection.
+pub(crate) async fn cancel(
+    connection: &mut PgConnection,
+    sql: &Sql,
+    request: &Cancel,
+    prepared: Prepared,
+) -> Result<Vec<EventId>, Failure> {
+    let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.cancel))).persistent(prepared == Prepared::Kept);
+    let query = query.bind(ids).bind(request.now.map(Time)).bind(&request.by);
+    let rows = query.fetch_all(connection).await?;
+    rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<&str, _>(0)?))).collect()
+}
+
+pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
+    let status = match request.status {
+        PurgeStatus::Done => Some(Status::Done.code()),
+        PurgeStatus::Dead => Some(Status::Dead.code()),
+        PurgeStatus::Any => None,
+    };
+    let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+    let query = match status {
+        Some(status) => session.query(&sql.purge).bind(status as i16).bind(limit),
+        None => session.query(&sql.purge_any).bind(limit),
+    };
+    let query = query.bind(request.now.map(Time)).bind(micros(request.older_than));
+    let row = query.fetch_one(&mut session.connection).await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
+}
+
+/// The dead ones of a selection; none if it excludes them.
+fn only_dead(select: &Select) -> Option<Select> {
+    let asked = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
+    asked.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
+}

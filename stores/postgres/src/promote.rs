@@ -1,0 +1,32 @@
+//! Moving delayed rows whose time has come to the end of the order.
+
+use pillarbox::port::{Order, Promote, Promoted};
+use sqlx::Row;
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::membership::next_due;
+use crate::sql::Sql;
+use crate::time::Time;
+
+pub(crate) async fn promote(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Promote,
+) -> Result<Promoted, Failure> {
+    let row = session
+        .query(&sql.promote)
+        .bind(request.now.map(Time))
+        .bind(request.node.to_string())
+        .bind(i64::try_from(request.rows).unwrap_or(i64::MAX))
+        .bind(request.order == Order::PerGroup)
+        .bind(request.lane.0)
+        .fetch_one(&mut session.connection)
+        .await?;
+    if !row.try_get::<bool, _>(0)? {
+        return Ok(Promoted { moved: 0, next_due: None });
+    }
+    let moved = usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default();
+    let now = row.try_get::<Time, _>(2)?.0;
+    Ok(Promoted { moved, next_due: next_due(session, sql, now).await? })
+}

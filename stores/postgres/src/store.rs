@@ -1,0 +1,257 @@
+//! The handle: the store port over reserved connections.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Settle,
+    Settled, Store, StoreError, Write,
+};
+use pillarbox::rules::SLOTS;
+use sqlx::postgres::PgPool;
+
+use crate::announce::Announcer;
+use crate::config::{PostgresStoreBuilder, WakeUp};
+use crate::connection::{Line, Session, Sessions, Work};
+use crate::error::Failure;
+use crate::hints::Listener;
+use crate::insert::insert_rows;
+use crate::migrate::Migrations;
+use crate::sql::{Names, Sql};
+use crate::{claim, fetch, membership, promote, settle};
+
+/// An outbox in a PostgreSQL database. A clone is the same outbox; its connections close with the last one.
+#[derive(Clone)]
+pub struct PostgresStore(Arc<Shared>);
+
+/// What all clones share.
+pub(crate) struct Shared {
+    facts: Facts,
+    pub(crate) pool: PgPool,
+    pub(crate) sql: Arc<Sql>,
+    pub(crate) migrations: Arc<Migrations>,
+    pub(crate) sessions: Arc<Sessions>,
+    fetching: Line,
+    settling: Line,
+    beating: Line,
+    pub(crate) desk: Arc<Line>,
+    channel: String,
+    wake_up: WakeUp,
+    announcer: Announcer,
+    listener: OnceLock<Listener>,
+    /// Whether the last beat found no other node: then there is nobody to tell of new rows.
+    alone: AtomicBool,
+}
+
+impl PostgresStore {
+    /// A store beside an application's own pool, with the default settings. Transactions are begun on the pool; all
+    /// other work has connections of its own, made with the pool's options.
+    #[must_use]
+    pub fn new(pool: PgPool) -> Self {
+        Self::builder(pool).open()
+    }
+
+    /// A store with a pool of its own, from a URL `postgres://USER@HOST/DATABASE`.
+    pub fn open_url(url: &str) -> Result<Self, StoreError> {
+        Ok(Self::builder_from_url(url)?.open())
+    }
+
+    /// Settings for a store beside an application's own pool.
+    pub fn builder(pool: PgPool) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(pool)
+    }
+
+    /// Settings for a store with a pool of its own.
+    pub fn builder_from_url(url: &str) -> Result<PostgresStoreBuilder, StoreError> {
+        PostgresStoreBuilder::from_url(url)
+    }
+
+    pub(crate) fn start(builder: PostgresStoreBuilder) -> Self {
+        let PostgresStoreBuilder {
+            pool,
+            name,
+            schema,
+            table,
+            limits,
+            pooler,
+            wake_up,
+            statement_timeout,
+            desk,
+        } = builder;
+        let names = Names::new(schema.as_ref(), &table);
+        let options = (*pool.connect_options()).clone();
+        let sessions = Arc::new(Sessions::new(options, statement_timeout, pooler));
+        let line = |connections| Line::new(&sessions, connections);
+        let facts = Facts {
+            kind: "postgres",
+            name,
+            slots: SLOTS,
+            concurrent_writers: true,
+            transactions: true,
+            durable: true,
+            shared: true,
+            limits,
+        };
+        Self(Arc::new(Shared {
+            facts,
+            pool,
+            sql: Arc::new(Sql::new(&names)),
+            migrations: Arc::new(Migrations::new(&names)),
+            fetching: line(1),
+            settling: line(1),
+            beating: line(1),
+            desk: Arc::new(line(desk)),
+            sessions: Arc::clone(&sessions),
+            channel: names.channel,
+            wake_up,
+            announcer: Announcer::default(),
+            listener: OnceLock::new(),
+            alone: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.facts.name
+    }
+
+    /// The pool that transactions are begun on.
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        &self.0.pool
+    }
+
+    /// Waits for calls that are under way, also those that nobody waits for any more. The pool stays open.
+    pub async fn close(&self) {
+        self.0.sessions.close().await;
+    }
+
+    /// Runs work on a line and names the operation in its error.
+    pub(crate) fn on<'a, T, F>(&'a self, line: &'a Line, operation: &'static str, work: F) -> Answer<'a, T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Session, &'c Sql) -> Work<'c, T> + Send + 'static,
+    {
+        let sql = Arc::clone(&self.0.sql);
+        Box::pin(async move {
+            let run = line.run(move |session| {
+                Box::pin(async move {
+                    let sql = sql;
+                    work(session, &sql).await
+                })
+            });
+            run.await.map_err(|failure: Failure| failure.into_store_error(operation, self.name()))
+        })
+    }
+
+    fn note_company(&self, membership: &Membership) {
+        self.0.alone.store(membership.nodes == 1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresStore({})", self.name())
+    }
+}
+
+impl Store for PostgresStore {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.on(&self.0.fetching, "fetch", move |session, sql| {
+            Box::pin(async move { fetch::fetch(session, sql, &request).await })
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.on(&self.0.desk, "claim", move |session, sql| {
+            Box::pin(async move { claim::claim(session, sql, &request).await })
+        })
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        self.on(&self.0.settling, "settle", move |session, sql| {
+            Box::pin(async move { settle::settle(session, sql, &request).await })
+        })
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        let joined = self.on(&self.0.beating, "join", move |session, sql| {
+            Box::pin(async move { membership::join(session, sql, &request).await })
+        });
+        Box::pin(async move {
+            let membership = joined.await?;
+            self.note_company(&membership);
+            Ok(membership)
+        })
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        let beaten = self.on(&self.0.beating, "beat", move |session, sql| {
+            Box::pin(async move { membership::beat(session, sql, &request).await })
+        });
+        Box::pin(async move {
+            let membership = beaten.await?;
+            if let Some(membership) = &membership {
+                self.note_company(membership);
+            }
+            Ok(membership)
+        })
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.0.alone.store(false, Ordering::Relaxed);
+        self.on(&self.0.beating, "leave", move |session, sql| {
+            Box::pin(async move { membership::leave(session, sql, node).await })
+        })
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.on(&self.0.desk, "promote", move |session, sql| {
+            Box::pin(async move { promote::promote(session, sql, &request).await })
+        })
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        let written = self.on(&self.0.desk, "write", move |session, sql| {
+            Box::pin(async move {
+                let mut tx = session.begin().await?;
+                let prepared = tx.prepared();
+                let written = insert_rows(&mut tx.tx, sql, &request.rows, request.now, prepared).await?;
+                tx.commit().await?;
+                Ok(written)
+            })
+        });
+        Box::pin(async move {
+            let written = written.await?;
+            self.announce();
+            Ok(written)
+        })
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+
+    fn announce(&self) {
+        if self.0.wake_up == WakeUp::Notify && !self.0.alone.load(Ordering::Relaxed) {
+            self.0.announcer.announce(&self.0.desk, &self.0.sessions, &self.0.sql, &self.0.channel);
+        }
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        if self.0.wake_up == WakeUp::Off {
+            return None;
+        }
+        let listener = self.0.listener.get_or_init(|| Listener::start(&self.0.sessions, &self.0.channel));
+        Some(listener.hints())
+    }
+}

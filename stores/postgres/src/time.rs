@@ -1,0 +1,97 @@
+//! Times and durations as PostgreSQL takes them: whole microseconds, without overflow.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::types::Oid;
+use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat, PgValueRef, Postgres};
+use sqlx::{Decode, Encode, Type};
+
+/// 2000-01-01 in microseconds since 1970: where PostgreSQL counts from.
+const EPOCH_US: i64 = 946_684_800_000_000;
+/// The first moment PostgreSQL knows, 4714-11-24 BC, counted from its epoch.
+const FIRST_US: i64 = -211_813_488_000_000_000;
+/// The type `timestamptz`, fixed in every server; naming it by number saves looking it up.
+const TIMESTAMPTZ: Oid = Oid(1184);
+const TIMESTAMPTZ_ARRAY: Oid = Oid(1185);
+/// Six thousand years: more than anyone means, and still within time when added to a date or taken from it.
+const LONGEST_US: u128 = 6_000 * 366 * 86_400 * 1_000_000;
+
+/// A `timestamptz`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time(pub(crate) Timestamp);
+
+impl Type<Postgres> for Time {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(TIMESTAMPTZ)
+    }
+}
+
+impl PgHasArrayType for Time {
+    fn array_type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(TIMESTAMPTZ_ARRAY)
+    }
+}
+
+impl Encode<'_, Postgres> for Time {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        <i64 as Encode<Postgres>>::encode((self.0.as_microsecond() - EPOCH_US).max(FIRST_US), buffer)
+    }
+
+    fn size_hint(&self) -> usize {
+        size_of::<i64>()
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for Time {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        match value.format() {
+            PgValueFormat::Binary => Ok(Self(from_binary(value.as_bytes()?)?)),
+            PgValueFormat::Text => Err("a time in text form".into()),
+        }
+    }
+}
+
+/// A time as it comes over the wire; what lies outside of time (`infinity` too) is cut to its ends.
+pub(crate) fn from_binary(bytes: &[u8]) -> Result<Timestamp, BoxDynError> {
+    let us = i64::from_be_bytes(bytes.try_into()?).saturating_add(EPOCH_US);
+    let (first, last) = (Timestamp::MIN.as_microsecond(), Timestamp::MAX.as_microsecond());
+    Ok(Timestamp::from_microsecond(us.clamp(first, last))?)
+}
+
+/// A duration in microseconds.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros().min(LONGEST_US)).unwrap_or(i64::MAX)
+}
+
+/// How long rows are left alone; none where nothing recent is to be skipped.
+pub(crate) fn skipped(skip_recent: Duration) -> Option<i64> {
+    (!skip_recent.is_zero()).then(|| micros(skip_recent))
+}
+
+/// How long from `now` until `then`; zero if that has passed.
+pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_time_are_cut() {
+        assert_eq!(from_binary(&0_i64.to_be_bytes()).ok(), Timestamp::from_microsecond(EPOCH_US).ok());
+        for (infinite, end) in [(i64::MAX, Timestamp::MAX), (i64::MIN, Timestamp::MIN)] {
+            let cut = from_binary(&infinite.to_be_bytes()).map(Timestamp::as_microsecond);
+            assert_eq!(cut.ok(), Some(end.as_microsecond()));
+        }
+        assert!(from_binary(&[1, 2]).is_err());
+    }
+
+    #[test]
+    fn the_longest_duration_can_be_added() {
+        assert!(Timestamp::MAX.as_microsecond().checked_add(micros(Duration::MAX)).is_some());
+    }
+}

@@ -1,0 +1,90 @@
+//! Writing with sqlx: on transactions begun here, and on those that a caller already has.
+
+use pillarbox::model::{EventId, NewRow, Written};
+use pillarbox::port::{Answer, Begin, Cancel, CommitError, ErrorKind, WriteOn};
+use sqlx::Transaction;
+use sqlx::postgres::Postgres;
+
+use crate::connection::to_its_end;
+use crate::error::Failure;
+use crate::insert::{Prepared, insert_rows};
+use crate::operate::cancel;
+use crate::store::PostgresStore;
+
+impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
+    fn insert<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, Postgres>,
+        rows: &'a [NewRow],
+    ) -> Answer<'a, Vec<Written>> {
+        Box::pin(async move {
+            let prepared = self.prepared().await;
+            let written = insert_rows(tx, &self.shared().sql, rows, None, prepared).await;
+            written.map_err(|failure| failure.into_store_error("write", self.name()))
+        })
+    }
+
+    fn cancel_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, Postgres>,
+        request: Cancel,
+    ) -> Answer<'a, Vec<EventId>> {
+        Box::pin(async move {
+            let prepared = self.prepared().await;
+            let cancelled = cancel(tx, &self.shared().sql, &request, prepared).await;
+            cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
+        })
+    }
+}
+
+impl PostgresStore {
+    /// The pool's own settings decide whether statements are kept, unless a pooler is known to be in the way.
+    async fn prepared(&self) -> Prepared {
+        match self.shared().sessions.pooled().await {
+            Ok(true) => Prepared::Once,
+            _ => Prepared::Kept,
+        }
+    }
+}
+
+impl Begin for PostgresStore {
+    type Tx = Transaction<'static, Postgres>;
+
+    fn begin(&self) -> Answer<'_, Self::Tx> {
+        let pool = self.shared().pool.clone();
+        Box::pin(async move {
+            // Dropped half way it would leave an open transaction in the pool.
+            let begun = to_its_end(&self.shared().sessions, async move { pool.begin().await }).await;
+            let begun = begun.and_then(|tx| tx.map_err(Failure::from));
+            begun.map_err(|failure| failure.into_store_error("begin", self.name()))
+        })
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<(), CommitError> {
+        let ended = to_its_end(&self.shared().sessions, async move { tx.commit().await }).await;
+        match ended.and_then(|end| end.map_err(Failure::from)) {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(commit_error(failure, self.name())),
+        }
+    }
+
+    fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let ended = to_its_end(&self.shared().sessions, async move { tx.rollback().await }).await;
+            let ended = ended.and_then(|end| end.map_err(Failure::from));
+            ended.map_err(|failure| failure.into_store_error("roll back", self.name()))
+        })
+    }
+}
+
+/// A server that answers has not committed; one that is gone may have.
+fn commit_error(failure: Failure, store: &str) -> CommitError {
+    let answered =
+        matches!(&failure, Failure::Driver(sqlx::Error::Database(_))) && failure.spares_connection();
+    let error = failure.into_store_error("commit", store);
+    match error.kind() {
+        ErrorKind::Unexpected if !answered => CommitError::Unknown(error),
+        _ if answered => CommitError::Refused(error),
+        _ => CommitError::Unknown(error),
+    }
+}
