@@ -9,7 +9,8 @@ forgot AS (
 recorded AS (
     INSERT INTO {audit} (at, actor, action, target)
     SELECT t.now, $9, 'discard', event_id FROM gone, t ORDER BY seq),
+behind AS (SELECT FROM freed UNION ALL SELECT FROM forgot),
 grown AS (
-    UPDATE {meta} SET value = value + 1
-    WHERE name = 'groups_epoch' AND (EXISTS (SELECT 1 FROM freed) OR EXISTS (SELECT 1 FROM forgot)))
+    UPDATE {meta} SET value = value + (SELECT count(*) FROM behind)
+    WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM behind))
 SELECT count(*) FROM gone

@@ -20,5 +20,7 @@ revived AS (
 recorded AS (
     INSERT INTO {audit} (at, actor, action, target)
     SELECT t.now, $9, 'replay', event_id FROM revived, t ORDER BY number),
-grown AS (UPDATE {meta} SET value = value + 1 WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM heads))
+grown AS (
+    UPDATE {meta} SET value = value + (SELECT count(*) FROM heads)
+    WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM heads))
 SELECT count(*) FROM revived

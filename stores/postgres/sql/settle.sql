@@ -37,5 +37,7 @@ blocked AS (
     WHERE blocks IS NOT NULL ORDER BY blocks, place
     ON CONFLICT (group_key) DO UPDATE SET event_id = excluded.event_id WHERE g.event_id IS NULL
     RETURNING 1),
-grown AS (UPDATE {meta} SET value = value + 1 WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM blocked))
+grown AS (
+    UPDATE {meta} SET value = value + (SELECT count(*) FROM blocked)
+    WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM blocked))
 SELECT held.held, ARRAY(SELECT place FROM gone UNION ALL SELECT place FROM changed) FROM held
