@@ -190,23 +190,23 @@ fn written(row: &PgRow, fresh: bool) -> Result<Written, Failure> {
 
 /// What was added, and in the place of what was not, the row that has its message id.
 fn merge(values: &[Values<'_>], added: &[PgRow], there: &[PgRow]) -> Result<Vec<Written>, Failure> {
-    let mut fresh: HashMap<String, Written> = HashMap::new();
-    for row in added {
-        let one = written(row, true)?;
-        fresh.insert(one.id.as_str().to_owned(), one);
-    }
+    let mut added =
+        added.iter().map(|row| written(row, true)).collect::<Result<Vec<_>, _>>()?.into_iter().peekable();
     let mut first: HashMap<&str, Written> = HashMap::new();
     for row in there {
         first.insert(row.try_get(3)?, written(row, false)?);
     }
     let gone = || {
-        Failure::Refused(ErrorKind::Conflict, "a row with this message id was deleted meanwhile".to_owned())
+        let detail = "a row with this message id was deleted meanwhile";
+        Failure::Refused(ErrorKind::Conflict, detail.to_owned())
     };
-    values
-        .iter()
-        .map(|row| {
-            let own = fresh.remove(row.event_id);
-            own.or_else(|| first.get(row.message_id?).cloned()).ok_or_else(gone)
-        })
-        .collect()
+    let one = |row: &Values<'_>| {
+        let existing = row.message_id.and_then(|message| first.get(message));
+        // Added rows come in the order given; one that has someone else's number was not added for this row.
+        let own = added.next_if(|next| {
+            next.id.as_str() == row.event_id && existing.is_none_or(|there| there.seq == next.seq)
+        });
+        own.or_else(|| existing.cloned()).ok_or_else(gone)
+    };
+    values.iter().map(one).collect()
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use pillarbox::port::Facts;
 use pillarbox_conformance::Harness;
 use tokio::runtime::Runtime;
 
@@ -25,6 +26,8 @@ use step::Step;
 use world::World;
 
 const SEQUENCES: u64 = 300;
+/// A server takes half a second for each, most of it to make and connect to a fresh outbox.
+const SERVER_SEQUENCES: u64 = 60;
 const STEPS: usize = 60;
 /// A kind of call that did something less often than this in all sequences was not tried.
 const EFFECTS: usize = 50;
@@ -51,13 +54,17 @@ fn number(variable: &str) -> Option<u64> {
 
 fn compare(reference: &dyn Harness, other: &dyn Harness) -> Result<Completion, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    if let Err(reason) = runtime.block_on(other.fresh()) {
-        writeln!(std::io::stdout(), "could not run: {}: {reason}", other.name())?;
-        return Ok(Completion::ignored_with(format!("could not run: {reason}")));
-    }
+    let sequences = match runtime.block_on(other.fresh()) {
+        Ok(fixture) if is_server(fixture.store.facts()) => SERVER_SEQUENCES,
+        Ok(_) => SEQUENCES,
+        Err(reason) => {
+            writeln!(std::io::stdout(), "could not run: {}: {reason}", other.name())?;
+            return Ok(Completion::ignored_with(format!("could not run: {reason}")));
+        }
+    };
     let seeds = match number("PILLARBOX_SEED") {
         Some(seed) => seed..=seed,
-        None => 1..=number("PILLARBOX_SEQUENCES").unwrap_or(SEQUENCES),
+        None => 1..=number("PILLARBOX_SEQUENCES").unwrap_or(sequences),
     };
     for seed in seeds {
         let steps = generate::sequence(seed, STEPS);
@@ -70,6 +77,10 @@ fn compare(reference: &dyn Harness, other: &dyn Harness) -> Result<Completion, F
         }
     }
     Ok(Completion::Completed)
+}
+
+fn is_server(facts: &Facts) -> bool {
+    facts.durable && facts.concurrent_writers
 }
 
 /// Sequences whose calls all come to nothing would show nothing.

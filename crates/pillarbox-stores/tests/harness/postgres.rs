@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pillarbox::model::TableName;
 use pillarbox::port::{Admin, ErrorKind, StoreError};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
-use pillarbox_postgres::sqlx::postgres::{PgPool, PgPoolOptions};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Error, query};
 use pillarbox_postgres::{Pooler, PostgresStore};
 use uuid::Uuid;
@@ -42,7 +42,10 @@ impl Harness for Postgres {
 }
 
 async fn fixture(url: &str) -> Result<Fixture, StoreError> {
-    let pool = PgPoolOptions::new().max_connections(16).connect(url).await.map_err(failed)?;
+    // A test outlives no power cut, so its commits need not reach the disk.
+    let options: PgConnectOptions = url.parse().map_err(failed)?;
+    let options = options.options([("synchronous_commit", "off")]);
+    let pool = PgPoolOptions::new().max_connections(16).connect_with(options).await.map_err(failed)?;
     let schema = format!("t_{}", Uuid::now_v7().simple());
     make_schema(&pool, &schema).await?;
     let bare = format!("{schema}_bare");
