@@ -25,6 +25,7 @@ impl Tale<'_> {
             let story = self.story(sent.event);
             story.attempts.insert(member, attempt);
             story.settled_by.remove(&member);
+            story.killed_by.remove(&member);
         }
         let first = events.first().map(|sent| sent.event);
         let group = first.and_then(|event| self.told[event.0].group.clone());

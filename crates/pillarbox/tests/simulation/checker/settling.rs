@@ -23,6 +23,10 @@ impl Tale<'_> {
             match &row.change {
                 Settling::Done => self.done(member, row),
                 Settling::Retry => self.counted(member, row),
+                // A death whose answer was lost, and that an operator has undone meanwhile, comes again.
+                Settling::Dead { .. } if !self.story(event).killed_by.insert(member) => {
+                    self.story(event).end = Some(End::Dead);
+                }
                 Settling::Dead { error, .. } => self.dead(member, row, error),
                 Settling::Delay | Settling::Attempt | Settling::Release => {}
             }

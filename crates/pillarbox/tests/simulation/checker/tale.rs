@@ -32,6 +32,8 @@ pub(super) struct Story {
     pub(super) attempts: BTreeMap<Member, u32>,
     /// Who put it off or counted an attempt of it since it last sent it.
     pub(super) settled_by: BTreeSet<Member>,
+    /// Who settled it as dead since it last sent it.
+    pub(super) killed_by: BTreeSet<Member>,
     /// Outcomes that were settled again because the answer was lost; each may count an attempt too many.
     pub(super) repeats: u32,
     pub(super) refused: bool,
