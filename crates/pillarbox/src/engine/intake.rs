@@ -212,12 +212,14 @@ impl Core {
     /// begun before them is open, and so do those of groups that are held back.
     fn reach(&self, rows: usize, bytes: usize, after: Seq) -> (usize, usize) {
         let rows = rows.saturating_mul(self.stretch) + self.known.above(after);
-        (rows, bytes.saturating_mul(self.stretch))
+        let bytes_max = bytes.max(self.settings.buffer_bytes);
+        (rows, bytes.saturating_mul(self.stretch).min(bytes_max))
     }
 
-    /// Widens the next read if this one was cut short and saw nothing new; false once that has no end.
+    /// Widens the next read if this one was cut short and saw nothing new; false once it is as wide as it may be:
+    /// what lies beyond then waits until the open transaction ends.
     fn stretch_on(&mut self, cut: bool, fruitful: bool) -> bool {
-        const WIDEST: usize = 1 << 12;
+        const WIDEST: usize = 64;
         let again = cut && !fruitful;
         self.stretch = if again { (self.stretch * 4).min(WIDEST) } else { 1 };
         self.stretch < WIDEST
