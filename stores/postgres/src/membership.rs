@@ -15,7 +15,7 @@ use crate::groups::held_groups;
 use crate::sql::Sql;
 use crate::time::{Time, micros, until};
 
-pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Result<Membership, Failure> {
+pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Result<Standing, Failure> {
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
     bury(&mut tx, sql, None, now).await?;
@@ -35,27 +35,20 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
     view.take(&mut tx, sql, request.node, take).await?;
     let groups = Some(group_states(&mut tx, sql).await?);
     tx.commit().await?;
-    let about = view.look(session, sql, request.node, Seq(0), now).await;
-    Ok(view.membership(request.node, give, groups, about, now))
+    Ok(view.standing(request.node, give, groups, now))
 }
 
 pub(crate) async fn beat(
     session: &mut Session,
     sql: &Sql,
     request: &Beat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Standing>, Failure> {
     let quiet = request.release.is_empty() && !request.sweep;
-    let renewed = if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No };
-    let (view, give, groups, now) = match renewed {
-        Quiet::Gone => return Ok(None),
-        Quiet::Yes(beaten) => *beaten,
-        Quiet::No => match rearrange(session, sql, request).await? {
-            Some(beaten) => beaten,
-            None => return Ok(None),
-        },
-    };
-    let about = view.look(session, sql, request.node, request.after, now).await;
-    Ok(Some(view.membership(request.node, give, groups, about, now)))
+    match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
+        Quiet::Gone => Ok(None),
+        Quiet::Yes(standing) => Ok(Some(*standing)),
+        Quiet::No => rearrange(session, sql, request).await,
+    }
 }
 
 pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
@@ -65,11 +58,56 @@ pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Res
     tx.commit().await
 }
 
-type Beaten = (View, Vec<Slot>, Option<GroupStates>, Timestamp);
+/// What a node holds and should know, all but the rows that wait for it.
+pub(crate) struct Standing {
+    membership: Membership,
+}
+
+impl Standing {
+    /// The slots to look for rows in.
+    pub(crate) fn slots(&self) -> Vec<i16> {
+        self.membership.held.iter().map(|held| held.slot.0).collect()
+    }
+
+    /// With what was found there; nothing, if looking took too long: then the reader looks for itself.
+    pub(crate) fn with(self, waiting: Option<Waiting>) -> Membership {
+        let now = self.membership.now;
+        match waiting {
+            None => Membership { ready: true, ..self.membership },
+            Some(waiting) => Membership {
+                ready: waiting.ready,
+                oldest: waiting.oldest,
+                next_due: waiting.next_due.map(|due| until(now, due)),
+                ..self.membership
+            },
+        }
+    }
+}
+
+/// The rows that wait for a node.
+pub(crate) struct Waiting {
+    ready: bool,
+    oldest: Option<Timestamp>,
+    next_due: Option<Timestamp>,
+}
+
+/// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
+pub(crate) async fn waiting(
+    session: &mut Session,
+    sql: &Sql,
+    slots: Vec<i16>,
+    after: Seq,
+) -> Result<Waiting, Failure> {
+    let query = session.query(&sql.waiting).bind(after.0);
+    let query = query.bind(slots.iter().min().copied()).bind(slots.iter().max().copied()).bind(slots);
+    let row = query.fetch_one(&mut session.connection).await?;
+    let time = |column| row.try_get::<Option<Time>, _>(column).map(|time| time.map(|time| time.0));
+    Ok(Waiting { ready: row.try_get(0)?, oldest: time(1)?, next_due: time(2)? })
+}
 
 /// Whether a beat needed nothing but a renewal.
 enum Quiet {
-    Yes(Box<Beaten>),
+    Yes(Box<Standing>),
     No,
     Gone,
 }
@@ -93,11 +131,11 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Resu
         Some(_) => Some(group_states_of(session, sql).await?),
         None => None,
     };
-    Ok(Quiet::Yes(Box::new((view, give, groups, now))))
+    Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
 }
 
 /// A beat that buries, takes, releases or sweeps, exclusive against every other.
-async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Beaten>, Failure> {
+async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Standing>, Failure> {
     let node = request.node.to_string();
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
@@ -119,7 +157,7 @@ async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<O
     let states = group_states(&mut tx, sql).await?;
     let groups = (states.epoch != request.groups_seen).then_some(states);
     tx.commit().await?;
-    Ok(Some((view, give, groups, now)))
+    Ok(Some(view.standing(request.node, give, groups, now)))
 }
 
 /// Waits for the lock of membership; the time after that.
@@ -181,14 +219,6 @@ struct Node {
     id: NodeId,
     lane: Lane,
     expires_at: Timestamp,
-}
-
-/// What pending rows a node would find.
-#[derive(Default)]
-struct About {
-    ready: bool,
-    oldest: Option<Timestamp>,
-    next_due: Option<Duration>,
 }
 
 /// Who is there, who holds what, and what was taken from the dead.
@@ -271,60 +301,25 @@ impl View {
             .map(|state| state.slot)
     }
 
-    /// Looks for rows. The renewal is through by then: however slow this is, it takes no lease away.
-    async fn look(
-        &self,
-        session: &mut Session,
-        sql: &Sql,
-        node: NodeId,
-        after: Seq,
-        now: Timestamp,
-    ) -> About {
-        match self.try_look(session, sql, node, after, now).await {
-            Ok(about) => about,
-            Err(failure) => {
-                let error = failure.into_store_error("beat", "postgres");
-                tracing::debug!(%error, "could not look for waiting rows; reading anyway");
-                About { ready: true, ..About::default() }
-            }
-        }
-    }
-
-    async fn try_look(
-        &self,
-        session: &mut Session,
-        sql: &Sql,
-        node: NodeId,
-        after: Seq,
-        now: Timestamp,
-    ) -> Result<About, Failure> {
-        let held: Vec<i16> = self.held_by(node).map(|slot| slot.0).collect();
-        let query = session.query(&sql.waiting).bind(after.0);
-        let query = query.bind(held.iter().min().copied()).bind(held.iter().max().copied()).bind(held);
-        let row = query.fetch_one(&mut session.connection).await?;
-        let time = |column| row.try_get::<Option<Time>, _>(column).map(|time| time.map(|time| time.0));
-        Ok(About { ready: row.try_get(0)?, oldest: time(1)?, next_due: time(2)?.map(|due| until(now, due)) })
-    }
-
-    fn membership(
+    fn standing(
         self,
         node: NodeId,
         give: Vec<Slot>,
         groups: Option<GroupStates>,
-        about: About,
         now: Timestamp,
-    ) -> Membership {
+    ) -> Standing {
         let suspect = |slot| HeldSlot { slot, suspect: self.taken_suspect.contains(&slot) };
-        Membership {
+        let membership = Membership {
             lane: self.lane_of(node),
             held: self.held_by(node).map(suspect).collect(),
             give,
             nodes: self.nodes.len(),
             groups,
-            ready: about.ready,
-            next_due: about.next_due,
-            oldest: about.oldest,
+            ready: false,
+            next_due: None,
+            oldest: None,
             now,
-        }
+        };
+        Standing { membership }
     }
 }

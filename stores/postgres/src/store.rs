@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::model::{NodeId, Row, Seq, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Settle,
     Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::postgres::PgPool;
+use tokio::time::timeout;
 
 use crate::announce::Announcer;
 use crate::config::{PostgresStoreBuilder, WakeUp};
@@ -18,9 +20,13 @@ use crate::connection::{Line, Session, Sessions, Work};
 use crate::error::Failure;
 use crate::hints::Listener;
 use crate::insert::insert_rows;
+use crate::membership::Standing;
 use crate::migrate::Migrations;
 use crate::sql::{Names, Sql};
 use crate::{claim, fetch, membership, promote, settle};
+
+/// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// An outbox in a PostgreSQL database. A clone is the same outbox; its connections close with the last one.
 #[derive(Clone)]
@@ -149,8 +155,23 @@ impl PostgresStore {
         })
     }
 
-    fn note_company(&self, membership: &Membership) {
+    /// Adds the rows that wait to where a node stands, if they are found soon.
+    async fn member(&self, standing: Standing, after: Seq) -> Membership {
+        let slots = standing.slots();
+        let looked = self.on(&self.0.desk, "look for rows", move |session, sql| {
+            Box::pin(async move { membership::waiting(session, sql, slots, after).await })
+        });
+        let waiting = match timeout(LOOK, looked).await {
+            Ok(Ok(waiting)) => Some(waiting),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not look for waiting rows");
+                None
+            }
+            Err(_) => None,
+        };
+        let membership = standing.with(waiting);
         self.0.alone.store(membership.nodes == 1, Ordering::Relaxed);
+        membership
     }
 }
 
@@ -187,23 +208,19 @@ impl Store for PostgresStore {
         let joined = self.on(&self.0.beating, "join", move |session, sql| {
             Box::pin(async move { membership::join(session, sql, &request).await })
         });
-        Box::pin(async move {
-            let membership = joined.await?;
-            self.note_company(&membership);
-            Ok(membership)
-        })
+        Box::pin(async move { Ok(self.member(joined.await?, Seq(0)).await) })
     }
 
     fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        let after = request.after;
         let beaten = self.on(&self.0.beating, "beat", move |session, sql| {
             Box::pin(async move { membership::beat(session, sql, &request).await })
         });
         Box::pin(async move {
-            let membership = beaten.await?;
-            if let Some(membership) = &membership {
-                self.note_company(membership);
+            match beaten.await? {
+                Some(standing) => Ok(Some(self.member(standing, after).await)),
+                None => Ok(None),
             }
-            Ok(membership)
         })
     }
 
