@@ -11,17 +11,32 @@ use crate::sql::{Names, Sql};
 /// Each brings the tables to the version that is its place in the list, and writes that down.
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
 
+/// A schema that is named is made too. Looked for first: CREATE SCHEMA demands a right of its own even where it is there.
+const SCHEMA: &str = include_str!("../sql/schema.sql");
+
 /// The migrations of one outbox, with its names.
-pub(crate) struct Migrations(Vec<String>);
+pub(crate) struct Migrations {
+    schema: Option<String>,
+    tables: Vec<String>,
+}
 
 impl Migrations {
     pub(crate) fn new(names: &Names) -> Self {
-        Self(MIGRATIONS.iter().map(|text| names.fill(text)).collect())
+        Self {
+            schema: names.has_schema.then(|| names.fill(SCHEMA)),
+            tables: MIGRATIONS.iter().map(|text| names.fill(text)).collect(),
+        }
     }
 
     /// All statements, for people who run them by hand.
     pub(crate) fn script(&self) -> String {
-        format!("BEGIN;\n\n{}\nCOMMIT;\n", self.0.join("\n"))
+        let schema = self.schema.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
+        format!("BEGIN;\n\n{schema}{}\nCOMMIT;\n", self.tables.join("\n"))
+    }
+
+    /// What brings the tables from a version to the newest.
+    fn from(&self, version: u32) -> impl Iterator<Item = &String> {
+        self.schema.iter().filter(move |_| version == 0).chain(self.tables.iter().skip(version as usize))
     }
 }
 
@@ -35,7 +50,7 @@ pub(crate) async fn migrate(
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
     let from = version(&mut tx.tx, sql).await?;
     refuse_newer(from)?;
-    for text in migrations.0.iter().skip(from as usize) {
+    for text in migrations.from(from) {
         tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
     }
     let to = version(&mut tx.tx, sql).await?;

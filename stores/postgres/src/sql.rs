@@ -23,6 +23,8 @@ const ONCE: &str = "ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOT
 pub(crate) struct Names {
     replacements: Vec<(&'static str, String)>,
     pub(crate) channel: String,
+    /// Whether a schema was named; else it is the connection's.
+    pub(crate) has_schema: bool,
 }
 
 impl Names {
@@ -65,7 +67,11 @@ impl Names {
         ] {
             replacements.push((place, full(&format!("{family}_{beside}"))));
         }
-        Self { replacements, channel: event.to_owned() }
+        if let Some(schema) = schema {
+            replacements.push(("{schema}", format!("\"{}\"", schema.as_str())));
+            replacements.push(("{schema_name}", format!("'\"{}\"'", schema.as_str())));
+        }
+        Self { replacements, channel: event.to_owned(), has_schema: schema.is_some() }
     }
 
     /// The text with all names put in.
