@@ -8,3 +8,6 @@ pub mod events_guide {}
 
 #[doc = include_str!("../../docs/guides/sqlite.md")]
 pub mod sqlite_guide {}
+
+#[doc = include_str!("../../docs/guides/postgresql.md")]
+pub mod postgresql_guide {}

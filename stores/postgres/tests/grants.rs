@@ -1,0 +1,273 @@
+//! The grants of the guide, taken from its text: with them everything works, and without any one of them something does not.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use pillarbox::Event;
+use pillarbox::model::{EventId, GroupKey, Lane, NewRow, NodeId, Placement, Seq, SlotSet, TableName, Token};
+use pillarbox::port::{
+    Admin, Beat, Begin, Cancel, Change, Counts, Cursor, Discard, ErrorKind, Fence, Fetch, GroupAction,
+    GroupChange, Join, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Replay, Scope, Select, Settle,
+    Store, StoreError, Wait, WriteOn,
+};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
+use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
+use uuid::Uuid;
+
+const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
+const GUIDE: &str = include_str!("../../../docs/guides/postgresql.md");
+const ROLES: [&str; 4] = ["shop_migrate", "shop_write", "shop_deliver", "shop_operate"];
+
+/// The guide's schema and roles, under names of this test's own.
+struct Site {
+    options: PgConnectOptions,
+    master: PgPool,
+    suffix: String,
+}
+
+impl Site {
+    /// None, and a line that says so, where no server is named.
+    async fn new(test: &str) -> Option<Self> {
+        let Ok(server) = std::env::var(SERVER) else {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "could not run: {test}: {SERVER} is not set; `cargo xtask test` starts a server")
+                .unwrap();
+            return None;
+        };
+        let options: PgConnectOptions = server.parse().unwrap();
+        let master = PgPoolOptions::new().max_connections(2).connect_with(options.clone()).await.unwrap();
+        let site = Self { options, master, suffix: Uuid::now_v7().simple().to_string() };
+        site.run(&part("Roles")).await;
+        site.store("shop_migrate").migrate().await.unwrap();
+        site.run(&part("Grants")).await;
+        Some(site)
+    }
+
+    fn own(&self, sql: &str) -> String {
+        let sql = sql.replace("shop.", &format!("shop_{}.", self.suffix));
+        let sql = sql.replace("SCHEMA shop ", &format!("SCHEMA shop_{} ", self.suffix));
+        ROLES.iter().fold(sql, |sql, role| sql.replace(role, &format!("{role}_{}", self.suffix)))
+    }
+
+    async fn run(&self, sql: &str) {
+        self.master.execute(AssertSqlSafe(self.own(sql))).await.unwrap();
+    }
+
+    /// A pool whose sessions are what the role may be.
+    fn pool(&self, role: &str) -> PgPool {
+        let role = format!("{role}_{}", self.suffix);
+        PgPoolOptions::new()
+            .max_connections(2)
+            .connect_lazy_with(self.options.clone().options([("role", role)]))
+    }
+
+    fn store(&self, role: &str) -> PostgresStore {
+        let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
+        builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap()).desk_connections(1).open()
+    }
+
+    /// What a plain statement of a role is answered.
+    async fn plain(&self, role: &str, sql: &str) -> Result<u64, String> {
+        let done = self.pool(role).execute(AssertSqlSafe(self.own(sql))).await;
+        done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
+    }
+
+    async fn clear(self) {
+        self.run("DROP SCHEMA shop CASCADE").await;
+        for role in ROLES {
+            self.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+        }
+    }
+}
+
+/// The SQL below a heading of the guide.
+fn part(heading: &str) -> String {
+    let (_, after) = GUIDE.split_once(&format!("### {heading}\n")).expect("the heading");
+    let (_, sql) = after.split_once("```sql\n").expect("its SQL");
+    sql.split_once("```").expect("its end").0.to_owned()
+}
+
+/// A privilege on a thing for a role, as in `SELECT`, `SEQUENCE shop.x`, `shop_deliver`.
+fn grants() -> Vec<[String; 3]> {
+    let mut grants = Vec::new();
+    let sql: String =
+        part("Grants").lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
+    for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+        let Some((privileges, rest)) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ") else {
+            continue;
+        };
+        let (things, role) = rest.split_once(" TO ").unwrap();
+        let privileges: Vec<&str> = match privileges.contains('(') {
+            true => vec![privileges],
+            false => privileges.split(", ").collect(),
+        };
+        let sequence = if things.starts_with("SEQUENCE ") { "SEQUENCE " } else { "" };
+        for thing in things.trim_start_matches("SEQUENCE ").split(", ") {
+            grants.extend(
+                privileges
+                    .iter()
+                    .map(|one| [(*one).to_owned(), format!("{sequence}{thing}"), role.to_owned()]),
+            );
+        }
+    }
+    grants
+}
+
+fn event(group: &str) -> Event {
+    Event::text("OrderPlaced", "{}").group(group).build().unwrap()
+}
+
+/// What the library does in a process that only writes.
+async fn write(store: &PostgresStore) -> Result<Vec<Seq>, StoreError> {
+    store.check().await?;
+    let mut tx = store.begin().await?;
+    let once = Event::text("OrderPlaced", "{}").message_id(Uuid::now_v7().to_string()).build()?;
+    let delayed = Event::text("OrderPlaced", "{}").due(Duration::from_secs(3_600)).build()?;
+    let row = |event| NewRow { event, placement: Placement::Slot };
+    let mut written = store.insert(&mut tx, &[row(event("a"))]).await?;
+    written.extend(store.insert(&mut tx, &[row(event("b")), row(event("c")), row(delayed)]).await?);
+    // The second one is the same event.
+    for _ in 0..2 {
+        written.extend(store.insert(&mut tx, &[row(once.clone())]).await?);
+    }
+    store
+        .commit(tx)
+        .await
+        .map_err(|error| StoreError::new(ErrorKind::Conflict, "commit", "x", error.to_string()))?;
+    assert!(!written.last().unwrap().fresh);
+    Ok(written.iter().map(|one| one.seq).collect())
+}
+
+/// What a node does from its start to its end.
+async fn deliver(store: &PostgresStore, rows: &[Seq]) -> Result<(), StoreError> {
+    store.check().await?;
+    let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
+    let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
+    let scope = Scope::Slots { slots, cursor: Cursor::default() };
+    let fetch = Fetch { scope, rows: 100, bytes: 1 << 20, skip_recent: Duration::ZERO, now: None };
+    let fetched = store.fetch(fetch).await?;
+    assert!(!fetched.rows.is_empty(), "nothing to deliver");
+    let outcome = |place: usize, change| Outcome {
+        seq: rows[place],
+        id: EventId::from_row("x"),
+        token: Token(0),
+        change,
+    };
+    let settle = |outcomes: Vec<Outcome>, on_done| Settle {
+        fence: Fence::Node(node),
+        outcomes: outcomes.into(),
+        on_done,
+        now: None,
+    };
+    store.settle(settle(vec![outcome(0, Change::Done)], OnDone::Keep)).await?;
+    store.settle(settle(vec![outcome(4, Change::Done)], OnDone::Delete)).await?;
+    let (error, delay) = ("no".to_owned(), Duration::ZERO);
+    let dead = Change::Dead { error: error.clone(), counts: Counts::One, blocks: Some(GroupKey::new("b")) };
+    let retry = Change::Retry { delay, error, counts: Counts::One, wait: Wait::Delayed };
+    store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
+    let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
+    assert_eq!(store.promote(promote).await?.moved, 1);
+    let beat =
+        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    store.beat(beat(Vec::new(), false)).await?.expect("a member");
+    store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
+    store
+        .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
+        .await?;
+    store.leave(node).await
+}
+
+/// What people do with the command line.
+async fn operate(store: &PostgresStore) -> Result<(), StoreError> {
+    let by = "grants".to_owned();
+    store.stats().await?;
+    store.nodes().await?;
+    store.audit(10).await?;
+    let group = GroupKey::new("z");
+    for action in [GroupAction::Pause, GroupAction::Resume] {
+        let change = GroupChange { group: group.clone(), action, by: by.clone(), reason: None, now: None };
+        store.change_group(change).await?;
+    }
+    store.replay(Replay { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
+    store.discard(Discard { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
+    store.cancel(Cancel { ids: vec![EventId::from_row("none")], by, now: None }).await?;
+    Ok(())
+}
+
+/// EVT-040, EVT-048: each role does its work with the grants of the guide, and no more than that.
+#[tokio::test]
+async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
+    let Some(site) = Site::new("grants").await else { return };
+    let rows = write(&site.store("shop_write")).await.unwrap();
+    deliver(&site.store("shop_deliver"), &rows).await.unwrap();
+    operate(&site.store("shop_operate")).await.unwrap();
+    for (role, sql) in [
+        ("shop_write", "SELECT payload FROM shop.outbox_event"),
+        ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
+        ("shop_write", "DELETE FROM shop.outbox_event"),
+        ("shop_write", "SELECT * FROM shop.outbox_node"),
+        (
+            "shop_deliver",
+            "INSERT INTO shop.outbox_event (event_id, event_type, payload) VALUES ('i', 't', '{}')",
+        ),
+        (
+            "shop_deliver",
+            "INSERT INTO shop.outbox_audit (at, actor, action, target) VALUES (now(), 'a', 'b', 'c')",
+        ),
+        ("shop_deliver", "DROP TABLE shop.outbox_event"),
+    ] {
+        let refused = site.plain(role, sql).await.unwrap_err();
+        assert!(
+            refused.contains("permission denied") || refused.contains("must be owner"),
+            "{role}: {sql}: {refused}"
+        );
+    }
+    site.clear().await;
+}
+
+/// EVT-040: a writer in plain SQL reads nothing back, and needs two grants.
+#[tokio::test]
+async fn a_plain_writer_needs_to_insert_and_to_draw_a_number() {
+    let Some(site) = Site::new("grants").await else { return };
+    site.run("REVOKE SELECT (event_id, seq, lane, message_id) ON shop.outbox_event FROM shop_write").await;
+    site.run("REVOKE SELECT ON shop.outbox_meta FROM shop_write").await;
+    let insert =
+        "INSERT INTO shop.outbox_event (event_id, event_type, payload) VALUES ('one', 'OrderPlaced', '{}')";
+    assert_eq!(site.plain("shop_write", insert).await, Ok(1));
+    for grant in ["INSERT ON shop.outbox_event", "USAGE ON SEQUENCE shop.outbox_event_seq"] {
+        site.run(&format!("REVOKE {grant} FROM shop_write")).await;
+        let insert = insert.replace("'one'", "'two'");
+        assert!(
+            site.plain("shop_write", &insert).await.unwrap_err().contains("permission denied"),
+            "{grant}"
+        );
+        site.run(&format!("GRANT {grant} TO shop_write")).await;
+    }
+    site.clear().await;
+}
+
+/// EVT-040: without any one of them something is refused, and the error says that it is a permission.
+#[tokio::test]
+async fn no_grant_of_the_guide_is_too_much() {
+    let Some(site) = Site::new("grants").await else { return };
+    let grants = grants();
+    assert!(grants.len() > 20, "{grants:?}");
+    for [privilege, thing, role] in grants {
+        let rows = write(&site.store("shop_write")).await.unwrap();
+        site.run(&format!("REVOKE {privilege} ON {thing} FROM {role}")).await;
+        let answer = match role.as_str() {
+            "shop_write" => write(&site.store(&role)).await.map(drop),
+            "shop_deliver" => deliver(&site.store(&role), &rows).await,
+            _ => operate(&site.store(&role)).await,
+        };
+        site.run(&format!("GRANT {privilege} ON {thing} TO {role}")).await;
+        let error = answer.expect_err(&format!("{role} does not need {privilege} on {thing}"));
+        assert_eq!(error.kind(), ErrorKind::Permission, "{privilege} on {thing} for {role}: {error}");
+        // What the unhappy node left.
+        site.run("DELETE FROM shop.outbox_event; DELETE FROM shop.outbox_group").await;
+        site.run("DELETE FROM shop.outbox_node; UPDATE shop.outbox_slot SET holder = NULL; DELETE FROM shop.outbox_slot WHERE slot > 63").await;
+    }
+    site.clear().await;
+}
