@@ -21,14 +21,14 @@ const HEADING: &str = "Outbox";
 /// The options that every command takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
-    /// The database, as in sqlite:FILE; or set PILLARBOX_DATABASE_URL, or PILLARBOX_DATABASE_URL_FILE to the name of
+    /// The database, as in sqlite:FILE or postgres://USER@HOST/DATABASE; or set PILLARBOX_DATABASE_URL, or PILLARBOX_DATABASE_URL_FILE to the name of
     /// a file that holds it, which keep a password out of the list of processes
     #[arg(long, visible_alias = "url", value_name = "URL", global = true, help_heading = HEADING)]
     database_url: Option<String>,
     /// The layout of the tables; by default native
     #[arg(long, global = true, help_heading = HEADING)]
     layout: Option<Layout>,
-    /// The schema of the tables, where the database has schemas
+    /// The schema of the tables, on PostgreSQL; by default the first one of the search path
     #[arg(long, global = true, help_heading = HEADING)]
     schema: Option<String>,
     /// The table of events; by default outbox_event
@@ -105,7 +105,7 @@ impl Target {
         };
         match url.trim() {
             "" => Err(Failure::usage("no database is named")
-                .hint(format!("give --database-url, as in sqlite:orders.db, or set {URL} or {URL_FILE}"))),
+                .hint(format!("give --database-url, as in sqlite:orders.db or postgres://me@localhost/shop, or set {URL} or {URL_FILE}"))),
             url => Ok(url.to_owned()),
         }
     }

@@ -12,7 +12,8 @@ use crate::output::{Answer, Ink};
 #[command(after_help = "\
 Examples:
   pillarbox migrate --database-url sqlite:orders.db
-  pillarbox migrate --database-url sqlite:orders.db --print > outbox.sql")]
+  pillarbox migrate --database-url postgres://me@localhost/shop --schema shop
+  pillarbox migrate --database-url postgres: --print > outbox.sql")]
 pub(crate) struct Migrate {
     /// Only print the SQL; the database is not touched, nor need it be there
     #[arg(long)]

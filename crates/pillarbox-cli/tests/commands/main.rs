@@ -1,4 +1,4 @@
-//! The commands as a user runs them: the real binary on real SQLite files.
+//! The commands as a user runs them: the real binary on real SQLite files, and on a PostgreSQL server where one is named.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -10,6 +10,7 @@ mod help;
 mod migrate;
 mod nodes;
 mod outbox;
+mod postgres;
 mod purge;
 mod secrets;
 mod stats;

@@ -1,4 +1,4 @@
-//! An outbox in a temporary folder, and the binary run on it.
+//! An outbox in a temporary folder or on a server, and the binary run on it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -88,6 +88,7 @@ impl From<Output> for Ran {
 /// An outbox whose tables are there.
 pub(crate) struct Outbox {
     folder: TempDir,
+    url: String,
     runtime: Runtime,
     store: Arc<dyn Store>,
 }
@@ -95,15 +96,20 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let url = url_in(&folder);
+        let url = format!("sqlite:{}", folder.path().join("outbox.db").display());
+        Self::at(folder, url)
+    }
+
+    /// An outbox at a URL; the tables are made.
+    pub(crate) fn at(folder: TempDir, url: String) -> Self {
         Ran::of(pillarbox().args(["migrate", "--database-url", &url])).done();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let store = runtime.block_on(pillarbox_stores::connect(&url, &pillarbox_stores::Options::default()));
-        Self { folder, runtime, store: store.unwrap() }
+        Self { folder, url, runtime, store: store.unwrap() }
     }
 
     pub(crate) fn url(&self) -> String {
-        url_in(&self.folder)
+        self.url.clone()
     }
 
     /// A path beside the database.
@@ -191,8 +197,4 @@ impl Outbox {
         let entries = self.runtime.block_on(self.store.admin().audit(100)).unwrap();
         entries.into_iter().map(|entry| (entry.by, entry.action, entry.target)).collect()
     }
-}
-
-fn url_in(folder: &TempDir) -> String {
-    format!("sqlite:{}", folder.path().join("outbox.db").display())
 }

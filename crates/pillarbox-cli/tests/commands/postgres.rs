@@ -1,0 +1,202 @@
+//! The same commands on PostgreSQL: a schema of its own on the server that a variable names.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+
+use pillarbox::model::GroupKey;
+use pillarbox::port::{Change, Counts};
+use pillarbox_postgres::sqlx::postgres::PgConnection;
+use pillarbox_postgres::sqlx::{AssertSqlSafe, Connection, Executor};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+use uuid::Uuid;
+
+use crate::outbox::{Outbox, run};
+
+const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
+
+/// The server, and a schema that is not there yet; dropped in the end.
+struct Place {
+    server: String,
+    schema: String,
+}
+
+impl Place {
+    /// None, and a line that says so, where no server is named.
+    fn new() -> Option<Self> {
+        let Ok(server) = std::env::var(SERVER) else {
+            let mut out = std::io::stdout().lock();
+            writeln!(
+                out,
+                "could not run: commands on postgres: {SERVER} is not set; `cargo xtask test` starts a server"
+            )
+            .unwrap();
+            return None;
+        };
+        Some(Self { server, schema: format!("cli_{}", Uuid::now_v7().simple()) })
+    }
+
+    /// An outbox in the schema, which every command finds by the URL alone.
+    fn outbox(&self) -> Outbox {
+        run(&["migrate", "--url", &self.server, "--schema", &self.schema]).done();
+        let join = if self.server.contains('?') { '&' } else { '?' };
+        let url = format!("{}{join}options=-csearch_path%3D{}", self.server, self.schema);
+        Outbox::at(TempDir::new().unwrap(), url)
+    }
+
+    /// Runs a command with the schema as an option.
+    fn run(&self, arguments: &[&str]) -> crate::outbox::Ran {
+        run(&[arguments, &["--url", &self.server, "--schema", &self.schema]].concat())
+    }
+
+    /// Runs statements beside the binary.
+    fn execute(&self, sql: &str) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut connection = PgConnection::connect(&self.server).await.unwrap();
+            connection.execute(AssertSqlSafe(sql)).await.unwrap();
+            connection.close().await.unwrap();
+        });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
+    }
+}
+
+fn dead(error: &str, blocks: Option<&str>) -> Change {
+    Change::Dead { error: error.to_owned(), counts: Counts::One, blocks: blocks.map(GroupKey::new) }
+}
+
+/// EVT-140, EVT-141, PBX-022
+#[test]
+fn a_dead_event_is_found_shown_replayed_and_discarded() {
+    let Some(place) = Place::new() else { return };
+    let outbox = place.outbox();
+    let id = outbox.write(&[
+        "--type",
+        "order.placed",
+        "--payload",
+        "{\"id\":7}",
+        "--group",
+        "Order/7",
+        "--header",
+        "a=b",
+    ]);
+    assert_eq!(outbox.shown(&id)["status"], "new");
+    outbox.settle(&id, dead("no such currency", Some("Order/7")));
+
+    let listed = outbox.run(&["dead", "list", "--json"]).done().json();
+    assert_eq!((&listed[0]["id"], &listed[0]["last_error"]), (&json!(id), &json!("no such currency")));
+    let shown = outbox.run(&["dead", "show", &id, "--json"]).done().json();
+    assert_eq!((&shown["payload"]["text"], &shown["headers"]["a"]), (&json!("{\"id\":7}"), &json!("b")));
+    assert_eq!(shown["failures"][0]["error"], "no such currency");
+    let stats = outbox.run(&["stats", "--json"]).done().json();
+    assert_eq!((&stats["store"]["kind"], &stats["events"]["dead"]), (&json!("postgres"), &json!(1)));
+    assert_eq!(stats["groups"]["held"][0]["group"], "Order/7");
+
+    outbox.run(&["dead", "replay", "--all", "--dry-run"]).done();
+    outbox.run(&["dead", "replay", &id]).done();
+    assert_eq!((&outbox.shown(&id)["status"], &outbox.shown(&id)["attempts"]), (&json!("new"), &json!(0)));
+    assert_eq!(outbox.run(&["groups", "list", "--json"]).done().json(), json!([]));
+    outbox.run(&["dead", "replay", &id]).exits(3);
+
+    outbox.settle(&id, dead("again", None));
+    outbox.run(&["dead", "discard", "--type", "order.placed", "--yes"]).done();
+    outbox.run(&["events", "show", &id]).exits(3);
+    let audit: Vec<String> =
+        outbox.audit().into_iter().map(|(by, action, _)| format!("{by} {action}")).collect();
+    assert_eq!(audit, ["cli/tester discard", "cli/tester replay"]);
+}
+
+/// PBX-022, PBX-027
+#[test]
+fn groups_nodes_cancel_and_purge_work_as_on_every_store() {
+    let Some(place) = Place::new() else { return };
+    let outbox = place.outbox();
+    outbox.run(&["groups", "pause", "Order/1", "--reason", "under review"]).done();
+    assert_eq!(outbox.run(&["groups", "list", "--json"]).done().json()[0]["state"], "paused");
+    outbox.run(&["groups", "resume", "Order/1"]).done();
+    outbox.run(&["groups", "resume", "Order/1"]).exits(3);
+
+    outbox.join("web-1");
+    let nodes = outbox.run(&["nodes", "list", "--json"]).done().json();
+    assert_eq!((&nodes[0]["label"], &nodes[0]["slots"]), (&json!("web-1"), &json!(65)));
+
+    let ids = outbox.run(&["write", "--type", "load", "--count", "1200", "--json"]).done().json();
+    assert_eq!(ids.as_array().unwrap().len(), 1_200);
+    let first = ids[0].as_str().unwrap();
+    outbox.run(&["events", "cancel", first]).done();
+    outbox.run(&["events", "show", first]).exits(3);
+    let once = ["write", "--type", "t", "--message-id", "m"];
+    let (one, other) = (outbox.run(&once).done(), outbox.run(&once).exits(0).complains("nothing was added"));
+    assert_eq!(one.stdout, other.stdout);
+
+    outbox.delivered(&["--type", "t"]);
+    let purged =
+        outbox.run(&["purge", "--older-than", "0s", "--status", "done", "--yes", "--json"]).done().json();
+    assert_eq!(purged["count"], 1);
+    let left = outbox.run(&["stats", "--json"]).done().json();
+    assert_eq!((&left["events"]["new"], &left["events"]["done"]), (&json!(1_200), &json!(0)));
+}
+
+/// EVT-048: the schema is made if it is not there, and named tables are found under their names only.
+#[test]
+fn a_new_schema_is_made_and_other_names_are_kept_apart() {
+    let Some(place) = Place::new() else { return };
+    let missing = place.run(&["stats", "--json"]).exits(1).error();
+    assert_eq!(missing["kind"], "schema");
+    assert!(missing["hint"].as_str().unwrap().contains("pillarbox migrate"));
+
+    let made = place.run(&["migrate", "--json"]).done().json();
+    assert_eq!(made, json!({"store": "postgres", "from": 0, "to": 1}));
+    assert!(place.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
+    place.run(&["migrate", "--table", "letters"]).done();
+    let id = place.run(&["write", "--type", "t", "--table", "letters"]).done().stdout;
+    place.run(&["events", "show", id.trim_end(), "--table", "letters"]).done();
+    place.run(&["events", "show", id.trim_end()]).exits(3);
+    place.run(&["write", "--type", "t", "--table", "nothing"]).exits(1).complains("pillarbox migrate");
+    run(&["stats", "--url", &place.server, "--schema", "a b"]).exits(2).complains("schema");
+}
+
+#[test]
+fn printed_sql_makes_the_schema_and_the_tables() {
+    let Some(place) = Place::new() else { return };
+    let print = ["migrate", "--print", "--url", "postgres:", "--schema", &place.schema];
+    let sql = run(&print).done().stdout;
+    place.execute(&sql);
+    assert!(place.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
+    place.run(&["write", "--type", "t"]).done();
+    assert!(
+        !run(&["migrate", "--print", "--url", "postgres://no.such.host/x"])
+            .done()
+            .stdout
+            .contains("CREATE SCHEMA")
+    );
+}
+
+/// PBX-023: what can't be reached or is not let in says so, with its exit code and without the password.
+#[test]
+fn a_server_that_says_no_has_an_exit_code_and_no_password_is_shown() {
+    // Bound and closed: nobody listens there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let down = format!("postgres://ada:pa55word@127.0.0.1:{port}/shop");
+    for command in
+        [&["stats"][..], &["migrate"], &["write", "--type", "t"], &["dead", "list"], &["nodes", "list"]]
+    {
+        let error = run(&[command, &["--url", &down, "--json"]].concat()).exits(5).error();
+        assert_eq!(error["kind"], "unavailable");
+        assert!(!error.to_string().contains("pa55word"), "{error}");
+    }
+    let Some(place) = Place::new() else { return };
+    let (_, address) = place.server.split_once('@').unwrap();
+    let (host, _) = address.split_once('/').unwrap();
+    let kind = |url: &str, code| -> Value {
+        run(&["stats", "--json", "--url", url]).exits(code).error()["kind"].clone()
+    };
+    assert_eq!(kind(&format!("postgres://nobody_here:pa55word@{address}"), 1), "permission");
+    assert_eq!(kind(&place.server.replace(address, &format!("{host}/no_such_database")), 5), "unavailable");
+}
