@@ -24,6 +24,12 @@ impl Gathered {
         self.waiting.iter().flatten().cloned().collect()
     }
 
+    /// Whether nothing depends on how the transaction ends.
+    pub(super) fn is_empty(&self) -> bool {
+        let events = self.waiting.is_empty() && self.flushed.is_empty();
+        events && self.after_commit.is_empty() && self.after_rollback.is_empty()
+    }
+
     /// Drops those that are not inserted yet; the dropped, and the others.
     pub(super) fn take_back(&mut self, ids: &[EventId]) -> (Vec<EventId>, Vec<EventId>) {
         let waits = |id: &&EventId| self.waiting.iter().flatten().any(|event| event.id() == *id);

@@ -9,7 +9,9 @@ use super::builder::{Composition, OutboxBuilder};
 use super::{BlockingTransaction, DeadEvents, Purger, Receipt, ScopeError, Transaction, WriteError, Writer};
 use crate::engine::Engine;
 use crate::model::{EventId, IntoEvent};
-use crate::port::{Begin, BlockingWriteOn, Cancel, Store, StoreError, Transact, TransactError, WriteOn};
+use crate::port::{
+    Begin, BlockingWriteOn, Cancel, Insert, Store, StoreError, Transact, TransactError, WriteOn, WriteSql,
+};
 
 /// What an outbox owns beside its writer.
 pub(super) struct Parts {
@@ -99,6 +101,18 @@ impl<S: Store> Outbox<S> {
         S: BlockingWriteOn<Tx>,
     {
         self.writer.write_on_blocking(tx, events)
+    }
+
+    /// The statement that writes the events, for the caller to run with any driver, in a transaction of its own. Tell the
+    /// receipt when that has committed. None where there is nothing to write.
+    pub fn insert_sql<E: IntoEvent>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<(Option<Insert>, Receipt<S>), WriteError>
+    where
+        S: WriteSql,
+    {
+        self.writer.insert_sql(events)
     }
 
     /// Stops: purge, then reading, then delivery, which drains to its deadline. Harmless when repeated.

@@ -10,11 +10,22 @@ use crate::port::Store;
 pub struct Receipt<S: Store> {
     writer: Writer<S>,
     events: Vec<Event>,
+    /// Whether the rows are in, as far as is known.
+    written: Known,
+}
+
+/// When the writer gets to know that rows are in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It has inserted them itself.
+    Now,
+    /// Someone else runs the statement: with the commit.
+    WithCommit,
 }
 
 impl<S: Store> Receipt<S> {
-    pub(super) fn new(writer: Writer<S>, events: Vec<Event>) -> Self {
-        Self { writer, events }
+    pub(super) fn new(writer: Writer<S>, events: Vec<Event>, written: Known) -> Self {
+        Self { writer, events, written }
     }
 
     /// The ids, in order; empty if a hook suppressed the write.
@@ -28,6 +39,9 @@ impl<S: Store> Receipt<S> {
         self.writer.wake();
         self.writer.hint_due(&self.events);
         if !self.events.is_empty() {
+            if self.written == Known::WithCommit {
+                self.writer.hooks.run(Moment::Write, &self.events);
+            }
             self.writer.hooks.run(Moment::Commit, &self.events);
         }
     }

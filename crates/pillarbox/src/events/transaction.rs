@@ -76,23 +76,26 @@ impl<S: Begin> Transaction<S> {
 
     /// Inserts all events in one statement, as the last before COMMIT, and commits; listeners run now.
     pub async fn commit(mut self) -> Result<(), CommitError> {
-        let events = self.gathered.waiting_events();
-        let flushed = !self.gathered.flushed.is_empty();
-        let Some(mut tx) = self.tx.take() else {
+        let Some(tx) = self.tx.take() else {
             return Ok(());
         };
-        let (reservation, written) = if events.is_empty() {
-            (None, Vec::new())
+        let events = self.gathered.waiting_events();
+        let flushed = !self.gathered.flushed.is_empty();
+        // One that an earlier error has aborted may seem to commit: where something depends on it, the insert is asked,
+        // if need be without rows.
+        let (reservation, result) = if self.gathered.is_empty() {
+            (None, self.writer.store.commit(tx).await.map(|()| Vec::new()))
         } else {
-            let (rows, reservation) = self.writer.place(&events);
-            match self.writer.store.insert(&mut tx, &rows).await {
-                Ok(written) => (reservation, written),
-                Err(error) => return self.refused(tx, error).await,
-            }
+            let (rows, reservation) = match events.as_slice() {
+                [] => (Vec::new(), None),
+                events => self.writer.place(events),
+            };
+            let (gathered, hooks) = (&mut self.gathered, &self.writer.hooks);
+            let inserted = || gathered.inserted(hooks);
+            (reservation, self.writer.store.commit_with(tx, &rows, inserted).await)
         };
-        self.gathered.inserted(&self.writer.hooks);
-        match self.writer.store.commit(tx).await {
-            Ok(()) => {
+        match result {
+            Ok(written) => {
                 self.writer.committed(&events, &written, reservation);
                 if flushed {
                     self.writer.wake();
@@ -109,14 +112,6 @@ impl<S: Begin> Transaction<S> {
                 Err(error)
             }
         }
-    }
-
-    async fn refused(mut self, tx: S::Tx, error: StoreError) -> Result<(), CommitError> {
-        if let Err(error) = self.writer.store.rollback(tx).await {
-            tracing::warn!(%error, "rolling back after a failed insert failed");
-        }
-        self.gathered.rolled_back(&self.writer.hooks);
-        Err(CommitError::Refused(error))
     }
 
     /// Rolls back: no row is left.

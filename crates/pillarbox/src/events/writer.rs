@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::hook::{Hooks, Moment};
-use super::receipt::Receipt;
+use super::receipt::{Known, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
 use crate::engine::{Reservation, Shared};
 use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
-use crate::port::{Begin, BlockingWriteOn, Cancel, Order, Store, StoreError, WriteOn};
+use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, Store, StoreError, WriteOn, WriteSql};
 
 /// Writes events on transactions. Cheap to clone; usable without an outbox.
 pub struct Writer<S> {
@@ -177,7 +177,26 @@ impl<S: Store> Writer<S> {
             self.store.insert(tx, &self.place_unreserved(&events)).await?;
             self.hooks.run(Moment::Write, &events);
         }
-        Ok(Receipt::new(self.clone(), events))
+        Ok(Receipt::new(self.clone(), events, Known::Now))
+    }
+
+    /// The statement that writes the events, for the caller to run with any driver, in a transaction of its own. Tell the
+    /// receipt when that has committed.
+    ///
+    /// None where there is nothing to write. After-write hooks run with the receipt's `committed`.
+    pub fn insert_sql<E: IntoEvent>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<(Option<Insert>, Receipt<S>), WriteError>
+    where
+        S: WriteSql,
+    {
+        let events = self.prepare(events)?;
+        let insert = match events.as_slice() {
+            [] => None,
+            events => Some(self.store.insert_sql(&self.place_unreserved(events))?),
+        };
+        Ok((insert, Receipt::new(self.clone(), events, Known::WithCommit)))
     }
 
     /// Takes pending events back on a transaction the caller already has; the ids that were still pending.
@@ -220,7 +239,7 @@ impl<S: Store> Writer<S> {
             self.store.insert_blocking(tx, &self.place_unreserved(&events))?;
             self.hooks.run(Moment::Write, &events);
         }
-        Ok(Receipt::new(self.clone(), events))
+        Ok(Receipt::new(self.clone(), events, Known::Now))
     }
 }
 

@@ -25,4 +25,6 @@ pub use metrics::{MetricsExporter, NoMetrics};
 pub use settle::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
 pub use sink::{Delivery, Handed, Sink, Source, Verdict};
 pub use store::{Answer, Hints, Order, Store, Write};
-pub use write::{Begin, BlockingWriteOn, Body, CommitError, Transact, TransactError, WriteOn};
+pub use write::{
+    Begin, BlockingWriteOn, Body, CommitError, Insert, Transact, TransactError, WriteOn, WriteSql,
+};

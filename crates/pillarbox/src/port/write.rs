@@ -1,5 +1,6 @@
 //! The writing ports: events go in on the caller's own transaction, whose type is a parameter.
 
+use std::fmt;
 use std::future::Future;
 
 use super::{Answer, Cancel, Store, StoreError};
@@ -8,6 +9,9 @@ use crate::model::{EventId, NewRow, Written};
 /// Writes on a transaction of this type, of an asynchronous driver.
 pub trait WriteOn<Tx: ?Sized>: Store {
     /// Inserts all rows with one statement where the database can; never commits.
+    ///
+    /// Without rows it fails exactly if the transaction can no longer commit. There are databases whose drivers report
+    /// the commit of a transaction that an earlier error has aborted as a success.
     fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>>;
 
     /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
@@ -45,6 +49,31 @@ pub trait Begin: WriteOn<Self::Tx> {
     /// Commits it.
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<(), CommitError>> + Send;
 
+    /// Inserts the last rows as [`WriteOn::insert`] does and commits; where the insert fails, nothing is committed.
+    ///
+    /// `inserted` runs once the rows are in. A store whose driver can send both at once saves a round trip here.
+    fn commit_with(
+        &self,
+        mut tx: Self::Tx,
+        rows: &[NewRow],
+        inserted: impl FnOnce() + Send,
+    ) -> impl Future<Output = Result<Vec<Written>, CommitError>> + Send {
+        async move {
+            match self.insert(&mut tx, rows).await {
+                Ok(written) => {
+                    inserted();
+                    self.commit(tx).await.map(|()| written)
+                }
+                Err(refused) => {
+                    if let Err(error) = self.rollback(tx).await {
+                        tracing::warn!(%error, "rolling back after a failed insert failed");
+                    }
+                    Err(CommitError::Refused(refused))
+                }
+            }
+        }
+    }
+
     /// Rolls it back.
     fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()>;
 }
@@ -78,6 +107,38 @@ pub trait Body<Tx: ?Sized>: Send + 'static {
 
     /// Runs once if it did not commit, or if that is unknown.
     fn failed(&mut self);
+}
+
+/// A statement that adds events, for any driver to run.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Insert {
+    /// The statement, with the database's own placeholders. It depends on the kind of rows, not on their values or
+    /// number, so that a driver can keep it prepared.
+    pub sql: String,
+    /// The values of its placeholders, in order, each of them text.
+    pub params: Vec<String>,
+}
+
+impl Insert {
+    /// A statement and its parameters.
+    #[must_use]
+    pub fn new(sql: impl Into<String>, params: Vec<String>) -> Self {
+        Self { sql: sql.into(), params }
+    }
+}
+
+/// The parameters hold payloads.
+impl fmt::Debug for Insert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Insert").field("sql", &self.sql).finish_non_exhaustive()
+    }
+}
+
+/// Says how events are written, for drivers that the store knows nothing of.
+pub trait WriteSql: Store {
+    /// The statement that adds all rows, or none of them. It adds fewer where a message id is there already.
+    fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError>;
 }
 
 /// Runs transactions on a thread of the store's own, for drivers whose transaction can't leave its thread.
