@@ -75,7 +75,7 @@ impl Sessions {
         true
     }
 
-    fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.statement_timeout + Duration::from_secs(5)
     }
 
@@ -211,11 +211,12 @@ impl Session {
     }
 }
 
-fn late(who: &str) -> Failure {
+pub(crate) fn late(who: &str) -> Failure {
     Failure::Refused(ErrorKind::Timeout, format!("{who} took too long to answer"))
 }
 
 /// Runs a call to its end in a task, for calls that must not be dropped half way.
+#[cfg(feature = "sqlx-0_9")]
 pub(crate) async fn to_its_end<T: Send + 'static>(
     sessions: &Sessions,
     call: impl Future<Output = T> + Send + 'static,

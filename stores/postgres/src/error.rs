@@ -7,6 +7,9 @@ use pillarbox::port::{ErrorKind, StoreError};
 pub(crate) enum Failure {
     /// The driver or the server said no.
     Driver(sqlx::Error),
+    /// The other driver, or the server by way of it, said no.
+    #[cfg(feature = "tokio-postgres-0_7")]
+    Pipelined(tokio_postgres::Error),
     /// The store itself said no.
     Refused(ErrorKind, String),
 }
@@ -14,6 +17,13 @@ pub(crate) enum Failure {
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         Self::Driver(error)
+    }
+}
+
+#[cfg(feature = "tokio-postgres-0_7")]
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Pipelined(error)
     }
 }
 
@@ -26,6 +36,21 @@ impl Failure {
                 // The server's own words may quote a value; a code never does.
                 StoreError::new(kind, operation, store, detail)
             }
+            #[cfg(feature = "tokio-postgres-0_7")]
+            Self::Pipelined(error) => {
+                let (kind, detail) = describe_pipelined(&error);
+                StoreError::new(kind, operation, store, detail)
+            }
+        }
+    }
+
+    /// Whether it is the server's answer to the statement, not the want of one.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Refused(..) => false,
+            Self::Driver(error) => matches!(error, sqlx::Error::Database(_)),
+            #[cfg(feature = "tokio-postgres-0_7")]
+            Self::Pipelined(error) => error.as_db_error().is_some(),
         }
     }
 
@@ -34,12 +59,30 @@ impl Failure {
     pub(crate) fn spares_connection(&self) -> bool {
         match self {
             Self::Refused(..) => true,
-            Self::Driver(sqlx::Error::Database(error)) => {
-                let code = error.code().unwrap_or_default();
-                !(code.starts_with("08") || code.starts_with("57P") || code == "25006" || code == "XX000")
-            }
+            Self::Driver(sqlx::Error::Database(error)) => stays(&error.code().unwrap_or_default()),
             Self::Driver(_) => false,
+            #[cfg(feature = "tokio-postgres-0_7")]
+            Self::Pipelined(error) => error.code().is_some_and(|code| stays(code.code())),
         }
+    }
+}
+
+/// Whether a server that answers with this code goes on serving writes on the connection.
+fn stays(code: &str) -> bool {
+    !(code.starts_with("08") || code.starts_with("57P") || code == "25006" || code == "XX000")
+}
+
+/// The same for the other driver.
+#[cfg(feature = "tokio-postgres-0_7")]
+fn describe_pipelined(error: &tokio_postgres::Error) -> (ErrorKind, String) {
+    use std::error::Error as _;
+    if let Some(error) = error.as_db_error() {
+        return by_code(error.code().code(), error.message());
+    }
+    match error.source().and_then(|source| source.downcast_ref::<std::io::Error>()) {
+        Some(error) => (ErrorKind::Unavailable, format!("the server can't be reached ({})", error.kind())),
+        None if error.is_closed() => (ErrorKind::Unavailable, "the connection broke".to_owned()),
+        None => (ErrorKind::Unexpected, "the driver failed".to_owned()),
     }
 }
 

@@ -99,29 +99,32 @@ pub(crate) async fn insert_rows(
     let statement =
         |sql: &Arc<str>| sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(prepared == Prepared::Kept);
     let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
-    let once = values.iter().any(|row| row.message_id.is_some());
-    let pick =
-        |inserting: &crate::sql::Inserting| Arc::clone(if once { &inserting.once } else { &inserting.plain });
     let added = match values.as_slice() {
         [] => {
             statement(&sql.alive).execute(&mut *connection).await?;
             return Ok(Vec::new());
         }
         [row] => {
-            let statement = bind_one(statement(&pick(&sql.insert)), row, now);
+            let statement = bind_one(statement(sql.insert.of(&values)), row, now);
             statement.fetch_all(&mut *connection).await?
         }
         rows => {
-            let statement = bind_many(statement(&pick(&sql.insert_many)), rows, now);
+            let statement = bind_many(statement(sql.insert_many.of(&values)), rows, now);
             statement.fetch_all(&mut *connection).await?
         }
     };
+    let added = added.iter().map(|row| written(row, true)).collect::<Result<Vec<_>, _>>()?;
     if added.len() == rows.len() {
-        return added.iter().map(|row| written(row, true)).collect();
+        return Ok(added);
     }
-    let messages: Vec<&str> = values.iter().filter_map(|row| row.message_id).collect();
-    let there = statement(&sql.written).bind(messages).fetch_all(connection).await?;
-    merge(&values, &added, &there)
+    let there = statement(&sql.written).bind(message_ids(&values)).fetch_all(connection).await?;
+    let there = there.iter().map(|row| Ok((row.try_get(3)?, written(row, false)?)));
+    merge(&values, added, there.collect::<Result<_, Failure>>()?, gone)
+}
+
+/// The message ids among the rows.
+pub(crate) fn message_ids<'a>(values: &[Values<'a>]) -> Vec<&'a str> {
+    values.iter().filter_map(|row| row.message_id).collect()
 }
 
 fn bind_one<'q>(
@@ -188,25 +191,27 @@ fn written(row: &PgRow, fresh: bool) -> Result<Written, Failure> {
     })
 }
 
-/// What was added, and in the place of what was not, the row that has its message id.
-fn merge(values: &[Values<'_>], added: &[PgRow], there: &[PgRow]) -> Result<Vec<Written>, Failure> {
-    let mut added =
-        added.iter().map(|row| written(row, true)).collect::<Result<Vec<_>, _>>()?.into_iter().peekable();
-    let mut first: HashMap<&str, Written> = HashMap::new();
-    for row in there {
-        first.insert(row.try_get(3)?, written(row, false)?);
-    }
-    let gone = || {
-        let detail = "a row with this message id was deleted meanwhile";
-        Failure::Refused(ErrorKind::Conflict, detail.to_owned())
-    };
+/// What was added, and in the place of what was not, the row that has its message id; `missing` where there is none.
+pub(crate) fn merge(
+    values: &[Values<'_>],
+    added: Vec<Written>,
+    there: HashMap<String, Written>,
+    missing: impl Fn(&Values<'_>) -> Result<Written, Failure>,
+) -> Result<Vec<Written>, Failure> {
+    let mut added = added.into_iter().peekable();
     let one = |row: &Values<'_>| {
-        let existing = row.message_id.and_then(|message| first.get(message));
+        let existing = row.message_id.and_then(|message| there.get(message));
         // Added rows come in the order given; one that has someone else's number was not added for this row.
         let own = added.next_if(|next| {
             next.id.as_str() == row.event_id && existing.is_none_or(|there| there.seq == next.seq)
         });
-        own.or_else(|| existing.cloned()).ok_or_else(gone)
+        own.or_else(|| existing.cloned()).map_or_else(|| missing(row), Ok)
     };
     values.iter().map(one).collect()
+}
+
+/// The row that was in the way of this one was deleted before it could be looked at.
+pub(crate) fn gone(_: &Values<'_>) -> Result<Written, Failure> {
+    let detail = "a row with this message id was deleted meanwhile";
+    Err(Failure::Refused(ErrorKind::Conflict, detail.to_owned()))
 }

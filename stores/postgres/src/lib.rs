@@ -36,6 +36,8 @@ mod inspect;
 mod membership;
 mod migrate;
 mod operate;
+#[cfg(feature = "tokio-postgres-0_7")]
+mod pipelined;
 mod pooler;
 mod promote;
 mod row;
@@ -43,9 +45,17 @@ mod settle;
 mod sql;
 mod store;
 mod time;
+#[cfg(feature = "sqlx-0_9")]
 mod transaction;
+mod write_sql;
 
 pub use config::{PostgresStoreBuilder, WakeUp};
+#[cfg(feature = "tokio-postgres-0_7")]
+pub use deadpool_postgres;
+#[cfg(feature = "tokio-postgres-0_7")]
+pub use pipelined::{PipelinedStore, PipelinedTransaction};
 pub use pooler::Pooler;
 pub use sqlx;
 pub use store::PostgresStore;
+#[cfg(feature = "tokio-postgres-0_7")]
+pub use tokio_postgres;

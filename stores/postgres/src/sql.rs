@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pillarbox::model::{Status, TableName};
 use pillarbox::port::Select;
 
+use crate::insert::Values;
 use crate::row::{COLUMNS, RECORD_COLUMNS};
 
 /// The group of a row.
@@ -104,8 +105,15 @@ impl Names {
 
 /// An insert, in a form for rows without a message id, which is cheaper, and one for rows with one.
 pub(crate) struct Inserting {
-    pub(crate) plain: Arc<str>,
-    pub(crate) once: Arc<str>,
+    plain: Arc<str>,
+    once: Arc<str>,
+}
+
+impl Inserting {
+    /// The form for these rows.
+    pub(crate) fn of(&self, rows: &[Values<'_>]) -> &Arc<str> {
+        if rows.iter().any(|row| row.message_id.is_some()) { &self.once } else { &self.plain }
+    }
 }
 
 /// A statement over a selection, in a form for each way the rows are found.
@@ -160,6 +168,6 @@ statements!(
     slots_take, slots_release, slots_sweep, next_due, promote, epoch, epoch_grow, groups,
     group_show, group_hold, group_free, audit, audits, show, revive, cancel, purge, purge_any, stats_pending,
     stats_ended, stats_written, stats_beside, stats_dead, migrate_lock, tables, version, notify;
-    insert, insert_many;
+    insert, insert_many, insert_json;
     list, list_newest, count, replay, discard
 );

@@ -19,7 +19,7 @@ use crate::config::{PostgresStoreBuilder, WakeUp};
 use crate::connection::{Line, Session, Sessions, Work};
 use crate::error::Failure;
 use crate::hints::Listener;
-use crate::insert::insert_rows;
+use crate::insert::{Prepared, insert_rows};
 use crate::membership::Standing;
 use crate::migrate::Migrations;
 use crate::sql::{Names, Sql};
@@ -153,6 +153,15 @@ impl PostgresStore {
             });
             run.await.map_err(|failure: Failure| failure.into_store_error(operation, self.name()))
         })
+    }
+
+    /// On connections of others: their settings decide whether statements are kept, unless a pooler is known to be in
+    /// the way.
+    pub(crate) async fn prepared(&self) -> Prepared {
+        match self.0.sessions.pooled().await {
+            Ok(true) => Prepared::Once,
+            _ => Prepared::Kept,
+        }
     }
 
     /// Adds the rows that wait to where a node stands, if they are found soon.

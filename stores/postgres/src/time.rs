@@ -23,6 +23,13 @@ const LONGEST_US: u128 = 6_000 * 366 * 86_400 * 1_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Timestamp);
 
+impl Time {
+    /// As it goes over the wire.
+    pub(crate) fn wire(self) -> i64 {
+        (self.0.as_microsecond() - EPOCH_US).max(FIRST_US)
+    }
+}
+
 impl Type<Postgres> for Time {
     fn type_info() -> PgTypeInfo {
         PgTypeInfo::with_oid(TIMESTAMPTZ)
@@ -37,7 +44,7 @@ impl PgHasArrayType for Time {
 
 impl Encode<'_, Postgres> for Time {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        <i64 as Encode<Postgres>>::encode((self.0.as_microsecond() - EPOCH_US).max(FIRST_US), buffer)
+        <i64 as Encode<Postgres>>::encode(self.wire(), buffer)
     }
 
     fn size_hint(&self) -> usize {
@@ -59,6 +66,11 @@ pub(crate) fn from_binary(bytes: &[u8]) -> Result<Timestamp, BoxDynError> {
     let us = i64::from_be_bytes(bytes.try_into()?).saturating_add(EPOCH_US);
     let (first, last) = (Timestamp::MIN.as_microsecond(), Timestamp::MAX.as_microsecond());
     Ok(Timestamp::from_microsecond(us.clamp(first, last))?)
+}
+
+/// A time, but none before the first one that PostgreSQL knows.
+pub(crate) fn from_first(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(FIRST_US + EPOCH_US).map_or(at, |first| at.max(first))
 }
 
 /// A duration in microseconds.

@@ -1,13 +1,13 @@
 //! Writing with sqlx: on transactions begun here, and on those that a caller already has.
 
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Begin, Cancel, CommitError, ErrorKind, WriteOn};
+use pillarbox::port::{Answer, Begin, Cancel, CommitError, WriteOn};
 use sqlx::Transaction;
 use sqlx::postgres::Postgres;
 
 use crate::connection::to_its_end;
 use crate::error::Failure;
-use crate::insert::{Prepared, insert_rows};
+use crate::insert::insert_rows;
 use crate::operate::cancel;
 use crate::store::PostgresStore;
 
@@ -34,16 +34,6 @@ impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
             let cancelled = cancel(tx, &self.shared().sql, &request, prepared).await;
             cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
         })
-    }
-}
-
-impl PostgresStore {
-    /// The pool's own settings decide whether statements are kept, unless a pooler is known to be in the way.
-    async fn prepared(&self) -> Prepared {
-        match self.shared().sessions.pooled().await {
-            Ok(true) => Prepared::Once,
-            _ => Prepared::Kept,
-        }
     }
 }
 
@@ -79,12 +69,7 @@ impl Begin for PostgresStore {
 
 /// A server that answers has not committed; one that is gone may have.
 fn commit_error(failure: Failure, store: &str) -> CommitError {
-    let answered =
-        matches!(&failure, Failure::Driver(sqlx::Error::Database(_))) && failure.spares_connection();
+    let answered = failure.is_answer() && failure.spares_connection();
     let error = failure.into_store_error("commit", store);
-    match error.kind() {
-        ErrorKind::Unexpected if !answered => CommitError::Unknown(error),
-        _ if answered => CommitError::Refused(error),
-        _ => CommitError::Unknown(error),
-    }
+    if answered { CommitError::Refused(error) } else { CommitError::Unknown(error) }
 }

@@ -1,0 +1,125 @@
+//! Statements on a client of tokio-postgres, prepared once for each connection where that can be.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use deadpool_postgres::StatementCache;
+use futures_util::TryStreamExt;
+use pillarbox::model::{EventId, Lane, NewRow, Seq, Written};
+use pillarbox::port::Cancel;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::bind::{self, Param, quiet};
+use crate::error::Failure;
+use crate::insert::{Values, gone, merge, message_ids};
+use crate::sql::Sql;
+use crate::time::Time;
+
+/// A client, and where it keeps statements prepared.
+#[derive(Clone, Copy)]
+pub(super) struct Session<'a> {
+    pub(super) client: &'a Client,
+    /// None where there is no such place, or where a statement does not outlive its transaction.
+    pub(super) kept: Option<&'a StatementCache>,
+}
+
+/// A statement and its parameters.
+pub(super) struct Call<'a> {
+    sql: &'a str,
+    types: &'static [Type],
+    params: Vec<Param<'a>>,
+}
+
+/// A call that goes out when its future is first polled, without a word from the server before.
+pub(super) struct Ready<'a> {
+    call: Call<'a>,
+    statement: Option<Statement>,
+}
+
+impl<'a> Call<'a> {
+    /// Without rows it fails in a transaction that can't commit.
+    pub(super) fn insert(sql: &'a Sql, values: &'a [Values<'a>]) -> Self {
+        match values {
+            [] => Self { sql: &sql.alive, types: &[], params: Vec::new() },
+            [row] => Self { sql: sql.insert.of(values), types: &bind::ONE, params: bind::one(row) },
+            rows => Self { sql: sql.insert_many.of(rows), types: &bind::MANY, params: bind::many(rows) },
+        }
+    }
+
+    /// The rows that have the message ids of these.
+    pub(super) fn written(sql: &'a Sql, values: &[Values<'a>]) -> Self {
+        const TYPES: &[Type] = &[Type::TEXT_ARRAY];
+        Self { sql: &sql.written, types: TYPES, params: vec![quiet(message_ids(values))] }
+    }
+
+    fn cancel(sql: &'a Sql, request: &'a Cancel) -> Self {
+        const TYPES: &[Type] = &[Type::TEXT_ARRAY, Type::TIMESTAMPTZ, Type::TEXT];
+        let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
+        let params = vec![quiet(ids), quiet(request.now.map(Time)), quiet(request.by.as_str())];
+        Self { sql: &sql.cancel, types: TYPES, params }
+    }
+}
+
+impl Session<'_> {
+    /// Prepares the statement if it is to be kept and is not there yet; only that asks the server.
+    pub(super) async fn ready<'a>(self, call: Call<'a>) -> Result<Ready<'a>, Error> {
+        let statement = match self.kept {
+            Some(kept) => Some(kept.prepare_typed(self.client, call.sql, call.types).await?),
+            None => None,
+        };
+        Ok(Ready { call, statement })
+    }
+
+    pub(super) async fn run(self, ready: Ready<'_>) -> Result<Vec<Row>, Failure> {
+        let Call { sql, types, params } = ready.call;
+        let rows = match &ready.statement {
+            Some(statement) => self.client.query_raw(statement, params).await?,
+            None => {
+                let typed = params.into_iter().zip(types.iter().cloned());
+                self.client.query_typed_raw(sql, typed).await?
+            }
+        };
+        Ok(rows.try_collect().await?)
+    }
+
+    async fn query(self, call: Call<'_>) -> Result<Vec<Row>, Failure> {
+        self.run(self.ready(call).await?).await
+    }
+
+    pub(super) async fn insert(self, sql: &Arc<Sql>, rows: &[NewRow]) -> Result<Vec<Written>, Failure> {
+        let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
+        let added = self.query(Call::insert(sql, &values)).await?;
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let added = all_written(&added)?;
+        if added.len() == rows.len() {
+            return Ok(added);
+        }
+        let there = self.query(Call::written(sql, &values)).await?;
+        merge(&values, added, by_message_id(&there)?, gone)
+    }
+
+    pub(super) async fn cancel(self, sql: &Arc<Sql>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+        let rows = self.query(Call::cancel(sql, request)).await?;
+        rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<_, &str>(0)?))).collect()
+    }
+}
+
+pub(super) fn all_written(rows: &[Row]) -> Result<Vec<Written>, Failure> {
+    rows.iter().map(|row| written(row, true)).collect()
+}
+
+pub(super) fn by_message_id(rows: &[Row]) -> Result<HashMap<String, Written>, Failure> {
+    rows.iter().map(|row| Ok((row.try_get(3)?, written(row, false)?))).collect()
+}
+
+fn written(row: &Row, fresh: bool) -> Result<Written, Failure> {
+    Ok(Written {
+        id: EventId::from_row(row.try_get::<_, &str>(0)?),
+        seq: Seq(row.try_get(1)?),
+        fresh,
+        delayed: row.try_get::<_, Option<i16>>(2)? == Some(Lane::DELAYED.0),
+    })
+}

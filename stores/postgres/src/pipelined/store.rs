@@ -1,0 +1,201 @@
+//! A store whose transactions are begun on a pool of tokio-postgres clients.
+
+use deadpool_postgres::{Pool, PoolError};
+use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Insert,
+    Join, Membership, Promote, Promoted, Settle, Settled, Store, StoreError, Write, WriteOn, WriteSql,
+};
+use tokio::time::timeout_at;
+
+use super::PipelinedTransaction;
+use super::flight::Ended;
+use crate::connection::late;
+use crate::error::Failure;
+use crate::store::PostgresStore;
+
+/// A [`PostgresStore`] that begins transactions with tokio-postgres, and sends the events' INSERT and COMMIT in one flight:
+/// writing events costs a transaction no round trip.
+///
+/// The pool is the application's, of the same database. All else goes over the connections of the inner store. A setting
+/// of [`Pooler`](crate::Pooler) is for both.
+///
+/// ```no_run
+/// use pillarbox::{Event, Outbox};
+/// use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
+/// use pillarbox_postgres::tokio_postgres::NoTls;
+/// use pillarbox_postgres::{PipelinedStore, PostgresStore};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let url = "postgres://shop@localhost/shop";
+/// let pool = Pool::builder(Manager::new(url.parse()?, NoTls)).max_size(16).build()?;
+/// let store = PipelinedStore::new(PostgresStore::open_url(url)?, pool);
+/// let outbox = Outbox::single_node(store)
+///     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+///     .start()
+///     .await?;
+/// let mut tx = outbox.begin().await?;
+/// let order = tx.prepare_cached("INSERT INTO orders (id) VALUES ($1)").await?;
+/// tx.execute(&order, &[&1_i64]).await?;
+/// tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
+/// tx.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct PipelinedStore {
+    store: PostgresStore,
+    pool: Pool,
+}
+
+impl PipelinedStore {
+    /// A store over another one, that begins its transactions on this pool.
+    #[must_use]
+    pub fn new(store: PostgresStore, pool: Pool) -> Self {
+        Self { store, pool }
+    }
+
+    /// The store that does all but begin transactions.
+    #[must_use]
+    pub fn inner(&self) -> &PostgresStore {
+        &self.store
+    }
+
+    /// The pool that transactions are begun on.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Waits for calls that are under way, also for transactions that are being rolled back. The pools stay open.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    async fn open(&self) -> Result<PipelinedTransaction, Failure> {
+        let prepared = self.store.prepared().await;
+        let sessions = &self.store.shared().sessions;
+        let object = timeout_at(sessions.deadline(), self.pool.get()).await;
+        let object = object.map_err(|_| late("the pool"))?.map_err(no_connection)?;
+        PipelinedTransaction::begin(object, sessions, prepared).await
+    }
+}
+
+fn no_connection(error: PoolError) -> Failure {
+    let (kind, detail) = match error {
+        PoolError::Backend(error) => return error.into(),
+        PoolError::Timeout(_) => {
+            (ErrorKind::Timeout, "no connection of the pool became free; make the pool larger")
+        }
+        PoolError::Closed => (ErrorKind::Unavailable, "the pool is closed"),
+        PoolError::NoRuntimeSpecified => {
+            (ErrorKind::InvalidInput, "the pool has time-outs but no runtime to measure them")
+        }
+        PoolError::PostCreateHook(_) => (ErrorKind::Unavailable, "a hook of the pool refused the connection"),
+    };
+    Failure::Refused(kind, detail.to_owned())
+}
+
+impl Begin for PipelinedStore {
+    type Tx = PipelinedTransaction;
+
+    fn begin(&self) -> Answer<'_, PipelinedTransaction> {
+        Box::pin(async move {
+            self.open().await.map_err(|failure| failure.into_store_error("begin", self.store.name()))
+        })
+    }
+
+    async fn commit(&self, tx: PipelinedTransaction) -> Result<(), CommitError> {
+        self.commit_with(tx, &[], || ()).await.map(drop)
+    }
+
+    async fn commit_with(
+        &self,
+        tx: PipelinedTransaction,
+        rows: &[NewRow],
+        inserted: impl FnOnce() + Send,
+    ) -> Result<Vec<Written>, CommitError> {
+        let said = |failure: Failure| failure.into_store_error("commit", self.store.name());
+        tx.commit(&self.store.shared().sql, rows, inserted).await.map_err(|ended| match ended {
+            Ended::Refused(failure) => CommitError::Refused(said(failure)),
+            Ended::Unknown(failure) => CommitError::Unknown(said(failure)),
+        })
+    }
+
+    fn rollback(&self, tx: PipelinedTransaction) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let ended = tx.rollback().await;
+            ended.map_err(|failure| failure.into_store_error("roll back", self.store.name()))
+        })
+    }
+}
+
+/// Whatever the inner store can write on.
+impl<Tx: ?Sized> WriteOn<Tx> for PipelinedStore
+where
+    PostgresStore: WriteOn<Tx>,
+{
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+        self.store.insert(tx, rows)
+    }
+
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>> {
+        self.store.cancel_on(tx, request)
+    }
+}
+
+impl WriteSql for PipelinedStore {
+    fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
+        self.store.insert_sql(rows)
+    }
+}
+
+impl Store for PipelinedStore {
+    fn facts(&self) -> &Facts {
+        self.store.facts()
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.store.fetch(request)
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.store.claim(request)
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        self.store.settle(request)
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        self.store.join(request)
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        self.store.beat(request)
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.store.leave(node)
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.store.promote(request)
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.store.write(request)
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self.store.admin()
+    }
+
+    fn announce(&self) {
+        self.store.announce();
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        self.store.hints()
+    }
+}

@@ -1,0 +1,131 @@
+//! A transaction that owns its connection, and never gives it back to the pool open.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use deadpool_postgres::{ClientWrapper, Object};
+use pillarbox::model::{NewRow, Written};
+use tokio::time::timeout_at;
+
+use super::call::Session;
+use super::flight::{Ended, Landed, fly};
+use crate::connection::{Sessions, late};
+use crate::error::Failure;
+use crate::insert::Prepared;
+use crate::sql::Sql;
+
+/// An open transaction of tokio-postgres, on a connection of the pool. Dropped unfinished it is rolled back, and the
+/// connection goes back to the pool after that; one that can't be rolled back is closed.
+///
+/// Statements run on the client that it derefs to. Leave BEGIN, COMMIT and ROLLBACK to the outbox; savepoints are yours.
+pub struct PipelinedTransaction {
+    /// There until the end.
+    object: Option<Object>,
+    sessions: Arc<Sessions>,
+    prepared: Prepared,
+}
+
+impl PipelinedTransaction {
+    /// Waits for the answer to BEGIN: were it refused, the statements behind it would each commit by themselves.
+    pub(super) async fn begin(
+        object: Object,
+        sessions: &Arc<Sessions>,
+        prepared: Prepared,
+    ) -> Result<Self, Failure> {
+        let tx = Self { object: Some(object), sessions: Arc::clone(sessions), prepared };
+        tx.bounded("BEGIN").await?;
+        Ok(tx)
+    }
+
+    pub(super) fn session(&self) -> Session<'_> {
+        let kept = (self.prepared == Prepared::Kept).then_some(&*self.statement_cache);
+        Session { client: self, kept }
+    }
+
+    pub(super) async fn commit(
+        mut self,
+        sql: &Sql,
+        rows: &[NewRow],
+        inserted: impl FnOnce() + Send,
+    ) -> Result<Vec<Written>, Ended> {
+        let landed = timeout_at(self.sessions.deadline(), fly(self.session(), sql, rows, inserted)).await;
+        match landed {
+            Ok(Landed { result, closed: true }) => {
+                self.give_back();
+                result
+            }
+            // A COMMIT that was refused may have left the transaction as it was: dropped, it is rolled back.
+            Ok(Landed { result, closed: false }) => result,
+            Err(_) => {
+                self.close();
+                Err(Ended::Unknown(late("the server")))
+            }
+        }
+    }
+
+    pub(super) async fn rollback(mut self) -> Result<(), Failure> {
+        self.bounded("ROLLBACK").await?;
+        self.give_back();
+        Ok(())
+    }
+
+    async fn bounded(&self, sql: &str) -> Result<(), Failure> {
+        let answer = timeout_at(self.sessions.deadline(), self.batch_execute(sql)).await;
+        Ok(answer.map_err(|_| late("the server"))??)
+    }
+
+    fn give_back(&mut self) {
+        drop(self.object.take());
+    }
+
+    fn close(&mut self) {
+        drop(Open(self.object.take()));
+    }
+}
+
+/// A connection that may be in a transaction: dropped as it is, it is closed and leaves the pool.
+struct Open(Option<Object>);
+
+impl Open {
+    async fn roll_back(mut self, sessions: &Sessions) {
+        let Some(object) = &self.0 else { return };
+        let answer = timeout_at(sessions.deadline(), object.batch_execute("ROLLBACK")).await;
+        if matches!(answer, Ok(Ok(()))) {
+            drop(self.0.take());
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        drop(self.0.take().map(Object::take));
+    }
+}
+
+impl Drop for PipelinedTransaction {
+    fn drop(&mut self) {
+        let Some(object) = self.object.take() else { return };
+        let (open, sessions) = (Open(Some(object)), Arc::clone(&self.sessions));
+        // Without a runtime the task is dropped, and with it the connection.
+        self.sessions.spawn(async move { open.roll_back(&sessions).await });
+    }
+}
+
+impl Deref for PipelinedTransaction {
+    type Target = ClientWrapper;
+
+    #[expect(
+        clippy::expect_used,
+        reason = "commit and rollback consume the transaction, so it is there until then"
+    )]
+    fn deref(&self) -> &ClientWrapper {
+        self.object.as_ref().expect("a transaction that is still open")
+    }
+}
+
+impl fmt::Debug for PipelinedTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PipelinedTransaction")
+    }
+}

@@ -1,0 +1,8 @@
+//! Every door that events are written by, on a real server.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
+
+mod any_driver;
+mod flight;
+mod kit;
+mod pipelined;
+mod users;
