@@ -1,22 +1,65 @@
-//! `pillarbox-bench [engine|sqlite]`: prints a table of ratios, measured in turns.
+//! `pillarbox-bench [engine|sqlite|postgres [PART...]] [--quick]`: prints tables of ratios, measured in turns.
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 
 use pillarbox_bench::engine::{self, PerTransaction};
+use pillarbox_bench::figure::Figure;
+use pillarbox_bench::postgres::{self, Sizes};
 use pillarbox_bench::report::{Line, Rates};
 use pillarbox_bench::sqlite;
 
 const ROUNDS: usize = 5;
+const USAGE: &str = "usage: pillarbox-bench [engine|sqlite|postgres [PART...]] [--quick]";
+const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
 
 fn main() -> anyhow::Result<()> {
-    let only = std::env::args().nth(1);
-    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
-    anyhow::ensure!(wanted("engine") || wanted("sqlite"), "usage: pillarbox-bench [engine|sqlite]");
-    println!("{ROUNDS} rounds in turns; median (lowest to highest); ratio: median of the rounds' ratios");
+    let (options, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with('-'));
+    if options.iter().any(|option| option == "--help" || option == "-h") {
+        println!("{USAGE}\nparts of postgres: {}", postgres::PARTS.join(", "));
+        return Ok(());
+    }
+    anyhow::ensure!(options.iter().all(|option| option == "--quick"), USAGE);
+    let sizes = if options.is_empty() { Sizes::full() } else { Sizes::quick() };
+    let (only, parts) = match words.split_first() {
+        Some((only, parts)) => (Some(only.as_str()), parts),
+        None => (None, [].as_slice()),
+    };
+    let known = ["engine", "sqlite", "postgres"];
+    anyhow::ensure!(only.is_none_or(|only| known.contains(&only)), USAGE);
+    anyhow::ensure!(parts.is_empty() || only == Some("postgres"), USAGE);
+    let wanted = |name: &str| only.is_none_or(|only| only == name);
+    if wanted("engine") || wanted("sqlite") {
+        println!("{ROUNDS} rounds in turns; median (lowest to highest); ratio: median of the rounds' ratios");
+    }
     if wanted("engine") {
         engines()?;
     }
     if wanted("sqlite") {
         sqlites()?;
+    }
+    match std::env::var(SERVER) {
+        Ok(url) if wanted("postgres") => postgreses(&url, parts, &sizes)?,
+        Err(_) if only.is_none() => println!("could not run: postgres: {SERVER} is not set"),
+        Err(_) if wanted("postgres") => {
+            anyhow::bail!("{SERVER} is not set; `cargo xtask bench` starts a server")
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn postgreses(url: &str, parts: &[String], sizes: &Sizes) -> anyhow::Result<()> {
+    let named: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let parts = if named.is_empty() { postgres::PARTS.to_vec() } else { named };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    println!(
+        "PostgreSQL, {} rounds in turns; median (lowest to highest); ratio: of the rounds' own ratios\n",
+        sizes.rounds
+    );
+    println!("{}", Figure::heading());
+    for part in parts {
+        for figure in runtime.block_on(postgres::run(part, url, sizes))? {
+            println!("{}", figure.text());
+        }
     }
     Ok(())
 }

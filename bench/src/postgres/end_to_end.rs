@@ -1,0 +1,79 @@
+//! Business transactions with one event each, written, delivered and settled, beside the same without and with a bare insert.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::Outbox;
+use pillarbox::port::OnDone;
+use pillarbox_postgres::{PostgresStore, WakeUp};
+
+use super::Sizes;
+use super::business::{Alone, Bare, Beside, Done, Ours, Until, drive};
+use super::ground::{Arrivals, Ground, MEASURED};
+use crate::figure::{Figure, Goal, Samples};
+
+pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for writers in [8, 32] {
+        let (mut alone, mut bare, mut sqlx) = (Samples::default(), Samples::default(), Samples::default());
+        for round in 0..sizes.rounds {
+            // Nobody always goes first.
+            for turn in 0..3 {
+                let ground = Ground::new(url).await?;
+                match (turn + round) % 3 {
+                    0 => alone.push(run_alone(&ground, writers, sizes.window).await?),
+                    1 => bare.push(run_bare(&ground, writers, sizes.window).await?),
+                    _ => sqlx.push(run_ours(&ground, writers, sizes.window).await?),
+                }
+                ground.remove().await?;
+            }
+        }
+        let what = |base| format!("end to end, {writers} writers, sqlx, against {base}");
+        figures.push(Figure::ratio(what("a bare insert"), "/s", &sqlx, &bare, Goal::AtLeast(0.92)));
+        figures.push(Figure::ratio(what("business alone"), "/s", &sqlx, &alone, Goal::None));
+        let what = format!("bare insert, {writers} writers, against business alone");
+        figures.push(Figure::ratio(what, "/s", &bare, &alone, Goal::None));
+    }
+    Ok(figures)
+}
+
+async fn run_alone(ground: &Ground, writers: usize, window: Duration) -> anyhow::Result<f64> {
+    let pool = ground.pool(writers as u32).await?;
+    let done = drive(Alone(pool.clone()), writers, Until::Elapsed(window)).await?;
+    pool.close().await;
+    Ok(done.rate())
+}
+
+async fn run_bare(ground: &Ground, writers: usize, window: Duration) -> anyhow::Result<f64> {
+    let pool = ground.pool(writers as u32).await?;
+    let done = drive(Bare::new(pool.clone(), Beside::Business), writers, Until::Elapsed(window)).await?;
+    pool.close().await;
+    Ok(done.rate())
+}
+
+/// One node with a listener that does nothing.
+pub(super) async fn open(ground: &Ground, writers: usize) -> anyhow::Result<Outbox<PostgresStore>> {
+    let arrivals = Arc::new(Arrivals::default());
+    let store = ground.store(writers as u32, WakeUp::Notify).await?;
+    let builder = Outbox::single_node(store).listener(MEASURED, arrivals.listener());
+    Ok(builder.on_done(OnDone::Delete).no_purge().start().await?)
+}
+
+pub(super) async fn run_ours(ground: &Ground, writers: usize, window: Duration) -> anyhow::Result<f64> {
+    let outbox = open(ground, writers).await?;
+    let done = drive(Ours::new(&outbox, Beside::Business), writers, Until::Elapsed(window)).await?;
+    let rate = rate_when_settled(ground, done).await?;
+    outbox.close().await;
+    outbox.store().pool().close().await;
+    Ok(rate)
+}
+
+/// The clock stops when 99 in 100 are settled.
+pub(super) async fn rate_when_settled(ground: &Ground, done: Done) -> anyhow::Result<f64> {
+    let left = done.transactions / 100;
+    if ground.pending().await? <= left {
+        return Ok(done.rate());
+    }
+    ground.settled(left).await?;
+    Ok(Done { took: done.began.elapsed(), ..done }.rate())
+}

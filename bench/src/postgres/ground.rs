@@ -1,0 +1,203 @@
+//! A place to measure in: a schema with an outbox and business tables, and everything that is done to it from beside.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pillarbox::model::TableName;
+use pillarbox::port::Store;
+use pillarbox::{Event, Failure};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use pillarbox_postgres::sqlx::{AssertSqlSafe, query, query_scalar, raw_sql};
+use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
+use tokio::sync::Notify;
+
+/// The type of every event.
+pub(super) const MEASURED: &str = "Measured";
+pub(super) const ACCOUNTS: usize = 10_000;
+const PAYLOAD_BYTES: usize = 300;
+/// Anything that takes longer is stuck.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn payload() -> String {
+    format!("{{\"filler\":\"{}\"}}", "x".repeat(PAYLOAD_BYTES - 13))
+}
+
+/// What waiting rows are like.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// In the lane that the first node of an outbox gets.
+    Lane,
+    /// In so many groups.
+    Groups(usize),
+}
+
+/// A schema of its own.
+pub(super) struct Ground {
+    admin: PgPool,
+    options: PgConnectOptions,
+    schema: String,
+}
+
+impl Ground {
+    /// A fresh one, with tables and nothing in them.
+    pub(super) async fn new(url: &str) -> anyhow::Result<Self> {
+        let schema = format!("bench_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let options: PgConnectOptions = url.parse()?;
+        // By the name of the schema its connections are found again.
+        let options = options.application_name(&schema).options([("search_path", schema.as_str())]);
+        let admin =
+            PgPoolOptions::new().max_connections(2).connect_with(url.parse::<PgConnectOptions>()?).await?;
+        let ground = Self { admin, options, schema };
+        ground.make().await?;
+        Ok(ground)
+    }
+
+    async fn make(&self) -> anyhow::Result<()> {
+        self.admin_run(&format!("CREATE SCHEMA {}", self.schema)).await?;
+        let business = format!(
+            "CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, account_id bigint NOT NULL, \
+                 amount bigint NOT NULL, note text NOT NULL); \
+             CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL); \
+             INSERT INTO account SELECT n, 0 FROM generate_series(0, {ACCOUNTS} - 1) n"
+        );
+        let store = self.store(1, WakeUp::Off).await?;
+        store.admin().migrate().await?;
+        raw_sql(AssertSqlSafe(business)).execute(store.pool()).await?;
+        raw_sql("ANALYZE account").execute(store.pool()).await?;
+        store.pool().close().await;
+        Ok(())
+    }
+
+    async fn admin_run(&self, sql: &str) -> anyhow::Result<()> {
+        raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.admin).await?;
+        Ok(())
+    }
+
+    /// Connections for business transactions.
+    pub(super) async fn pool(&self, connections: u32) -> anyhow::Result<PgPool> {
+        let options = PgPoolOptions::new().max_connections(connections).min_connections(connections);
+        Ok(options.test_before_acquire(false).connect_with(self.options.clone()).await?)
+    }
+
+    /// The store, beside a pool of so many connections.
+    pub(super) async fn store(&self, connections: u32, wake_up: WakeUp) -> anyhow::Result<PostgresStore> {
+        let builder = PostgresStore::builder(self.pool(connections).await?).pooler(Pooler::None);
+        Ok(builder.schema(TableName::new(&self.schema)?).wake_up(wake_up).open())
+    }
+
+    /// The same, reached through another address.
+    pub(super) fn through(&self, address: SocketAddr) -> Self {
+        let options = self.options.clone().host(&address.ip().to_string()).port(address.port());
+        Self { admin: self.admin.clone(), options, schema: self.schema.clone() }
+    }
+
+    /// Connections to look from.
+    pub(super) fn admin(&self) -> &PgPool {
+        &self.admin
+    }
+
+    /// The name of the schema, and of its connections.
+    pub(super) fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// Adds rows that wait, by one statement on the server.
+    pub(super) async fn fill(&self, rows: usize, kind: Kind) -> anyhow::Result<()> {
+        let (lane, group) = match kind {
+            Kind::Lane => ("64".to_owned(), "NULL".to_owned()),
+            Kind::Groups(groups) => ("NULL".to_owned(), format!("'group ' || n % {groups}")),
+        };
+        self.insert(rows, &lane, &group, "0, NULL").await
+    }
+
+    /// Adds rows that are done.
+    pub(super) async fn fill_done(&self, rows: usize) -> anyhow::Result<()> {
+        self.insert(rows, "64", "NULL", "1, now()").await
+    }
+
+    async fn insert(&self, rows: usize, lane: &str, group: &str, ended: &str) -> anyhow::Result<()> {
+        let schema = &self.schema;
+        let sql = format!(
+            "INSERT INTO {schema}.outbox_event (event_id, event_type, aggregate_type, lane, message_group, payload, \
+                 occurred_at, available_at, created_at, status, done_at) \
+             SELECT lpad((n + (SELECT last_value FROM {schema}.outbox_event_seq))::text, 26, '0'), '{MEASURED}', \
+                 '__GLOBAL__', {lane}, {group}, '{}', now(), now(), now(), {ended} FROM generate_series(1, {rows}) n",
+            payload()
+        );
+        self.admin_run(&sql).await
+    }
+
+    /// Vacuums the outbox and writes everything out, so that a round does not pay for what came before it.
+    pub(super) async fn calm(&self) -> anyhow::Result<()> {
+        self.admin_run(&format!("VACUUM (ANALYZE) {}.outbox_event", self.schema)).await?;
+        self.admin_run("CHECKPOINT").await
+    }
+
+    /// How many rows wait.
+    pub(super) async fn pending(&self) -> anyhow::Result<usize> {
+        let sql = format!("SELECT count(*) FROM {}.outbox_event WHERE status IN (0, 2)", self.schema);
+        let count: i64 = query_scalar(AssertSqlSafe(sql)).fetch_one(&self.admin).await?;
+        Ok(usize::try_from(count)?)
+    }
+
+    /// Waits until no more than so many rows wait.
+    pub(super) async fn settled(&self, left: usize) -> anyhow::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while self.pending().await? > left {
+            anyhow::ensure!(Instant::now() < until, "events were not settled");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    /// Tells listening nodes that there are rows, as a writer would.
+    pub(super) async fn notify(&self) -> anyhow::Result<()> {
+        query("SELECT pg_notify('outbox_event', '')").execute(&self.admin).await?;
+        Ok(())
+    }
+
+    /// Drops everything.
+    pub(super) async fn remove(self) -> anyhow::Result<()> {
+        let sql = format!("SET client_min_messages = warning; DROP SCHEMA {} CASCADE", self.schema);
+        self.admin_run(&sql).await?;
+        self.admin.close().await;
+        Ok(())
+    }
+}
+
+/// Counts deliveries and tells when as many as wanted are in.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    count: AtomicUsize,
+    wanted: AtomicUsize,
+    all: Notify,
+}
+
+impl Arrivals {
+    pub(super) fn listener(
+        self: &Arc<Self>,
+    ) -> impl Fn(Event) -> std::future::Ready<Result<(), Failure>> + use<> {
+        let arrivals = Arc::clone(self);
+        move |_| {
+            let count = arrivals.count.fetch_add(1, Ordering::Relaxed) + 1;
+            if count == arrivals.wanted.load(Ordering::Relaxed) {
+                arrivals.all.notify_one();
+            }
+            std::future::ready(Ok(()))
+        }
+    }
+
+    /// How many are to come from now on.
+    pub(super) fn expect(&self, events: usize) {
+        self.wanted.store(self.count.load(Ordering::Relaxed) + events, Ordering::Relaxed);
+    }
+
+    /// Waits for them.
+    pub(super) async fn all(&self) -> anyhow::Result<()> {
+        Ok(tokio::time::timeout(PATIENCE, self.all.notified()).await?)
+    }
+}

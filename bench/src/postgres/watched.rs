@@ -1,0 +1,143 @@
+//! A store that notes when a commit was answered, and can be slow to settle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Membership,
+    Promote, Promoted, Settle, Settled, Store, Write, WriteOn,
+};
+use pillarbox_postgres::PostgresStore;
+
+/// How settles are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settling {
+    AsIs,
+    TenTimesSlower,
+}
+
+tokio::task_local! {
+    /// The number of the event that this task is writing.
+    pub(super) static WRITING: usize;
+}
+
+/// Nanoseconds since the beginning, for each event.
+pub(super) struct Moments {
+    began: Instant,
+    nanos: Vec<AtomicU64>,
+}
+
+impl Moments {
+    pub(super) fn new(began: Instant, events: usize) -> Self {
+        Self { began, nanos: (0..events).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    pub(super) fn note(&self, event: usize) {
+        if let Some(moment) = self.nanos.get(event) {
+            moment.store(self.began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Microseconds from the beginning; none if it was not noted.
+    pub(super) fn micros(&self, event: usize) -> Option<f64> {
+        let nanos = self.nanos.get(event)?.load(Ordering::Relaxed);
+        (nanos > 0).then(|| nanos as f64 / 1e3)
+    }
+}
+
+/// The store.
+pub(super) struct Watched {
+    pub(super) store: PostgresStore,
+    pub(super) settling: Settling,
+    pub(super) committed: Arc<Moments>,
+}
+
+impl Store for Watched {
+    fn facts(&self) -> &Facts {
+        self.store.facts()
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.store.fetch(request)
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.store.claim(request)
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let settled = self.store.settle(request).await?;
+            if self.settling == Settling::TenTimesSlower {
+                tokio::time::sleep(began.elapsed() * 9).await;
+            }
+            Ok(settled)
+        })
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        self.store.join(request)
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        self.store.beat(request)
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.store.leave(node)
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.store.promote(request)
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.store.write(request)
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self.store.admin()
+    }
+
+    fn announce(&self) {
+        self.store.announce();
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        self.store.hints()
+    }
+}
+
+type Tx = <PostgresStore as Begin>::Tx;
+
+impl WriteOn<Tx> for Watched {
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+        self.store.insert(tx, rows)
+    }
+
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>> {
+        self.store.cancel_on(tx, request)
+    }
+}
+
+impl Begin for Watched {
+    type Tx = Tx;
+
+    fn begin(&self) -> Answer<'_, Tx> {
+        self.store.begin()
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<(), CommitError> {
+        self.store.commit(tx).await?;
+        // Transactions that nobody measures are written outside of the scope.
+        let _ = WRITING.try_with(|event| self.committed.note(*event));
+        Ok(())
+    }
+
+    fn rollback(&self, tx: Tx) -> Answer<'_, ()> {
+        self.store.rollback(tx)
+    }
+}
