@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pillarbox::model::TableName;
 use pillarbox::port::Store;
 use pillarbox::{Event, Failure};
-use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use pillarbox_postgres::sqlx::{AssertSqlSafe, query, query_scalar, raw_sql};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, Postgres};
+use pillarbox_postgres::sqlx::{AssertSqlSafe, Transaction, query, query_scalar, raw_sql};
 use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
 use tokio::sync::Notify;
 
@@ -107,28 +107,38 @@ impl Ground {
 
     /// Adds rows that wait, by one statement on the server.
     pub(super) async fn fill(&self, rows: usize, kind: Kind) -> anyhow::Result<()> {
+        Ok(self.fill_open(rows, kind).await?.commit().await?)
+    }
+
+    /// Adds rows that wait on a transaction that the caller commits, for nodes that are already looking.
+    pub(super) async fn fill_open(
+        &self,
+        rows: usize,
+        kind: Kind,
+    ) -> anyhow::Result<Transaction<'static, Postgres>> {
         let (lane, group) = match kind {
             Kind::Lane => ("64".to_owned(), "NULL".to_owned()),
             Kind::Groups(groups) => ("NULL".to_owned(), format!("'group ' || n % {groups}")),
         };
-        self.insert(rows, &lane, &group, "0, NULL").await
+        let mut tx = self.admin.begin().await?;
+        raw_sql(AssertSqlSafe(self.insert(rows, &lane, &group, "0, NULL"))).execute(&mut *tx).await?;
+        Ok(tx)
     }
 
     /// Adds rows that are done.
     pub(super) async fn fill_done(&self, rows: usize) -> anyhow::Result<()> {
-        self.insert(rows, "64", "NULL", "1, now()").await
+        self.admin_run(&self.insert(rows, "64", "NULL", "1, now()")).await
     }
 
-    async fn insert(&self, rows: usize, lane: &str, group: &str, ended: &str) -> anyhow::Result<()> {
+    fn insert(&self, rows: usize, lane: &str, group: &str, ended: &str) -> String {
         let schema = &self.schema;
-        let sql = format!(
+        format!(
             "INSERT INTO {schema}.outbox_event (event_id, event_type, aggregate_type, lane, message_group, payload, \
                  occurred_at, available_at, created_at, status, done_at) \
              SELECT lpad((n + (SELECT last_value FROM {schema}.outbox_event_seq))::text, 26, '0'), '{MEASURED}', \
                  '__GLOBAL__', {lane}, {group}, '{}', now(), now(), now(), {ended} FROM generate_series(1, {rows}) n",
             payload()
-        );
-        self.admin_run(&sql).await
+        )
     }
 
     /// Vacuums the outbox and writes everything out, so that a round does not pay for what came before it.

@@ -61,14 +61,8 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
         figures.push(Figure::alone(what("p50"), "µs", &plain.p50, goals.0));
         figures.push(Figure::alone(what("p99"), "µs", &plain.p99, goals.1));
         let slower = "settles 10 times slower, against as they are";
-        figures.push(Figure::ratio(what(&*format!("p50, {slower}")), "µs", &slow.p50, &plain.p50, goals.2));
-        figures.push(Figure::ratio(
-            what(&*format!("p99, {slower}")),
-            "µs",
-            &slow.p99,
-            &plain.p99,
-            Goal::None,
-        ));
+        figures.push(Figure::ratio(what(&format!("p50, {slower}")), "µs", &slow.p50, &plain.p50, goals.2));
+        figures.push(Figure::ratio(what(&format!("p99, {slower}")), "µs", &slow.p99, &plain.p99, Goal::None));
     }
     Ok(figures)
 }

@@ -62,7 +62,7 @@ impl Sizes {
             backlog: 50_000,
             window: Duration::from_millis(1_500),
             done: 1_000_000,
-            counted: 5_000,
+            counted: 2_000,
             idle: Duration::from_secs(20),
         }
     }
