@@ -101,7 +101,6 @@ fn time(at: Timestamp) -> String {
     )
 }
 
-#[expect(clippy::ref_option, reason = "the form that serde asks for")]
 fn hex<S: Serializer>(bytes: &Option<&[u8]>, serializer: S) -> Result<S::Ok, S::Error> {
     let bytes = bytes.unwrap_or_default();
     let mut text = String::with_capacity(2 + 2 * bytes.len());
