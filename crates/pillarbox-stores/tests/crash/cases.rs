@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::checker::{Faults, judge};
 use crate::crew::Crew;
-use crate::grounds::{Ground, Site};
+use crate::grounds::{Ground, Site, Stop};
 use crate::journal::{Journal, Line, What};
 use crate::plan::Mode;
 
@@ -16,30 +16,73 @@ const SHORT_LEASE: Duration = Duration::from_secs(1);
 /// Long, so that nobody is buried because the machine is busy.
 const LONG_LEASE: Duration = Duration::from_secs(6);
 
+/// What a store must have for a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// A server that can be stopped and started.
+    Server,
+}
+
 /// What is done, to which kind of outbox.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     mode: Mode,
     lease: Duration,
     faults: Faults,
+    needs: Needs,
     act: fn(&mut Crew<'_>) -> Result<(), String>,
 }
 
-const KILLED: Case =
-    Case { mode: Mode::Ordered, lease: SHORT_LEASE, faults: Faults::Some, act: kill_ten_times };
-const UNHARMED: Case =
-    Case { mode: Mode::Ordered, lease: LONG_LEASE, faults: Faults::None, act: come_and_go };
-const STOPPED: Case =
-    Case { mode: Mode::Ordered, lease: SHORT_LEASE, faults: Faults::Some, act: stop_and_continue };
+const KILLED: Case = Case {
+    mode: Mode::Ordered,
+    lease: SHORT_LEASE,
+    faults: Faults::Some,
+    needs: Needs::Nothing,
+    act: kill_ten_times,
+};
+const UNHARMED: Case = Case {
+    mode: Mode::Ordered,
+    lease: LONG_LEASE,
+    faults: Faults::None,
+    needs: Needs::Nothing,
+    act: come_and_go,
+};
+const STOPPED: Case = Case {
+    mode: Mode::Ordered,
+    lease: SHORT_LEASE,
+    faults: Faults::Some,
+    needs: Needs::Nothing,
+    act: stop_and_continue,
+};
+const RESTARTED: Case = Case {
+    mode: Mode::Ordered,
+    lease: SHORT_LEASE,
+    faults: Faults::Some,
+    needs: Needs::Server,
+    act: kill_and_restart,
+};
+
+impl Case {
+    /// Whether it can be made on such a store.
+    pub(crate) fn suits(&self, ground: &dyn Ground) -> bool {
+        self.needs == Needs::Nothing || ground.has_server()
+    }
+}
 
 /// Every case by its name.
-pub(crate) const ALL: [(&str, Case); 6] = [
+pub(crate) const ALL: [(&str, Case); 8] = [
     ("killed_processes_lose_nothing_and_groups_keep_their_order", KILLED),
     ("killed_processes_lose_nothing_of_their_lanes", Case { mode: Mode::Unordered, ..KILLED }),
     ("processes_that_come_and_go_deliver_each_event_once_and_in_order", UNHARMED),
     ("processes_that_come_and_go_deliver_each_event_once", Case { mode: Mode::Unordered, ..UNHARMED }),
     ("a_stopped_process_changes_nothing_when_it_goes_on_and_groups_keep_their_order", STOPPED),
     ("a_stopped_process_changes_nothing_when_it_goes_on", Case { mode: Mode::Unordered, ..STOPPED }),
+    ("killed_processes_and_a_restarted_database_lose_nothing_and_groups_keep_their_order", RESTARTED),
+    (
+        "killed_processes_and_a_restarted_database_lose_nothing_of_their_lanes",
+        Case { mode: Mode::Unordered, ..RESTARTED },
+    ),
 ];
 
 /// Runs a case; a failure tells the seed and the last lines of the journal.
@@ -111,6 +154,37 @@ fn kill_ten_times(crew: &mut Crew<'_>) -> Result<(), String> {
         crew.start(victim)?;
     }
     Ok(())
+}
+
+/// PBX-010, PBX-011, PBX-012, PBX-014, PBX-024: three processes under load, thirty of which are killed, on a database that
+/// is stopped once in order and crashes twice; nothing is lost, nothing is made up, and groups keep their order.
+fn kill_and_restart(crew: &mut Crew<'_>) -> Result<(), String> {
+    const KILLS: usize = 30;
+    const NAMES: [char; 3] = ['a', 'b', 'c'];
+    let mut stops = [Stop::Fast, Stop::Immediate, Stop::Kill];
+    crew.rng.shuffle(&mut stops);
+    NAMES.iter().try_for_each(|name| crew.start(*name))?;
+    crew.until_ready('a')?;
+    let delivered = |line: &Line| matches!(line.what, What::Delivered { .. });
+    for kill in 0..KILLS {
+        let victim = NAMES[crew.rng.usize(..NAMES.len())];
+        let label = crew.label(victim);
+        let count = crew.rng.usize(1..150);
+        match crew.rng.u8(0..3) {
+            0 => crew.journal.until(count, delivered)?,
+            1 => crew.journal.until(1 + count / 10, |line| line.by == label && delivered(line))?,
+            _ => {
+                let acked = |line: &Line| matches!(line.what, What::Acked { .. });
+                crew.journal.until(1 + count / 10, |line| line.by == label && acked(line))?;
+            }
+        }
+        crew.kill(victim);
+        if kill % 10 == 5 {
+            crew.restart(stops[kill / 10])?;
+        }
+        crew.start(victim)?;
+    }
+    crew.journal.until(300, delivered)
 }
 
 /// PBX-010, PBX-011, PBX-012: processes join late and stop in order, writing all the time, while groups and lanes

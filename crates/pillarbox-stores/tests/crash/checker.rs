@@ -22,8 +22,8 @@ pub(crate) enum Faults {
 
 #[derive(Default)]
 struct Event<'a> {
-    /// Who delivered it, in order.
-    by: Vec<&'a str>,
+    /// Who delivered it, in order, and after how many crashes of the database.
+    by: Vec<(&'a str, usize)>,
     balked: usize,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
     let mut events: BTreeMap<&str, Event<'_>> = BTreeMap::new();
     let mut firsts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut buried: BTreeSet<&str> = BTreeSet::new();
-    let (mut rolled_back, mut burials) = (0, 0);
+    let (mut rolled_back, mut burials, mut crashes) = (0, 0, 0);
     for line in &evidence.lines {
         let by = line.by.as_str();
         match &line.what {
@@ -42,7 +42,7 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
                 if event.by.is_empty() {
                     firsts.entry(*group).or_default().push(*number);
                 }
-                event.by.push(by);
+                event.by.push((by, crashes));
                 if evidence.parcels.get(id) != Some(&(*group, *number)) {
                     wrong.push(format!("{by} delivered {id}, which was not committed"));
                 }
@@ -62,6 +62,7 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
                 buried.insert(by);
                 burials += 1;
             }
+            What::Crashed => crashes += 1,
             What::Log { .. } | What::Failed { .. } | What::Ready | What::Written | What::Left => {}
         }
     }
@@ -77,9 +78,9 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
         for pair in event.by.windows(2) {
             again += 1;
             // One that stood still in the middle of a delivery ends it after others have made it.
-            let explained = ended(pair[0]) || buried.contains(pair[1]);
+            let explained = ended(pair[0].0) || buried.contains(pair[1].0) || pair[0].1 < pair[1].1;
             if faults == Faults::None || !explained {
-                wrong.push(format!("{id} was delivered by {} and again by {}", pair[0], pair[1]));
+                wrong.push(format!("{id} was delivered by {} and again by {}", pair[0].0, pair[1].0));
             }
         }
     }
@@ -91,7 +92,8 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
         let (committed, killed) = (evidence.parcels.len(), evidence.killed.len());
         let buried = buried.len();
         return Ok(format!(
-            "{committed} events, {rolled_back} rollbacks, {killed} kills, {buried} buried, {again} delivered again"
+            "{committed} events, {rolled_back} rollbacks, {killed} kills, {buried} buried, {crashes} crashes of the database, \
+             {again} delivered again"
         ));
     }
     Err(wrong)

@@ -9,8 +9,8 @@ use pillarbox::model::Record;
 use pillarbox::port::{List, NodeInfo, PageOrder, Select};
 
 use crate::block_on;
-use crate::grounds::{Ground, Parcels, Site};
-use crate::journal::{Journal, Line, What};
+use crate::grounds::{Ground, Parcels, Site, Stop};
+use crate::journal::{self, Journal, Line, What};
 use crate::plan::{Mode, Plan};
 use crate::worker::NO_MORE;
 
@@ -129,6 +129,24 @@ impl<'a> Crew<'a> {
         if let Some(hand) = self.hands.remove(&name) {
             self.killed.insert(hand.label.clone());
         }
+    }
+
+    /// Ends the database's server and starts it again.
+    pub(crate) fn restart(&mut self, how: Stop) -> Result<(), String> {
+        let server = self.site.server.as_ref().ok_or("this store has no server")?;
+        server.stop(how);
+        if how != Stop::Fast {
+            // Through the pipe, so that it has its place among what the processes report.
+            let line = journal::line("database", &What::Crashed);
+            self.pipe.write_all(line.as_bytes()).map_err(|error| error.to_string())?;
+        }
+        server.start()?;
+        // The test's own idle connections are broken too; a call that meets one says so and throws it away.
+        const IDLE: usize = 8;
+        (0..IDLE)
+            .find_map(|_| self.nodes().ok())
+            .map(drop)
+            .ok_or_else(|| "the store does not recover".to_owned())
     }
 
     /// Sends a signal by its name.

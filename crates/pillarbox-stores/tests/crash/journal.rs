@@ -29,6 +29,8 @@ pub(crate) enum What {
     Log { text: String },
     /// It has closed its outbox.
     Left,
+    /// The database has crashed: done marks that it did not wait for the disk with are lost.
+    Crashed,
 }
 
 impl fmt::Display for What {
@@ -43,6 +45,7 @@ impl fmt::Display for What {
             Self::Written => write!(f, "written"),
             Self::Log { text } => write!(f, "log {text}"),
             Self::Left => write!(f, "left"),
+            Self::Crashed => write!(f, "crashed"),
         }
     }
 }
@@ -66,6 +69,7 @@ impl What {
             "written" => Self::Written,
             "log" => Self::Log { text: rest.to_owned() },
             "left" => Self::Left,
+            "crashed" => Self::Crashed,
             _ => return None,
         })
     }
@@ -81,11 +85,16 @@ pub(crate) struct Line {
 
 /// Writes a line in one call: up to 4096 bytes of a pipe come out in one piece, also of a process that is killed.
 pub(crate) fn write(label: &str, what: &What) {
+    // Whoever reads has gone: standard input then ends too, and that is heeded.
+    let _ = std::io::stdout().lock().write_all(line(label, what).as_bytes());
+}
+
+/// A whole line of the journal.
+pub(crate) fn line(label: &str, what: &What) -> String {
     const LONGEST: usize = 1_000;
     let mut line: String = format!("{label} {what}").replace('\n', " ").chars().take(LONGEST).collect();
     line.push('\n');
-    // Whoever reads has gone: standard input then ends too, and that is heeded.
-    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+    line
 }
 
 /// Everything that was reported so far, and what is still to come.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::grounds::{self, Desk, Ended, Ending};
+use crate::grounds::{self, Desk, Ended, Ending, Ground};
 use crate::journal::{self, What};
 use crate::plan::Plan;
 
@@ -38,7 +38,7 @@ async fn work(plan: &Plan) -> Result<(), String> {
     let mut told = listen();
     let ground =
         grounds::all().into_iter().find(|ground| ground.name() == plan.store).ok_or("no such store")?;
-    let desk: Arc<dyn Desk> = Arc::from(ground.open(plan).await?);
+    let desk: Arc<dyn Desk> = Arc::from(open(&*ground, plan).await?);
     journal::write(&plan.label, &What::Ready);
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();
@@ -58,6 +58,18 @@ async fn work(plan: &Plan) -> Result<(), String> {
     while writers.join_next().await.is_some() {}
     journal::write(&plan.label, &What::Left);
     Ok(())
+}
+
+/// Starts the outbox; a database that goes away meanwhile is tried again, as whatever restarts processes would do.
+async fn open(ground: &dyn Ground, plan: &Plan) -> Result<Box<dyn Desk>, String> {
+    const TRIES: usize = 20;
+    for _ in 1..TRIES {
+        match ground.open(plan).await {
+            Ok(desk) => return Ok(desk),
+            Err(error) => journal::write(&plan.label, &What::Failed { error }),
+        }
+    }
+    ground.open(plan).await
 }
 
 async fn write_on(desk: Arc<dyn Desk>, label: String, stop: Arc<AtomicBool>, mut rng: fastrand::Rng) {

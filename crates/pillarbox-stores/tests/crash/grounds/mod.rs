@@ -10,6 +10,8 @@ use pillarbox::port::Store;
 
 use crate::plan::Plan;
 
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -19,6 +21,8 @@ pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Every store that several processes can share.
 pub(crate) fn all() -> Vec<Arc<dyn Ground>> {
     vec![
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres),
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::Sqlite),
     ]
@@ -28,6 +32,11 @@ pub(crate) fn all() -> Vec<Arc<dyn Ground>> {
 pub(crate) trait Ground: Send + Sync {
     /// The store's name.
     fn name(&self) -> &'static str;
+
+    /// Whether a database has a server of its own.
+    fn has_server(&self) -> bool {
+        false
+    }
 
     /// A new database with all tables. An error says why this store can't run here.
     fn fresh(&self) -> Later<'_, Result<Site, String>>;
@@ -39,12 +48,33 @@ pub(crate) trait Ground: Send + Sync {
     fn open<'a>(&'a self, plan: &'a Plan) -> Later<'a, Result<Box<dyn Desk>, String>>;
 }
 
+/// How a server ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// In order: whatever it said is committed stays.
+    Fast,
+    /// As in a crash, but it tells its clients.
+    Immediate,
+    /// Killed.
+    Kill,
+}
+
+/// A server that a case may end and start again.
+pub(crate) trait Restart: Send + Sync {
+    fn stop(&self, how: Stop);
+
+    /// On its old data; waits until it takes connections.
+    fn start(&self) -> Result<(), String>;
+}
+
 /// A database.
 pub(crate) struct Site {
     /// How processes find it.
     pub(crate) url: String,
     /// The outbox in it.
     pub(crate) store: Arc<dyn Store>,
+    /// The server of it, where there is one that is the case's own.
+    pub(crate) server: Option<Arc<dyn Restart>>,
     /// What must live as long as it.
     pub(crate) _guard: Box<dyn Any + Send>,
 }

@@ -35,7 +35,7 @@ impl Ground for Sqlite {
             let store = open(&url)?;
             store.migrate().await.map_err(text)?;
             connect(&url)?.execute_batch(TABLES).map_err(text)?;
-            Ok(Site { url, store: Arc::new(store), _guard: Box::new(folder) })
+            Ok(Site { url, store: Arc::new(store), server: None, _guard: Box::new(folder) })
         })
     }
 
