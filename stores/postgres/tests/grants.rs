@@ -1,4 +1,5 @@
 //! The grants of the guide, taken from its text: with them everything works, and without any one of them something does not.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 use std::io::Write as _;
 use std::time::Duration;
