@@ -9,7 +9,7 @@ use pillarbox::model::Event;
 use pillarbox::port::{Admin, List};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, query};
 
-use crate::kit::{Kit, event};
+use crate::kit::{Kit, URL, could_not_run, event};
 
 /// EVT-007, EVT-009
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn every_field_comes_back_as_it_was_given() {
 async fn psql_can_run_it() {
     let Some(kit) = Kit::new("psql_can_run_it").await else { return };
     let Ok(programs) = std::env::var("PILLARBOX_TEST_POSTGRES_BIN") else {
-        println!("could not run: psql_can_run_it: PILLARBOX_TEST_POSTGRES_BIN is not set");
+        could_not_run("psql_can_run_it", "PILLARBOX_TEST_POSTGRES_BIN is not set");
         return;
     };
     let writer = Writer::new(Arc::new(kit.store.clone()));
@@ -65,7 +65,7 @@ async fn psql_can_run_it() {
         "BEGIN;\nPREPARE write (text) AS {};\nEXECUTE write ($json${}$json$);\nCOMMIT;\n",
         insert.sql, insert.params[0]
     );
-    let url = std::env::var("PILLARBOX_TEST_POSTGRES_URL").unwrap();
+    let url = std::env::var(URL).unwrap();
     let psql = Command::new(format!("{programs}/psql"))
         .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", &script, &url])
         .output()

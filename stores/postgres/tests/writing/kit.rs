@@ -5,11 +5,14 @@ use std::io::Write as _;
 use pillarbox::model::{Event, NewRow, Placement, TableName};
 use pillarbox::port::Admin;
 use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
-use pillarbox_postgres::sqlx::postgres::{PgPool, PgPoolOptions};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, query, query_scalar};
 use pillarbox_postgres::tokio_postgres::{Config, NoTls};
 use pillarbox_postgres::{PipelinedStore, Pooler, PostgresStore};
 use uuid::Uuid;
+
+/// The server that the tests run on.
+pub(crate) const URL: &str = "PILLARBOX_TEST_POSTGRES_URL";
 
 pub(crate) struct Kit {
     pub(crate) schema: String,
@@ -17,14 +20,16 @@ pub(crate) struct Kit {
     pub(crate) store: PostgresStore,
 }
 
+/// Says that a test could not run; the summary of all tests reads the line.
+pub(crate) fn could_not_run(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stdout(), "could not run: {test}: {reason}");
+}
+
 /// The server's URL; none, with a line that says so, where there is no server.
-pub(crate) fn url(test: &str) -> Option<String> {
-    let variable = "PILLARBOX_TEST_POSTGRES_URL";
-    let url = std::env::var(variable).ok();
+fn url(test: &str) -> Option<String> {
+    let url = std::env::var(URL).ok();
     if url.is_none() {
-        let mut out = std::io::stdout();
-        writeln!(out, "could not run: {test}: {variable} is not set; `cargo xtask test` starts a server")
-            .unwrap();
+        could_not_run(test, &format!("{URL} is not set; `cargo xtask test` starts a server"));
     }
     url
 }
@@ -34,10 +39,7 @@ impl Kit {
         let url = url(test)?;
         let pool = PgPoolOptions::new().max_connections(4).connect(&url).await.unwrap();
         let schema = format!("t_{}", Uuid::now_v7().simple());
-        let store = PostgresStore::builder(pool.clone())
-            .pooler(Pooler::None)
-            .schema(TableName::new(&schema).unwrap())
-            .open();
+        let store = store_on(&schema, pool.clone());
         let kit = Self { schema, pool, store };
         kit.run(format!("CREATE SCHEMA {}", kit.schema)).await;
         kit.store.migrate().await.unwrap();
@@ -50,15 +52,44 @@ impl Kit {
     }
 
     pub(crate) fn config(&self) -> Config {
-        let mut config: Config = std::env::var("PILLARBOX_TEST_POSTGRES_URL").unwrap().parse().unwrap();
+        let mut config: Config = std::env::var(URL).unwrap().parse().unwrap();
         config.application_name(&self.schema);
         config
     }
 
     pub(crate) fn pipelined(&self, connections: usize) -> PipelinedStore {
-        let manager = Manager::new(self.config(), NoTls);
-        let pool = Pool::builder(manager).max_size(connections).build().unwrap();
+        self.pipelined_with(self.config(), connections)
+    }
+
+    /// A store whose transactions go over this port; all else goes straight to the server.
+    pub(crate) fn pipelined_through(&self, port: u16, connections: usize) -> PipelinedStore {
+        let straight = self.config();
+        let mut through = Config::new();
+        through.host("127.0.0.1").port(port).user(straight.get_user().unwrap());
+        through.dbname(straight.get_dbname().unwrap()).application_name(&self.schema);
+        self.pipelined_with(through, connections)
+    }
+
+    fn pipelined_with(&self, config: Config, connections: usize) -> PipelinedStore {
+        let pool = Pool::builder(Manager::new(config, NoTls)).max_size(connections).build().unwrap();
         PipelinedStore::new(self.store.clone(), pool)
+    }
+
+    /// A store on a pool of its own.
+    pub(crate) fn own_pool(&self, connections: u32) -> (PostgresStore, PgPool) {
+        let pool = PgPoolOptions::new().max_connections(connections).connect_lazy_with(self.options());
+        (store_on(&self.schema, pool.clone()), pool)
+    }
+
+    /// A store all of whose connections go over this port.
+    pub(crate) fn store_through(&self, port: u16, connections: u32) -> PostgresStore {
+        let through = self.options().host("127.0.0.1").port(port);
+        store_on(&self.schema, PgPoolOptions::new().max_connections(connections).connect_lazy_with(through))
+    }
+
+    fn options(&self) -> PgConnectOptions {
+        let options: PgConnectOptions = std::env::var(URL).unwrap().parse().unwrap();
+        options.application_name(&self.schema)
     }
 
     pub(crate) fn order(&self, id: i64) -> String {
@@ -75,11 +106,16 @@ impl Kit {
         (self.number(count("outbox_event")).await, self.number(count("orders")).await)
     }
 
-    /// Connections of the pipelined pool that are in a transaction and have nothing to do.
+    /// Connections of the test's own pools that are in a transaction and have nothing to do.
     pub(crate) async fn left_open(&self) -> i64 {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND application_name";
         self.number(format!("{sql} = '{}'", self.schema)).await
     }
+}
+
+fn store_on(schema: &str, pool: PgPool) -> PostgresStore {
+    let schema = TableName::new(schema).unwrap();
+    PostgresStore::builder(pool).pooler(Pooler::None).schema(schema).open()
 }
 
 pub(crate) fn event(id: &str) -> Event {

@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 mod any_driver;
+mod dropped;
 mod flight;
 mod kit;
+mod lost;
 mod pipelined;
 mod users;
+mod wire;

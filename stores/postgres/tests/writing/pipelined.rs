@@ -1,13 +1,11 @@
 //! Transactions that are begun with tokio-postgres: what commits, what does not, and what is left in the pool.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pillarbox::Writer;
 use pillarbox::model::Event;
-use pillarbox::port::{Begin, CommitError, ErrorKind, WriteOn};
-use pillarbox_postgres::tokio_postgres::error::SqlState;
-use tokio::time::timeout;
+use pillarbox::port::{Begin, CommitError, ErrorKind};
+use pillarbox_postgres::sqlx::query;
 
 use crate::kit::{Kit, event, row};
 
@@ -59,7 +57,7 @@ async fn a_transaction_that_an_error_aborted_is_refused() {
         if flush {
             tx.flush().await.unwrap();
         }
-        let failing = pillarbox_postgres::sqlx::query("SELECT 1/0");
+        let failing = query("SELECT 1/0");
         failing.execute(&mut **tx).await.unwrap_err();
         assert!(matches!(tx.commit().await, Err(CommitError::Refused(_))), "flushed: {flush}");
     }
@@ -97,29 +95,4 @@ async fn a_message_id_is_written_once() {
     let told: Vec<_> = written.iter().map(|one| (one.id.as_str(), one.fresh)).collect();
     assert_eq!(told, [("a", true), ("a", false)]);
     assert_eq!(kit.counts().await, (1, 0));
-}
-
-/// PBX-024: wherever a call is dropped, the next user of the connection finds no transaction.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_leaves_no_open_transaction_in_the_pool() {
-    let Some(kit) = Kit::new("a_dropped_call_leaves_no_open_transaction_in_the_pool").await else { return };
-    let store = kit.pipelined(1);
-    for round in 0..150 {
-        let id = format!("e{round}");
-        let rows = [row(&id)];
-        let whole = async {
-            let mut tx = store.begin().await?;
-            store.insert(&mut tx, &[row(&format!("f{round}"))]).await?;
-            store.commit_with(tx, &rows, || ()).await.map_err(|error| match error {
-                CommitError::Refused(error) | CommitError::Unknown(error) => error,
-            })
-        };
-        let _ = timeout(Duration::from_micros(fastrand::u64(0..4_000)), whole).await;
-        let object = store.pool().get().await.unwrap();
-        let outside = object.batch_execute("SAVEPOINT here").await.unwrap_err();
-        assert_eq!(outside.code(), Some(&SqlState::NO_ACTIVE_SQL_TRANSACTION), "round {round}");
-        assert_eq!(kit.left_open().await, 0, "round {round}");
-    }
-    let (events, _) = kit.counts().await;
-    assert_eq!(events % 2, 0, "each transaction happened whole or not at all");
 }
