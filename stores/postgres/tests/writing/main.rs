@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 mod any_driver;
+mod compile_fail;
 mod dropped;
 mod flight;
 mod kit;
