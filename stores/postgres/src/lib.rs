@@ -21,6 +21,24 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! On a transaction of sqlx that is already there:
+//!
+//! ```no_run
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_postgres::{PostgresStore, sqlx::postgres::PgPool};
+//! # async fn run(pool: PgPool, outbox: Outbox<PostgresStore>) -> Result<(), Box<dyn std::error::Error>> {
+//! let mut tx = pool.begin().await?;
+//! let receipt = outbox.write_on(&mut tx, [Event::text("OrderPlaced", "{}")]).await?;
+//! tx.commit().await?;
+//! receipt.committed();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The feature `tokio-postgres-0_7` adds `PipelinedStore`, whose transactions are begun with tokio-postgres, and writing on
+//! transactions of tokio-postgres and deadpool-postgres. For any other driver there is the statement itself, see the
+//! store's [`WriteSql`](PostgresStore#impl-WriteSql-for-PostgresStore).
 
 mod admin;
 mod announce;

@@ -14,6 +14,23 @@ use crate::time::from_first;
 
 /// The parameter is a JSON array with an object for each row, so that the statement stays the same for any number of
 /// rows, and `$1` is text for every driver. The rows get their numbers in the order of the array.
+///
+/// ```no_run
+/// # use pillarbox::{Event, Outbox};
+/// # use pillarbox_postgres::PostgresStore;
+/// # struct Driver;
+/// # impl Driver { fn execute(&mut self, _: &str, _: &[String]) -> Result<(), std::fmt::Error> { Ok(()) } }
+/// # fn run(driver: &mut Driver, outbox: Outbox<PostgresStore>) -> Result<(), Box<dyn std::error::Error>> {
+/// driver.execute("BEGIN", &[])?;
+/// let (insert, receipt) = outbox.insert_sql([Event::text("OrderPlaced", "{}")])?;
+/// if let Some(insert) = insert {
+///     driver.execute(&insert.sql, &insert.params)?;
+/// }
+/// driver.execute("COMMIT", &[])?;
+/// receipt.committed();
+/// # Ok(())
+/// # }
+/// ```
 impl WriteSql for PostgresStore {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
         let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();

@@ -37,6 +37,18 @@ impl PostgresStore {
 }
 
 /// Parses the statement each time, in the same round trip: there is no place to keep it.
+///
+/// ```no_run
+/// # use pillarbox::{Event, Outbox};
+/// # use pillarbox_postgres::{PostgresStore, tokio_postgres::Client};
+/// # async fn run(mut client: Client, outbox: Outbox<PostgresStore>) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut tx = client.transaction().await?;
+/// let receipt = outbox.write_on(&mut tx, [Event::text("OrderPlaced", "{}")]).await?;
+/// tx.commit().await?;
+/// receipt.committed();
+/// # Ok(())
+/// # }
+/// ```
 impl<'c> WriteOn<Transaction<'c>> for PostgresStore {
     fn insert<'a>(&'a self, tx: &'a mut Transaction<'c>, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
         Box::pin(self.insert_with(Session { client: tx.client(), kept: None }, rows))
