@@ -1,5 +1,6 @@
 //! Connections of the store's own, each kind reserved for its work, so that a busy pool can't take a lease away.
 
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl Sessions {
             );
             connection.execute(sqlx::raw_sql(AssertSqlSafe(settings))).await?;
         }
-        Ok(Session { connection, pooled })
+        Ok(Session { connection, pooled, kept: true })
     }
 
     pub(crate) fn options(&self) -> &PgConnectOptions {
@@ -90,6 +91,8 @@ impl Sessions {
 pub(crate) struct Session {
     pub(crate) connection: PgConnection,
     pooled: bool,
+    /// Behind a pooler: whether what the work began, it also committed.
+    kept: bool,
 }
 
 impl Session {
@@ -103,14 +106,46 @@ impl Session {
     }
 
     pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, Failure> {
-        Ok(Tx { prepared: self.prepared(), tx: self.connection.begin().await? })
+        let prepared = self.prepared();
+        if !self.pooled {
+            return Ok(Tx { prepared, tx: Open::Own(self.connection.begin().await?) });
+        }
+        self.kept = false;
+        Ok(Tx { prepared, tx: Open::Outer(&mut self.connection, &mut self.kept) })
     }
 }
 
 /// A transaction of the store's own.
 pub(crate) struct Tx<'c> {
     prepared: Prepared,
-    pub(crate) tx: Transaction<'c, Postgres>,
+    pub(crate) tx: Open<'c>,
+}
+
+/// Whose transaction it is.
+pub(crate) enum Open<'c> {
+    Own(Transaction<'c, Postgres>),
+    /// Behind a pooler a session runs all its work in one already, which ends as this says.
+    Outer(&'c mut PgConnection, &'c mut bool),
+}
+
+impl Deref for Open<'_> {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match self {
+            Self::Own(tx) => tx,
+            Self::Outer(connection, _) => connection,
+        }
+    }
+}
+
+impl DerefMut for Open<'_> {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Own(tx) => tx,
+            Self::Outer(connection, _) => connection,
+        }
+    }
 }
 
 impl Tx<'_> {
@@ -123,7 +158,11 @@ impl Tx<'_> {
     }
 
     pub(crate) async fn commit(self) -> Result<(), Failure> {
-        Ok(self.tx.commit().await?)
+        match self.tx {
+            Open::Own(tx) => tx.commit().await?,
+            Open::Outer(_, kept) => *kept = true,
+        }
+        Ok(())
     }
 }
 
@@ -204,8 +243,9 @@ impl Session {
         }
         // Preparing and running a statement are two steps: only a transaction keeps them on one server connection.
         self.connection.execute("BEGIN").await?;
+        self.kept = true;
         let answer = work(self).await;
-        let end = if answer.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let end = if answer.is_ok() && self.kept { "COMMIT" } else { "ROLLBACK" };
         self.connection.execute(end).await?;
         answer
     }

@@ -6,6 +6,9 @@ use sqlx::{Connection, Executor, Row};
 use crate::connection::hang_up;
 use crate::error::Failure;
 
+/// One look is deceived if another client of the pooler borrows the server process just then.
+const LOOKS: usize = 4;
+
 /// What stands between the store and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pooler {
@@ -22,14 +25,18 @@ pub enum Pooler {
 pub(crate) async fn detect(options: &PgConnectOptions) -> Result<bool, Failure> {
     let mut first = PgConnection::connect_with(options).await?;
     let mut second = PgConnection::connect_with(options).await?;
-    let before = backend(&mut first).await?;
-    second.execute("BEGIN").await?;
-    let beside = backend(&mut second).await?;
-    let after = backend(&mut first).await?;
-    second.execute("ROLLBACK").await?;
+    let mut found = false;
+    for _ in 0..LOOKS {
+        let before = backend(&mut first).await?;
+        second.execute("BEGIN").await?;
+        let beside = backend(&mut second).await?;
+        let after = backend(&mut first).await?;
+        second.execute("ROLLBACK").await?;
+        found |= before == beside || before != after;
+    }
     hang_up(first).await;
     hang_up(second).await;
-    Ok(before == beside || before != after)
+    Ok(found)
 }
 
 async fn backend(connection: &mut PgConnection) -> Result<String, Failure> {

@@ -50,7 +50,8 @@ pub(crate) struct Server {
     child: Option<Child>,
 }
 
-struct User {
+/// Who runs servers.
+pub(crate) struct User {
     id: u32,
     group: u32,
 }
@@ -60,7 +61,7 @@ impl Server {
     pub(crate) fn new(settings: &[&str]) -> Result<Self, String> {
         let bin =
             std::env::var_os(BIN).ok_or_else(|| format!("{BIN} is not set; `cargo xtask test` sets it"))?;
-        let user = if answer(Command::new("id").arg("-u"))? == "0" { Some(User::find()?) } else { None };
+        let user = User::for_servers()?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut server = Self {
             bin: bin.into(),
@@ -76,6 +77,11 @@ impl Server {
         answer(initdb.arg("-D").arg(server.data()))?;
         server.start()?;
         Ok(server)
+    }
+
+    #[allow(dead_code, reason = "for those who put something before the server")]
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -134,22 +140,8 @@ impl Server {
         postgres.stdout(log.try_clone()?).stderr(log).spawn()
     }
 
-    /// A program of PostgreSQL as the user who may run it. A server must not outlive the test, however that ends.
     fn program(&self, name: &str) -> Command {
-        let program = self.bin.join(name);
-        let mut command = if Path::new("/usr/bin/setpriv").exists() {
-            let mut setpriv = Command::new("/usr/bin/setpriv");
-            if let Some(user) = &self.user {
-                setpriv.args(["--reuid", &user.id.to_string(), "--regid", &user.group.to_string()]);
-                setpriv.arg("--init-groups");
-            }
-            setpriv.args(["--pdeathsig", Stop::Immediate.signal()]).arg(program);
-            setpriv
-        } else {
-            Command::new(program)
-        };
-        command.current_dir(self.folder.path()).stdin(Stdio::null());
-        command
+        program(&self.bin.join(name), self.user.as_ref(), self.folder.path())
     }
 
     fn make_data(&self) -> std::io::Result<()> {
@@ -183,6 +175,11 @@ impl Drop for Server {
 }
 
 impl User {
+    /// Nobody else, unless we are root, whom servers refuse.
+    pub(crate) fn for_servers() -> Result<Option<Self>, String> {
+        if answer(Command::new("id").arg("-u"))? == "0" { Self::find().map(Some) } else { Ok(None) }
+    }
+
     fn find() -> Result<Self, String> {
         let number = |flag| {
             let text = answer(Command::new("id").args([flag, USER]))?;
@@ -192,8 +189,25 @@ impl User {
     }
 }
 
+/// A program as the user who may run it. A server must not outlive the test, however that ends.
+pub(crate) fn program(path: &Path, user: Option<&User>, folder: &Path) -> Command {
+    let mut command = if Path::new("/usr/bin/setpriv").exists() {
+        let mut setpriv = Command::new("/usr/bin/setpriv");
+        if let Some(user) = user {
+            setpriv.args(["--reuid", &user.id.to_string(), "--regid", &user.group.to_string()]);
+            setpriv.arg("--init-groups");
+        }
+        setpriv.args(["--pdeathsig", Stop::Immediate.signal()]).arg(path);
+        setpriv
+    } else {
+        Command::new(path)
+    };
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
 /// A port that nobody listens on; every test process begins its search somewhere else.
-fn free_port() -> Result<u16, String> {
+pub(crate) fn free_port() -> Result<u16, String> {
     let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.subsec_micros());
     let start =
         std::process::id().wrapping_mul(7_919).wrapping_add(micros) % u32::from(PORTS.end - PORTS.start);
@@ -212,7 +226,7 @@ fn answer(command: &mut Command) -> Result<String, String> {
 }
 
 /// Looks at something that gives no signal, for a while.
-fn wait_until(is_so: impl FnMut() -> bool) -> bool {
+pub(crate) fn wait_until(is_so: impl FnMut() -> bool) -> bool {
     let mut is_so = is_so;
     let until = Instant::now() + READY;
     while Instant::now() < until {

@@ -1,11 +1,13 @@
 //! The PostgreSQL store beyond the conformance suite: what other designs were seen to get wrong, and failures.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
+mod bouncer;
 mod fence;
 mod hot;
 mod kit;
 mod late;
 mod names;
+mod pooler;
 mod purge;
 mod reserved;
 #[path = "../server/mod.rs"]
