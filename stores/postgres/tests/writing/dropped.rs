@@ -52,7 +52,7 @@ async fn drop_everywhere<S: Begin>(kit: &Kit, store: &S, outside: impl AsyncFn()
             let id = format!("{round}-{steps}");
             finished = within(steps, write_two(store, &id)).await.is_some();
             outside().await;
-            assert_eq!(kit.left_open().await, 0, "dropped after {steps} steps");
+            assert!(kit.none_left_open().await, "dropped after {steps} steps");
             if finished {
                 break;
             }

@@ -41,24 +41,43 @@ async fn a_rollback_leaves_nothing() {
 #[tokio::test]
 async fn a_transaction_that_an_error_aborted_is_refused() {
     let Some(kit) = Kit::new("a_transaction_that_an_error_aborted_is_refused").await else { return };
+    let writer = Writer::new(Arc::new(kit.pipelined(1)));
+    // The first time the connection prepares the statements, which an aborted transaction refuses before COMMIT is sent.
+    for fresh in [true, false] {
+        for flush in [false, true] {
+            let mut tx = writer.begin().await.unwrap();
+            tx.write(event("a")).unwrap();
+            if flush {
+                tx.flush().await.unwrap();
+            }
+            tx.batch_execute("SELECT 1/0").await.unwrap_err();
+            let ended = tx.commit().await;
+            assert!(matches!(ended, Err(CommitError::Refused(_))), "flushed: {flush}, fresh: {fresh}");
+        }
+        for flush in [false, true] {
+            let mut tx = writer.begin().await.unwrap();
+            tx.write(event(&format!("{fresh}-{flush}"))).unwrap();
+            if flush {
+                tx.flush().await.unwrap();
+            }
+            tx.commit().await.unwrap();
+        }
+    }
+    assert_eq!(kit.counts().await, (4, 0), "only those that were not aborted");
+}
+
+/// PBX-024: the same with sqlx.
+#[tokio::test]
+async fn a_transaction_of_sqlx_that_an_error_aborted_is_refused() {
+    let Some(kit) = Kit::new("a_transaction_of_sqlx_that_an_error_aborted_is_refused").await else { return };
+    let writer = Writer::new(Arc::new(kit.store.clone()));
     for flush in [false, true] {
-        let writer = Writer::new(Arc::new(kit.pipelined(1)));
         let mut tx = writer.begin().await.unwrap();
         tx.write(event("a")).unwrap();
         if flush {
             tx.flush().await.unwrap();
         }
-        tx.batch_execute("SELECT 1/0").await.unwrap_err();
-        assert!(matches!(tx.commit().await, Err(CommitError::Refused(_))), "flushed: {flush}");
-        // The same things with sqlx.
-        let writer = Writer::new(Arc::new(kit.store.clone()));
-        let mut tx = writer.begin().await.unwrap();
-        tx.write(event("a")).unwrap();
-        if flush {
-            tx.flush().await.unwrap();
-        }
-        let failing = query("SELECT 1/0");
-        failing.execute(&mut **tx).await.unwrap_err();
+        query("SELECT 1/0").execute(&mut **tx).await.unwrap_err();
         assert!(matches!(tx.commit().await, Err(CommitError::Refused(_))), "flushed: {flush}");
     }
     assert_eq!(kit.counts().await, (0, 0));
