@@ -75,3 +75,9 @@ async fn who_holds_what(store: &PostgresStore) -> anyhow::Result<String> {
         nodes.iter().map(|node| format!("{}: {} slots", node.label, node.slots)).collect();
     Ok(shares.join(", "))
 }
+
+#[cfg(test)]
+#[path = "../ground.rs"]
+mod ground;
+#[cfg(test)]
+mod tests;
