@@ -189,6 +189,11 @@ impl Line {
         Self { sessions: Arc::clone(sessions), free: Arc::new(free) }
     }
 
+    /// Closes the connections that nobody uses.
+    pub(crate) fn hang_up(&self) {
+        self.free.idle().clear();
+    }
+
     /// Runs work on a connection of this line, to its end, whether or not the caller goes on waiting.
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Failure>
     where
@@ -215,6 +220,9 @@ impl Line {
                 Ok(Err(failure)) => {
                     if failure.spares_connection() {
                         free.idle().push(session);
+                    } else {
+                        // What broke one has most likely broken the others.
+                        free.idle().clear();
                     }
                     Err(failure)
                 }

@@ -17,7 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Listens until it is dropped. Behind a pooler it ends at once and never hints.
 pub(crate) struct Listener {
     hints: watch::Receiver<u64>,
-    _ends: DropGuard,
+    ends: CancellationToken,
+    _dropped: DropGuard,
 }
 
 impl Listener {
@@ -29,7 +30,12 @@ impl Listener {
             let listening = listen(&shared, &channel, &sender);
             token.run_until_cancelled(listening).await;
         });
-        Self { hints, _ends: ends.drop_guard() }
+        Self { hints, _dropped: ends.clone().drop_guard(), ends }
+    }
+
+    /// Listens no more.
+    pub(crate) fn stop(&self) {
+        self.ends.cancel();
     }
 
     pub(crate) fn hints(&self) -> Hints {

@@ -132,9 +132,16 @@ impl PostgresStore {
         &self.0.pool
     }
 
-    /// Waits for calls that are under way, also those that nobody waits for any more. The pool stays open.
+    /// Stops listening and waits for calls that are under way, also those that nobody waits for any more; then closes
+    /// the store's own connections. The pool stays open.
     pub async fn close(&self) {
+        if let Some(listener) = self.0.listener.get() {
+            listener.stop();
+        }
         self.0.sessions.close().await;
+        for line in [&self.0.fetching, &self.0.settling, &self.0.beating, &*self.0.desk] {
+            line.hang_up();
+        }
     }
 
     /// Runs work on a line and names the operation in its error.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::Outbox;
+use pillarbox::port::Store;
 
 use crate::kit::{Place, Seen, commit, could_not_run};
 use crate::server::Server;
@@ -66,4 +67,16 @@ async fn no_connection_that_writes_notifies() {
     assert!(writers.len() >= 10, "{log}");
     assert!(!notifiers.is_empty(), "{log}");
     assert!(writers.iter().all(|pid| !notifiers.contains(pid)), "{log}");
+}
+
+/// EVT-070: a store that listens can be closed, and leaves nobody listening.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_store_listens_no_more() {
+    let Some(place) = Place::new().await else { return };
+    let store = place.store().await;
+    let hints = store.hints();
+    assert!(hints.is_some());
+    place.until(LISTENS, 1).await;
+    tokio::time::timeout(Duration::from_secs(60), store.close()).await.expect("closing comes to an end");
+    place.until(LISTENS, 0).await;
 }
