@@ -45,6 +45,7 @@ impl Failure {
     }
 
     /// Whether it is the server's answer to the statement, not the want of one.
+    #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
     pub(crate) fn is_answer(&self) -> bool {
         match self {
             Self::Refused(..) => false,

@@ -19,7 +19,9 @@ use crate::config::{PostgresStoreBuilder, WakeUp};
 use crate::connection::{Line, Session, Sessions, Work};
 use crate::error::Failure;
 use crate::hints::Listener;
-use crate::insert::{Prepared, insert_rows};
+#[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
+use crate::insert::Prepared;
+use crate::insert::insert_rows;
 use crate::membership::Standing;
 use crate::migrate::Migrations;
 use crate::sql::{Names, Sql};
@@ -164,6 +166,7 @@ impl PostgresStore {
 
     /// On connections of others: their settings decide whether statements are kept, unless a pooler is known to be in
     /// the way.
+    #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
     pub(crate) async fn prepared(&self) -> Prepared {
         match self.0.sessions.pooled().await {
             Ok(true) => Prepared::Once,
