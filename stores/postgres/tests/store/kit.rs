@@ -67,6 +67,12 @@ impl Place {
         let mut connection = options.connect().await.unwrap();
         let create = format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.orders (id bigint PRIMARY KEY)");
         connection.execute(raw_sql(AssertSqlSafe(create))).await.unwrap();
+        Self::again(url, schema)
+    }
+
+    /// In a schema that is there.
+    pub(crate) fn again(url: &str, schema: String) -> Self {
+        let options: PgConnectOptions = url.parse().unwrap();
         let options = options.options([("search_path", &schema)]).application_name(&schema);
         let pool = PgPoolOptions::new().max_connections(8).connect_lazy_with(options.clone());
         Self { schema, options, pool }

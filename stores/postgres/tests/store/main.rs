@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 mod bouncer;
+mod clock;
 mod fence;
 mod hot;
 mod kit;
