@@ -10,6 +10,7 @@ mod late;
 mod names;
 mod pooler;
 mod purge;
+mod recovery;
 mod reserved;
 #[path = "../server/mod.rs"]
 mod server;
