@@ -4,6 +4,6 @@ gone AS (
     DELETE FROM {event} e USING t
     WHERE e.event_id = ANY($1) AND e.status IN (0, 2) AND (e.locked_until IS NULL OR e.locked_until <= t.now)
     RETURNING e.event_id),
-forgotten AS (DELETE FROM {attempt} a USING gone WHERE a.event_id = gone.event_id),
+forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
 recorded AS (INSERT INTO {audit} (at, actor, action, target) SELECT t.now, $3, 'cancel', event_id FROM gone, t)
 SELECT event_id FROM gone

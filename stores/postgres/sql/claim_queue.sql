@@ -9,6 +9,6 @@ taken AS (
     UPDATE {event} e
     SET locked_by = $4, locked_at = t.now, locked_until = t.now + $5 * interval '1 microsecond',
         lock_token = coalesce(lock_token, 0) + 1, attempts = attempts + 1
-    FROM due, t WHERE e.seq = due.seq AND e.status IN (0, 2)
+    FROM t WHERE e.seq = ANY (ARRAY(SELECT seq FROM due)) AND e.status IN (0, 2)
     RETURNING {taken_columns})
 SELECT * FROM taken ORDER BY available_at, seq

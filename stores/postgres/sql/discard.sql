@@ -1,8 +1,9 @@
 -- Deletes dead events and frees the groups behind them; locks the rows, their groups and the epoch.
 WITH t AS MATERIALIZED (SELECT coalesce($8, clock_timestamp()) AS now),
 found AS MATERIALIZED (SELECT seq, event_id FROM {selected} AND status = 3 ORDER BY seq LIMIT $7 FOR UPDATE),
-gone AS (DELETE FROM {event} e USING found WHERE e.event_id = found.event_id AND e.status = 3 RETURNING e.seq, e.event_id),
-forgotten AS (DELETE FROM {attempt} a USING gone WHERE a.event_id = gone.event_id),
+gone AS (
+    DELETE FROM {event} e WHERE e.event_id = ANY (ARRAY(SELECT event_id FROM found)) AND e.status = 3 RETURNING e.seq, e.event_id),
+forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
 freed AS (DELETE FROM {group} g USING gone WHERE g.event_id = gone.event_id AND g.state = 'blocked' RETURNING 1),
 forgot AS (
     UPDATE {group} g SET event_id = NULL FROM gone WHERE g.event_id = gone.event_id AND g.state = 'paused' RETURNING 1),

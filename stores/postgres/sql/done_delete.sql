@@ -1,4 +1,5 @@
 -- Deletes pending rows that are done under the node's fence, keeps those with a message id; share lock on the node's row.
+-- Said as a case, the message id tempts no plan to its index, which may be far longer than the batch.
 -- A deletion that a crash takes back is only a second delivery: no need to wait for the disk.
 WITH me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE),
 gone AS (
@@ -8,11 +9,11 @@ gone AS (
 kept AS (
     UPDATE {event} e
     SET status = 1, done_at = coalesce($3, clock_timestamp()), locked_by = NULL, locked_at = NULL, locked_until = NULL
-    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NOT NULL
+    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2)
+        AND CASE WHEN e.message_id IS NULL THEN false ELSE true END
     RETURNING e.seq),
 forgotten AS (
-    DELETE FROM {attempt} a USING gone
-    WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = gone.event_id)
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
 SELECT EXISTS (SELECT 1 FROM me),
     CASE WHEN (SELECT count(*) FROM gone) < cardinality($2) THEN ARRAY(SELECT seq FROM gone UNION ALL SELECT seq FROM kept) END,
     set_config('synchronous_commit', 'off', true)

@@ -8,6 +8,6 @@ due AS MATERIALIZED (
 numbered AS MATERIALIZED (SELECT event_id, grouped, nextval({sequence_name}) AS number FROM due),
 moved AS (
     UPDATE {event} e SET seq = n.number, lane = CASE WHEN $4 AND n.grouped THEN NULL ELSE $5::smallint END
-    FROM numbered n WHERE e.event_id = n.event_id
+    FROM numbered n WHERE e.event_id = ANY (ARRAY(SELECT event_id FROM due)) AND e.event_id = n.event_id
     RETURNING 1)
 SELECT EXISTS (SELECT 1 FROM me), (SELECT count(*) FROM moved), t.now FROM t

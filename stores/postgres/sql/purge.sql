@@ -11,5 +11,6 @@ gone AS (
     WHERE e.ctid = ANY (ARRAY(SELECT ctid FROM (SELECT ctid FROM old UNION ALL SELECT ctid FROM odd) c LIMIT $2))
         AND e.status = $1 AND coalesce(e.done_at, e.created_at) < before.at
     RETURNING e.event_id),
-forgotten AS (DELETE FROM {attempt} a USING gone WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = gone.event_id)
+forgotten AS (
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
 SELECT count(*) FROM gone

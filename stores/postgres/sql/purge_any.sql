@@ -4,5 +4,6 @@ old AS MATERIALIZED (SELECT e.ctid FROM {event} e, before WHERE e.created_at < b
 gone AS (
     DELETE FROM {event} e USING before WHERE e.ctid = ANY (ARRAY(SELECT ctid FROM old)) AND e.created_at < before.at
     RETURNING e.event_id),
-forgotten AS (DELETE FROM {attempt} a USING gone WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = gone.event_id)
+forgotten AS (
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
 SELECT count(*) FROM gone

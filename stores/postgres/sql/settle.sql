@@ -9,10 +9,10 @@ o AS MATERIALIZED (
     WHERE held.held),
 gone AS (
     DELETE FROM {event} e USING o
-    WHERE $13 AND o.kind = 0 AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL
+    WHERE $13 AND o.kind = 0 AND e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
     RETURNING e.seq, e.event_id, o.place),
-forgotten AS (DELETE FROM {attempt} a USING gone WHERE a.event_id = gone.event_id),
+forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
 changed AS (
     UPDATE {event} e
     SET status = CASE o.kind WHEN 0 THEN 1 WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
@@ -25,7 +25,7 @@ changed AS (
         locked_at = CASE o.kind WHEN 4 THEN e.locked_at END,
         locked_until = CASE o.kind WHEN 4 THEN e.locked_until END
     FROM o, t
-    WHERE e.seq = o.seq AND e.status IN (0, 2) AND NOT ($13 AND o.kind = 0 AND e.message_id IS NULL)
+    WHERE e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND NOT ($13 AND o.kind = 0 AND e.message_id IS NULL)
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
     RETURNING e.seq, e.event_id, e.attempts, o.kind, o.error, o.counted, o.blocks, o.place),
 remembered AS (

@@ -58,7 +58,8 @@ impl Sessions {
             let settings = format!(
                 "SET statement_timeout = {timeout_ms}; SET lock_timeout = {timeout_ms}; \
                  SET idle_in_transaction_session_timeout = {timeout_ms}; SET plan_cache_mode = force_generic_plan; \
-                 SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off"
+                 SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
+                 SET enable_mergejoin = off; SET jit = off"
             );
             connection.execute(sqlx::raw_sql(AssertSqlSafe(settings))).await?;
         }

@@ -93,7 +93,7 @@ impl Default for EngineSettings {
             lease: Lease::default(),
             poll_interval: Duration::from_secs(5),
             drain: Duration::from_secs(5),
-            settle_linger: Duration::from_millis(2),
+            settle_linger: Duration::from_millis(10),
             settle_rows: 1_000,
             label: String::new(),
         }
