@@ -17,6 +17,10 @@ use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::pooler::{self, Pooler};
 
+/// How long a transaction of the store's own may wait for its next statement: a process that is stopped between two
+/// must not keep the lock of membership from those that are to take its slots over.
+const PAUSE_MS: u32 = 5_000;
+
 /// What a call does on a session; boxed, because it borrows the session.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
 
@@ -57,7 +61,7 @@ impl Sessions {
             // A table that empties and fills by the million has no honest statistics: the plans are fixed instead.
             let settings = format!(
                 "SET statement_timeout = {timeout_ms}; SET lock_timeout = {timeout_ms}; \
-                 SET idle_in_transaction_session_timeout = {timeout_ms}; SET plan_cache_mode = force_generic_plan; \
+                 SET idle_in_transaction_session_timeout = {PAUSE_MS}; SET plan_cache_mode = force_generic_plan; \
                  SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
                  SET enable_mergejoin = off; SET jit = off"
             );

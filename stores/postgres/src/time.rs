@@ -64,8 +64,8 @@ impl<'r> Decode<'r, Postgres> for Time {
 /// A time as it comes over the wire; what lies outside of time (`infinity` too) is cut to its ends.
 pub(crate) fn from_binary(bytes: &[u8]) -> Result<Timestamp, BoxDynError> {
     let us = i64::from_be_bytes(bytes.try_into()?).saturating_add(EPOCH_US);
-    let (first, last) = (Timestamp::MIN.as_microsecond(), Timestamp::MAX.as_microsecond());
-    Ok(Timestamp::from_microsecond(us.clamp(first, last))?)
+    let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Ok(Timestamp::from_microsecond(us).unwrap_or(end))
 }
 
 /// A time, but none before the first one that PostgreSQL knows.

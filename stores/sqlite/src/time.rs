@@ -32,6 +32,6 @@ pub(crate) fn until(now: Timestamp, then_us: i64) -> Duration {
 
 /// A stored time; what lies outside of time is cut to its ends.
 pub(crate) fn timestamp(us: i64) -> Timestamp {
-    let (first, last) = (Timestamp::MIN.as_microsecond(), Timestamp::MAX.as_microsecond());
-    Timestamp::from_microsecond(us.clamp(first, last)).unwrap_or(Timestamp::UNIX_EPOCH)
+    let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_microsecond(us).unwrap_or(end)
 }

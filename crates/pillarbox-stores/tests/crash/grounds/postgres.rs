@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::Outbox;
 use pillarbox::port::Admin;
-use pillarbox_postgres::sqlx::postgres::{PgConnection, PgPoolOptions};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use pillarbox_postgres::sqlx::{Connection, Executor, Row, query, raw_sql};
 use pillarbox_postgres::{Pooler, PostgresStore};
 
@@ -87,7 +87,10 @@ fn number(
 
 /// A process may be started while the server is down: it waits for its first connection.
 async fn open(url: &str) -> Result<PostgresStore, String> {
-    let pool = PgPoolOptions::new().max_connections(4).connect(url).await.map_err(text)?;
+    let options: PgConnectOptions = url.parse().map_err(text)?;
+    // A process that is stopped inside a transaction keeps its locks on the counters, which the others need.
+    let options = options.options([("idle_in_transaction_session_timeout", "2s")]);
+    let pool = PgPoolOptions::new().max_connections(4).connect_with(options).await.map_err(text)?;
     Ok(PostgresStore::builder(pool).pooler(Pooler::None).open())
 }
 
