@@ -16,6 +16,9 @@ use super::ground::{ACCOUNTS, MEASURED, payload};
 /// Transactions of each writer before the clock starts: connections are open and statements prepared then.
 const WARM: usize = 5;
 
+/// What an order says.
+pub(super) const NOTE: &str = "a note of some length, as orders have them";
+
 /// When writers stop.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Until {
@@ -88,7 +91,7 @@ pub(super) async fn business(connection: &mut PgConnection, account: i64) -> any
     query("INSERT INTO orders (account_id, amount, note) VALUES ($1, $2, $3)")
         .bind(account)
         .bind(1_i64)
-        .bind("a note of some length, as orders have them")
+        .bind(NOTE)
         .execute(&mut *connection)
         .await?;
     query("UPDATE account SET balance = balance + $2 WHERE id = $1")

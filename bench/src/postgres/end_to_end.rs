@@ -7,23 +7,26 @@ use pillarbox::Outbox;
 use pillarbox::port::OnDone;
 use pillarbox_postgres::{PostgresStore, WakeUp};
 
-use super::Sizes;
 use super::business::{Alone, Bare, Beside, Done, Ours, Until, drive};
 use super::ground::{Arrivals, Ground, MEASURED};
+use super::{Sizes, pipelined};
 use crate::figure::{Figure, Goal, Samples};
 
 pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for writers in [8, 32] {
         let (mut alone, mut bare, mut sqlx) = (Samples::default(), Samples::default(), Samples::default());
+        let (mut clients, mut flights) = (Samples::default(), Samples::default());
         for round in 0..sizes.rounds {
             // Nobody always goes first.
-            for turn in 0..3 {
+            for turn in 0..5 {
                 let ground = Ground::new(url).await?;
-                match (turn + round) % 3 {
+                match (turn + round) % 5 {
                     0 => alone.push(run_alone(&ground, writers, sizes.window).await?),
                     1 => bare.push(run_bare(&ground, writers, sizes.window).await?),
-                    _ => sqlx.push(run_ours(&ground, writers, sizes.window).await?),
+                    2 => sqlx.push(run_ours(&ground, writers, sizes.window).await?),
+                    3 => clients.push(pipelined::run_alone(&ground, writers, sizes.window).await?),
+                    _ => flights.push(pipelined::run_ours(&ground, writers, sizes.window).await?),
                 }
                 ground.remove().await?;
             }
@@ -31,6 +34,8 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
         let what = |base| format!("end to end, {writers} writers, sqlx, against {base}");
         figures.push(Figure::ratio(what("a bare insert"), "/s", &sqlx, &bare, Goal::AtLeast(0.92)));
         figures.push(Figure::ratio(what("business alone"), "/s", &sqlx, &alone, Goal::None));
+        let what = format!("end to end, {writers} writers, tokio-postgres, against business alone");
+        figures.push(Figure::ratio(what, "/s", &flights, &clients, Goal::AtLeast(0.95)));
         let what = format!("bare insert, {writers} writers, against business alone");
         figures.push(Figure::ratio(what, "/s", &bare, &alone, Goal::None));
     }

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use pillarbox::model::TableName;
 use pillarbox::port::Store;
 use pillarbox::{Event, Failure};
+use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, Postgres};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Transaction, query, query_scalar, raw_sql};
+use pillarbox_postgres::tokio_postgres::{Config, NoTls};
 use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
 use tokio::sync::Notify;
 
@@ -75,6 +77,17 @@ impl Ground {
     async fn admin_run(&self, sql: &str) -> anyhow::Result<()> {
         raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.admin).await?;
         Ok(())
+    }
+
+    /// Clients of tokio-postgres for business transactions.
+    pub(super) fn clients(&self, connections: usize) -> anyhow::Result<Pool> {
+        let mut config = Config::new();
+        config.host(self.options.get_host()).port(self.options.get_port()).user(self.options.get_username());
+        config.options(format!("-c search_path={}", self.schema)).application_name(&self.schema);
+        if let Some(database) = self.options.get_database() {
+            config.dbname(database);
+        }
+        Ok(Pool::builder(Manager::new(config, NoTls)).max_size(connections).build()?)
     }
 
     /// Connections for business transactions.

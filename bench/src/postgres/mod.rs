@@ -9,6 +9,7 @@ mod held;
 mod idle;
 mod latency;
 mod life;
+mod pipelined;
 mod proxy;
 mod relays;
 mod server;
