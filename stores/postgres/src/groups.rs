@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use pillarbox::rules::{Head, held_after};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -16,7 +17,7 @@ pub(crate) fn held_groups(rows: &[PgRow]) -> Result<Vec<HeldGroup>, Failure> {
     let group = |row: &PgRow| {
         Ok(HeldGroup {
             group: GroupKey::new(row.try_get::<String, _>(0)?),
-            state: state_of(row.try_get(1)?),
+            state: GroupState::from_stored(row.try_get(1)?),
             event: row.try_get::<Option<String>, _>(2)?.map(EventId::from_row),
             reason: row.try_get(3)?,
             by: row.try_get(4)?,
@@ -40,14 +41,10 @@ pub(crate) async fn change_group(
     let held = tx.query(&sql.group_show).bind(key).fetch_optional(&mut *tx.tx).await?;
     let (state, event) = match &held {
         None => (None, None),
-        Some(row) => (Some(state_of(row.try_get(0)?)), row.try_get::<Option<String>, _>(1)?),
+        Some(row) => (Some(GroupState::from_stored(row.try_get(0)?)), row.try_get::<Option<String>, _>(1)?),
     };
-    let next = match (request.action, state) {
-        (GroupAction::Pause, None | Some(GroupState::Blocked)) => Some(GroupState::Paused),
-        (GroupAction::Resume, Some(GroupState::Paused)) => event.as_ref().map(|_| GroupState::Blocked),
-        (GroupAction::Unblock | GroupAction::Skip, Some(GroupState::Blocked)) => None,
-        _ => return Ok(false),
-    };
+    let head = if event.is_some() { Head::Dead } else { Head::Sound };
+    let Some(next) = held_after(state, head, request.action) else { return Ok(false) };
     if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
         tx.query(&sql.revive).bind(event).bind(Time(now)).execute(&mut *tx.tx).await?;
     }
@@ -67,7 +64,7 @@ async fn apply(
     let key = request.group.as_str();
     let query = match next {
         Some(state) => {
-            let query = tx.query(&sql.group_hold).bind(key).bind(name_of(state)).bind(event);
+            let query = tx.query(&sql.group_hold).bind(key).bind(state.as_str()).bind(event);
             query.bind(request.reason.as_deref()).bind(&request.by).bind(Time(now))
         }
         None => tx.query(&sql.group_free).bind(key),
@@ -75,26 +72,6 @@ async fn apply(
     query.execute(&mut *tx.tx).await?;
     tx.query(&sql.epoch_grow).execute(&mut *tx.tx).await?;
     let record = tx.query(&sql.audit).bind(Time(now)).bind(&request.by);
-    record.bind(action_name(request.action)).bind(key).execute(&mut *tx.tx).await?;
+    record.bind(request.action.as_str()).bind(key).execute(&mut *tx.tx).await?;
     Ok(())
-}
-
-fn state_of(name: &str) -> GroupState {
-    if name == name_of(GroupState::Paused) { GroupState::Paused } else { GroupState::Blocked }
-}
-
-const fn name_of(state: GroupState) -> &'static str {
-    match state {
-        GroupState::Blocked => "blocked",
-        GroupState::Paused => "paused",
-    }
-}
-
-const fn action_name(action: GroupAction) -> &'static str {
-    match action {
-        GroupAction::Pause => "pause",
-        GroupAction::Resume => "resume",
-        GroupAction::Unblock => "unblock",
-        GroupAction::Skip => "skip",
-    }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use pillarbox::rules::{Head, held_after};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Failure;
@@ -18,7 +19,7 @@ pub(crate) fn held_groups(connection: &Connection, sql: &Sql) -> Result<Vec<Held
         .query_map([], |row| {
             Ok(HeldGroup {
                 group: GroupKey::new(row.get::<_, String>(0)?),
-                state: state_of(&row.get::<_, String>(1)?),
+                state: GroupState::from_stored(&row.get::<_, String>(1)?),
                 event: row.get::<_, Option<String>>(2)?.map(EventId::from_row),
                 reason: row.get(3)?,
                 by: row.get(4)?,
@@ -37,16 +38,12 @@ pub(crate) fn change_group(
     let key = request.group.as_str();
     let held: Option<(GroupState, Option<String>)> = tx
         .prepare_cached(&tx.sql.group_show)?
-        .query_row([key], |row| Ok((state_of(&row.get::<_, String>(0)?), row.get(1)?)))
+        .query_row([key], |row| Ok((GroupState::from_stored(&row.get::<_, String>(0)?), row.get(1)?)))
         .optional()?;
     let state = held.as_ref().map(|(state, _)| *state);
     let event = held.and_then(|(_, event)| event);
-    let next = match (request.action, state) {
-        (GroupAction::Pause, None | Some(GroupState::Blocked)) => Some(GroupState::Paused),
-        (GroupAction::Resume, Some(GroupState::Paused)) => event.as_ref().map(|_| GroupState::Blocked),
-        (GroupAction::Unblock | GroupAction::Skip, Some(GroupState::Blocked)) => None,
-        _ => return Ok(false),
-    };
+    let head = if event.is_some() { Head::Dead } else { Head::Sound };
+    let Some(next) = held_after(state, head, request.action) else { return Ok(false) };
     if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
         let locate = |row: &rusqlite::Row<'_>| row.get(0);
         if let Some(seq) = tx.prepare_cached(&tx.sql.locate)?.query_row([event], locate).optional()? {
@@ -56,7 +53,7 @@ pub(crate) fn change_group(
     match next {
         Some(state) => tx.prepare_cached(&tx.sql.group_hold)?.execute(params![
             key,
-            name_of(state),
+            state.as_str(),
             event,
             request.reason,
             request.by,
@@ -65,7 +62,7 @@ pub(crate) fn change_group(
         None => tx.prepare_cached(&tx.sql.group_free)?.execute([key])?,
     };
     tx.prepare_cached(&tx.sql.epoch_grow)?.execute([])?;
-    record(tx, now, &request.by, action_name(request.action), key)?;
+    record(tx, now, &request.by, request.action.as_str(), key)?;
     Ok(true)
 }
 
@@ -76,31 +73,11 @@ pub(crate) fn free_group_behind(tx: &SqliteTransaction, event: &str) -> Result<b
         .query_row([event], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((group, state)) = behind else { return Ok(false) };
-    let statement = match state_of(&state) {
+    let statement = match GroupState::from_stored(&state) {
         GroupState::Blocked => &tx.sql.group_free,
         GroupState::Paused => &tx.sql.group_forget,
     };
     tx.prepare_cached(statement)?.execute([group])?;
     tx.prepare_cached(&tx.sql.epoch_grow)?.execute([])?;
     Ok(true)
-}
-
-fn state_of(name: &str) -> GroupState {
-    if name == name_of(GroupState::Paused) { GroupState::Paused } else { GroupState::Blocked }
-}
-
-const fn name_of(state: GroupState) -> &'static str {
-    match state {
-        GroupState::Blocked => "blocked",
-        GroupState::Paused => "paused",
-    }
-}
-
-const fn action_name(action: GroupAction) -> &'static str {
-    match action {
-        GroupAction::Pause => "pause",
-        GroupAction::Resume => "resume",
-        GroupAction::Unblock => "unblock",
-        GroupAction::Skip => "skip",
-    }
 }

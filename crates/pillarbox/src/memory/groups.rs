@@ -5,20 +5,17 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::model::{EventId, GroupKey, Status};
 use crate::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use crate::rules::{Head, held_after};
 
 impl State {
     pub(super) fn change_group(&mut self, request: &GroupChange, now: Timestamp) -> bool {
         let held = self.groups.remove(&request.group);
         let event = held.as_ref().and_then(|held| held.event.clone());
         let state = held.as_ref().map(|held| held.state);
-        let next = match (request.action, state) {
-            (GroupAction::Pause, None | Some(GroupState::Blocked)) => Some(GroupState::Paused),
-            (GroupAction::Resume, Some(GroupState::Paused)) => event.as_ref().map(|_| GroupState::Blocked),
-            (GroupAction::Unblock | GroupAction::Skip, Some(GroupState::Blocked)) => None,
-            _ => {
-                self.groups.extend(held.map(|held| (request.group.clone(), held)));
-                return false;
-            }
+        let head = if event.is_some() { Head::Dead } else { Head::Sound };
+        let Some(next) = held_after(state, head, request.action) else {
+            self.groups.extend(held.map(|held| (request.group.clone(), held)));
+            return false;
         };
         if request.action == GroupAction::Unblock {
             self.revive_in_place(event.as_ref(), now);
@@ -35,7 +32,7 @@ impl State {
             self.groups.insert(request.group.clone(), held);
         }
         self.epoch += 1;
-        self.record(now, &request.by, action_name(request.action), request.group.as_str());
+        self.record(now, &request.by, request.action.as_str(), request.group.as_str());
         true
     }
 
@@ -57,14 +54,5 @@ impl State {
         }
         self.epoch += 1;
         true
-    }
-}
-
-fn action_name(action: GroupAction) -> &'static str {
-    match action {
-        GroupAction::Pause => "pause",
-        GroupAction::Resume => "resume",
-        GroupAction::Unblock => "unblock",
-        GroupAction::Skip => "skip",
     }
 }

@@ -127,6 +127,23 @@ pub enum GroupState {
     Paused,
 }
 
+impl GroupState {
+    /// The word in tables and for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Paused => "paused",
+        }
+    }
+
+    /// The state a table names; what it does not know holds a group back as a dead head does.
+    #[must_use]
+    pub fn from_stored(name: &str) -> Self {
+        if name == Self::Paused.as_str() { Self::Paused } else { Self::Blocked }
+    }
+}
+
 /// A group that is held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGroup {
@@ -155,6 +172,19 @@ pub enum GroupAction {
     Unblock,
     /// Leave the dead head of a blocked one dead, and go on with the next.
     Skip,
+}
+
+impl GroupAction {
+    /// The word on record and for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Unblock => "unblock",
+            Self::Skip => "skip",
+        }
+    }
 }
 
 /// A change of a group.

@@ -41,13 +41,9 @@ pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
     let mut table = Table::new(ink, &columns);
     let now = Timestamp::now();
     for held in groups {
-        let state = match held.state {
-            GroupState::Blocked => "blocked",
-            GroupState::Paused => "paused",
-        };
         let event = held.event.as_deref().unwrap_or("-");
         let reason = shortened(held.reason.as_deref().unwrap_or("-"), REASON_SHOWN);
-        table.row([&held.group, state, &ago(held.since, now), &held.by, event, &reason]);
+        table.row([&held.group, held.state.as_str(), &ago(held.since, now), &held.by, event, &reason]);
     }
     table.render()
 }
