@@ -1,0 +1,1 @@
+//! MongoDB as an outbox.
