@@ -37,8 +37,8 @@ pub(crate) enum Settler {
     Busy,
     /// Waiting for a first outcome.
     Idle,
-    /// Waiting for company for the outcomes that are there.
-    Lingering,
+    /// Waiting for company for the outcomes that are there, at most until then.
+    Lingering(Instant),
 }
 
 /// What the group of an event does while its outcome is settled.
@@ -109,6 +109,10 @@ pub(crate) struct Core {
     pub(super) next_due: Option<Instant>,
     pub(super) settles: VecDeque<Unsettled>,
     pub(super) settles_since: Option<Instant>,
+    /// One of these outcomes holds back its group or changes when its event is tried again.
+    pub(super) settles_press: bool,
+    /// When the settler last took a batch.
+    pub(super) settles_taken: Option<Instant>,
     /// Outcomes taken by the settler and not yet confirmed.
     pub(super) settling: usize,
     pub(super) out: usize,
@@ -167,6 +171,8 @@ impl Core {
             next_due: None,
             settles: VecDeque::new(),
             settles_since: None,
+            settles_press: false,
+            settles_taken: None,
             settling: 0,
             out: 0,
             idle_workers: 0,
@@ -206,7 +212,7 @@ impl Core {
             && self.lines.cold_rows() == 0
     }
 
-    /// No job is out and none could start: outcomes need not wait for company.
+    /// No job is out and none could start.
     pub(super) fn calm(&self) -> bool {
         self.out == 0 && !self.runnable()
     }
@@ -220,7 +226,7 @@ impl Core {
         let settle = match self.settler {
             Settler::Busy => false,
             Settler::Idle => self.settles_since.is_some(),
-            Settler::Lingering => self.calm() || self.settles.len() >= self.settings.settle_rows,
+            Settler::Lingering(until) => self.settle_at().is_none_or(|at| at < until),
         };
         let due_moved = std::mem::take(&mut self.due_moved);
         let quiet = match self.phase {
@@ -345,6 +351,7 @@ impl Core {
 
     pub(super) fn push_unsettled(&mut self, unsettled: Unsettled, now: Instant) {
         self.settles_since.get_or_insert(now);
+        self.settles_press |= unsettled.group.is_some() || unsettled.outcome.change != Change::Done;
         self.settles.push_back(unsettled);
     }
 

@@ -36,6 +36,7 @@ impl Core {
         self.slots.clear();
         self.settles.clear();
         self.settles_since = None;
+        self.settles_press = false;
         self.settling = 0;
         self.cursor = Cursor::default();
         self.rewinds += 1;

@@ -65,7 +65,7 @@ pub struct EngineSettings {
     pub poll_interval: Duration,
     /// How long closing waits for what is in memory.
     pub drain: Duration,
-    /// Outcomes wait at most so long for others while there is more work.
+    /// Outcomes wait at most so long for others; in a quiet engine only those that nothing waits for.
     pub settle_linger: Duration,
     /// Outcomes settled in one call.
     pub settle_rows: usize,

@@ -28,18 +28,30 @@ pub(crate) struct Batch {
 }
 
 impl Core {
-    /// A batch if it is full, old enough, or if nothing else is going on.
+    /// When the outcomes that are there are to be settled, whether more have come or not; `None`: now.
+    ///
+    /// While jobs run, they wait for company. With nothing else going on they wait for nothing, unless a batch has
+    /// just gone: then done marks, which nothing waits for, make up the next one, or a stream of lone events would be
+    /// settled one by one.
+    pub(super) fn settle_at(&self) -> Option<Instant> {
+        let since = self.settles_since?;
+        let full = self.settles.len() >= self.settings.settle_rows;
+        if full || !self.careful.is_empty() || self.phase != Phase::Running {
+            return None;
+        }
+        let from = if self.calm() { self.settles_taken.filter(|_| !self.settles_press)? } else { since };
+        Some(from + self.settings.settle_linger)
+    }
+
+    /// A batch if it is time for one.
     pub(crate) fn next_settle(&mut self, now: Instant) -> NextSettle {
-        let Some(since) = self.settles_since else {
+        if self.settles_since.is_none() {
             self.settler = Settler::Idle;
             return NextSettle::Empty;
-        };
-        let flush_at = since + self.settings.settle_linger;
-        let full = self.settles.len() >= self.settings.settle_rows;
-        let waiting = !full && !self.calm() && self.careful.is_empty() && now < flush_at;
-        if waiting && self.phase == Phase::Running {
-            self.settler = Settler::Lingering;
-            return NextSettle::Linger(flush_at);
+        }
+        if let Some(until) = self.settle_at().filter(|until| now < *until) {
+            self.settler = Settler::Lingering(until);
+            return NextSettle::Linger(until);
         }
         self.settler = Settler::Busy;
         let count = self.settles.len().min(self.settings.settle_rows);
@@ -50,6 +62,8 @@ impl Core {
             .unzip();
         let batch = Batch { outcomes: outcomes.into(), places };
         self.settles_since = if self.settles.is_empty() { None } else { Some(now) };
+        self.settles_press &= !self.settles.is_empty();
+        self.settles_taken = Some(now);
         self.settling += count;
         NextSettle::Batch { fence: self.fence.clone(), batch, incarnation: self.incarnation }
     }

@@ -15,6 +15,9 @@ use crate::kit::seen::commit;
 use crate::kit::{Logs, Seen, Watched, event};
 use crate::observe::Counting;
 
+/// How long outcomes wait for others, by default.
+const LINGER: Duration = Duration::from_millis(10);
+
 /// A listener that waits for a permit before it takes an event.
 fn gated(seen: &Seen, gate: &Arc<Semaphore>) -> impl pillarbox::events::Listener + use<> {
     let (seen, gate) = (seen.clone(), Arc::clone(gate));
@@ -179,6 +182,7 @@ async fn outcomes_of_all_workers_are_settled_together_and_at_once_when_idle() {
                 Ok::<_, pillarbox::Failure>(())
             }
         })
+        .listener("bad", |_| async { Err::<(), _>(pillarbox::Failure::retry("no")) })
         .batch_size(500)
         .start()
         .await
@@ -188,10 +192,21 @@ async fn outcomes_of_all_workers_are_settled_together_and_at_once_when_idle() {
         store.until(&n.to_string(), Status::Done).await;
     }
     assert!(store.count("settle") <= 10, "{} settles for 500 events", store.count("settle"));
+    tokio::time::advance(LINGER).await;
     let asked = tokio::time::Instant::now();
     commit(&outbox, event("alone")).await;
     store.until("alone", Status::Done).await;
     assert_eq!(asked.elapsed(), Duration::ZERO, "nobody else to wait for");
+    commit(&outbox, event("again")).await;
+    store.until("again", Status::Done).await;
+    assert_eq!(
+        asked.elapsed(),
+        LINGER,
+        "a stream of lone events: more may come, and nothing waits for this mark"
+    );
+    commit(&outbox, Event::text("bad", "").id("failed")).await;
+    store.until("failed", Status::Retry).await;
+    assert_eq!(asked.elapsed(), LINGER, "its next attempt waits for this");
     outbox.close().await;
 }
 
