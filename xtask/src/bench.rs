@@ -25,7 +25,7 @@ fn measures(arguments: &[String]) -> bool {
 /// What is missing is told and not measured; the rest is.
 fn bring_up(root: &Path) -> Fleet {
     let measured: Vec<_> = MEASURED.iter().filter_map(|name| servers::find(name).ok()).collect();
-    let fleet = Fleet::bring_up(root, &measured);
+    let fleet = Fleet::bring_up(root, &measured, &[]);
     fleet.lacks.iter().chain(&fleet.could_not_run).for_each(|what| eprintln!("could not run: {what}"));
     fleet
 }

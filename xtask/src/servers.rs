@@ -2,22 +2,31 @@
 
 mod action;
 mod apt;
+mod cache;
 mod exports;
+mod fetch;
 mod fleet;
+mod golang;
 mod ground;
 mod instance;
 mod maven;
+mod mongodb;
+mod mysql;
 mod port;
 mod postgres;
 mod runner;
+mod sid;
+mod software;
 mod start;
 
 use std::fmt::Debug;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) use action::{Action, run};
 pub(crate) use fleet::Fleet;
+pub(crate) use software::{Lack, Software};
 
 /// Whether a test run fails for lack of a server, or only names it as one that could not run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,6 +42,15 @@ pub(crate) struct Site {
     home: PathBuf,
     /// Belongs to the user that the server runs as; empty at first.
     data: PathBuf,
+    /// What the server prints.
+    log: PathBuf,
+}
+
+impl Site {
+    /// What the server has printed so far.
+    fn read_log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
 }
 
 /// A kind of server. Another one is a file that implements this and a line in [`ALL`].
@@ -66,6 +84,11 @@ pub(crate) trait Server: Debug + Sync {
     /// The server itself, staying in the foreground; the data folder is among its arguments.
     fn command(&self, site: &Site, port: u16) -> Command;
 
+    /// The program that the server's user must be able to start.
+    fn program(&self, site: &Site) -> PathBuf {
+        self.command(site, self.preferred_port()).get_program().into()
+    }
+
     /// Tells whether this very instance, and no other on the port, takes connections.
     fn is_ready(&self, site: &Site, port: u16) -> bool;
 
@@ -78,7 +101,8 @@ pub(crate) trait Server: Debug + Sync {
 }
 
 /// Every server there is.
-pub(crate) static ALL: [&dyn Server; 2] = [&postgres::FIFTEEN, &postgres::EIGHTEEN];
+pub(crate) static ALL: [&dyn Server; 5] =
+    [&postgres::FIFTEEN, &postgres::EIGHTEEN, &mysql::MARIA, &mysql::NINE, &mongodb::FerretDb];
 
 /// Finds a server by its name.
 pub(crate) fn find(name: &str) -> Result<&'static dyn Server, String> {
@@ -106,8 +130,15 @@ mod tests {
     }
 
     #[test]
+    fn only_what_any_machine_can_have_must_be_there() {
+        let musts = ALL.iter().filter(|server| server.need() == Need::Must);
+        assert_eq!(musts.map(|server| server.name()).collect::<Vec<_>>(), ["postgres-15", "mariadb"]);
+    }
+
+    #[test]
     fn an_unknown_server_is_named_with_those_there_are() {
         assert_eq!(find("postgres-15").unwrap().name(), "postgres-15");
-        assert_eq!(find("oracle").unwrap_err(), "unknown server `oracle`: one of postgres-15, postgres-18");
+        let why = "unknown server `oracle`: one of postgres-15, postgres-18, mariadb, mysql, mongodb";
+        assert_eq!(find("oracle").unwrap_err(), why);
     }
 }

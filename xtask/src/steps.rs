@@ -12,10 +12,20 @@ use std::time::Instant;
 use summary::{Ran, Summary};
 use tally::Tally;
 
+use crate::servers::{self, Software};
+
 /// One named part of the test run.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    run: fn(&Path, &mut Tally) -> Outcome,
+    run: fn(&mut Course<'_>) -> Outcome,
+}
+
+/// What the steps of one run share.
+struct Course<'a> {
+    root: &'a Path,
+    tally: Tally,
+    /// On its way while the steps before the tests run.
+    software: Option<Software>,
 }
 
 impl std::fmt::Debug for Step {
@@ -39,13 +49,16 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
+/// The step that needs servers.
+const TESTS: &str = "tests";
+
 /// Every step, in order: the quick ones first.
 pub(crate) static ALL: [Step; 6] = [
     Step { name: "format", run: checks::format },
     Step { name: "tidy", run: checks::tidy },
     Step { name: "requirements", run: checks::requirements },
     Step { name: "clippy", run: checks::clippy },
-    Step { name: "tests", run: suite::run },
+    Step { name: TESTS, run: suite::run },
     Step { name: "demo", run: demo::run },
 ];
 
@@ -63,15 +76,16 @@ pub(crate) fn names() -> String {
 
 /// Runs the steps and prints a summary, whose last line counts tests; tells whether nothing failed.
 pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
-    let mut tally = Tally::default();
+    let software = steps.iter().any(|step| step.name == TESTS).then(|| Software::gather(&servers::ALL));
+    let mut course = Course { root, tally: Tally::default(), software };
     let mut ran = Vec::new();
     for step in steps {
         println!("\n== {}", step.name);
         let begun = Instant::now();
-        let outcome = (step.run)(root, &mut tally);
+        let outcome = (step.run)(&mut course);
         ran.push(Ran { step: step.name, outcome, took: begun.elapsed() });
     }
-    let summary = Summary { ran, tally };
+    let summary = Summary { ran, tally: course.tally };
     println!("\n{summary}");
     summary.failed() == 0
 }

@@ -4,11 +4,15 @@
 use std::env;
 use std::fs;
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const BIN: &str = "PILLARBOX_TEST_POSTGRES_BIN";
 const URL: &str = "PILLARBOX_TEST_POSTGRES_URL";
+const GONE: Duration = Duration::from_secs(20);
 
 /// A temporary folder of its own keeps the test from servers that the user has up.
 struct Desk {
@@ -28,7 +32,11 @@ impl Desk {
     }
 
     fn up(&self) -> Vec<String> {
-        let output = self.servers(&["up", "postgres-15"]);
+        self.up_with("postgres-15")
+    }
+
+    fn up_with(&self, name: &str) -> Vec<String> {
+        let output = self.servers(&["up", name]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text").lines().map(String::from).collect()
     }
@@ -38,16 +46,34 @@ impl Desk {
     }
 
     fn pid(&self) -> String {
+        self.pid_of("postgres-15")
+    }
+
+    fn pid_of(&self, name: &str) -> String {
         let status = self.status();
-        let line = status.lines().find(|line| line.starts_with("postgres-15")).expect("a line");
+        let line = status.lines().find(|line| line.split(' ').next() == Some(name)).expect("a line");
         line.rsplit(' ').next().expect("a word").to_owned()
     }
 
-    /// The processes that work in the folder; those of a server all do.
+    /// The processes that work in the folder or were told of it; those of a server all are.
     fn processes(&self) -> Vec<PathBuf> {
         let all = fs::read_dir("/proc").expect("processes").flatten().map(|entry| entry.path());
-        all.filter(|path| fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.temp)))
-            .collect()
+        let works_in =
+            |path: &Path| fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.temp));
+        let is_told = |path: &Path| {
+            let words = fs::read(path.join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains(&*self.temp.to_string_lossy())
+        };
+        all.filter(|path| works_in(path) || is_told(path)).collect()
+    }
+
+    /// Waits for processes that were sent a signal.
+    fn is_deserted(&self) -> bool {
+        let deadline = Instant::now() + GONE;
+        while !self.processes().is_empty() && Instant::now() < deadline {
+            thread::yield_now();
+        }
+        self.processes().is_empty()
     }
 }
 
@@ -56,6 +82,18 @@ impl Drop for Desk {
         self.servers(&["down"]);
         let _ = fs::remove_dir_all(&self.temp);
     }
+}
+
+/// Whether a server that is got from elsewhere has been got before; a test does not fetch it.
+fn is_kept(name: &str, folder: &str) -> bool {
+    let own = env::var("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = own.or_else(|_| env::var("HOME").map(|home| Path::new(&home).join(".cache")));
+    let there = cache.is_ok_and(|cache| cache.join("pillarbox/servers").join(folder).is_dir());
+    if !there {
+        let line = format!("could not run: xtask servers: {name} is not in the cache");
+        writeln!(io::stdout(), "{line}").expect("standard output is open");
+    }
+    there
 }
 
 fn has_postgres() -> bool {
@@ -116,4 +154,34 @@ fn a_server_that_was_killed_is_replaced() {
     let exports = desk.up();
     assert_eq!(asked(&exports, "SELECT 1"), "1");
     assert_ne!(desk.pid(), pid);
+}
+
+#[test]
+fn servers_of_other_kinds_come_up_and_go_without_a_trace() {
+    for (name, folder) in [("mysql", "mysql-server-core"), ("mongodb", "ferretdb-v2.7.0")] {
+        if !is_kept(name, folder) {
+            continue;
+        }
+        let desk = Desk::new(name);
+        let exports = desk.up_with(name);
+        let url = value(&exports, &format!("PILLARBOX_TEST_{}_URL", name.to_uppercase()));
+        let port =
+            url.rsplit(':').next().and_then(|rest| rest.split('/').next()?.parse().ok()).expect("a port");
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok(), "{url}");
+        assert!(!desk.processes().is_empty());
+        assert!(desk.servers(&["down", name]).status.success());
+        assert_eq!(desk.processes(), [] as [PathBuf; 0], "{name}");
+    }
+}
+
+#[test]
+fn a_server_of_two_processes_ends_whole_even_if_the_first_is_killed() {
+    if !is_kept("mongodb", "ferretdb-v2.7.0") {
+        return;
+    }
+    let desk = Desk::new("halves");
+    desk.up_with("mongodb");
+    assert!(desk.processes().len() > 2);
+    assert!(Command::new("kill").args(["-s", "KILL", &desk.pid_of("mongodb")]).status().unwrap().success());
+    assert!(desk.is_deserted(), "{:?}", desk.processes());
 }

@@ -7,7 +7,7 @@ use super::ground::Ground;
 use super::instance::Instance;
 use super::runner::Life;
 use super::start::start;
-use super::{Need, Server};
+use super::{Lack, Need, Server};
 
 /// What a run has at its disposal.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts those of the servers that the environment does not name.
-    pub(crate) fn bring_up(root: &Path, servers: &[&dyn Server]) -> Self {
+    /// Starts those of the servers that the environment does not name, except what is known to be lacking.
+    pub(crate) fn bring_up(root: &Path, servers: &[&dyn Server], lacks: &[Lack]) -> Self {
         let mut fleet = Self::default();
         let (given, ours) = exports::split(servers, exports::variable);
         for server in given {
@@ -31,7 +31,8 @@ impl Fleet {
             fleet.exports.extend(server.find().into_iter().flat_map(|home| server.extras(&home)));
         }
         for server in ours {
-            match fleet.add(server, root) {
+            let lack = lacks.iter().find(|lack| lack.server == server.name());
+            match lack.map_or_else(|| fleet.add(server, root), |lack| Err(lack.why.clone())) {
                 Ok(url) => println!("{}: up at {url}", server.name()),
                 Err(why) => fleet.miss(server, &why),
             }

@@ -16,7 +16,7 @@ const LOCK: &str = "lock";
 const KEPT: &str = "up";
 const RUN: &str = "run-";
 /// Another call may be fetching software.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// A folder of instances that nobody else touches as long as this value lives.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Ground {
     /// A fresh one for this run of the program.
     pub(super) fn of_this_run(root: &Path) -> Result<Self, String> {
         let base = open_base(root)?;
-        let _gate = lock(&base.join(LOCK))?;
+        let _gate = lock(&base.join(LOCK), PATIENCE)?;
         Self::take(&base.join(format!("{RUN}{}", system::id())))
     }
 
@@ -56,7 +56,7 @@ impl Ground {
 
     fn take(folder: &Path) -> Result<Self, String> {
         make_open_folder(folder)?;
-        Ok(Self { _lock: lock(&folder.join(LOCK))?, folder: folder.to_owned() })
+        Ok(Self { _lock: lock(&folder.join(LOCK), PATIENCE)?, folder: folder.to_owned() })
     }
 }
 
@@ -64,7 +64,7 @@ impl Ground {
 fn open_base(root: &Path) -> Result<PathBuf, String> {
     let base = base(root, &env::temp_dir(), &our_id()?);
     make_open_folder(&base)?;
-    let _gate = lock(&base.join(LOCK))?;
+    let _gate = lock(&base.join(LOCK), PATIENCE)?;
     let is_run =
         |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(RUN));
     entries(&base).iter().filter(is_run).try_for_each(|run| sweep(run))?;
@@ -97,9 +97,10 @@ fn make_open_folder(folder: &Path) -> Result<(), String> {
     if is_folder && is_ours() { Ok(()) } else { Err(format!("{}: not a folder of ours", folder.display())) }
 }
 
-fn lock(path: &Path) -> Result<File, String> {
+/// Takes a lock that the system gives back with the file, however this program ends.
+pub(super) fn lock(path: &Path, patience: Duration) -> Result<File, String> {
     let file = File::create(path).map_err(|error| told(path, &error))?;
-    let is_locked = process::wait_until(PATIENCE, || file.try_lock().is_ok());
+    let is_locked = process::wait_until(patience, || file.try_lock().is_ok());
     is_locked.then_some(file).ok_or_else(|| format!("{}: held by another call", path.display()))
 }
 

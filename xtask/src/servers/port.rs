@@ -1,12 +1,14 @@
 //! Chooses ports that nobody listens on.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 /// From here on the system hands out ports to clients, which would hold them at any moment.
 const FIRST_OF_CLIENTS: u16 = 32_768;
 /// Far enough to pass over the preferred ports of the other servers.
 const STEP: u16 = 20;
 const MAX_TRIES: u16 = 100;
+const CONNECTED: Duration = Duration::from_secs(1);
 
 /// The first free port, counted from the preferred one.
 pub(super) fn choose(preferred: u16) -> Result<u16, String> {
@@ -16,6 +18,11 @@ pub(super) fn choose(preferred: u16) -> Result<u16, String> {
 /// Tells whether a server could listen on the port now.
 pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Tells whether anybody listens on the port.
+pub(super) fn takes_connections(port: u16) -> bool {
+    TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), CONNECTED).is_ok()
 }
 
 fn first_free(preferred: u16, is_free: impl Fn(u16) -> bool) -> Option<u16> {
@@ -46,6 +53,7 @@ mod tests {
     #[test]
     fn a_port_somebody_listens_on_is_not_free() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        assert!(!is_free(listener.local_addr().unwrap().port()));
+        let port = listener.local_addr().unwrap().port();
+        assert!(!is_free(port) && takes_connections(port));
     }
 }

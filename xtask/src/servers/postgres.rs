@@ -1,16 +1,13 @@
 //! PostgreSQL: the oldest release that is supported and the newest.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use super::{Need, Server, Site, apt, exports, maven};
+use super::{Need, Server, Site, apt, cache, exports, maven, port};
 
 /// Tells tests that start servers of their own where the programs are.
 const BIN: &str = "PILLARBOX_TEST_POSTGRES_BIN";
-const CONNECTED: Duration = Duration::from_secs(1);
 
 /// `fsync` stays on: tests kill servers and look for what they had promised to keep.
 const SETTINGS: [(&str, &str); 5] = [
@@ -113,7 +110,7 @@ impl Server for Postgres {
                 let platform = maven::platform().ok_or("there is no build for this system")?;
                 let artifact =
                     format!("io.zonky.test.postgres:embedded-postgres-binaries-{platform}:{version}");
-                maven::fetch(&folder_of(version), &artifact)
+                maven::get(&folder_of(version), &artifact)
             }
         }
     }
@@ -136,9 +133,7 @@ impl Server for Postgres {
     }
 
     fn is_ready(&self, site: &Site, port: u16) -> bool {
-        let status = fs::read_to_string(site.data.join("postmaster.pid")).unwrap_or_default();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        says_ready(&status) && TcpStream::connect_timeout(&address, CONNECTED).is_ok()
+        is_ready_in(&site.data) && port::takes_connections(port)
     }
 
     fn url(&self, port: u16) -> String {
@@ -166,13 +161,18 @@ impl Postgres {
     fn cached(&self) -> Option<PathBuf> {
         match self.source {
             Source::Debian { .. } => None,
-            Source::Maven { version } => maven::cached(&folder_of(version)),
+            Source::Maven { version } => cache::cached(&folder_of(version)),
         }
     }
 }
 
 fn folder_of(version: &str) -> String {
     format!("postgres-{version}")
+}
+
+/// Tells whether the server of a data folder has started.
+pub(super) fn is_ready_in(data: &Path) -> bool {
+    says_ready(&fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default())
 }
 
 /// The eighth line of `postmaster.pid` tells how far the server has come; `pg_ctl` waits for it too.

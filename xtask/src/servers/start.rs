@@ -37,9 +37,8 @@ fn software(server: &dyn Server) -> Result<PathBuf, String> {
 
 fn begin(server: &dyn Server, home: PathBuf, folder: &Path, life: Life) -> Result<Instance, String> {
     let runner = Runner::of(server)?;
-    let mut site = Site { home, data: folder.join("data") };
-    let program = server.command(&site, server.preferred_port());
-    if !runner.can_start(Path::new(program.get_program())) {
+    let mut site = Site { home, data: folder.join("data"), log: folder.join(LOG) };
+    if !runner.can_start(&server.program(&site)) {
         site.home = copy(&site.home, folder)?;
     }
     runner.make_folder(&site.data)?;
@@ -86,8 +85,14 @@ fn listen(
 /// Puts the software where the server's user can reach it.
 fn copy(home: &Path, folder: &Path) -> Result<PathBuf, String> {
     let to = folder.join("software");
-    process::finish(Command::new("cp").arg("-R").arg(home).arg(&to), PREPARED)
-        .map_err(|why| format!("{} could not be copied: {why}", home.display()))?;
+    // Links are made at once, where both folders are in one file system.
+    let mut link = Command::new("cp");
+    link.args(["-R", "-l"]).arg(home.join(".")).arg(&to).stderr(Stdio::null());
+    let linked = process::finish(&mut link, PREPARED);
+    let copied = linked.or_else(|_| {
+        process::finish(Command::new("cp").args(["-R", "-f"]).arg(home.join(".")).arg(&to), PREPARED)
+    });
+    copied.map_err(|why| format!("{} could not be copied: {why}", home.display()))?;
     Ok(to)
 }
 

@@ -4,25 +4,24 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use super::Outcome;
-use super::tally::Tally;
+use super::{Course, Outcome};
 use crate::command::Mode;
 use crate::{process, requirements, tidy};
 
-pub(super) fn format(root: &Path, _: &mut Tally) -> Outcome {
-    with_component(root, "rustfmt", &["fmt", "--all", "--check"])
+pub(super) fn format(course: &mut Course<'_>) -> Outcome {
+    with_component(course.root, "rustfmt", &["fmt", "--all", "--check"])
 }
 
-pub(super) fn clippy(root: &Path, _: &mut Tally) -> Outcome {
-    with_component(root, "clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+pub(super) fn clippy(course: &mut Course<'_>) -> Outcome {
+    with_component(course.root, "clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
-pub(super) fn tidy(root: &Path, _: &mut Tally) -> Outcome {
-    judge(tidy::run(root), "see the findings above")
+pub(super) fn tidy(course: &mut Course<'_>) -> Outcome {
+    judge(tidy::run(course.root), "see the findings above")
 }
 
-pub(super) fn requirements(root: &Path, _: &mut Tally) -> Outcome {
-    judge(requirements::run(root, Mode::Check), "see the rows above")
+pub(super) fn requirements(course: &mut Course<'_>) -> Outcome {
+    judge(requirements::run(course.root, Mode::Check), "see the rows above")
 }
 
 fn judge(good: io::Result<bool>, why: &str) -> Outcome {

@@ -1,18 +1,16 @@
 //! The step that runs the demo just as the README tells a user to.
 
-use std::path::Path;
 use std::time::Duration;
 
-use super::Outcome;
-use super::tally::Tally;
+use super::{Course, Outcome};
 use crate::process;
 
 /// The release build counts too.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 const PROOF: &str = "lost 0";
 
-pub(super) fn run(root: &Path, _: &mut Tally) -> Outcome {
-    let mut command = process::cargo(root);
+pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+    let mut command = process::cargo(course.root);
     command.args(["run", "--release", "--", "demo"]);
     let mut proved = false;
     let ended = process::stream(&mut command, LIMIT, |line| proved |= proves(line));

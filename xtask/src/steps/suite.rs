@@ -1,21 +1,21 @@
 //! The step that runs the tests of every crate: unit, integration, documentation, examples.
 
-use std::path::Path;
 use std::time::Duration;
 
-use super::Outcome;
-use super::tally::Tally;
+use super::{Course, Outcome};
 use crate::process;
-use crate::servers::{self, Fleet};
+use crate::servers::{self, Fleet, Software};
 
 /// Long enough to build everything on a small machine, short enough for a hang to be noticed.
 const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Runs the tests with the servers up. Without one that must be there the rest still runs, and the step fails.
-pub(super) fn run(root: &Path, tally: &mut Tally) -> Outcome {
-    let mut fleet = Fleet::bring_up(root, &servers::ALL);
+pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+    let lacks = course.software.take().map(Software::wait).unwrap_or_default();
+    let mut fleet = Fleet::bring_up(course.root, &servers::ALL, &lacks);
+    let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
-    let mut command = process::cargo(root);
+    let mut command = process::cargo(course.root);
     command.args(["test", "--workspace", "--no-fail-fast"]).envs(fleet.exports());
     let tested = process::stream(&mut command, LIMIT, |line| tally.read(line));
     let ended = fleet.end();
