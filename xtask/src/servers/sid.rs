@@ -138,6 +138,8 @@ fn options(part: &Path, source: &Path) -> Result<Vec<String>, String> {
         "APT::Install-Recommends=false".into(),
         "Acquire::Languages=none".into(),
         "Acquire::Retries=3".into(),
+        // Lists that could not be fetched would pass as empty ones.
+        "APT::Update::Error-Mode=any".into(),
         "Debug::NoLocking=1".into(),
     ];
     Ok(settings.into_iter().flat_map(|setting| ["-o".into(), setting]).collect())
