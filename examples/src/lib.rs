@@ -9,5 +9,8 @@ pub mod events_guide {}
 #[doc = include_str!("../../docs/guides/sqlite.md")]
 pub mod sqlite_guide {}
 
+#[doc = include_str!("../../docs/guides/mongodb.md")]
+pub mod mongodb_guide {}
+
 #[doc = include_str!("../../docs/guides/postgresql.md")]
 pub mod postgresql_guide {}

@@ -7,6 +7,8 @@ use pillarbox::port::Store;
 
 use crate::error::ConnectError;
 use crate::kind::by_scheme;
+#[cfg(feature = "mongodb")]
+use crate::mongodb;
 #[cfg(feature = "postgres")]
 use crate::postgres;
 #[cfg(feature = "sqlite")]
@@ -36,6 +38,8 @@ pub enum Missing {
 /// Opens the store that a URL names. Must be called on a tokio runtime.
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     match kind_of(url)? {
+        #[cfg(feature = "mongodb")]
+        "mongodb" => mongodb::connect(url, options).await,
         #[cfg(feature = "postgres")]
         "postgres" => postgres::connect(url, options).await,
         #[cfg(feature = "sqlite")]
@@ -47,6 +51,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
 /// The statements that make the tables of the store that a URL names, without opening it.
 pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
     match kind_of(url)? {
+        #[cfg(feature = "mongodb")]
+        "mongodb" => mongodb::schema_sql(url, options),
         #[cfg(feature = "postgres")]
         "postgres" => postgres::schema_sql(url, options),
         #[cfg(feature = "sqlite")]

@@ -36,7 +36,7 @@ const STORES: &[StoreKind] = &[
         name: "mongodb",
         schemes: &["mongodb", "mongodb+srv"],
         example: "mongodb://HOST/DATABASE",
-        built_in: false,
+        built_in: cfg!(feature = "mongodb"),
     },
     StoreKind {
         name: "sqlserver",

@@ -3,6 +3,8 @@
 mod connect;
 mod error;
 mod kind;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]

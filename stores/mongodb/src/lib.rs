@@ -1,1 +1,66 @@
-//! MongoDB as an outbox.
+//! The MongoDB store of Pillarbox: events beside documents, written in one transaction where the server has them.
+//!
+//! Transactions need a replica set; one of a single member will do. The store asks the server when it is opened, and
+//! refuses to begin a transaction elsewhere.
+//!
+//! ```no_run
+//! use pillarbox::{Event, Outbox};
+//! use pillarbox_mongodb::MongodbStore;
+//! use pillarbox_mongodb::mongodb::{Client, bson::doc, bson::Document};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let database = Client::with_uri_str("mongodb://localhost/?replicaSet=rs0").await?.database("shop");
+//! let outbox = Outbox::single_node(MongodbStore::new(database.clone()).await?)
+//!     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+//!     .start()
+//!     .await?;
+//! let mut tx = outbox.begin().await?;
+//! database.collection::<Document>("orders").insert_one(doc! { "_id": 1 }).session(&mut *tx).await?;
+//! tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On a session that is already there:
+//!
+//! ```no_run
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_mongodb::{MongodbStore, mongodb::ClientSession};
+//! # async fn run(mut session: ClientSession, outbox: Outbox<MongodbStore>) -> Result<(), Box<dyn std::error::Error>> {
+//! session.start_transaction().await?;
+//! let receipt = outbox.write_on(&mut session, [Event::text("OrderPlaced", "{}")]).await?;
+//! session.commit_transaction().await?;
+//! receipt.committed();
+//! # Ok(())
+//! # }
+//! ```
+
+mod admin;
+mod adopt;
+mod call;
+mod claim;
+mod config;
+mod document;
+mod error;
+mod fetch;
+mod groups;
+mod hints;
+mod insert;
+mod inspect;
+mod members;
+mod membership;
+mod migrate;
+mod number;
+mod operate;
+mod outbox;
+mod promote;
+mod row;
+mod settle;
+mod store;
+mod time;
+mod transaction;
+
+pub use config::{MongodbStoreBuilder, WakeUp};
+pub use mongodb;
+pub use store::MongodbStore;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pillarbox_conformance::Harness;
 
 mod memory;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -14,6 +16,8 @@ mod sqlite;
 pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
     vec![
         Arc::new(memory::Memory),
+        #[cfg(feature = "mongodb")]
+        Arc::new(mongodb::Mongodb),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::main()),
         #[cfg(feature = "postgres")]

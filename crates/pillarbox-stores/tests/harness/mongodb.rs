@@ -1,0 +1,106 @@
+//! The MongoDB store, as it is tried: a database of its own for each outbox, on a server that is named by a variable.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use pillarbox::port::{Admin, ErrorKind, Store, StoreError};
+use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
+use pillarbox_mongodb::MongodbStore;
+use pillarbox_mongodb::mongodb::bson::spec::BinarySubtype;
+use pillarbox_mongodb::mongodb::bson::{Binary, Bson, DateTime, Document, doc};
+use pillarbox_mongodb::mongodb::error::Error;
+use pillarbox_mongodb::mongodb::{Client, Database};
+use uuid::Uuid;
+
+const VARIABLE: &str = "PILLARBOX_TEST_MONGODB_URL";
+
+pub(crate) struct Mongodb;
+
+impl Harness for Mongodb {
+    fn name(&self) -> &str {
+        "mongodb"
+    }
+
+    fn fresh(&self) -> Later<'_, Result<Fixture, String>> {
+        Box::pin(async {
+            let url = std::env::var(VARIABLE)
+                .map_err(|_| format!("{VARIABLE} is not set; `cargo xtask test` starts a server"))?;
+            fixture(&url).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+async fn fixture(url: &str) -> Result<Fixture, StoreError> {
+    let client = Client::with_uri_str(url).await.map_err(failed)?;
+    let name = format!("t_{}", Uuid::now_v7().simple());
+    let guard = Guard { client: client.clone(), names: vec![name.clone(), format!("{name}_bare")] };
+    let database = client.database(&name);
+    let store = MongodbStore::new(database.clone()).await?;
+    store.migrate().await?;
+    let transactions = store.facts().transactions;
+    Ok(Fixture {
+        beside: Arc::new(MongodbStore::new(database.clone()).await?),
+        foreign: Arc::new(Rows(database)),
+        transactions: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
+        open: None,
+        bare: Some(Arc::new(MongodbStore::new(client.database(&guard.names[1])).await?)),
+        store: Arc::new(store),
+        guard: Some(Box::new(guard)),
+    })
+}
+
+fn failed(error: Error) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "prepare", "mongodb", "a fresh outbox").with_source(error)
+}
+
+/// Drops the databases of an outbox when nobody uses it any more.
+struct Guard {
+    client: Client,
+    names: Vec<String>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let (client, names) = (self.client.clone(), std::mem::take(&mut self.names));
+        // A runtime of its own: this one may be ending, and would not wait.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                for name in names {
+                    let _ = client.database(&name).drop().await;
+                }
+            });
+        });
+        let _ = dropping.join();
+    }
+}
+
+struct Rows(Database);
+
+impl Foreign for Rows {
+    fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
+        Box::pin(async move {
+            let now = Bson::from(DateTime::from_millis(Timestamp::now().as_millisecond()));
+            let or_now = |text: &Option<String>| text.as_deref().map_or_else(|| now.clone(), Bson::from);
+            let id = match &row.id_bytes {
+                Some(bytes) => Bson::from(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() }),
+                None => Bson::from(row.event_id.as_str()),
+            };
+            let document = doc! {
+                "_id": id,
+                "event_type": row.event_type.as_str(),
+                "aggregate_type": row.aggregate_type.as_deref(),
+                "aggregate_id": row.aggregate_id.as_deref(),
+                "tenant_id": Bson::Null,
+                "payload": row.payload.as_deref(),
+                "headers": row.headers.as_deref(),
+                "status": 0,
+                "attempts": row.attempts.as_deref().map_or(Bson::from(0), Bson::from),
+                "available_at": or_now(&row.available_at),
+                "created_at": or_now(&row.created_at),
+            };
+            let events = self.0.collection::<Document>("outbox_event");
+            events.insert_one(document).await.map(|_| Planted::Taken).map_err(failed)
+        })
+    }
+}

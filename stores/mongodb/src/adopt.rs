@@ -1,0 +1,67 @@
+//! Taking in what others wrote: documents without a number get one, and the fields that only we know.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use pillarbox::model::{GroupKey, Status};
+
+use crate::call::{Call, Find};
+use crate::document::code;
+use crate::error::Failure;
+use crate::number::{Drawn, closed, draw};
+use crate::row::Fields;
+use crate::time::us;
+
+/// How many are taken in at once; the rest at the next read.
+const AT_ONCE: usize = 500;
+/// All that is needed to place a row. Payloads stay where they are.
+const FIELDS: [&str; 9] = [
+    "aggregate_type",
+    "aggregate_id",
+    "message_group",
+    "slot",
+    "status",
+    "attempts",
+    "created_at",
+    "available_at",
+    "event_type",
+];
+
+/// Numbers what has none, in the order in which it was written; false if there was nothing.
+///
+/// The index of numbers holds documents without one in the order they came; a sort would only lose it.
+pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<bool, Failure> {
+    let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
+    let strays =
+        Find { filter: doc! { "seq": Bson::Null }, fields: Some(fields), limit: AT_ONCE, ..Find::default() };
+    let strays = call.find(&call.names().event, strays).await?;
+    if strays.is_empty() {
+        return Ok(false);
+    }
+    let drawn = draw(call, strays.len()).await?;
+    let statements = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn)).collect();
+    let placed = call.update(&call.names().event, statements).await;
+    closed(call, &drawn, placed).await?;
+    Ok(true)
+}
+
+/// What is wrong is written down, and something right put in its place, so that every later statement can work on it.
+fn place(stray: &RawDocumentBuf, seq: i64, drawn: &Drawn) -> Document {
+    let mut fields = Fields::new(stray);
+    let home = fields.home();
+    let group = fields.keys().group();
+    let time = |time: Option<Timestamp>| us(time.unwrap_or(drawn.now));
+    let mut change = doc! {
+        "seq": seq,
+        "home": home,
+        "slot": fields.slot(),
+        "status": fields.number("status").unwrap_or(code(Status::New).into()),
+        "attempts": fields.number("attempts").unwrap_or_default().max(0),
+        "created_at": time(fields.time("created_at")),
+        "available_at": time(fields.time("available_at")),
+        "group_key": group.as_ref().map(GroupKey::as_str),
+    };
+    if let Some(wrong) = fields.wrong() {
+        change.insert("malformed", wrong);
+    }
+    doc! { "q": { "_id": fields.key(), "seq": Bson::Null }, "u": { "$set": change } }
+}

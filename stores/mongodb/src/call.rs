@@ -1,0 +1,263 @@
+//! One call: the commands it sends, all in its transaction where it has one.
+
+use std::ops::ControlFlow;
+
+use mongodb::ClientSession;
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::{AggregateOptions, FindOptions};
+
+use crate::error::Failure;
+use crate::outbox::{Names, Outbox, confirmed_document, pause};
+
+/// How many statements one command holds at most: with the longest errors it stays below the bound of a message.
+const STATEMENTS: usize = 500;
+/// How often a statement is sent again that lost against another one.
+const TRIES: u32 = 5;
+
+/// Which documents are read, and how.
+#[derive(Default)]
+pub(crate) struct Find {
+    pub(crate) filter: Document,
+    pub(crate) sort: Option<Document>,
+    pub(crate) fields: Option<Document>,
+    /// Zero: all.
+    pub(crate) limit: usize,
+}
+
+/// The session of a call, if it has one, and the outbox it is on.
+pub(crate) struct Call<'s> {
+    outbox: &'s Outbox,
+    session: Option<&'s mut ClientSession>,
+}
+
+impl<'s> Call<'s> {
+    pub(crate) fn new(outbox: &'s Outbox, session: Option<&'s mut ClientSession>) -> Self {
+        Self { outbox, session }
+    }
+
+    pub(crate) fn names(&self) -> &'s Names {
+        &self.outbox.names
+    }
+
+    pub(crate) fn outbox(&self) -> &'s Outbox {
+        self.outbox
+    }
+
+    /// Whether all that the call does comes and goes together.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Visits documents in order until the visitor has enough.
+    pub(crate) async fn each(
+        &mut self,
+        collection: &str,
+        find: Find,
+        mut visit: impl FnMut(&RawDocument) -> ControlFlow<()> + Send,
+    ) -> Result<(), Failure> {
+        let collection = self.outbox.raw(collection);
+        let limit = i64::try_from(find.limit).ok().filter(|limit| (1..i64::from(i32::MAX)).contains(limit));
+        let mut options = FindOptions::default();
+        options.sort = find.sort;
+        options.projection = find.fields;
+        options.limit = limit;
+        options.batch_size = limit.and_then(|limit| u32::try_from(limit + 1).ok());
+        options.max_time = Some(self.outbox.timeout);
+        match self.session.as_deref_mut() {
+            None => {
+                let mut cursor = collection.find(find.filter).with_options(options).await?;
+                while cursor.advance().await? {
+                    if visit(cursor.current()).is_break() {
+                        break;
+                    }
+                }
+            }
+            Some(session) => {
+                // A transaction has a read concern of its own.
+                let found = collection.find(find.filter).with_options(options).session(&mut *session);
+                let mut cursor = found.await?;
+                while cursor.advance(session).await? {
+                    if visit(cursor.current()).is_break() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn find(
+        &mut self,
+        collection: &str,
+        find: Find,
+    ) -> Result<Vec<RawDocumentBuf>, Failure> {
+        let mut found = Vec::new();
+        let keep = |document: &RawDocument| {
+            found.push(document.to_owned());
+            ControlFlow::Continue(())
+        };
+        self.each(collection, find, keep).await?;
+        Ok(found)
+    }
+
+    /// The first document that matches.
+    pub(crate) async fn first(
+        &mut self,
+        collection: &str,
+        find: Find,
+    ) -> Result<Option<RawDocumentBuf>, Failure> {
+        Ok(self.find(collection, Find { limit: 1, ..find }).await?.pop())
+    }
+
+    pub(crate) async fn aggregate(
+        &mut self,
+        collection: &str,
+        pipeline: Vec<Document>,
+    ) -> Result<Vec<Document>, Failure> {
+        let collection = self.outbox.documents(collection);
+        let mut options = AggregateOptions::default();
+        options.max_time = Some(self.outbox.timeout);
+        let aggregate = collection.aggregate(pipeline).with_options(options);
+        let mut found = Vec::new();
+        match self.session.as_deref_mut() {
+            None => {
+                let mut cursor = aggregate.await?;
+                while cursor.advance().await? {
+                    found.push(Document::try_from(cursor.current())?);
+                }
+            }
+            Some(session) => {
+                let mut cursor = aggregate.session(&mut *session).await?;
+                while cursor.advance(session).await? {
+                    found.push(Document::try_from(cursor.current())?);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds documents in order; stops at the first that is refused.
+    pub(crate) async fn insert(&mut self, collection: &str, documents: Vec<Document>) -> Result<(), Failure> {
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let collection = self.outbox.documents(collection);
+        let insert = collection.insert_many(documents);
+        match self.session.as_deref_mut() {
+            None => insert.await?,
+            Some(session) => insert.session(session).await?,
+        };
+        Ok(())
+    }
+
+    /// Runs statements `{q, u, multi}` in order; how many documents they matched.
+    pub(crate) async fn update(
+        &mut self,
+        collection: &str,
+        statements: Vec<Document>,
+    ) -> Result<u64, Failure> {
+        let (mut matched, mut done, mut lost) = (0, 0, 0);
+        while done < statements.len() {
+            let part = statements.iter().skip(done).take(STATEMENTS).cloned();
+            let part: Vec<Bson> = part.map(Bson::from).collect();
+            let sent = part.len();
+            let (changed, refused) = self.write(doc! { "update": collection, "updates": part }).await?;
+            matched += changed;
+            match refused {
+                None => done += sent,
+                // Those before it are done, it is not, and those after it were not tried.
+                Some((place, failure)) if failure.has_lost() && lost < TRIES && !self.in_transaction() => {
+                    done += place;
+                    pause(lost).await;
+                    lost += 1;
+                }
+                Some((_, failure)) => return Err(failure),
+            }
+        }
+        Ok(matched)
+    }
+
+    /// Changes every document that matches; how many did.
+    pub(crate) async fn update_all(
+        &mut self,
+        collection: &str,
+        filter: Document,
+        change: Document,
+    ) -> Result<u64, Failure> {
+        self.update(collection, vec![doc! { "q": filter, "u": change, "multi": true }]).await
+    }
+
+    /// Deletes every document that matches; how many did.
+    pub(crate) async fn delete(&mut self, collection: &str, filter: Document) -> Result<u64, Failure> {
+        let deletes = vec![Bson::from(doc! { "q": filter, "limit": 0 })];
+        match self.write(doc! { "delete": collection, "deletes": deletes }).await? {
+            (_, Some((_, failure))) => Err(failure),
+            (deleted, None) => Ok(deleted),
+        }
+    }
+
+    /// Changes one document and answers with what it has become.
+    pub(crate) async fn modify(
+        &mut self,
+        collection: &str,
+        filter: Document,
+        change: impl Into<Bson>,
+    ) -> Result<Option<Document>, Failure> {
+        let command =
+            doc! { "findAndModify": collection, "query": filter, "update": change.into(), "new": true };
+        let mut answer = self.command(command).await?;
+        match answer.remove("value") {
+            Some(Bson::Document(document)) => Ok(Some(document)),
+            _ => Ok(None),
+        }
+    }
+
+    /// How many documents the statements of a command changed, and which one was refused, if one was.
+    async fn write(&mut self, command: Document) -> Result<(u64, Option<(usize, Failure)>), Failure> {
+        let answer = self.command(command).await?;
+        let errors = answer.get_array("writeErrors").ok().and_then(|errors| errors.first());
+        let refused = errors.and_then(Bson::as_document).map(|error| {
+            let place = whole(error, "index").and_then(|place| usize::try_from(place).ok());
+            (place.unwrap_or_default(), Failure::Part(whole(error, "code").unwrap_or_default() as i32))
+        });
+        Ok((whole(&answer, "n").unwrap_or_default().unsigned_abs(), refused))
+    }
+
+    /// Sends a command, and sends it again if it lost against another one; a transaction is for its caller to begin again.
+    async fn command(&mut self, command: Document) -> Result<Document, Failure> {
+        for lost in 0..TRIES {
+            match self.send(command.clone()).await {
+                Err(failure) if failure.has_lost() && !self.in_transaction() => pause(lost).await,
+                answer => return answer,
+            }
+        }
+        self.send(command).await
+    }
+
+    async fn send(&mut self, mut command: Document) -> Result<Document, Failure> {
+        let timeout = self.outbox.timeout;
+        command.insert("maxTimeMS", i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        let database = &self.outbox.database;
+        let answer = match self.session.as_deref_mut() {
+            None => {
+                command.insert("writeConcern", confirmed_document(timeout));
+                database.run_command(command).await?
+            }
+            Some(session) => database.run_command(command).session(session).await?,
+        };
+        match answer.get_document("writeConcernError") {
+            Ok(error) => Err(Failure::Part(whole(error, "code").unwrap_or_default() as i32)),
+            Err(_) => Ok(answer),
+        }
+    }
+}
+
+/// A whole number of whatever width.
+pub(crate) fn whole(document: &Document, field: &str) -> Option<i64> {
+    match document.get(field)? {
+        Bson::Int64(number) => Some(*number),
+        Bson::Int32(number) => Some((*number).into()),
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
+    }
+}

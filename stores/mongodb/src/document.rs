@@ -1,0 +1,109 @@
+//! An event as a document.
+
+use jiff::Timestamp;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, Document, doc};
+use pillarbox::model::{GroupKey, Lane, NewRow, Payload, Placement, Status};
+use pillarbox::rules::SLOTS;
+
+use crate::time::{cut, us};
+
+/// The statuses of pending rows.
+pub(crate) fn pending() -> Document {
+    doc! { "$in": [code(Status::New), code(Status::Retry)] }
+}
+
+pub(crate) fn code(status: Status) -> i32 {
+    status.code().into()
+}
+
+/// What a claim leaves behind when it ends.
+pub(crate) fn unlocked() -> Document {
+    doc! { "locked_by": Bson::Null, "locked_at": Bson::Null, "locked_until": Bson::Null }
+}
+
+/// Not under a claim that has not run out.
+pub(crate) fn unclaimed(now: Timestamp) -> Bson {
+    let free = doc! { "locked_until": Bson::Null };
+    Bson::from(vec![Bson::from(free), Bson::from(doc! { "locked_until": { "$lte": us(now) } })])
+}
+
+/// The slot that a key falls into. The same in every process and release: rows hold it. FNV-1a, folded.
+pub(crate) fn slot_of(key: &str) -> i32 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let folded = hash ^ (hash >> 32) ^ (hash >> 16);
+    (folded % SLOTS as u64) as i32
+}
+
+/// A fresh row, all but its number.
+pub(crate) struct Fresh {
+    pub(crate) document: Document,
+    pub(crate) delayed: bool,
+}
+
+/// A fresh row. `write` marks the rows of one call, so that they can be taken back.
+pub(crate) fn fresh(row: &NewRow, seq: i64, now: Timestamp, write: ObjectId) -> Fresh {
+    let event = &row.event;
+    let due = event.due().map(|due| cut(due.resolve(now)));
+    let late = due.is_some_and(|due| due > now);
+    let lane = match row.placement {
+        Placement::Queue => Some(Lane::QUEUE),
+        _ if late => Some(Lane::DELAYED),
+        Placement::Lane(lane) => Some(lane),
+        Placement::Slot => None,
+    };
+    let group = GroupKey::of(event);
+    let home = slot_of(group.as_ref().map_or(event.id().as_str(), GroupKey::as_str));
+    let mut document = doc! {
+        "_id": event.id().as_str(),
+        "seq": seq,
+        "slot": lane.map_or(home, |lane| lane.0.into()),
+        "home": home,
+        "status": code(Status::New),
+        "attempts": 0,
+        "created_at": us(now),
+        "available_at": us(due.map_or(now, |due| due.max(now))),
+        "event_type": event.event_type(),
+        "aggregate_type": event.aggregate_type(),
+        "occurred_at": us(event.occurred_at()),
+        "mark": write,
+    };
+    let texts = [
+        ("aggregate_id", event.aggregate_id()),
+        ("tenant_id", event.tenant_id()),
+        ("message_group", event.message_group()),
+        ("message_id", event.message_id()),
+        ("correlation_id", event.correlation_id()),
+        ("group_key", group.as_ref().map(GroupKey::as_str)),
+    ];
+    document.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Bson::from(text?)))));
+    let expires = event.expires().map(|expires| cut(expires.resolve(now)));
+    for (name, time) in [("due_at", due), ("expires_at", expires)] {
+        document.extend(time.map(|time| (name.to_owned(), Bson::from(us(time)))));
+    }
+    document.extend(event.headers().to_stored().map(|headers| ("headers".to_owned(), Bson::from(headers))));
+    match event.payload() {
+        Payload::Json(text) => document.insert("payload", &**text),
+        Payload::Bytes(bytes) => document.insert("payload_bytes", binary(bytes)),
+    };
+    Fresh { document, delayed: lane == Some(Lane::DELAYED) }
+}
+
+fn binary(bytes: &[u8]) -> Binary {
+    Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-010: rows hold their slot, so it may never be another one in a later release.
+    #[test]
+    fn the_slot_of_a_key_is_fixed_and_spreads() {
+        assert_eq!([slot_of(""), slot_of("order/7"), slot_of("g")], [35, 43, 43]);
+        let slots: std::collections::BTreeSet<i32> = (0..2_000).map(|n| slot_of(&format!("k{n}"))).collect();
+        assert_eq!(slots.len(), 64);
+    }
+}

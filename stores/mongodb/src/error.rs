@@ -1,0 +1,188 @@
+//! What MongoDB says, as a kind that a caller can act on.
+
+use mongodb::error::{Error, ErrorKind as Driver, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
+use pillarbox::port::{ErrorKind, StoreError};
+
+/// A key that must be there once is there already.
+const DUPLICATE_KEY: i32 = 11_000;
+const WRITE_CONFLICT: i32 = 112;
+const NO_SUCH_TRANSACTION: i32 = 251;
+/// FerretDB passes on what PostgreSQL says: 40001 and 40P01, five characters of six bits each.
+const SERIALIZATION: i32 = 16_777_220;
+const DEADLOCK: i32 = 16_908_292;
+
+/// Why an operation failed, before it is known which operation of which store it was.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The driver or the server said no.
+    Driver(Error),
+    /// The server took the command and refused a part of it, with this code.
+    Part(i32),
+    /// The store itself said no.
+    Refused(ErrorKind, String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<mongodb::bson::error::Error> for Failure {
+    fn from(_: mongodb::bson::error::Error) -> Self {
+        Self::Refused(ErrorKind::Unexpected, "the server's answer can't be read".to_owned())
+    }
+}
+
+impl Failure {
+    /// Another process was faster.
+    pub(crate) fn lost() -> Self {
+        Self::Refused(ErrorKind::Conflict, "lost against others again and again".to_owned())
+    }
+
+    /// The collections were not made.
+    pub(crate) fn missing() -> Self {
+        Self::Refused(ErrorKind::Schema, "the collections are missing; run `pillarbox migrate`".to_owned())
+    }
+
+    pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
+        // The server's own words may quote a value; a code never does.
+        let (kind, detail) = match self {
+            Self::Refused(kind, detail) => (kind, detail),
+            Self::Part(code) => by_code(code),
+            Self::Driver(error) => describe(&error),
+        };
+        StoreError::new(kind, operation, store, detail)
+    }
+
+    /// The server's code.
+    pub(crate) fn code(&self) -> Option<i32> {
+        match self {
+            Self::Driver(error) => code(error),
+            Self::Part(code) => Some(*code),
+            Self::Refused(..) => None,
+        }
+    }
+
+    /// Whether a row with the same key was in the way.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.code() == Some(DUPLICATE_KEY)
+    }
+
+    /// Whether the server answered, so that what it refused it has not done.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.code().is_some_and(|code| by_code(code).0 != ErrorKind::Unavailable)
+    }
+
+    /// Whether the whole transaction may be tried again.
+    pub(crate) fn is_transient(&self) -> bool {
+        let labelled = match self {
+            Self::Driver(error) => error.contains_label(TRANSIENT_TRANSACTION_ERROR),
+            _ => false,
+        };
+        labelled || self.has_lost() || self.code() == Some(NO_SUCH_TRANSACTION)
+    }
+
+    /// Whether the statement lost against another one and changed nothing.
+    pub(crate) fn has_lost(&self) -> bool {
+        matches!(self.code(), Some(WRITE_CONFLICT | SERIALIZATION | DEADLOCK))
+    }
+}
+
+fn code(error: &Error) -> Option<i32> {
+    match &*error.kind {
+        Driver::Command(error) => Some(error.code),
+        Driver::Write(WriteFailure::WriteError(error)) => Some(error.code),
+        Driver::Write(WriteFailure::WriteConcernError(error)) => Some(error.code),
+        Driver::InsertMany(error) => {
+            let first = error.write_errors.as_ref().and_then(|errors| errors.first());
+            first.map(|error| error.code).or(error.write_concern_error.as_ref().map(|error| error.code))
+        }
+        _ => None,
+    }
+}
+
+/// The kind of an error, and what it means in words. Neither holds a value or an address.
+pub(crate) fn describe(error: &Error) -> (ErrorKind, String) {
+    if let Some(code) = code(error) {
+        return by_code(code);
+    }
+    let known = |kind, words: &str| (kind, words.to_owned());
+    match &*error.kind {
+        Driver::Io(error) => {
+            (ErrorKind::Unavailable, format!("the server can't be reached ({})", error.kind()))
+        }
+        Driver::ServerSelection { .. } | Driver::DnsResolve { .. } => {
+            known(ErrorKind::Unavailable, "no server can be reached")
+        }
+        Driver::ConnectionPoolCleared { .. } => known(ErrorKind::Unavailable, "the connection broke"),
+        Driver::Shutdown => known(ErrorKind::Unavailable, "the client is shut down"),
+        Driver::Authentication { .. } => known(ErrorKind::Permission, "the server does not let this user in"),
+        Driver::InvalidArgument { .. } | Driver::InvalidTlsConfig { .. } => {
+            known(ErrorKind::InvalidInput, "the URL or its options are wrong")
+        }
+        Driver::SessionsNotSupported | Driver::IncompatibleServer { .. } => {
+            known(ErrorKind::Unsupported, "the server can't do that")
+        }
+        Driver::Transaction { .. } => known(ErrorKind::InvalidInput, "the session has no open transaction"),
+        _ => known(ErrorKind::Unexpected, "the driver failed"),
+    }
+}
+
+fn by_code(code: i32) -> (ErrorKind, String) {
+    let (kind, words) = match code {
+        DUPLICATE_KEY => (ErrorKind::Conflict, "it is there already"),
+        WRITE_CONFLICT | SERIALIZATION | DEADLOCK => {
+            (ErrorKind::Conflict, "lost against another transaction")
+        }
+        NO_SUCH_TRANSACTION => (ErrorKind::Conflict, "the transaction is no longer open"),
+        24 | 50 | 64 | 202 | 262 => (ErrorKind::Timeout, "the server took too long"),
+        13 | 33 => (ErrorKind::Permission, "the user may not do that; see the MongoDB guide"),
+        11 | 18 | 8_000 => (ErrorKind::Permission, "the server does not let this user in"),
+        26 => (ErrorKind::Schema, "a collection is missing; run `pillarbox migrate`"),
+        27 => (ErrorKind::Schema, "an index is missing; run `pillarbox migrate`"),
+        85 | 86 => (ErrorKind::Schema, "an index of the same name is another one"),
+        6 | 7 | 89 | 91 | 134 | 189 | 9_001 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436 | 14_031 => {
+            (ErrorKind::Unavailable, "the server is not available")
+        }
+        2 | 9 | 14 | 121 | 10_334 | 17_280 | 17_419 | 17_420 => {
+            (ErrorKind::InvalidInput, "a value does not fit")
+        }
+        20 | 59 | 115 | 238 | 263 | 40_573 => (ErrorKind::Unsupported, "the server can't do that"),
+        _ => (ErrorKind::Unexpected, "the server failed"),
+    };
+    (kind, format!("{words} (code {code})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_the_kind_a_caller_can_act_on() {
+        for (code, expected) in [
+            (11_000, ErrorKind::Conflict),
+            (112, ErrorKind::Conflict),
+            (251, ErrorKind::Conflict),
+            (DEADLOCK, ErrorKind::Conflict),
+            (50, ErrorKind::Timeout),
+            (13, ErrorKind::Permission),
+            (18, ErrorKind::Permission),
+            (26, ErrorKind::Schema),
+            (10_107, ErrorKind::Unavailable),
+            (91, ErrorKind::Unavailable),
+            (10_334, ErrorKind::InvalidInput),
+            (115, ErrorKind::Unsupported),
+            (1, ErrorKind::Unexpected),
+        ] {
+            assert_eq!(by_code(code).0, expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_lost_against_another_transaction_may_be_tried_again() {
+        assert!(Failure::Part(WRITE_CONFLICT).is_transient() && Failure::Part(251).is_transient());
+        assert!(!Failure::Part(DUPLICATE_KEY).is_transient());
+        assert!(!Failure::missing().is_transient());
+    }
+}

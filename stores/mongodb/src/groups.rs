@@ -1,0 +1,212 @@
+//! Groups that are held back, and letting them go.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, RawDocument, doc};
+use pillarbox::model::{EventId, GroupKey, Status, stored_error};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup};
+use pillarbox::rules::{Head, held_after};
+
+use crate::call::{Call, Find, whole};
+use crate::document::{code, unlocked};
+use crate::error::Failure;
+use crate::number::head;
+use crate::operate::record;
+use crate::outbox::pause;
+use crate::row::Fields;
+use crate::time::{cut, us};
+
+/// The number of the state of groups, among the counters.
+pub(crate) const EPOCH: &str = "groups_epoch";
+/// How often a change is made again that met another one.
+const TRIES: u32 = 8;
+
+/// All groups that are held back, in the order of their keys.
+pub(crate) async fn held_groups(call: &mut Call<'_>) -> Result<Vec<HeldGroup>, Failure> {
+    let find = Find { sort: Some(doc! { "_id": 1 }), ..Find::default() };
+    let found = call.find(&call.names().group, find).await?;
+    Ok(found.iter().map(|document| held_group(document)).collect())
+}
+
+fn held_group(document: &RawDocument) -> HeldGroup {
+    let mut fields = Fields::new(document);
+    HeldGroup {
+        group: GroupKey::new(fields.text("_id").unwrap_or_default()),
+        state: GroupState::from_stored(fields.text("state").unwrap_or_default()),
+        event: fields.text("event_id").map(EventId::from_row),
+        reason: fields.text("reason").map(str::to_owned),
+        by: fields.text("held_by").unwrap_or_default().to_owned(),
+        since: fields.time("since").unwrap_or_default(),
+    }
+}
+
+/// The groups and the number of their state. It is read first: what changes meanwhile is read again at the next beat.
+pub(crate) async fn group_states(call: &mut Call<'_>, epoch: i64) -> Result<GroupStates, Failure> {
+    Ok(GroupStates { epoch, held: held_groups(call).await? })
+}
+
+pub(crate) async fn grow_epoch(call: &mut Call<'_>, by: i64) -> Result<(), Failure> {
+    let statement = doc! { "q": { "_id": EPOCH }, "u": { "$inc": { "value": by } } };
+    call.update(&call.names().meta, vec![statement]).await.map(drop)
+}
+
+/// The number of the state of groups.
+pub(crate) fn epoch_of(documents: &[Document]) -> Option<i64> {
+    let found = documents.iter().find(|document| document.get_str("_id").is_ok_and(|id| id == EPOCH));
+    found.and_then(|document| whole(document, "value"))
+}
+
+/// Puts a group behind its dead head. One that is paused stays so, and is blocked once it is resumed.
+pub(crate) async fn block(
+    call: &mut Call<'_>,
+    group: &GroupKey,
+    event: &EventId,
+    error: &str,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let key = group.as_str();
+    let fresh = doc! {
+        "state": GroupState::Blocked.as_str(),
+        "event_id": event.as_str(),
+        "reason": stored_error(error),
+        "held_by": "engine",
+        "since": us(now),
+    };
+    // The one that is there may be freed between the two statements: then the next head that dies blocks it.
+    let changed = call
+        .update(
+            &call.names().group,
+            vec![doc! { "q": { "_id": key, "event_id": Bson::Null }, "u": { "$set": { "event_id": event.as_str() } } }],
+        )
+        .await?;
+    if changed == 0 {
+        let mut held = fresh;
+        held.insert("_id", key);
+        match call.find(&call.names().group, Find { filter: doc! { "_id": key }, ..Find::default() }).await? {
+            found if !found.is_empty() => return Ok(()),
+            _ => match call.insert(&call.names().group, vec![held]).await {
+                Err(failure) if failure.is_duplicate() && !call.in_transaction() => return Ok(()),
+                inserted => inserted?,
+            },
+        }
+    }
+    grow_epoch(call, 1).await
+}
+
+/// Frees the groups that stand behind these events; paused ones stay, without the event. The events that were heads.
+pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<Vec<String>, Failure> {
+    let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
+    let found = call.find(&call.names().group, find).await?;
+    let mut heads = Vec::new();
+    for group in &found {
+        let held = held_group(group);
+        let Some(event) = held.event else { continue };
+        let this =
+            doc! { "_id": held.group.as_str(), "event_id": event.as_str(), "state": held.state.as_str() };
+        let freed = match held.state {
+            GroupState::Blocked => call.delete(&call.names().group, this).await?,
+            GroupState::Paused => {
+                let change = doc! { "$set": { "event_id": Bson::Null } };
+                call.update_all(&call.names().group, this, change).await?
+            }
+        };
+        if freed > 0 {
+            heads.push(event.as_str().to_owned());
+        }
+    }
+    if !heads.is_empty() {
+        grow_epoch(call, i64::try_from(heads.len()).unwrap_or(1)).await?;
+    }
+    Ok(heads)
+}
+
+pub(crate) async fn change_group(call: &mut Call<'_>, request: &GroupChange) -> Result<bool, Failure> {
+    let now = head(call).await?.now;
+    let now = request.now.map_or(now, cut);
+    for tried in 0..TRIES {
+        if let Some(changed) = try_change(call, request, now).await? {
+            return Ok(changed);
+        }
+        pause(tried).await;
+    }
+    Err(Failure::lost())
+}
+
+/// `None`: someone else changed it meanwhile.
+async fn try_change(
+    call: &mut Call<'_>,
+    request: &GroupChange,
+    now: Timestamp,
+) -> Result<Option<bool>, Failure> {
+    let key = request.group.as_str();
+    let find = Find { filter: doc! { "_id": key }, ..Find::default() };
+    let held = call.first(&call.names().group, find).await?.map(|document| held_group(&document));
+    let state = held.as_ref().map(|held| held.state);
+    let event = held.as_ref().and_then(|held| held.event.clone());
+    let dead = if event.is_some() { Head::Dead } else { Head::Sound };
+    let Some(next) = held_after(state, dead, request.action) else { return Ok(Some(false)) };
+    if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
+        revive(call, event, now).await?;
+    }
+    let event = event.as_ref().map(EventId::as_str);
+    if !replace(call, request, state, next, event, now).await? {
+        return Ok(None);
+    }
+    grow_epoch(call, 1).await?;
+    record(call, now, &request.by, request.action.as_str(), &[key]).await?;
+    Ok(Some(true))
+}
+
+/// Puts the next state in the place of the one that was read; false if that is another one by now.
+async fn replace(
+    call: &mut Call<'_>,
+    request: &GroupChange,
+    state: Option<GroupState>,
+    next: Option<GroupState>,
+    event: Option<&str>,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let key = request.group.as_str();
+    let held = |state: GroupState| {
+        doc! {
+            "state": state.as_str(),
+            "event_id": event,
+            "reason": request.reason.as_deref(),
+            "held_by": request.by.as_str(),
+            "since": us(now),
+        }
+    };
+    let Some(state) = state else {
+        let Some(next) = next else { return Ok(false) };
+        let mut document = held(next);
+        document.insert("_id", key);
+        return match call.insert(&call.names().group, vec![document]).await {
+            Err(failure) if failure.is_duplicate() && !call.in_transaction() => Ok(false),
+            inserted => inserted.map(|()| true),
+        };
+    };
+    let this = doc! { "_id": key, "state": state.as_str(), "event_id": event };
+    let changed = match next {
+        Some(next) => call.update_all(&call.names().group, this, doc! { "$set": held(next) }).await?,
+        None => call.delete(&call.names().group, this).await?,
+    };
+    Ok(changed > 0)
+}
+
+/// Brings one dead event back to new where it is.
+async fn revive(call: &mut Call<'_>, event: &EventId, now: Timestamp) -> Result<(), Failure> {
+    let dead = doc! { "_id": event.as_str(), "status": code(Status::Dead) };
+    call.update_all(&call.names().event, dead, doc! { "$set": revived(now) }).await.map(drop)
+}
+
+/// What makes a dead row new; number, slot, token and history are as they were.
+pub(crate) fn revived(now: Timestamp) -> Document {
+    let mut set = unlocked();
+    set.extend(doc! {
+        "status": code(Status::New),
+        "attempts": 0,
+        "available_at": us(now),
+        "done_at": Bson::Null,
+        "last_error": Bson::Null,
+    });
+    set
+}

@@ -1,0 +1,225 @@
+//! Membership: joining, renewing, burying; taking and giving slots.
+//!
+//! Nodes and slots are one document with a version. A call reads it, works out the next state by the rules, and writes
+//! it if the version is still the same: that is exclusive without a lock or a transaction.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::model::{NodeId, Seq, Slot, SlotSet};
+use pillarbox::port::{Beat, ErrorKind, Join, Membership};
+use pillarbox::rules::free_lane;
+
+use crate::adopt::adopt;
+use crate::call::{Call, Find, whole};
+use crate::document::pending;
+use crate::error::Failure;
+use crate::fetch::slots_filter;
+use crate::groups::{EPOCH, epoch_of, group_states};
+use crate::members::{Members, Node};
+use crate::outbox::pause;
+use crate::row::Fields;
+use crate::time::{cut, from_date, later, until};
+
+/// The document of nodes and slots.
+pub(crate) const MEMBERS: &str = "members";
+/// How often a change is made again that met another one.
+const TRIES: u32 = 30;
+
+/// What a call found: members, groups' epoch, the database's now.
+struct Found {
+    members: Members,
+    version: i64,
+    epoch: i64,
+    now: Timestamp,
+}
+
+pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membership, Failure> {
+    adopt(call).await?;
+    for tried in 0..TRIES {
+        let Found { mut members, version, epoch, now } = read(call).await?;
+        let now = request.now.map_or(now, cut);
+        let buried = members.bury(now, None);
+        if members.has(request.node) {
+            let detail = format!("node {} is there already", request.node);
+            return Err(Failure::Refused(ErrorKind::Conflict, detail));
+        }
+        let lane = free_lane(&members.states());
+        let expires_at = later(now, request.lease);
+        members.add(Node {
+            id: request.node,
+            label: request.label.clone(),
+            lane,
+            joined_at: now,
+            expires_at,
+        });
+        members.take(request.node, vec![lane.slot()]);
+        let share = members.share(request.node);
+        members.take(request.node, share.take);
+        if swap(call, &members, version).await? {
+            fence(call, &buried, Some(request.node)).await?;
+            let groups = Some(group_states(call, epoch).await?);
+            let membership = members.standing(request.node, share.give, groups, now);
+            return waiting(call, membership, Seq(0)).await;
+        }
+        pause(tried).await;
+    }
+    Err(Failure::lost())
+}
+
+pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<Membership>, Failure> {
+    adopt(call).await?;
+    let lanes = if request.sweep { lanes_in_use(call).await? } else { Vec::new() };
+    for tried in 0..TRIES {
+        let Found { mut members, version, epoch, now } = read(call).await?;
+        let now = request.now.map_or(now, cut);
+        if !members.renew(request.node, later(now, request.lease)) {
+            return Ok(None);
+        }
+        let buried = members.bury(now, Some(request.node));
+        members.release(request.node, &request.release);
+        members.know(&lanes);
+        let share = members.share(request.node);
+        let take = share.take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
+        members.take(request.node, take);
+        if swap(call, &members, version).await? {
+            fence(call, &buried, None).await?;
+            let groups = match epoch == request.groups_seen {
+                true => None,
+                false => Some(group_states(call, epoch).await?),
+            };
+            let membership = members.standing(request.node, share.give, groups, now);
+            return waiting(call, membership, request.after).await.map(Some);
+        }
+        pause(tried).await;
+    }
+    Err(Failure::lost())
+}
+
+pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failure> {
+    for tried in 0..TRIES {
+        let Found { mut members, version, .. } = read(call).await?;
+        if !members.leave(node) {
+            return Ok(());
+        }
+        if swap(call, &members, version).await? {
+            return fence(call, &[node], None).await;
+        }
+        pause(tried).await;
+    }
+    Err(Failure::lost())
+}
+
+/// The right of a node to settle, until the call's transaction ends: `None` if it is gone, else the database's now.
+///
+/// In a transaction the node's own document is written, so that burying it conflicts. Without, a node that is buried
+/// between this and what follows has its outcomes applied all the same.
+pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, Failure> {
+    let there = doc! { "$in": [node.to_string(), "$nodes.id"] };
+    let pipeline =
+        vec![doc! { "$match": { "_id": MEMBERS } }, doc! { "$project": { "there": there, "now": "$$NOW" } }];
+    let found = call.aggregate(&call.names().meta, pipeline).await?;
+    let found = found.first().ok_or_else(Failure::missing)?;
+    let now = found.get_datetime("now").copied().map_err(|_| Failure::missing())?;
+    let mut there = found.get_bool("there").unwrap_or(false);
+    if there && call.in_transaction() {
+        let own = doc! { "_id": node.to_string() };
+        there = call.update_all(&call.names().node, own, doc! { "$inc": { "settles": 1_i64 } }).await? > 0;
+    }
+    Ok(there.then(|| from_date(now)))
+}
+
+/// Makes and removes what settles of a node are held to; only transactions need it.
+async fn fence(call: &mut Call<'_>, gone: &[NodeId], joined: Option<NodeId>) -> Result<(), Failure> {
+    if !call.in_transaction() {
+        return Ok(());
+    }
+    if !gone.is_empty() {
+        let ids: Vec<String> = gone.iter().map(ToString::to_string).collect();
+        call.delete(&call.names().node, doc! { "_id": { "$in": ids } }).await?;
+    }
+    match joined {
+        Some(node) => {
+            let document = doc! { "_id": node.to_string(), "settles": 0_i64 };
+            call.insert(&call.names().node, vec![document]).await
+        }
+        None => Ok(()),
+    }
+}
+
+/// Who is there, for people.
+pub(crate) async fn members(call: &mut Call<'_>) -> Result<(Members, Timestamp), Failure> {
+    let Found { members, now, .. } = read(call).await?;
+    Ok((members, now))
+}
+
+async fn read(call: &mut Call<'_>) -> Result<Found, Failure> {
+    let pipeline = vec![
+        doc! { "$match": { "_id": { "$in": [MEMBERS, EPOCH] } } },
+        doc! { "$addFields": { "now": "$$NOW" } },
+    ];
+    let found = call.aggregate(&call.names().meta, pipeline).await?;
+    let epoch = epoch_of(&found).ok_or_else(Failure::missing)?;
+    let members = found.iter().find(|document| document.get_str("_id").is_ok_and(|id| id == MEMBERS));
+    let members = members.ok_or_else(Failure::missing)?;
+    let now = members.get_datetime("now").copied().map_err(|_| Failure::missing())?;
+    let version = whole(members, "version").ok_or_else(Failure::missing)?;
+    Ok(Found { members: Members::read(members)?, version, epoch, now: from_date(now) })
+}
+
+/// Writes the next state in the place of the one that was read; false if that is another one by now.
+async fn swap(call: &mut Call<'_>, members: &Members, version: i64) -> Result<bool, Failure> {
+    let mut next = members.to_document();
+    next.insert("version", version + 1);
+    let this = doc! { "_id": MEMBERS, "version": version };
+    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": { "$set": next } }]).await? > 0)
+}
+
+/// The lanes that have pending rows.
+async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
+    let pipeline = vec![
+        doc! { "$match": { "status": pending(), "slot": { "$gte": 64 } } },
+        doc! { "$group": { "_id": "$slot" } },
+    ];
+    let found = call.aggregate(&call.names().event, pipeline).await?;
+    let lanes = found.iter().filter_map(|lane| whole(lane, "_id"));
+    Ok(lanes.filter_map(|lane| i16::try_from(lane).ok()).map(Slot).collect())
+}
+
+/// Adds the rows that wait for a node.
+async fn waiting(call: &mut Call<'_>, mut membership: Membership, after: Seq) -> Result<Membership, Failure> {
+    let held = SlotSet::new(membership.held.iter().map(|held| held.slot));
+    if let Some(slots) = slots_filter(&held) {
+        let of = |seq: Document| doc! { "status": pending(), "seq": seq, "slot": slots.clone() };
+        if let Some((seq, created_at)) = oldest(call, of(doc! { "$gt": 0_i64 })).await? {
+            membership.oldest = created_at;
+            let beyond = of(doc! { "$gt": after.0 });
+            membership.ready = seq > after || oldest(call, beyond).await?.is_some();
+        }
+    }
+    let now = membership.now;
+    membership.next_due = next_due(call).await?.map(|due| until(now, due));
+    Ok(membership)
+}
+
+/// The first row by number, and when it was written.
+async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Option<Timestamp>)>, Failure> {
+    let fields = Some(doc! { "seq": 1, "created_at": 1 });
+    let find = Find { filter, sort: Some(doc! { "seq": 1 }), fields, limit: 1 };
+    let found = call.first(&call.names().event, find).await?;
+    Ok(found.map(|row| {
+        let mut fields = Fields::new(&row);
+        (fields.seq(), fields.time("created_at"))
+    }))
+}
+
+/// When the next delayed row is due.
+pub(crate) async fn next_due(call: &mut Call<'_>) -> Result<Option<Timestamp>, Failure> {
+    let find = Find {
+        filter: doc! { "status": pending(), "slot": Bson::Int32(-1) },
+        sort: Some(doc! { "available_at": 1, "seq": 1 }),
+        fields: Some(doc! { "available_at": 1 }),
+        limit: 1,
+    };
+    let found = call.first(&call.names().event, find).await?;
+    Ok(found.and_then(|row| Fields::new(&row).time("available_at")))
+}

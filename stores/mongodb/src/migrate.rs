@@ -1,0 +1,169 @@
+//! The collections and their indexes: making them, telling whether they are there.
+
+use mongodb::IndexModel;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::IndexOptions;
+use pillarbox::model::TableName;
+use pillarbox::port::{ErrorKind, Migrated};
+
+use crate::call::{Call, Find};
+use crate::error::Failure;
+use crate::groups::EPOCH;
+use crate::members::Members;
+use crate::membership::MEMBERS;
+use crate::number::COUNTER;
+use crate::operate::AUDIT;
+use crate::outbox::{Names, Outbox};
+use crate::row::Fields;
+
+const VERSION: i64 = 1;
+const SCHEMA_VERSION: &str = "schema_version";
+/// The server's code for a collection that is there already.
+const NAMESPACE_EXISTS: i32 = 48;
+
+/// What every row may hold, for people who read the script.
+const FIELDS: &str = "\
+// A row of {event}; a plain writer sets _id (the event_id), event_type, payload and, if it likes, aggregate_type,
+// aggregate_id, tenant_id, headers, created_at, available_at, done_at, status, attempts, last_error, locked_by,
+// locked_at, processed_by. Times are microseconds since 1970 (NumberLong) or dates.
+// Ours beyond that: seq, slot, home, group_key, message_group, message_id, correlation_id, occurred_at, due_at, expires_at,
+// payload_bytes, locked_until, lock_token, mark, failures, malformed.
+";
+
+/// An index: its name after that of the collection's family, its keys, and for which rows it is unique.
+struct Index {
+    name: &'static str,
+    keys: &'static [&'static str],
+    unique_text: Option<&'static str>,
+}
+
+const INDEXES: [Index; 6] = [
+    // Documents without a number stand first, in the order they came.
+    Index { name: "event_number", keys: &["seq"], unique_text: None },
+    Index { name: "event_pending", keys: &["status", "seq", "slot"], unique_text: None },
+    Index { name: "event_waiting", keys: &["status", "slot", "available_at", "seq"], unique_text: None },
+    Index { name: "event_ended", keys: &["status", "done_at"], unique_text: None },
+    Index { name: "event_written", keys: &["created_at"], unique_text: None },
+    Index { name: "event_message", keys: &["message_id"], unique_text: Some("message_id") },
+];
+
+impl Index {
+    fn keys(&self) -> Document {
+        self.keys.iter().map(|key| ((*key).to_owned(), Bson::Int32(1))).collect()
+    }
+
+    fn model(&self) -> IndexModel {
+        let mut options = IndexOptions::default();
+        options.name = Some(self.name.to_owned());
+        if let Some(field) = self.unique_text {
+            options.unique = Some(true);
+            options.partial_filter_expression = Some(doc! { field: { "$type": "string" } });
+        }
+        IndexModel::builder().keys(self.keys()).options(options).build()
+    }
+
+    fn script(&self, names: &Names) -> String {
+        let options = match self.unique_text {
+            Some(field) => format!(
+                "{{ name: \"{}\", unique: true, partialFilterExpression: {{ {field}: {{ $type: \"string\" }} }} }}",
+                self.name
+            ),
+            None => format!("{{ name: \"{}\" }}", self.name),
+        };
+        format!("db.{}.createIndex({}, {options});\n", names.event, self.keys())
+    }
+}
+
+/// The first documents of the outbox.
+fn first_documents() -> Vec<(&'static str, Document)> {
+    let counter = || doc! { "value": 0_i64 };
+    let mut members = Members::none().to_document();
+    members.insert("version", 0_i64);
+    vec![
+        (COUNTER, doc! { "value": 0_i64, "open": [] }),
+        (EPOCH, counter()),
+        (AUDIT, counter()),
+        (MEMBERS, members),
+        // The last: once it is there, so is everything else.
+        (SCHEMA_VERSION, doc! { "value": VERSION }),
+    ]
+}
+
+/// A script for `mongosh` that does what `migrate` does.
+pub(crate) fn script(table: &TableName) -> String {
+    let names = Names::new(table);
+    let mut script = FIELDS.replace("{event}", &names.event);
+    for collection in [&names.group, &names.audit, &names.node] {
+        script += &format!("db.createCollection(\"{collection}\");\n");
+    }
+    for index in &INDEXES {
+        script += &index.script(&names);
+    }
+    for (id, fields) in first_documents() {
+        script += &format!(
+            "db.{}.updateOne({{ _id: \"{id}\" }}, {{ $setOnInsert: {fields} }}, {{ upsert: true }});\n",
+            names.meta
+        );
+    }
+    script
+}
+
+/// Makes what is missing. Every step may be made again, so two processes at once do no harm.
+pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
+    let from = version(call).await?;
+    refuse_newer(from)?;
+    let outbox = call.outbox();
+    for collection in [&outbox.names.group, &outbox.names.audit, &outbox.names.node] {
+        create(outbox, collection).await?;
+    }
+    let events = outbox.documents(&outbox.names.event);
+    events.create_indexes(INDEXES.iter().map(Index::model)).await?;
+    for (id, fields) in first_documents() {
+        let statement = doc! { "q": { "_id": id }, "u": { "$setOnInsert": fields }, "upsert": true };
+        call.update(&outbox.names.meta, vec![statement]).await?;
+    }
+    let to = version(call).await?;
+    Ok(Migrated { from, to })
+}
+
+/// A collection must be there before a transaction writes to it on older servers.
+async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
+    match outbox.database.create_collection(name).await.map_err(Failure::from) {
+        Err(failure) if failure.code() == Some(NAMESPACE_EXISTS) => Ok(()),
+        created => created,
+    }
+}
+
+pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
+    let found = version(call).await?;
+    refuse_newer(found)?;
+    if i64::from(found) != VERSION {
+        return Err(Failure::missing());
+    }
+    let names = call.outbox().documents(&call.names().event).list_index_names().await?;
+    match INDEXES.iter().find(|index| !names.iter().any(|name| name == index.name)) {
+        None => Ok(()),
+        Some(index) => {
+            let detail = format!("the index {} is missing; run `pillarbox migrate`", index.name);
+            Err(Failure::Refused(ErrorKind::Schema, detail))
+        }
+    }
+}
+
+fn refuse_newer(found: u32) -> Result<(), Failure> {
+    if i64::from(found) <= VERSION {
+        return Ok(());
+    }
+    let detail = format!(
+        "the collections are of version {found}, this knows versions up to {VERSION}; use a newer release"
+    );
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+/// The version of the collections; zero if there are none.
+async fn version(call: &mut Call<'_>) -> Result<u32, Failure> {
+    let find = Find { filter: doc! { "_id": SCHEMA_VERSION }, ..Find::default() };
+    let found = call.first(&call.names().meta, find).await?;
+    let version = found.and_then(|document| Fields::new(&document).number("value"));
+    Ok(version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0))
+}

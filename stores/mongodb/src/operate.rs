@@ -1,0 +1,209 @@
+//! What operators do to rows: replay, discard, cancel, purge.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use pillarbox::model::{EventId, Lane, Status};
+use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
+
+use crate::adopt::adopt;
+use crate::call::{Call, Find, whole};
+use crate::document::{code, pending, unclaimed};
+use crate::error::Failure;
+use crate::groups::{free_behind, revived};
+use crate::inspect::selection;
+use crate::number::{closed, draw, head};
+use crate::row::Fields;
+use crate::time::{cut, earlier, us};
+
+/// The number of the last entry of the audit, among the counters.
+pub(crate) const AUDIT: &str = "audit";
+/// How many rows one call takes at most: their keys stand in one command.
+const MOST: usize = 10_000;
+
+/// A row that an operator means.
+struct Target {
+    key: Bson,
+    id: EventId,
+    seq: i64,
+    slot: i32,
+    home: i32,
+}
+
+impl Target {
+    fn read(document: &RawDocumentBuf) -> Self {
+        let mut fields = Fields::new(document);
+        Self {
+            key: fields.key(),
+            id: fields.id(),
+            seq: fields.seq().0,
+            slot: fields.slot(),
+            home: fields.number("home").map_or(0, |home| home as i32),
+        }
+    }
+}
+
+pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
+    let now = head(call).await?.now;
+    let now = request.now.map_or(now, cut);
+    let dead = dead(call, &request.select, request.limit).await?;
+    if dead.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<&str> = dead.iter().map(|row| row.id.as_str()).collect();
+    let heads: HashSet<String> = free_behind(call, &ids).await?.into_iter().collect();
+    let mark = ObjectId::new();
+    let drawn = draw(call, dead.len() - heads.len().min(dead.len())).await?;
+    let mut numbers = drawn.first..;
+    let statement = |row: &Target| {
+        let mut set = revived(now);
+        set.insert("mark", mark);
+        if !heads.contains(row.id.as_str()) {
+            set.insert("seq", numbers.next());
+            set.insert("slot", if row.slot == i32::from(Lane::QUEUE.0) { row.slot } else { row.home });
+        }
+        doc! { "q": { "_id": row.key.clone(), "seq": row.seq, "status": code(Status::Dead) }, "u": { "$set": set } }
+    };
+    let statements = dead.iter().map(statement).collect();
+    let updated = call.update(&call.names().event, statements).await;
+    let count = closed(call, &drawn, updated).await?;
+    let revived = marked(call, &dead, mark, count).await?;
+    record(call, now, &request.by, "replay", &revived).await?;
+    Ok(count)
+}
+
+pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
+    let now = head(call).await?.now;
+    let now = request.now.map_or(now, cut);
+    let dead = dead(call, &request.select, request.limit).await?;
+    let gone = doc! { "status": code(Status::Dead) };
+    let taken = take(call, &dead, gone, now).await?;
+    free_behind(call, &taken).await?;
+    record(call, now, &request.by, "discard", &taken).await?;
+    Ok(taken.len() as u64)
+}
+
+/// Also in transactions of the user's own.
+pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+    let now = head(call).await?.now;
+    let now = request.now.map_or(now, cut);
+    let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
+    let free = doc! { "status": pending(), "$or": unclaimed(now) };
+    let mut filter = free.clone();
+    filter.insert("_id", doc! { "$in": ids });
+    let found = targets(call, filter, MOST).await?;
+    let taken = take(call, &found, free, now).await?;
+    record(call, now, &request.by, "cancel", &taken).await?;
+    Ok(taken.into_iter().map(EventId::from_row).collect())
+}
+
+pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
+    let now = head(call).await?.now;
+    let before = us(earlier(request.now.map_or(now, cut), request.older_than));
+    let ended = |status| {
+        let unstamped = doc! { "done_at": Bson::Null, "created_at": { "$lt": before } };
+        let old = vec![Bson::from(doc! { "done_at": { "$lt": before } }), Bson::from(unstamped)];
+        doc! { "status": code(status), "$or": old }
+    };
+    let old = match request.status {
+        PurgeStatus::Done => ended(Status::Done),
+        PurgeStatus::Dead => ended(Status::Dead),
+        PurgeStatus::Any => doc! { "created_at": { "$lt": before } },
+    };
+    let rows = targets(call, old.clone(), request.limit.min(MOST)).await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let mut filter = old;
+    filter.insert("_id", keys(&rows));
+    call.delete(&call.names().event, filter).await
+}
+
+/// The dead ones of a selection in order; none if it excludes them.
+async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<Target>, Failure> {
+    adopt(call).await?;
+    if !(select.statuses.is_empty() || select.statuses.contains(&Status::Dead)) {
+        return Ok(Vec::new());
+    }
+    let select = Select { statuses: vec![Status::Dead], ..select.clone() };
+    targets(call, selection(&select), limit.min(MOST)).await
+}
+
+async fn targets(call: &mut Call<'_>, filter: Document, limit: usize) -> Result<Vec<Target>, Failure> {
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let fields = Some(doc! { "seq": 1, "slot": 1, "home": 1 });
+    let find = Find { filter, sort: Some(doc! { "seq": 1 }), fields, limit };
+    Ok(call.find(&call.names().event, find).await?.iter().map(Target::read).collect())
+}
+
+fn keys(rows: &[Target]) -> Document {
+    doc! { "$in": rows.iter().map(|row| row.key.clone()).collect::<Vec<Bson>>() }
+}
+
+/// Deletes those rows that still meet the condition; their ids. They are made done and marked first: then it is known
+/// who took each, and a process that dies half way leaves rows that nobody delivers.
+async fn take<'a>(
+    call: &mut Call<'_>,
+    rows: &'a [Target],
+    condition: Document,
+    now: Timestamp,
+) -> Result<Vec<&'a str>, Failure> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mark = ObjectId::new();
+    let mut filter = condition;
+    filter.insert("_id", keys(rows));
+    let set = doc! { "status": code(Status::Done), "done_at": us(now), "mark": mark };
+    let count = call.update_all(&call.names().event, filter, doc! { "$set": set }).await?;
+    let taken = marked(call, rows, mark, count).await?;
+    call.delete(&call.names().event, doc! { "_id": keys(rows), "mark": mark }).await?;
+    Ok(taken)
+}
+
+/// The ids of those that bear the mark; all, if so many do.
+async fn marked<'a>(
+    call: &mut Call<'_>,
+    rows: &'a [Target],
+    mark: ObjectId,
+    count: u64,
+) -> Result<Vec<&'a str>, Failure> {
+    if count == rows.len() as u64 {
+        return Ok(rows.iter().map(|row| row.id.as_str()).collect());
+    }
+    let find = Find {
+        filter: doc! { "_id": keys(rows), "mark": mark },
+        fields: Some(doc! { "_id": 1 }),
+        ..Find::default()
+    };
+    let found = call.find(&call.names().event, find).await?;
+    let found: HashSet<String> = found.iter().map(|row| Fields::new(row).key().to_string()).collect();
+    let mine = rows.iter().filter(|row| found.contains(&row.key.to_string()));
+    Ok(mine.map(|row| row.id.as_str()).collect())
+}
+
+/// Puts an action on record, one entry for each target, in order.
+pub(crate) async fn record(
+    call: &mut Call<'_>,
+    now: Timestamp,
+    by: &str,
+    action: &str,
+    targets: &[&str],
+) -> Result<(), Failure> {
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let count = i64::try_from(targets.len()).unwrap_or(i64::MAX);
+    let counted =
+        call.modify(&call.names().meta, doc! { "_id": AUDIT }, doc! { "$inc": { "value": count } }).await?;
+    let last = counted.and_then(|counter| whole(&counter, "value")).ok_or_else(Failure::missing)?;
+    let entry = |(number, target): (i64, &&str)| {
+        doc! { "_id": number, "at": us(now), "actor": by, "action": action, "target": *target }
+    };
+    let entries = (last - count + 1..).zip(targets).map(entry).collect();
+    call.insert(&call.names().audit, entries).await
+}

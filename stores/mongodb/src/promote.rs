@@ -1,0 +1,59 @@
+//! Moving delayed rows whose time has come to the end of the order.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use pillarbox::model::Lane;
+use pillarbox::port::{Order, Promote, Promoted};
+
+use crate::call::{Call, Find};
+use crate::document::pending;
+use crate::error::Failure;
+use crate::membership::{hold, next_due};
+use crate::number::{closed, draw};
+use crate::row::Fields;
+use crate::time::{cut, until, us};
+
+/// How many rows one call moves at most.
+const MOST: usize = 10_000;
+
+pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Promoted, Failure> {
+    let Some(now) = hold(call, request.node).await? else {
+        return Ok(Promoted { moved: 0, next_due: None });
+    };
+    let now = request.now.map_or(now, cut);
+    let due = due(call, request, now).await?;
+    let mut moved = 0;
+    if !due.is_empty() {
+        let drawn = draw(call, due.len()).await?;
+        let statements = due.iter().zip(drawn.first..).map(|(row, seq)| place(row, seq, request)).collect();
+        let updated = call.update(&call.names().event, statements).await;
+        moved = closed(call, &drawn, updated).await?;
+    }
+    let next_due = next_due(call).await?.map(|due| until(now, due));
+    Ok(Promoted { moved: usize::try_from(moved).unwrap_or(usize::MAX), next_due })
+}
+
+async fn due(call: &mut Call<'_>, request: &Promote, now: Timestamp) -> Result<Vec<RawDocumentBuf>, Failure> {
+    let limit = request.rows.min(MOST);
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let find = Find {
+        filter: doc! { "status": pending(), "slot": i32::from(Lane::DELAYED.0), "available_at": { "$lte": us(now) } },
+        sort: Some(doc! { "available_at": 1, "seq": 1 }),
+        fields: Some(doc! { "seq": 1, "home": 1, "group_key": 1 }),
+        limit,
+    };
+    call.find(&call.names().event, find).await
+}
+
+fn place(row: &RawDocumentBuf, seq: i64, request: &Promote) -> Document {
+    let mut fields = Fields::new(row);
+    let grouped = request.order == Order::PerGroup && fields.text("group_key").is_some();
+    let slot = match fields.number("home") {
+        Some(home) if grouped => home,
+        _ => request.lane.0.into(),
+    };
+    let this = doc! { "_id": fields.key(), "seq": fields.seq().0, "status": pending(), "slot": i32::from(Lane::DELAYED.0) };
+    doc! { "q": this, "u": { "$set": { "seq": seq, "slot": Bson::Int32(slot as i32) } } }
+}

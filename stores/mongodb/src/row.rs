@@ -1,0 +1,283 @@
+//! Rows as they are read: whatever someone else wrote, a read never fails on it.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, RawBsonRef, RawDocument};
+use pillarbox::model::{
+    Attempt, Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq,
+    Slot, Status, Token,
+};
+
+use crate::document::slot_of;
+use crate::time::from_value;
+
+/// Reads the fields of one document and keeps the first thing that is wrong with them.
+pub(crate) struct Fields<'a> {
+    document: &'a RawDocument,
+    wrong: Option<Malformed>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(document: &'a RawDocument) -> Self {
+        Self { document, wrong: None }
+    }
+
+    /// A value; nothing where the field is missing or null.
+    fn value(&self, field: &str) -> Option<RawBsonRef<'a>> {
+        let value = self.document.get(field).ok().flatten()?;
+        (!matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)).then_some(value)
+    }
+
+    fn blame(&mut self, field: &str, what: &str) {
+        if self.wrong.is_none() {
+            self.wrong = Some(Malformed::new(format!("{field} {what}")));
+        }
+    }
+
+    pub(crate) fn text(&mut self, field: &str) -> Option<&'a str> {
+        let value = self.value(field)?;
+        let text = value.as_str();
+        if text.is_none() {
+            self.blame(field, "is not text");
+        }
+        text
+    }
+
+    fn owned(&mut self, field: &str) -> Option<String> {
+        self.text(field).map(str::to_owned)
+    }
+
+    /// A whole number of whatever width.
+    pub(crate) fn number(&mut self, field: &str) -> Option<i64> {
+        let number = match self.value(field)? {
+            RawBsonRef::Int64(number) => Some(number),
+            RawBsonRef::Int32(number) => Some(number.into()),
+            RawBsonRef::Double(number) => Some(number as i64),
+            _ => None,
+        };
+        if number.is_none() {
+            self.blame(field, "is not a number");
+        }
+        number
+    }
+
+    pub(crate) fn time(&mut self, field: &str) -> Option<Timestamp> {
+        let time = from_value(self.value(field)?);
+        if time.is_none() {
+            self.blame(field, "is not a time");
+        }
+        time
+    }
+
+    /// The key as it is, for statements.
+    pub(crate) fn key(&self) -> Bson {
+        self.value("_id").and_then(|id| Bson::try_from(id).ok()).unwrap_or(Bson::Null)
+    }
+
+    /// The event's id; of a key that is no text, something like it for people to see.
+    pub(crate) fn id(&mut self) -> EventId {
+        match self.value("_id") {
+            Some(RawBsonRef::String(text)) => EventId::from_row(text),
+            other => {
+                self.blame("_id", "is not text");
+                match other {
+                    Some(RawBsonRef::Binary(binary)) => {
+                        EventId::from_row(&*String::from_utf8_lossy(binary.bytes))
+                    }
+                    Some(RawBsonRef::ObjectId(id)) => EventId::from_row(id.to_hex()),
+                    _ => EventId::from_row(""),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn seq(&mut self) -> Seq {
+        Seq(self.number("seq").unwrap_or_default())
+    }
+
+    pub(crate) fn slot(&mut self) -> i32 {
+        match self.number("slot") {
+            Some(slot) => slot as i32,
+            None => self.home(),
+        }
+    }
+
+    /// The slot of its group, or of its id.
+    pub(crate) fn home(&mut self) -> i32 {
+        let id = self.id();
+        let keys = self.keys();
+        slot_of(keys.group().as_ref().map_or(id.as_str(), GroupKey::as_str))
+    }
+
+    fn status(&mut self) -> Status {
+        self.number("status").and_then(Status::from_code).unwrap_or(Status::New)
+    }
+
+    fn attempts(&mut self) -> u32 {
+        u32::try_from(self.number("attempts").unwrap_or_default().max(0)).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn keys(&mut self) -> Keys<'a> {
+        Keys {
+            aggregate_type: self.text("aggregate_type").filter(|name| *name != GLOBAL),
+            aggregate_id: self.text("aggregate_id"),
+            message_group: self.text("message_group"),
+        }
+    }
+
+    /// What is wrong so far.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        self.wrong.as_ref().map(ToString::to_string)
+    }
+
+    fn event(
+        &mut self,
+        id: &EventId,
+        keys: &Keys<'_>,
+        created_at: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Decoded {
+        if let Some(reason) = self.text("malformed") {
+            return Err(Malformed::new(reason));
+        }
+        let event_type = self.text("event_type").unwrap_or_default();
+        let mut builder =
+            Event::builder(event_type).occurred_at(self.time("occurred_at").unwrap_or(created_at));
+        if let Some(name) = keys.aggregate_type {
+            builder = builder.aggregate_type(name);
+        }
+        if let Some(aggregate_id) = keys.aggregate_id {
+            builder = builder.aggregate_id(aggregate_id);
+        }
+        if let Some(group) = keys.message_group {
+            builder = builder.group(group);
+        }
+        if let Some(tenant) = self.text("tenant_id") {
+            builder = builder.tenant(tenant);
+        }
+        if let Some(message) = self.text("message_id") {
+            builder = builder.message_id(message);
+        }
+        if let Some(correlation) = self.text("correlation_id") {
+            builder = builder.correlation_id(correlation);
+        }
+        if let Some(due) = self.time("due_at") {
+            builder = builder.due(due);
+        }
+        if let Some(expires) = expires_at {
+            builder = builder.expires(expires);
+        }
+        if let Some(stored) = self.text("headers") {
+            match Headers::from_stored(Some(stored)) {
+                Ok(headers) => builder = builder.headers(headers),
+                Err(malformed) => self.wrong = self.wrong.take().or(Some(malformed)),
+            }
+        }
+        builder = self.payload(builder);
+        match self.wrong.take() {
+            Some(malformed) => Err(malformed),
+            None => Ok(builder.build_from_row(id.clone())),
+        }
+    }
+
+    fn payload(&mut self, builder: EventBuilder) -> EventBuilder {
+        match self.value("payload_bytes") {
+            Some(RawBsonRef::Binary(binary)) => return builder.payload_bytes(binary.bytes),
+            Some(_) => self.blame("payload_bytes", "is not binary"),
+            None => {}
+        }
+        if let Some(text) = self.text("payload") {
+            return builder.payload_json(text);
+        }
+        self.blame("payload", "and payload_bytes are both missing");
+        builder
+    }
+}
+
+/// What the group of a row is made of.
+pub(crate) struct Keys<'a> {
+    /// None for the global one.
+    aggregate_type: Option<&'a str>,
+    aggregate_id: Option<&'a str>,
+    message_group: Option<&'a str>,
+}
+
+impl Keys<'_> {
+    pub(crate) fn group(&self) -> Option<GroupKey> {
+        if let Some(group) = self.message_group {
+            return Some(GroupKey::new(group));
+        }
+        let id = self.aggregate_id?;
+        Some(GroupKey::new(format!("{}/{id}", self.aggregate_type.unwrap_or(GLOBAL))))
+    }
+}
+
+/// Whether a claim goes with the row that is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claimed {
+    No,
+    Yes,
+}
+
+/// A pending row as it is read for delivery.
+pub(crate) fn read_row(document: &RawDocument, claimed: Claimed) -> Row {
+    let mut fields = Fields::new(document);
+    let id = fields.id();
+    let created_at = fields.time("created_at").unwrap_or_default();
+    let expires_at = fields.time("expires_at");
+    let keys = fields.keys();
+    Row {
+        seq: fields.seq(),
+        slot: Slot(i16::try_from(fields.slot()).unwrap_or(i16::MAX)),
+        status: fields.status(),
+        attempts: fields.attempts(),
+        created_at,
+        available_at: fields.time("available_at").unwrap_or_default(),
+        expires_at,
+        token: match claimed {
+            Claimed::Yes => Token(fields.number("lock_token").unwrap_or_default()),
+            Claimed::No => Token::default(),
+        },
+        group: keys.group(),
+        event: fields.event(&id, &keys, created_at, expires_at),
+        id,
+    }
+}
+
+/// Everything in a row, for people.
+pub(crate) fn read_record(document: &RawDocument) -> Record {
+    let read = read_row(document, Claimed::Yes);
+    let mut fields = Fields::new(document);
+    Record {
+        seq: read.seq,
+        id: read.id,
+        slot: read.slot,
+        status: read.status,
+        attempts: read.attempts,
+        created_at: read.created_at,
+        available_at: read.available_at,
+        expires_at: read.expires_at,
+        done_at: fields.time("done_at"),
+        last_error: fields.owned("last_error"),
+        locked_by: fields.owned("locked_by"),
+        locked_until: fields.time("locked_until"),
+        token: read.token,
+        group: read.group,
+        event: read.event,
+    }
+}
+
+/// The failed attempts of a row, oldest first.
+pub(crate) fn read_attempts(document: &RawDocument) -> Vec<Attempt> {
+    let Ok(failures) = document.get_array("failures") else { return Vec::new() };
+    let failures = failures.into_iter().flatten().filter_map(|failure| failure.as_document());
+    let attempt = |failure| {
+        let mut fields = Fields::new(failure);
+        Attempt {
+            number: u32::try_from(fields.number("number").unwrap_or_default()).unwrap_or_default(),
+            at: fields.time("failed_at").unwrap_or_default(),
+            by: fields.owned("failed_by").unwrap_or_default(),
+            error: fields.owned("error").unwrap_or_default(),
+        }
+    };
+    failures.map(attempt).collect()
+}

@@ -1,0 +1,189 @@
+//! Reporting outcomes under a fence: one command a batch, and one more only where something did not change.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::model::{Lane, Status, stored_error};
+use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
+
+use crate::call::{Call, Find};
+use crate::document::{code, pending, unlocked};
+use crate::error::Failure;
+use crate::groups;
+use crate::membership::hold;
+use crate::number::head;
+use crate::row::Fields;
+use crate::time::{cut, later, us};
+
+/// How many failed attempts a document keeps, the newest: with the longest errors it stays within its bound.
+const FAILURES: i32 = -200;
+
+pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
+    let now = match &request.fence {
+        Fence::Node(node) => match hold(call, *node).await? {
+            Some(now) => request.now.map_or(now, cut),
+            None => return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() }),
+        },
+        Fence::Owner(_) | Fence::Open => match request.now {
+            Some(now) => cut(now),
+            None => head(call).await?.now,
+        },
+    };
+    if request.outcomes.is_empty() {
+        return Ok(Settled { held: true, stale: Vec::new() });
+    }
+    let batch = Batch { request, now, mark: ObjectId::new() };
+    let matched = call.update(&call.names().event, batch.statements()).await?;
+    let stale =
+        if matched == request.outcomes.len() as u64 { HashSet::new() } else { batch.stale(call).await? };
+    batch.delete(call).await?;
+    for (place, outcome) in request.outcomes.iter().enumerate() {
+        if let Change::Dead { error, blocks: Some(group), .. } = &outcome.change
+            && !stale.contains(&place)
+        {
+            groups::block(call, group, &outcome.id, error, now).await?;
+        }
+    }
+    let mut stale: Vec<usize> = stale.into_iter().collect();
+    stale.sort_unstable();
+    Ok(Settled { held: true, stale })
+}
+
+/// One settle, and the mark that it leaves on every row it changes.
+struct Batch<'a> {
+    request: &'a Settle,
+    now: Timestamp,
+    mark: ObjectId,
+}
+
+impl Batch<'_> {
+    /// Outcomes that say the same are one statement.
+    fn statements(&self) -> Vec<Document> {
+        let mut alike: Vec<(&Change, i64, Vec<i64>)> = Vec::new();
+        for outcome in self.request.outcomes.iter() {
+            let token = match self.request.fence {
+                Fence::Owner(_) => outcome.token.0,
+                Fence::Node(_) | Fence::Open => 0,
+            };
+            match alike.iter_mut().find(|(change, of, _)| *of == token && **change == outcome.change) {
+                Some((_, _, numbers)) => numbers.push(outcome.seq.0),
+                None => alike.push((&outcome.change, token, vec![outcome.seq.0])),
+            }
+        }
+        let statement = |(change, token, numbers): (&Change, i64, Vec<i64>)| {
+            let mut filter = doc! { "seq": { "$in": numbers }, "status": pending() };
+            if let Fence::Owner(owner) = &self.request.fence {
+                filter.extend(doc! { "locked_by": owner.as_str(), "lock_token": token });
+            }
+            doc! { "q": filter, "u": self.change(change), "multi": true }
+        };
+        alike.into_iter().map(statement).collect()
+    }
+
+    /// What becomes of a row. In a pipeline text is taken as it stands only if it says so.
+    fn change(&self, change: &Change) -> Bson {
+        let mut set = doc! { "mark": self.mark };
+        match change {
+            Change::Done => {
+                set.extend(unlocked());
+                set.extend(doc! { "status": code(Status::Done), "done_at": us(self.now) });
+                return Bson::from(doc! { "$set": set });
+            }
+            Change::Attempt => return Bson::from(doc! { "$set": set, "$inc": { "attempts": 1 } }),
+            Change::Retry { delay, error, counts, wait } => {
+                set.extend(
+                    doc! { "status": code(Status::Retry), "available_at": us(later(self.now, *delay)) },
+                );
+                set.extend(self.failed(error, *counts, Remembered::Yes));
+                if *wait == Wait::Delayed {
+                    set.insert("slot", put_off());
+                }
+            }
+            Change::Dead { error, counts, .. } => {
+                set.extend(doc! { "status": code(Status::Dead), "done_at": us(self.now) });
+                let remembered = if *counts == Counts::One { Remembered::Yes } else { Remembered::No };
+                set.extend(self.failed(error, *counts, remembered));
+            }
+            Change::Delay => {
+                set.insert("slot", put_off());
+            }
+            Change::Release => {
+                let claimed = doc! { "$and": [
+                    { "$ne": [{ "$ifNull": ["$locked_by", Bson::Null] }, Bson::Null] },
+                    { "$gt": ["$attempts", 0] },
+                ] };
+                let less = doc! { "$subtract": ["$attempts", 1] };
+                set.insert("attempts", doc! { "$cond": [claimed, less, "$attempts"] });
+            }
+        }
+        set.extend(unlocked());
+        Bson::from(vec![Bson::from(doc! { "$set": set })])
+    }
+
+    fn failed(&self, error: &str, counts: Counts, remembered: Remembered) -> Document {
+        let error = doc! { "$literal": stored_error(error) };
+        let one = i32::from(counts == Counts::One);
+        let attempts = doc! { "$add": ["$attempts", one] };
+        let mut set = doc! { "last_error": error.clone(), "attempts": attempts.clone() };
+        if remembered == Remembered::Yes {
+            let by = match &self.request.fence {
+                Fence::Node(node) => node.to_string(),
+                Fence::Owner(owner) => owner.to_string(),
+                Fence::Open => "-".to_owned(),
+            };
+            let failure = doc! {
+                "number": attempts,
+                "failed_at": us(self.now),
+                "failed_by": { "$literal": by },
+                "error": error,
+            };
+            let all = doc! { "$concatArrays": [{ "$ifNull": ["$failures", []] }, [failure]] };
+            set.insert("failures", doc! { "$slice": [all, FAILURES] });
+        }
+        set
+    }
+
+    /// The places of outcomes whose rows do not bear the mark.
+    async fn stale(&self, call: &mut Call<'_>) -> Result<HashSet<usize>, Failure> {
+        let numbers: Vec<i64> = self.request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+        let find = Find {
+            filter: doc! { "seq": { "$in": numbers }, "mark": self.mark },
+            fields: Some(doc! { "seq": 1 }),
+            ..Find::default()
+        };
+        let changed = call.find(&call.names().event, find).await?;
+        let changed: HashSet<i64> = changed.iter().map(|row| Fields::new(row).seq().0).collect();
+        let places = self.request.outcomes.iter().enumerate();
+        Ok(places.filter(|(_, outcome)| !changed.contains(&outcome.seq.0)).map(|(place, _)| place).collect())
+    }
+
+    /// Deletes what this settle has made done. Marked first, so that it is known whose rows went.
+    async fn delete(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        if self.request.on_done == OnDone::Keep {
+            return Ok(());
+        }
+        let done = |outcome: &&Outcome| outcome.change == Change::Done;
+        let numbers: Vec<i64> =
+            self.request.outcomes.iter().filter(done).map(|outcome| outcome.seq.0).collect();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let gone = doc! { "seq": { "$in": numbers }, "mark": self.mark, "status": code(Status::Done), "message_id": Bson::Null };
+        call.delete(&call.names().event, gone).await.map(drop)
+    }
+}
+
+/// Whether a failure goes into the history.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remembered {
+    Yes,
+    No,
+}
+
+/// To lane −1, but for rows of the queue.
+fn put_off() -> Document {
+    let (queue, delayed) = (i32::from(Lane::QUEUE.0), i32::from(Lane::DELAYED.0));
+    doc! { "$cond": [{ "$eq": ["$slot", queue] }, queue, delayed] }
+}

@@ -1,0 +1,218 @@
+//! The handle: the store port over a database of the driver's.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use mongodb::Database;
+use pillarbox::model::{NodeId, Row, TableName, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
+    Settle, Settled, Store, StoreError, Write,
+};
+use pillarbox::rules::SLOTS;
+use tokio::time::timeout_at;
+
+use crate::call::Call;
+use crate::config::{MongodbStoreBuilder, WakeUp};
+use crate::error::Failure;
+use crate::hints::Listener;
+use crate::insert::insert_rows;
+use crate::outbox::{Outbox, Server, Step, Work, late};
+use crate::{claim, fetch, membership, migrate, promote, settle};
+
+/// An outbox in a MongoDB database. A clone is the same outbox.
+#[derive(Clone)]
+pub struct MongodbStore(Arc<Shared>);
+
+/// What all clones share.
+pub(crate) struct Shared {
+    facts: Facts,
+    table: TableName,
+    pub(crate) outbox: Arc<Outbox>,
+    wake_up: WakeUp,
+    listener: OnceLock<Listener>,
+}
+
+impl MongodbStore {
+    /// A store in an application's own database, with the default settings.
+    pub async fn new(database: Database) -> Result<Self, StoreError> {
+        Self::builder(database).open().await
+    }
+
+    /// A store with a client of its own, from a URL `mongodb://HOST/DATABASE`.
+    pub async fn open_url(url: &str) -> Result<Self, StoreError> {
+        Self::builder_from_url(url).await?.open().await
+    }
+
+    /// Settings for a store in an application's own database.
+    pub fn builder(database: Database) -> MongodbStoreBuilder {
+        MongodbStoreBuilder::new(database)
+    }
+
+    /// Settings for a store with a client of its own.
+    pub async fn builder_from_url(url: &str) -> Result<MongodbStoreBuilder, StoreError> {
+        MongodbStoreBuilder::from_url(url).await
+    }
+
+    /// A script for `mongosh` that makes the collections of an outbox, without a server.
+    #[must_use]
+    pub fn schema_sql(table: &TableName) -> String {
+        migrate::script(table)
+    }
+
+    pub(crate) fn start(builder: MongodbStoreBuilder, server: Server) -> Self {
+        let MongodbStoreBuilder { database, name, table, limits, wake_up, command_timeout } = builder;
+        let facts = Facts {
+            kind: "mongodb",
+            name,
+            slots: SLOTS,
+            // Two transactions that both write events conflict: the second is tried again after the first.
+            concurrent_writers: false,
+            transactions: server == Server::Replicated,
+            durable: true,
+            shared: true,
+            limits,
+        };
+        let outbox = Arc::new(Outbox::new(database, &table, server, command_timeout));
+        Self(Arc::new(Shared { facts, table, outbox, wake_up, listener: OnceLock::new() }))
+    }
+
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.0.outbox
+    }
+
+    pub(crate) fn table(&self) -> &TableName {
+        &self.0.table
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.facts.name
+    }
+
+    /// The database that the outbox is in, and business documents beside it.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.0.outbox.database
+    }
+
+    /// Stops listening and waits for calls that are under way, also those that nobody waits for any more.
+    pub async fn close(&self) {
+        if let Some(listener) = self.0.listener.get() {
+            listener.stop();
+        }
+        self.0.outbox.tasks.close();
+        self.0.outbox.tasks.wait().await;
+    }
+
+    /// Runs a call to its end, within its bound, and names the operation in its error.
+    pub(crate) fn run<T, F>(&self, operation: &'static str, step: Step, work: F) -> Answer<'_, T>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T> + Send + Sync + 'static,
+    {
+        Box::pin(async move {
+            let outbox = Arc::clone(self.outbox());
+            let answer = self.to_its_end(async move {
+                let deadline = outbox.deadline();
+                match timeout_at(deadline, outbox.perform(step, &work)).await {
+                    Ok(answer) => answer,
+                    // The driver throws a connection away whose answer nobody waits for.
+                    Err(_) => Err(late()),
+                }
+            });
+            answer.await.map_err(|failure| failure.into_store_error(operation, self.name()))
+        })
+    }
+
+    /// Runs work in a task, since a call must not be dropped half way.
+    pub(crate) async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let gone = || Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned());
+        self.outbox().tasks.spawn(work).await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl fmt::Debug for MongodbStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MongodbStore({})", self.name())
+    }
+}
+
+impl Store for MongodbStore {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        let request = Arc::new(request);
+        self.run("fetch", Step::Single, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { fetch::fetch(call, &request).await })
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        let request = Arc::new(request);
+        self.run("claim", Step::Single, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { claim::claim(call, &request).await })
+        })
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        let request = Arc::new(request);
+        self.run("settle", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { settle::settle(call, &request).await })
+        })
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        let request = Arc::new(request);
+        self.run("join", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { membership::join(call, &request).await })
+        })
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        let request = Arc::new(request);
+        self.run("beat", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { membership::beat(call, &request).await })
+        })
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.run("leave", Step::Together, move |call| Box::pin(membership::leave(call, node)))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        let request = Arc::new(request);
+        self.run("promote", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { promote::promote(call, &request).await })
+        })
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        let request = Arc::new(request);
+        self.run("write", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { insert_rows(call, &request.rows, request.now).await })
+        })
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        if self.0.wake_up == WakeUp::Off || self.outbox().server == Server::Alone {
+            return None;
+        }
+        Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).hints())
+    }
+}

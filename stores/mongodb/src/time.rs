@@ -1,0 +1,74 @@
+//! Times as documents hold them: whole microseconds since 1970 in 64 bits, since a BSON date has milliseconds only.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mongodb::bson::{DateTime, RawBsonRef};
+
+/// The time cut to microseconds.
+pub(crate) fn cut(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}
+
+/// `now + after`.
+pub(crate) fn later(now: Timestamp, after: Duration) -> Timestamp {
+    now.saturating_add(after).map_or(Timestamp::MAX, cut)
+}
+
+/// `now - before`.
+pub(crate) fn earlier(now: Timestamp, before: Duration) -> Timestamp {
+    now.saturating_sub(before).map_or(Timestamp::MIN, cut)
+}
+
+/// As it is stored.
+pub(crate) fn us(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}
+
+/// From what is stored; what lies outside of time is cut to its ends.
+pub(crate) fn from_us(us: i64) -> Timestamp {
+    let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_microsecond(us).unwrap_or(end)
+}
+
+/// From a date of the server's.
+pub(crate) fn from_date(date: DateTime) -> Timestamp {
+    from_us(date.timestamp_millis().saturating_mul(1_000))
+}
+
+/// A time that someone else may have written, as a date too.
+pub(crate) fn from_value(value: RawBsonRef<'_>) -> Option<Timestamp> {
+    match value {
+        RawBsonRef::Int64(us) => Some(from_us(us)),
+        RawBsonRef::Int32(us) => Some(from_us(us.into())),
+        RawBsonRef::Double(us) => Some(from_us(us as i64)),
+        RawBsonRef::DateTime(date) => Some(from_date(date)),
+        _ => None,
+    }
+}
+
+/// How long from `now` until `then`; zero if that has passed.
+pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_time_are_cut() {
+        assert_eq!(from_us(i64::MAX), Timestamp::MAX);
+        assert_eq!(from_us(i64::MIN), Timestamp::MIN);
+        assert_eq!(from_date(DateTime::MAX), Timestamp::MAX);
+        assert_eq!(later(Timestamp::UNIX_EPOCH, Duration::MAX), cut(Timestamp::MAX));
+    }
+
+    #[test]
+    fn a_date_is_a_time_too() {
+        let at = from_us(1_704_067_200_123_000);
+        assert_eq!(from_value(RawBsonRef::DateTime(DateTime::from_millis(1_704_067_200_123))), Some(at));
+        assert_eq!(from_value(RawBsonRef::Int64(1_704_067_200_123_000)), Some(at));
+        assert_eq!(from_value(RawBsonRef::Null), None);
+    }
+}

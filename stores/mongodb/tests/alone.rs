@@ -1,0 +1,173 @@
+//! On a server without a replica set: what is refused, and what holds all the same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pillarbox::model::{Seq, Token};
+use pillarbox::port::{
+    Admin, Begin, Change, Cursor, ErrorKind, Fence, OnDone, Outcome, Select, Settle, Store, WriteOn,
+};
+use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
+use tokio::task::JoinSet;
+
+mod server;
+
+use server::{SERVER, Site, claim, read_from, rows, say};
+
+const ROWS: usize = 10_000;
+const CLAIMERS: usize = 6;
+
+/// EVT-021, PBX-024: a server that takes the commands of a transaction and applies each at once is found out.
+#[tokio::test]
+async fn transactions_are_refused_without_a_replica_set() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    if site.store.facts().transactions {
+        say("could not run: mongodb without a replica set: the server that is named is one");
+        return site.remove().await;
+    }
+    let refused = site.store.begin().await.expect_err("no transactions here");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("replica set"), "{refused}");
+    let mut session = site.client.start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let written = rows(["a".to_owned()]).rows;
+    let refused = site.store.insert(&mut session, &written).await.expect_err("no transactions here");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    drop(session);
+    assert_eq!(site.store.count(Select::default()).await.unwrap(), 0, "nothing was written");
+    assert!(site.store.hints().is_none(), "nor are there change streams");
+    site.remove().await;
+}
+
+/// EVT-047, RLY-010
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_rows_are_claimed_once_each_by_six_claimers() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    for part in 0..ROWS / 1_000 {
+        site.store.write(rows((0..1_000).map(|n| format!("e{part}-{n}")))).await.unwrap();
+    }
+    let begun = Instant::now();
+    let mut claimers = JoinSet::new();
+    for number in 0..CLAIMERS {
+        let store = site.store.clone();
+        claimers.spawn(async move {
+            let mut mine = Vec::new();
+            // Bounded: one that gets nothing a few times in a row has seen the end.
+            let mut idle = 0;
+            while idle < 5 {
+                let taken = store.claim(claim(&format!("owner-{number}"), 100)).await.unwrap();
+                idle = if taken.is_empty() { idle + 1 } else { 0 };
+                mine.extend(taken.into_iter().map(|row| (row.id, row.token)));
+            }
+            mine
+        });
+    }
+    let claimed = claimers.join_all().await.concat();
+    let rate = ROWS as f64 / begun.elapsed().as_secs_f64();
+    say(&format!("mongodb: {CLAIMERS} claimers took {ROWS} rows, {rate:.0} a second"));
+    assert_eq!(claimed.len(), ROWS, "a row was claimed twice or not at all");
+    assert!(claimed.iter().all(|(_, token)| *token == Token(1)));
+    let distinct: BTreeSet<_> = claimed.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(distinct.len(), ROWS);
+    site.remove().await;
+}
+
+/// EVT-043, RLY-013
+#[tokio::test]
+async fn only_the_owner_of_a_claim_settles_it_and_only_with_its_token() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
+    let mine = claim("ann", 2);
+    let owner = mine.owner.clone();
+    let claimed = site.store.claim(mine).await.unwrap();
+    let settle = |fence: Fence, token: Token| Settle {
+        fence,
+        outcomes: claimed
+            .iter()
+            .map(|row| Outcome { seq: row.seq, id: row.id.clone(), token, change: Change::Done })
+            .collect::<Vec<_>>()
+            .into(),
+        on_done: OnDone::Delete,
+        now: None,
+    };
+    let ben = claim("ben", 1).owner;
+    for (fence, token) in [(Fence::Owner(ben), claimed[0].token), (Fence::Owner(owner.clone()), Token(7))] {
+        assert_eq!(site.store.settle(settle(fence, token)).await.unwrap().stale, [0, 1]);
+    }
+    let settled = site.store.settle(settle(Fence::Owner(owner), claimed[0].token)).await.unwrap();
+    assert!(settled.stale.is_empty());
+    assert_eq!(site.store.count(Select::default()).await.unwrap(), 0);
+    site.remove().await;
+}
+
+/// PBX-010: a row whose number was drawn before those that are read already is not passed by.
+#[tokio::test]
+async fn the_cursor_does_not_pass_a_draw_whose_row_may_still_come() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    site.store.write(rows(["before".to_owned()])).await.unwrap();
+    let meta = site.database.collection::<Document>("outbox_meta");
+    let later = DateTime::from_millis(DateTime::now().timestamp_millis() + 60_000);
+    // As a writer does that has drawn its number and not yet written its row; it can't be held there from outside.
+    let draw = doc! { "id": "stalled", "first": 2_i64, "until": later };
+    let drawn = doc! { "$inc": { "value": 1_i64 }, "$push": { "open": draw } };
+    meta.update_one(doc! { "_id": "number" }, drawn).await.unwrap();
+    site.store.write(rows(["after".to_owned()])).await.unwrap();
+    let first = site.store.fetch(read_from(Cursor::default())).await.unwrap();
+    assert_eq!(first.rows.iter().map(|row| row.seq.0).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(first.cursor.decided, Seq(1));
+    let events = site.database.collection::<Document>("outbox_event");
+    let mut late = events.find_one(doc! { "_id": "after" }).await.unwrap().unwrap();
+    late.extend(doc! { "_id": "late", "seq": 2_i64 });
+    events.insert_one(late).await.unwrap();
+    let struck = doc! { "$pull": { "open": { "id": "stalled" } } };
+    meta.update_one(doc! { "_id": "number" }, struck).await.unwrap();
+    let second = site.store.fetch(read_from(first.cursor)).await.unwrap();
+    assert_eq!(second.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["late", "after"]);
+    assert_eq!(second.cursor.decided, Seq(3));
+    site.remove().await;
+}
+
+/// PBX-010: a writer that died after its draw holds readers up for a bounded time.
+#[tokio::test]
+async fn a_draw_that_has_run_out_holds_nobody_up() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    let meta = site.database.collection::<Document>("outbox_meta");
+    let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 60_000);
+    let draw = doc! { "id": "dead", "first": 1_i64, "until": past };
+    let drawn = doc! { "$inc": { "value": 1_i64 }, "$push": { "open": draw } };
+    meta.update_one(doc! { "_id": "number" }, drawn).await.unwrap();
+    site.store.write(rows(["after".to_owned()])).await.unwrap();
+    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
+    assert_eq!((fetched.rows.len(), fetched.cursor.decided), (1, Seq(2)));
+    let counter = meta.find_one(doc! { "_id": "number" }).await.unwrap().unwrap();
+    assert!(counter.get_array("open").unwrap().is_empty(), "the next draw has removed it");
+    site.remove().await;
+}
+
+/// EVT-040: whatever a plain writer leaves out or writes as a date is made whole, once, in the order it was written.
+#[tokio::test]
+async fn documents_of_others_get_a_number_and_their_slot() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    let events = site.database.collection::<Document>("outbox_event");
+    for name in ["z", "b", "a"] {
+        let document =
+            doc! { "_id": name, "event_type": "order-placed", "payload": "{}", "aggregate_id": "7" };
+        events.insert_one(document).await.unwrap();
+    }
+    let store = Arc::new(site.store.clone());
+    let (first, second) =
+        tokio::join!(store.fetch(read_from(Cursor::default())), store.fetch(read_from(Cursor::default())));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let read = store.fetch(read_from(Cursor::default())).await.unwrap();
+    assert_eq!(read.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["z", "b", "a"]);
+    let numbers: BTreeSet<Seq> = read.rows.iter().map(|row| row.seq).collect();
+    assert_eq!(numbers.len(), 3);
+    for row in first.rows.iter().chain(&second.rows) {
+        assert!(numbers.contains(&row.seq), "a number that was told is kept");
+    }
+    let adopted = events.find_one(doc! { "_id": "z" }).await.unwrap().unwrap();
+    assert_eq!(adopted.get("group_key"), Some(&Bson::from("__GLOBAL__/7")));
+    assert!(adopted.get_i64("created_at").unwrap() > 1_700_000_000_000_000, "microseconds");
+    site.remove().await;
+}

@@ -1,0 +1,81 @@
+//! Outboxes of their own on a server that a variable names.
+#![allow(dead_code, reason = "every file of tests uses a part of it")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
+
+use std::io::Write as _;
+
+use pillarbox::Event;
+use pillarbox::model::{NewRow, OwnerId, Placement, Slot, SlotSet};
+use pillarbox::port::{Admin, Claim, ClaimFrom, Cursor, Fetch, Scope, Write};
+use pillarbox_mongodb::MongodbStore;
+use pillarbox_mongodb::mongodb::{Client, Database};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Any server that speaks the protocol.
+pub(crate) const SERVER: &str = "PILLARBOX_TEST_MONGODB_URL";
+/// A member of a replica set.
+pub(crate) const REPLICA_SET: &str = "PILLARBOX_TEST_MONGODB_REPLICA_SET_URL";
+
+/// A line that the summary of all tests repeats.
+pub(crate) fn say(line: &str) {
+    writeln!(std::io::stdout().lock(), "{line}").unwrap();
+}
+
+/// A database of this test's own, dropped with it.
+pub(crate) struct Site {
+    pub(crate) client: Client,
+    pub(crate) database: Database,
+    pub(crate) store: MongodbStore,
+}
+
+impl Site {
+    /// None, and a line that says so, where no server is named.
+    pub(crate) async fn new(variable: &str, what: &str) -> Option<Self> {
+        let Ok(url) = std::env::var(variable) else {
+            say(&format!("could not run: {what}: {variable} is not set"));
+            return None;
+        };
+        let client = Client::with_uri_str(&url).await.unwrap();
+        let database = client.database(&format!("t_{}", Uuid::now_v7().simple()));
+        let store = MongodbStore::new(database.clone()).await.unwrap();
+        store.migrate().await.unwrap();
+        Some(Self { client, database, store })
+    }
+
+    /// Removes the database; what a failed test leaves is for people to look at.
+    pub(crate) async fn remove(self) {
+        self.store.close().await;
+        self.database.drop().await.unwrap();
+    }
+}
+
+pub(crate) fn rows(names: impl IntoIterator<Item = String>) -> Write {
+    let row = |name: String| NewRow {
+        event: Event::text("order-placed", "{}").id(name).build().unwrap(),
+        placement: Placement::Slot,
+    };
+    Write { rows: names.into_iter().map(row).collect(), now: None }
+}
+
+pub(crate) fn read_from(cursor: Cursor) -> Fetch {
+    let slots = SlotSet::new((0..96).map(Slot));
+    Fetch {
+        scope: Scope::Slots { slots, cursor },
+        rows: 1_000,
+        bytes: usize::MAX,
+        skip_recent: Duration::ZERO,
+        now: None,
+    }
+}
+
+pub(crate) fn claim(owner: &str, rows: usize) -> Claim {
+    Claim {
+        from: ClaimFrom::Events,
+        owner: OwnerId::new(owner).unwrap(),
+        lease: Duration::from_secs(60),
+        rows,
+        skip_recent: Duration::ZERO,
+        now: None,
+    }
+}
