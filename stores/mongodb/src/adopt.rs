@@ -7,7 +7,7 @@ use pillarbox::model::{GroupKey, Status};
 use crate::call::{Call, Find};
 use crate::document::code;
 use crate::error::Failure;
-use crate::number::{Drawn, closed, draw};
+use crate::number::{Drawn, Head, closed, draw, head};
 use crate::row::Fields;
 use crate::time::us;
 
@@ -26,22 +26,46 @@ const FIELDS: [&str; 9] = [
     "event_type",
 ];
 
-/// Numbers what has none, in the order in which it was written; false if there was nothing.
+/// Where the counter stands once all strays are taken in that were there.
+pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
+    if call.in_transaction() {
+        adopt(call).await?;
+        return head(call).await;
+    }
+    // Nearly always there is none: both questions at once, and no third.
+    let mut beside = Call::new(call.outbox(), None);
+    let (strays, found) = tokio::try_join!(strays(call), head(&mut beside))?;
+    if strays.is_empty() {
+        return Ok(found);
+    }
+    number(call, &strays).await?;
+    head(call).await
+}
+
+/// Takes in what has no number.
+pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
+    let strays = strays(call).await?;
+    if strays.is_empty() {
+        return Ok(());
+    }
+    number(call, &strays).await
+}
+
+/// Documents without a number, in the order in which they were written.
 ///
-/// The index of numbers holds documents without one in the order they came; a sort would only lose it.
-pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<bool, Failure> {
+/// The index of numbers holds them in the order they came; a sort would only lose it.
+async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
     let strays =
         Find { filter: doc! { "seq": Bson::Null }, fields: Some(fields), limit: AT_ONCE, ..Find::default() };
-    let strays = call.find(&call.names().event, strays).await?;
-    if strays.is_empty() {
-        return Ok(false);
-    }
+    call.find(&call.names().event, strays).await
+}
+
+async fn number(call: &mut Call<'_>, strays: &[RawDocumentBuf]) -> Result<(), Failure> {
     let drawn = draw(call, strays.len()).await?;
     let statements = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn)).collect();
     let placed = call.update(&call.names().event, statements).await;
-    closed(call, &drawn, placed).await?;
-    Ok(true)
+    closed(call, &drawn, placed).await.map(drop)
 }
 
 /// What is wrong is written down, and something right put in its place, so that every later statement can work on it.

@@ -1,48 +1,67 @@
 //! Claiming rows under a lease.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::model::{Lane, Row};
 use pillarbox::port::{Claim, ClaimFrom};
+use uuid::Uuid;
 
-use crate::adopt::adopt;
+use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, unclaimed};
 use crate::error::Failure;
-use crate::number::head;
 use crate::row::{Claimed, Fields, read_row};
 use crate::time::{cut, earlier, later, us};
 
 /// How many rows one claim takes at most: their ids stand in one command.
 const MOST: usize = 10_000;
-/// How often a claim looks again for rows in the place of those that others took meanwhile.
+/// How often a claim looks again that lost all it found to others.
 const TRIES: usize = 8;
+/// How much further a claim looks where others claim too, and for how many claims it remembers that they do.
+const CROWD: usize = 8;
+const REMEMBERED: u32 = 16;
 
 pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Row>, Failure> {
-    adopt(call).await?;
-    let now = head(call).await?.now;
-    let now = request.now.map_or(now, cut);
+    let head = adopted(call).await?;
+    let now = request.now.map_or(head.now, cut);
     let wanted = request.rows.min(MOST);
-    let mut claimed = Vec::new();
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
     for _ in 0..TRIES {
-        let room = wanted - claimed.len();
-        if room == 0 {
-            break;
+        let crowd = &call.outbox().crowd;
+        let crowded = crowd.load(Ordering::Relaxed) > 0;
+        let look = if crowded { wanted.saturating_mul(CROWD).min(MOST) } else { wanted };
+        let mut ids = claimable(call, request, now, look).await?;
+        if crowded {
+            ids = some_of(ids, wanted);
         }
-        let ids = claimable(call, request, now, room).await?;
         let found = ids.len();
-        if found > 0 {
-            claimed.extend(take(call, request, now, ids).await?);
+        if found == 0 {
+            return Ok(Vec::new());
         }
-        // Fewer than there was room for: there are no more.
-        if found < room || claimed.len() >= wanted {
-            break;
+        let claimed = take(call, request, now, ids).await?;
+        if claimed.len() < found {
+            crowd.store(REMEMBERED, Ordering::Relaxed);
+        } else if crowded {
+            let _ = crowd.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        }
+        if !claimed.is_empty() {
+            return Ok(claimed);
         }
     }
-    Ok(claimed)
+    Ok(Vec::new())
+}
+
+/// A run of so many, beginning anywhere: claimers that all began with the oldest would all want the same rows.
+fn some_of(mut ids: Vec<Bson>, wanted: usize) -> Vec<Bson> {
+    let runs = ids.len().div_ceil(wanted).max(1);
+    let begin = (Uuid::new_v4().as_u128() % runs as u128) as usize * wanted;
+    ids.drain(begin..ids.len().min(begin + wanted)).collect()
 }
 
 /// Which rows may be had now.

@@ -7,11 +7,10 @@ use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::model::{Row, Seq, SlotSet};
 use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
 
-use crate::adopt::adopt;
+use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, unclaimed};
 use crate::error::Failure;
-use crate::number::head;
 use crate::row::{Claimed, Fields, read_row};
 use crate::time::{cut, earlier, us};
 
@@ -25,46 +24,46 @@ enum End {
     Young(Seq),
 }
 
+/// How many numbers a read of slots looks at first, for each row it wants; then eight times as many, and so on.
+///
+/// There are servers that sort all that matches before they answer with the first of it.
+const WINDOW: i64 = 4;
+const SMALLEST_WINDOW: i64 = 1_000;
+
 /// The rows of one read.
-struct Read {
+struct Read<'a> {
+    request: &'a Fetch,
+    now: Timestamp,
     rows: Vec<Row>,
+    bytes: usize,
     end: End,
 }
 
 pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetched, Failure> {
-    adopt(call).await?;
     // Read before the rows: what it vouches for, the read sees.
-    let head = head(call).await?;
+    let head = adopted(call).await?;
     let now = request.now.map_or(head.now, cut);
-    let (filter, cursor) = match &request.scope {
+    let mut read = Read::new(request, now);
+    let mut next_cursor = Cursor::default();
+    match &request.scope {
         Scope::Slots { slots, cursor } => {
-            let slots = slots_filter(slots);
-            let filter = slots
-                .map(|slots| doc! { "status": pending(), "seq": { "$gt": cursor.decided.0 }, "slot": slots });
-            (filter, Some(cursor))
+            if let Some(slots) = slots_filter(slots) {
+                read.slots(call, &slots, cursor.decided.0, head.last).await?;
+            }
+            next_cursor.decided = next(cursor, &read, head.vouched);
         }
         Scope::Group { slot, group, from } => {
-            let filter = doc! { "status": pending(), "seq": { "$gte": from.0 }, "slot": i32::from(slot.0), "group_key": group.as_str() };
-            (Some(filter), None)
+            let slot = i32::from(slot.0);
+            let of_group = doc! { "status": pending(), "slot": slot, "group_key": group.as_str() };
+            read.part(call, of_group, Some(doc! { "$gte": from.0 })).await?;
         }
-        Scope::Due => (Some(due_filter(request, now)), None),
-    };
-    let read = match filter {
-        Some(filter) => read(call, request, filter, now).await?,
-        None => Read { rows: Vec::new(), end: End::Nothing },
-    };
-    let cursor =
-        cursor.map(|cursor| Cursor { decided: next(cursor, &read, head.vouched), ..Cursor::default() });
-    Ok(Fetched {
-        more: matches!(read.end, End::Cut),
-        rows: read.rows,
-        cursor: cursor.unwrap_or_default(),
-        now,
-    })
+        Scope::Due => read.part(call, due_filter(request, now), None).await?,
+    }
+    Ok(Fetched { more: matches!(read.end, End::Cut), rows: read.rows, cursor: next_cursor, now })
 }
 
 /// Where the next read starts: never past a number whose row may still come.
-fn next(cursor: &Cursor, read: &Read, vouched: i64) -> Seq {
+fn next(cursor: &Cursor, read: &Read<'_>, vouched: i64) -> Seq {
     let seen = match &read.end {
         End::Nothing => vouched,
         End::Cut => read.rows.last().map_or(0, |row| row.seq.0),
@@ -105,38 +104,65 @@ pub(crate) fn slots_filter(slots: &SlotSet) -> Option<Bson> {
     }
 }
 
-async fn read(
-    call: &mut Call<'_>,
-    request: &Fetch,
-    filter: Document,
-    now: Timestamp,
-) -> Result<Read, Failure> {
-    // One more than asked for tells whether there is more.
-    let find = Find {
-        filter,
-        sort: Some(doc! { "seq": 1 }),
-        fields: Some(doc! { "failures": 0 }),
-        limit: request.rows.saturating_add(1),
-    };
-    let mut read = Read { rows: Vec::new(), end: End::Nothing };
-    let youngest = earlier(now, request.skip_recent);
-    let mut bytes = 0_usize;
-    let visit = |document: &RawDocument| {
+impl<'a> Read<'a> {
+    fn new(request: &'a Fetch, now: Timestamp) -> Self {
+        Self { request, now, rows: Vec::new(), bytes: 0, end: End::Nothing }
+    }
+
+    /// Reads slots above a number, up to `last` in windows and beyond it in one.
+    async fn slots(
+        &mut self,
+        call: &mut Call<'_>,
+        slots: &Bson,
+        mut above: i64,
+        last: i64,
+    ) -> Result<(), Failure> {
+        let of_slots = doc! { "status": pending(), "slot": slots.clone() };
+        let rows = i64::try_from(self.request.rows).unwrap_or(i64::MAX);
+        let mut width = rows.saturating_mul(WINDOW).max(SMALLEST_WINDOW);
+        while above.saturating_add(width) < last {
+            let upto = above + width;
+            self.part(call, of_slots.clone(), Some(doc! { "$gt": above, "$lte": upto })).await?;
+            if !matches!(self.end, End::Nothing) {
+                return Ok(());
+            }
+            above = upto;
+            width = width.saturating_mul(8);
+        }
+        self.part(call, of_slots, Some(doc! { "$gt": above })).await
+    }
+
+    /// Reads on, with these conditions.
+    async fn part(
+        &mut self,
+        call: &mut Call<'_>,
+        mut filter: Document,
+        seq: Option<Document>,
+    ) -> Result<(), Failure> {
+        filter.extend(seq.map(|seq| ("seq".to_owned(), Bson::from(seq))));
+        // One more than asked for tells whether there is more.
+        let limit = self.request.rows.saturating_add(1) - self.rows.len();
+        let find =
+            Find { filter, sort: Some(doc! { "seq": 1 }), fields: Some(doc! { "failures": 0 }), limit };
+        call.each(&call.names().event, find, |document| self.take(document)).await
+    }
+
+    fn take(&mut self, document: &RawDocument) -> ControlFlow<()> {
+        let request = self.request;
         let mut fields = Fields::new(document);
         let created_at = fields.time("created_at").unwrap_or(Timestamp::MIN);
-        if !request.skip_recent.is_zero() && created_at > youngest {
-            read.end = End::Young(fields.seq());
+        if !request.skip_recent.is_zero() && created_at > earlier(self.now, request.skip_recent) {
+            self.end = End::Young(fields.seq());
             return ControlFlow::Break(());
         }
-        if read.rows.len() >= request.rows || (bytes >= request.bytes && !read.rows.is_empty()) {
-            read.end = End::Cut;
+        if self.rows.len() >= request.rows || (self.bytes >= request.bytes && !self.rows.is_empty()) {
+            self.end = End::Cut;
             return ControlFlow::Break(());
         }
         let row = read_row(document, Claimed::No);
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
-        read.rows.push(row);
+        let size = row.event.as_ref().map_or(0, |event| event.payload().size());
+        self.bytes = self.bytes.saturating_add(size);
+        self.rows.push(row);
         ControlFlow::Continue(())
-    };
-    call.each(&call.names().event, find, visit).await?;
-    Ok(read)
+    }
 }

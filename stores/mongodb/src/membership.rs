@@ -34,7 +34,6 @@ struct Found {
 }
 
 pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membership, Failure> {
-    adopt(call).await?;
     for tried in 0..TRIES {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
@@ -58,8 +57,7 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
         if swap(call, &members, version).await? {
             fence(call, &buried, Some(request.node)).await?;
             let groups = Some(group_states(call, epoch).await?);
-            let membership = members.standing(request.node, share.give, groups, now);
-            return waiting(call, membership, Seq(0)).await;
+            return Ok(members.standing(request.node, share.give, groups, now));
         }
         pause(tried).await;
     }
@@ -67,7 +65,6 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
 }
 
 pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<Membership>, Failure> {
-    adopt(call).await?;
     let lanes = if request.sweep { lanes_in_use(call).await? } else { Vec::new() };
     for tried in 0..TRIES {
         let Found { mut members, version, epoch, now } = read(call).await?;
@@ -87,8 +84,7 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
                 true => None,
                 false => Some(group_states(call, epoch).await?),
             };
-            let membership = members.standing(request.node, share.give, groups, now);
-            return waiting(call, membership, request.after).await.map(Some);
+            return Ok(Some(members.standing(request.node, share.give, groups, now)));
         }
         pause(tried).await;
     }
@@ -185,20 +181,40 @@ async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
     Ok(lanes.filter_map(|lane| i16::try_from(lane).ok()).map(Slot).collect())
 }
 
-/// Adds the rows that wait for a node.
-async fn waiting(call: &mut Call<'_>, mut membership: Membership, after: Seq) -> Result<Membership, Failure> {
-    let held = SlotSet::new(membership.held.iter().map(|held| held.slot));
-    if let Some(slots) = slots_filter(&held) {
-        let of = |seq: Document| doc! { "status": pending(), "seq": seq, "slot": slots.clone() };
-        if let Some((seq, created_at)) = oldest(call, of(doc! { "$gt": 0_i64 })).await? {
-            membership.oldest = created_at;
-            let beyond = of(doc! { "$gt": after.0 });
-            membership.ready = seq > after || oldest(call, beyond).await?.is_some();
+/// The rows that wait for a node.
+pub(crate) struct Waiting {
+    ready: bool,
+    oldest: Option<Timestamp>,
+    next_due: Option<Timestamp>,
+}
+
+impl Waiting {
+    /// Adds them to where a node stands. Nothing, if looking took too long: then the reader looks for itself.
+    pub(crate) fn add(waiting: Option<Self>, membership: Membership) -> Membership {
+        let now = membership.now;
+        match waiting {
+            None => Membership { ready: true, ..membership },
+            Some(waiting) => Membership {
+                ready: waiting.ready,
+                oldest: waiting.oldest,
+                next_due: waiting.next_due.map(|due| until(now, due)),
+                ..membership
+            },
         }
     }
-    let now = membership.now;
-    membership.next_due = next_due(call).await?.map(|due| until(now, due));
-    Ok(membership)
+}
+
+/// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
+pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<Waiting, Failure> {
+    adopt(call).await?;
+    let mut waiting = Waiting { ready: false, oldest: None, next_due: next_due(call).await? };
+    let Some(slots) = slots_filter(held) else { return Ok(waiting) };
+    let of = |seq: Document| doc! { "status": pending(), "seq": seq, "slot": slots.clone() };
+    if let Some((seq, created_at)) = oldest(call, of(doc! { "$gt": 0_i64 })).await? {
+        waiting.oldest = created_at;
+        waiting.ready = seq > after || oldest(call, of(doc! { "$gt": after.0 })).await?.is_some();
+    }
+    Ok(waiting)
 }
 
 /// The first row by number, and when it was written.

@@ -22,6 +22,8 @@ const GRACE_MS: i64 = 25_000;
 
 /// Where the counter stands.
 pub(crate) struct Head {
+    /// The last number that was drawn.
+    pub(crate) last: i64,
     /// Every number up to here has its row, or will never have one.
     pub(crate) vouched: i64,
     /// The database's now.
@@ -57,7 +59,7 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
         .filter_map(Bson::as_document)
         .filter(|draw| draw.get_datetime("until").is_ok_and(|until| *until > now))
         .filter_map(|draw| whole(draw, "first"));
-    Ok(Head { vouched: held.min().map_or(last, |first| last.min(first - 1)), now: from_date(now) })
+    Ok(Head { last, vouched: held.min().map_or(last, |first| last.min(first - 1)), now: from_date(now) })
 }
 
 /// Draws so many numbers.

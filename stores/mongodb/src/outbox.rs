@@ -1,6 +1,7 @@
 //! The collections of one outbox, what kind of server holds them, and how calls run on it.
 
 use std::pin::Pin;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
@@ -84,6 +85,8 @@ pub(crate) struct Outbox {
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     pub(crate) timeout: Duration,
     pub(crate) tasks: TaskTracker,
+    /// For how many claims it is remembered that others claim the same rows.
+    pub(crate) crowd: AtomicU32,
     options: CollectionOptions,
 }
 
@@ -96,7 +99,8 @@ impl Outbox {
             Server::Replicated => Some(ReadConcern::majority()),
             Server::Alone => None,
         };
-        Self { database, names: Names::new(table), server, timeout, tasks: TaskTracker::new(), options }
+        let (names, tasks, crowd) = (Names::new(table), TaskTracker::new(), AtomicU32::new(0));
+        Self { database, names, server, timeout, tasks, crowd, options }
     }
 
     /// A collection, read and written on the primary with the majority's consent.

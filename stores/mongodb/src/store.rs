@@ -2,23 +2,28 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use mongodb::Database;
-use pillarbox::model::{NodeId, Row, TableName, Written};
+use pillarbox::model::{NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
     Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::call::Call;
 use crate::config::{MongodbStoreBuilder, WakeUp};
 use crate::error::Failure;
 use crate::hints::Listener;
 use crate::insert::insert_rows;
+use crate::membership::Waiting;
 use crate::outbox::{Outbox, Server, Step, Work, late};
 use crate::{claim, fetch, membership, migrate, promote, settle};
+
+/// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// An outbox in a MongoDB database. A clone is the same outbox.
 #[derive(Clone)]
@@ -124,6 +129,24 @@ impl MongodbStore {
         })
     }
 
+    /// Adds the rows that wait to where a node stands, if they are found soon.
+    async fn look(&self, membership: Membership, after: Seq) -> Membership {
+        let held = Arc::new(SlotSet::new(membership.held.iter().map(|held| held.slot)));
+        let looked = self.run("look for rows", Step::Single, move |call| {
+            let held = Arc::clone(&held);
+            Box::pin(async move { membership::waiting(call, &held, after).await })
+        });
+        let waiting = match timeout(LOOK, looked).await {
+            Ok(Ok(waiting)) => Some(waiting),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not look for waiting rows");
+                None
+            }
+            Err(_) => None,
+        };
+        Waiting::add(waiting, membership)
+    }
+
     /// Runs work in a task, since a call must not be dropped half way.
     pub(crate) async fn to_its_end<T: Send + 'static>(
         &self,
@@ -171,17 +194,25 @@ impl Store for MongodbStore {
 
     fn join(&self, request: Join) -> Answer<'_, Membership> {
         let request = Arc::new(request);
-        self.run("join", Step::Together, move |call| {
+        let joined = self.run("join", Step::Together, move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { membership::join(call, &request).await })
-        })
+        });
+        Box::pin(async move { Ok(self.look(joined.await?, Seq(0)).await) })
     }
 
     fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        let after = request.after;
         let request = Arc::new(request);
-        self.run("beat", Step::Together, move |call| {
+        let beaten = self.run("beat", Step::Together, move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { membership::beat(call, &request).await })
+        });
+        Box::pin(async move {
+            match beaten.await? {
+                Some(membership) => Ok(Some(self.look(membership, after).await)),
+                None => Ok(None),
+            }
         })
     }
 

@@ -2,21 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use pillarbox::model::{Seq, Token};
 use pillarbox::port::{
     Admin, Begin, Change, Cursor, ErrorKind, Fence, OnDone, Outcome, Select, Settle, Store, WriteOn,
 };
 use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::task::JoinSet;
 
 mod server;
 
 use server::{SERVER, Site, claim, read_from, rows, say};
-
-const ROWS: usize = 10_000;
-const CLAIMERS: usize = 6;
 
 /// EVT-021, PBX-024: a server that takes the commands of a transaction and applies each at once is found out.
 #[tokio::test]
@@ -37,39 +32,6 @@ async fn transactions_are_refused_without_a_replica_set() {
     drop(session);
     assert_eq!(site.store.count(Select::default()).await.unwrap(), 0, "nothing was written");
     assert!(site.store.hints().is_none(), "nor are there change streams");
-    site.remove().await;
-}
-
-/// EVT-047, RLY-010
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_rows_are_claimed_once_each_by_six_claimers() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    for part in 0..ROWS / 1_000 {
-        site.store.write(rows((0..1_000).map(|n| format!("e{part}-{n}")))).await.unwrap();
-    }
-    let begun = Instant::now();
-    let mut claimers = JoinSet::new();
-    for number in 0..CLAIMERS {
-        let store = site.store.clone();
-        claimers.spawn(async move {
-            let mut mine = Vec::new();
-            // Bounded: one that gets nothing a few times in a row has seen the end.
-            let mut idle = 0;
-            while idle < 5 {
-                let taken = store.claim(claim(&format!("owner-{number}"), 100)).await.unwrap();
-                idle = if taken.is_empty() { idle + 1 } else { 0 };
-                mine.extend(taken.into_iter().map(|row| (row.id, row.token)));
-            }
-            mine
-        });
-    }
-    let claimed = claimers.join_all().await.concat();
-    let rate = ROWS as f64 / begun.elapsed().as_secs_f64();
-    say(&format!("mongodb: {CLAIMERS} claimers took {ROWS} rows, {rate:.0} a second"));
-    assert_eq!(claimed.len(), ROWS, "a row was claimed twice or not at all");
-    assert!(claimed.iter().all(|(_, token)| *token == Token(1)));
-    let distinct: BTreeSet<_> = claimed.into_iter().map(|(id, _)| id).collect();
-    assert_eq!(distinct.len(), ROWS);
     site.remove().await;
 }
 
