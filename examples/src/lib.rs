@@ -14,3 +14,6 @@ pub mod mongodb_guide {}
 
 #[doc = include_str!("../../docs/guides/postgresql.md")]
 pub mod postgresql_guide {}
+
+#[doc = include_str!("../../docs/guides/mysql.md")]
+pub mod mysql_guide {}

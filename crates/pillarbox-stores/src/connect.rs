@@ -9,6 +9,8 @@ use crate::error::ConnectError;
 use crate::kind::by_scheme;
 #[cfg(feature = "mongodb")]
 use crate::mongodb;
+#[cfg(feature = "mysql")]
+use crate::mysql;
 #[cfg(feature = "postgres")]
 use crate::postgres;
 #[cfg(feature = "sqlite")]
@@ -40,6 +42,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
     match kind_of(url)? {
         #[cfg(feature = "mongodb")]
         "mongodb" => mongodb::connect(url, options).await,
+        #[cfg(feature = "mysql")]
+        "mysql" => mysql::connect(url, options).await,
         #[cfg(feature = "postgres")]
         "postgres" => postgres::connect(url, options).await,
         #[cfg(feature = "sqlite")]
@@ -53,6 +57,8 @@ pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> 
     match kind_of(url)? {
         #[cfg(feature = "mongodb")]
         "mongodb" => mongodb::schema_sql(url, options),
+        #[cfg(feature = "mysql")]
+        "mysql" => mysql::schema_sql(url, options),
         #[cfg(feature = "postgres")]
         "postgres" => postgres::schema_sql(url, options),
         #[cfg(feature = "sqlite")]

@@ -30,7 +30,7 @@ const STORES: &[StoreKind] = &[
         name: "mysql",
         schemes: &["mysql", "mariadb"],
         example: "mysql://USER@HOST/DATABASE",
-        built_in: false,
+        built_in: cfg!(feature = "mysql"),
     },
     StoreKind {
         name: "mongodb",

@@ -5,6 +5,8 @@ mod error;
 mod kind;
 #[cfg(feature = "mongodb")]
 mod mongodb;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]

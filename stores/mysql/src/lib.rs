@@ -1,1 +1,69 @@
-//! MySQL and MariaDB as an outbox.
+//! The MySQL and MariaDB store of Pillarbox: one node or many, delivered by leases instead of row claims.
+//!
+//! An event goes in on a transaction that the outbox begins on the application's pool, or on one that the application
+//! already has. Reading, settling and beating have connections of their own, so that a busy pool takes no lease away.
+//!
+//! ```no_run
+//! use pillarbox::{Event, Outbox};
+//! use pillarbox_mysql::MysqlStore;
+//! use pillarbox_mysql::sqlx::mysql::MySqlPoolOptions;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = MySqlPoolOptions::new().connect("mysql://shop@localhost/shop").await?;
+//! let outbox = Outbox::single_node(MysqlStore::new(pool))
+//!     .listener("OrderPlaced", |event: Event| async move { Ok::<_, std::fmt::Error>(drop(event)) })
+//!     .start()
+//!     .await?;
+//! let mut tx = outbox.begin().await?;
+//! pillarbox_mysql::sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut **tx).await?;
+//! tx.write(Event::text("OrderPlaced", r#"{"order":1}"#))?;
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On a transaction of sqlx that is already there:
+//!
+//! ```no_run
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_mysql::{MysqlStore, sqlx::mysql::MySqlPool};
+//! # async fn run(pool: MySqlPool, outbox: Outbox<MysqlStore>) -> Result<(), Box<dyn std::error::Error>> {
+//! let mut tx = pool.begin().await?;
+//! let receipt = outbox.write_on(&mut tx, [Event::text("OrderPlaced", "{}")]).await?;
+//! tx.commit().await?;
+//! receipt.committed();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For any other driver there is the statement itself, see the store's
+//! [`WriteSql`](MysqlStore#impl-WriteSql-for-MysqlStore).
+
+mod admin;
+mod claim;
+mod config;
+mod connection;
+mod cursor;
+mod error;
+mod fetch;
+mod groups;
+mod insert;
+mod inspect;
+mod membership;
+mod migrate;
+mod operate;
+mod probe;
+mod promote;
+mod renumber;
+mod row;
+mod settle;
+mod sql;
+mod store;
+mod time;
+#[cfg(feature = "sqlx-0_9")]
+mod transaction;
+mod write_sql;
+
+pub use config::{Claiming, MysqlStoreBuilder};
+pub use sqlx;
+pub use store::MysqlStore;

@@ -7,6 +7,8 @@ use pillarbox_conformance::Harness;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongodb;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -22,6 +24,10 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
         Arc::new(postgres::Postgres::main()),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::newest()),
+        #[cfg(feature = "mysql")]
+        Arc::new(mysql::Mysql::mariadb()),
+        #[cfg(feature = "mysql")]
+        Arc::new(mysql::Mysql::main()),
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::Sqlite),
     ]

@@ -1,0 +1,29 @@
+//! MySQL and MariaDB: from the options of the list to those of their store.
+
+use std::sync::Arc;
+
+use pillarbox::port::Store;
+use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
+
+use crate::connect::Options;
+use crate::error::ConnectError;
+
+#[expect(
+    clippy::unused_async,
+    reason = "every store of the list is opened the same way; this one connects later"
+)]
+pub(crate) async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+    Ok(Arc::new(builder(url, options)?.open()))
+}
+
+pub(crate) fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
+    Ok(builder(url, options)?.schema_sql())
+}
+
+/// A schema is a database here, which the URL names.
+fn builder(url: &str, options: &Options) -> Result<MysqlStoreBuilder, ConnectError> {
+    if options.schema.is_some() {
+        return Err(ConnectError::NoSuchOption { store: "mysql", option: "schema" });
+    }
+    Ok(MysqlStore::builder_from_url(url)?.table(options.table.clone()))
+}

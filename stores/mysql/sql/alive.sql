@@ -1,0 +1,2 @@
+-- Fails on a connection that is gone; no lock.
+SELECT 1

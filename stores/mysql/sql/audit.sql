@@ -1,0 +1,2 @@
+-- Records what an operator did.
+INSERT INTO {audit} (at, actor, action, target) VALUES {rows}

@@ -1,0 +1,2 @@
+-- The database's now; no lock.
+SELECT utc_timestamp(6)

@@ -1,0 +1,2 @@
+-- How many events match; no lock.
+SELECT count(*) FROM {selected}

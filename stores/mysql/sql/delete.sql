@@ -1,0 +1,2 @@
+-- Deletes rows that this transaction has locked.
+DELETE FROM {event} WHERE seq IN ({seqs})

@@ -1,0 +1,2 @@
+-- Lets a group go; lock on its row.
+DELETE FROM {group} WHERE group_key = ?

@@ -1,0 +1,5 @@
+-- Brings dead events back to new where they are; locks on their rows.
+UPDATE {event} FORCE INDEX (event_id)
+SET status = 0, attempts = 0, available_at = {now}, done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL,
+    locked_until = NULL
+WHERE event_id IN ({ids}) AND status = 3

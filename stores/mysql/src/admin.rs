@@ -1,0 +1,91 @@
+//! The operators' port.
+
+use std::sync::Arc;
+
+use pillarbox::model::{EventId, Record};
+use pillarbox::port::{
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
+    Replay, Select, Shown, Stats,
+};
+
+use crate::store::MysqlStore;
+use crate::{groups, inspect, migrate, operate};
+
+impl Admin for MysqlStore {
+    fn migrate(&self) -> Answer<'_, Migrated> {
+        let migrations = Arc::clone(&self.shared().migrations);
+        self.at_desk("migrate", migrations, |session, sql, migrations| {
+            Box::pin(migrate::migrate(session, sql, migrations))
+        })
+    }
+
+    fn schema_sql(&self) -> String {
+        self.shared().migrations.script()
+    }
+
+    fn check(&self) -> Answer<'_, ()> {
+        self.at_desk("check", (), |session, sql, ()| Box::pin(migrate::check(session, sql)))
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        self.at_desk("stats", (), |session, sql, ()| Box::pin(inspect::stats(session, sql)))
+    }
+
+    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
+        self.at_desk("list", request, |session, sql, request| Box::pin(inspect::list(session, sql, request)))
+    }
+
+    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+        self.at_desk("show", id, |session, sql, id| Box::pin(inspect::show(session, sql, id)))
+    }
+
+    fn count(&self, select: Select) -> Answer<'_, u64> {
+        self.at_desk("count", select, |session, sql, select| Box::pin(inspect::count(session, sql, select)))
+    }
+
+    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
+        self.at_desk("cancel", request, |session, sql, request| {
+            Box::pin(operate::cancel_here(session, sql, request))
+        })
+    }
+
+    fn replay(&self, request: Replay) -> Answer<'_, u64> {
+        self.at_desk("replay", request, |session, sql, request| {
+            Box::pin(operate::replay(session, sql, request))
+        })
+    }
+
+    fn discard(&self, request: Discard) -> Answer<'_, u64> {
+        self.at_desk("discard", request, |session, sql, request| {
+            Box::pin(operate::discard(session, sql, request))
+        })
+    }
+
+    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+        Box::pin(async move {
+            let locking = self.locking("purge").await?;
+            let purged = self.at_desk("purge", (request, locking), |session, sql, (request, locking)| {
+                Box::pin(operate::purge(session, sql, request, *locking))
+            });
+            purged.await
+        })
+    }
+
+    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
+        self.at_desk("groups", (), |session, sql, ()| Box::pin(groups::groups(session, sql)))
+    }
+
+    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
+        self.at_desk("change group", request, |session, sql, request| {
+            Box::pin(groups::change_group(session, sql, request))
+        })
+    }
+
+    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+        self.at_desk("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
+    }
+
+    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+        self.at_desk("audit", limit, |session, sql, limit| Box::pin(inspect::audits(session, sql, *limit)))
+    }
+}

@@ -1,0 +1,93 @@
+//! Claiming rows under a lease.
+
+use pillarbox::model::{OwnerId, Row, Token};
+use pillarbox::port::{Claim, ClaimFrom};
+use sqlx::mysql::MySqlRow;
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::probe::Locking;
+use crate::row::{Claimed, read_row};
+use crate::sql::{Sql, fill, list};
+use crate::time::{micros, now_sql, youngest_sql};
+
+pub(crate) async fn claim(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Claim,
+    locking: Locking,
+) -> Result<Vec<Row>, Failure> {
+    let parts =
+        [("{now}", now_sql(request.now)), ("{youngest}", youngest_sql(request.now, request.skip_recent))];
+    session.begin().await?;
+    let found = match locking {
+        Locking::Skips => skip_locked(session, sql, request, &parts).await?,
+        Locking::Waits => mark(session, sql, request, &parts).await?,
+    };
+    let mut rows: Vec<Row> = found.iter().map(|row| read_row(row, Claimed::Yes)).collect();
+    if rows.is_empty() {
+        return Ok(rows);
+    }
+    let mut numbers: Vec<i64> = rows.iter().map(|row| row.seq.0).collect();
+    numbers.sort_unstable();
+    let now = rows_now(&found, request);
+    let query = session.once(fill(&sql.claim, &[("{now}", now), ("{seqs}", list(numbers))]));
+    let query = query.bind(request.owner.as_str()).bind(micros(request.lease));
+    query.execute(&mut session.connection).await?;
+    session.commit().await?;
+    for row in &mut rows {
+        row.attempts += 1;
+        row.token = Token(row.token.0 + 1);
+    }
+    Ok(rows)
+}
+
+/// The time at which the rows were found due.
+fn rows_now(found: &[MySqlRow], request: &Claim) -> String {
+    let read = found.first().and_then(|row| crate::row::time_of(row, crate::row::NOW));
+    now_sql(request.now.or(read))
+}
+
+async fn skip_locked(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Claim,
+    parts: &[(&str, String)],
+) -> Result<Vec<MySqlRow>, Failure> {
+    let statement = match request.from {
+        ClaimFrom::Queue => &sql.claim_queue_find,
+        ClaimFrom::Events => &sql.claim_find,
+    };
+    let query = session.query(fill(statement, parts)).bind(limit(request));
+    Ok(query.fetch_all(&mut session.connection).await?)
+}
+
+/// Without locks that are skipped: the first rows are marked, then found by the mark, which nobody else ever sees.
+async fn mark(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Claim,
+    parts: &[(&str, String)],
+) -> Result<Vec<MySqlRow>, Failure> {
+    let statement = match request.from {
+        ClaimFrom::Queue => &sql.claim_queue_mark,
+        ClaimFrom::Events => &sql.claim_mark,
+    };
+    let mark = OwnerId::random();
+    let query = session.query(fill(statement, parts)).bind(mark.as_str()).bind(limit(request));
+    let marked = query.execute(&mut session.connection).await?.rows_affected();
+    if marked == 0 {
+        return Ok(Vec::new());
+    }
+    let order = match request.from {
+        ClaimFrom::Queue => "available_at, seq",
+        ClaimFrom::Events => "seq",
+    };
+    let text = fill(&sql.claim_marked, &[parts[0].clone(), ("{order}", order.to_owned())]);
+    let query = session.query(text).bind(mark.as_str()).bind(i64::try_from(marked).unwrap_or(i64::MAX));
+    Ok(query.fetch_all(&mut session.connection).await?)
+}
+
+fn limit(request: &Claim) -> i64 {
+    i64::try_from(request.rows).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,229 @@
+//! How far the next read may start: past every number that no open transaction can still commit.
+//!
+//! The server lists no writers to those without rights, and its list may be old. But a read of what is not committed sees
+//! rows as soon as they are written. So a number that was drawn is either seen there, or was there before and has gone, or
+//! is between being drawn and being written, which is a matter of microseconds: numbers that never showed are passed after
+//! a grace.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use pillarbox::model::Seq;
+use pillarbox::port::{Cursor, Horizon};
+
+use crate::connection::{Session, numbers};
+use crate::error::Failure;
+use crate::sql::{Sql, fill, list};
+
+/// How long a server may take to write a row whose number it has drawn. A thread of it would have to be stopped for that
+/// long between two steps; what such a thread then writes is found by the next sweep.
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
+/// The same where nobody may read what is not committed (TiDB): as long as a transaction is likely to last.
+const BLIND_GRACE: Duration = Duration::from_secs(30);
+/// So often a reader starts again from the beginning, for what was written against all expectation.
+const SWEEP: Duration = Duration::from_secs(300);
+/// So many numbers above the cursor are counted to see whether one is missing.
+const COUNTED: i64 = 4_096;
+/// As many horizons as are worth waiting for at once.
+const HORIZONS: usize = 8;
+/// Start times of one server differ by so much, since they are worked out from whole seconds.
+const START_S: i64 = 3;
+/// TiDB knows this isolation, but does not have it.
+const NO_SUCH_ISOLATION: u16 = 8048;
+
+/// What is written above a cursor, committed or not.
+pub(crate) struct Peek {
+    /// The last number that was seen written.
+    upto: i64,
+    /// Up to where no number is missing, if that was counted.
+    whole: Option<i64>,
+    /// Pending rows of the slots that are read.
+    there: BTreeSet<i64>,
+    /// Whether there may be more of these.
+    cut: bool,
+    grace: Duration,
+    at_ms: u64,
+}
+
+/// Milliseconds on a clock that all stores of the process share, so that any of them can go on with a cursor.
+fn clock_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A cursor for this server: another one, or a restored one, may give numbers again that the cursor has passed.
+pub(crate) fn start(session: &mut Session, given: &Cursor) -> Cursor {
+    let origin = session.server.origin;
+    let same =
+        given.origin & 0xffff == origin & 0xffff && ((given.origin >> 16) - (origin >> 16)).abs() <= START_S;
+    let swept = session.swept.elapsed() < SWEEP;
+    if !swept {
+        session.swept = Instant::now();
+    }
+    if given.origin == 0 || (same && swept) {
+        return Cursor { origin: if same { given.origin } else { origin }, ..given.clone() };
+    }
+    Cursor { origin, ..Cursor::default() }
+}
+
+/// Looks at what is written, committed or not. Before the rows are read: what is committed by then, the read sees.
+pub(crate) async fn peek(
+    session: &mut Session,
+    sql: &Sql,
+    slots: &str,
+    cursor: &Cursor,
+    limit: i64,
+) -> Result<Peek, Failure> {
+    let after = cursor.decided.0;
+    let open: BTreeSet<i64> =
+        cursor.waiting.iter().flat_map(open_numbers).filter(|seq| *seq > after).collect();
+    let text = fill(
+        &sql.peek,
+        &[
+            ("{after}", after.to_string()),
+            ("{counted_to}", after.saturating_add(COUNTED).to_string()),
+            ("{slots}", slots.to_owned()),
+            ("{limit}", limit.to_string()),
+            ("{open}", list(&open)),
+        ],
+    );
+    let at_ms = clock_ms();
+    let sets = match session.results(text).await {
+        Ok(sets) => sets,
+        Err(failure) if failure.number() == Some(NO_SUCH_ISOLATION) => return blind(session, sql).await,
+        Err(failure) => return Err(failure),
+    };
+    let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
+    let counted: Vec<i64> =
+        set(2).iter().flat_map(|row| [0, 1].map(|column| crate::row::text_number(row, column))).collect();
+    let (count, last) =
+        (counted.first().copied().unwrap_or_default(), counted.get(1).copied().unwrap_or_default());
+    let upto = numbers(set(3)).next().unwrap_or_default();
+    let there: BTreeSet<i64> = numbers(set(4)).collect();
+    let still: BTreeSet<i64> = numbers(set(5)).collect();
+    // What was there once and is no more was rolled back, or deleted: it can't come again.
+    let gone = open.difference(&still).filter(|seq| **seq <= last).count();
+    let whole = last > after && count + i64::try_from(gone).unwrap_or_default() == last - after;
+    let cut = there.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    Ok(Peek { upto, whole: whole.then_some(last), there, cut, grace: GRACE, at_ms })
+}
+
+/// Where only what is committed can be seen.
+async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, Failure> {
+    let at_ms = clock_ms();
+    let sets = session.results(format!("SELECT coalesce(max(seq), 0) FROM {}", sql.event)).await?;
+    let upto = sets.iter().flat_map(|set| numbers(set)).next().unwrap_or_default();
+    Ok(Peek { upto, whole: None, there: BTreeSet::new(), cut: false, grace: BLIND_GRACE, at_ms })
+}
+
+/// The numbers that were written and not committed when a horizon was made; before them stands when that was.
+fn open_numbers(horizon: &Horizon) -> impl Iterator<Item = i64> {
+    horizon.open.iter().skip(1).filter_map(|seq| i64::try_from(*seq).ok())
+}
+
+fn noted_ms(horizon: &Horizon) -> u64 {
+    horizon.open.first().copied().unwrap_or(u64::MAX)
+}
+
+impl Peek {
+    /// The last number that was seen written.
+    pub(crate) fn upto(&self) -> Seq {
+        Seq(self.upto)
+    }
+
+    /// Takes the cursor as far as what was read and what was seen before the read allow. `wanted` is how far the read
+    /// itself went. True if only the grace stands between.
+    pub(crate) fn advance(&self, cursor: &mut Cursor, read: &BTreeSet<i64>, wanted: Seq) -> bool {
+        let missing: Vec<i64> = self.there.difference(read).copied().collect();
+        let mut bound = wanted.0;
+        if let Some(first) = missing.first() {
+            bound = bound.min(first - 1);
+        }
+        if let (true, Some(last)) = (self.cut, self.there.last()) {
+            bound = bound.min(*last);
+        }
+        let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        let ripe = |horizon: &Horizon| noted_ms(horizon).saturating_add(grace_ms) <= self.at_ms;
+        let passed =
+            cursor.waiting.iter().filter(|horizon| ripe(horizon)).map(|horizon| horizon.upto.0).max();
+        let sure = passed.max(self.whole).unwrap_or_default();
+        cursor.decided = cursor.decided.max(Seq(bound.min(sure)));
+        let decided = cursor.decided;
+        // Of those whose time has come the farthest says all.
+        cursor
+            .waiting
+            .retain(|horizon| horizon.upto > decided && (!ripe(horizon) || Some(horizon.upto.0) == passed));
+        self.note(cursor, &missing);
+        bound > decided.0 && grace_ms <= 1_000
+    }
+
+    fn note(&self, cursor: &mut Cursor, missing: &[i64]) {
+        if self.upto <= cursor.decided.0 {
+            return;
+        }
+        let missing = missing.iter().filter_map(|seq| u64::try_from(*seq).ok());
+        let spaced = cursor.waiting.last().is_none_or(|last| {
+            noted_ms(last).saturating_add(u64::try_from(self.grace.as_millis() / 4).unwrap_or(u64::MAX))
+                <= self.at_ms
+        });
+        if spaced && cursor.waiting.len() < HORIZONS {
+            let open = std::iter::once(self.at_ms).chain(missing).collect();
+            cursor.waiting.push(Horizon { upto: Seq(self.upto), open });
+        } else if let Some(last) = cursor.waiting.last_mut() {
+            let new: Vec<u64> = missing.filter(|seq| !last.open[1..].contains(seq)).collect();
+            last.open.extend(new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peek(upto: i64, whole: Option<i64>, there: &[i64], at_ms: u64) -> Peek {
+        Peek { upto, whole, there: there.iter().copied().collect(), cut: false, grace: GRACE, at_ms }
+    }
+
+    fn read(seqs: &[i64]) -> BTreeSet<i64> {
+        seqs.iter().copied().collect()
+    }
+
+    #[test]
+    fn numbers_without_a_gap_are_passed_at_once() {
+        let mut cursor = Cursor::default();
+        peek(3, Some(3), &[1, 2, 3], 0).advance(&mut cursor, &read(&[1, 2, 3]), Seq(3));
+        assert_eq!(cursor.decided, Seq(3));
+        assert!(cursor.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_row_that_is_not_committed_is_not_passed_however_long_it_takes() {
+        let mut cursor = Cursor::default();
+        for at_ms in [0, 50, 1_000, 100_000] {
+            peek(3, Some(3), &[1, 2, 3], at_ms).advance(&mut cursor, &read(&[1, 3]), Seq(3));
+            assert_eq!(cursor.decided, Seq(1));
+        }
+    }
+
+    #[test]
+    fn a_number_that_never_showed_is_passed_after_the_grace() {
+        let mut cursor = Cursor::default();
+        for (at_ms, decided) in [(0, 0), (99, 0), (100, 3)] {
+            peek(3, None, &[3], at_ms).advance(&mut cursor, &read(&[3]), Seq(3));
+            assert_eq!(cursor.decided, Seq(decided), "after {at_ms} ms");
+        }
+    }
+
+    #[test]
+    fn horizons_are_bounded_and_numbers_seen_are_kept() {
+        let mut cursor = Cursor::default();
+        for n in 1..200_u64 {
+            let upto = i64::try_from(n).unwrap() + 10;
+            peek(upto, None, &[2], n * 10).advance(&mut cursor, &read(&[]), Seq(upto));
+            assert!(cursor.waiting.len() <= HORIZONS);
+            assert!(cursor.waiting.iter().flat_map(open_numbers).any(|seq| seq == 2));
+        }
+        assert_eq!(cursor.decided, Seq(1));
+    }
+}

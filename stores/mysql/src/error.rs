@@ -1,0 +1,179 @@
+//! What MySQL says, as a kind that a caller can act on.
+
+use pillarbox::port::{ErrorKind, StoreError};
+use sqlx::mysql::MySqlDatabaseError;
+
+/// The server took this transaction's locks away to end a deadlock, and rolled it back.
+const DEADLOCK: u16 = 1213;
+/// A lock was not to be had in time; the statement is undone, its transaction is not.
+const LOCK_WAIT: u16 = 1205;
+/// The same, for the lock of all numbers.
+const NUMBER_WAIT: u16 = 1467;
+const DUPLICATE: u16 = 1062;
+
+/// Why an operation failed, before it is known which operation of which store it was.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The driver or the server said no.
+    Driver(sqlx::Error),
+    /// The store itself said no.
+    Refused(ErrorKind, String),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl Failure {
+    pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
+        match self {
+            Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
+            Self::Driver(error) => {
+                let (kind, detail) = describe(&error);
+                // The server's own words may quote a value; a code never does.
+                StoreError::new(kind, operation, store, detail)
+            }
+        }
+    }
+
+    /// The number of the server's error, if it is one.
+    pub(crate) fn number(&self) -> Option<u16> {
+        match self {
+            Self::Driver(sqlx::Error::Database(error)) => {
+                error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is the server's answer to the statement, not the want of one.
+    #[cfg(feature = "sqlx-0_9")]
+    pub(crate) fn is_answer(&self) -> bool {
+        self.number().is_some()
+    }
+
+    /// Whether it lost against another transaction, and may win the next time.
+    pub(crate) fn is_lost_race(&self) -> bool {
+        matches!(self.number(), Some(DEADLOCK | LOCK_WAIT | NUMBER_WAIT))
+    }
+
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.number() == Some(DUPLICATE)
+    }
+
+    /// Whether the connection may serve another call. One that was broken, or whose server no longer takes writes,
+    /// is thrown away, so that the next call finds the new primary.
+    pub(crate) fn spares_connection(&self) -> bool {
+        match self {
+            Self::Refused(..) => true,
+            Self::Driver(_) => self.number().is_some_and(stays),
+        }
+    }
+}
+
+/// Whether a server that answers with this number goes on serving writes on the connection.
+fn stays(number: u16) -> bool {
+    !matches!(number, 1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1290 | 1836 | 1792 | 1927 | 3032 | 3169 | 4031)
+}
+
+/// The kind of an error, and what it means in words. Neither holds a bound value.
+pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
+    match error {
+        sqlx::Error::Database(error) => {
+            let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
+            by_number(number.unwrap_or_default(), error.message())
+        }
+        sqlx::Error::Io(error) => {
+            (ErrorKind::Unavailable, format!("the server can't be reached ({})", error.kind()))
+        }
+        sqlx::Error::Tls(_) => (ErrorKind::Unavailable, "the encrypted connection failed".to_owned()),
+        sqlx::Error::PoolTimedOut => {
+            (ErrorKind::Timeout, "no connection of the pool became free; make the pool larger".to_owned())
+        }
+        sqlx::Error::PoolClosed => (ErrorKind::Unavailable, "the pool is closed".to_owned()),
+        sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
+            (ErrorKind::Unavailable, "the connection broke".to_owned())
+        }
+        sqlx::Error::Configuration(_) => {
+            (ErrorKind::InvalidInput, "the URL or its options are wrong".to_owned())
+        }
+        sqlx::Error::BeginFailed => (ErrorKind::Unavailable, "a transaction could not be begun".to_owned()),
+        other => (ErrorKind::Unexpected, format!("the driver failed ({})", variant(other))),
+    }
+}
+
+/// The name of an error without what it carries, which may be a value.
+fn variant(error: &sqlx::Error) -> String {
+    let text = format!("{error:?}");
+    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
+    let known = |kind, words: &str| (kind, format!("{words} (error {number})"));
+    match number {
+        // These messages name tables, columns and keys, never values.
+        1051 | 1054 | 1146 | 1176 => (ErrorKind::Schema, format!("{message}; run `pillarbox migrate`")),
+        1049 => known(ErrorKind::Unavailable, "there is no such database"),
+        1044 | 1142 | 1143 | 1227 | 1370 => {
+            (ErrorKind::Permission, format!("{message}; see the grants in the MySQL guide"))
+        }
+        1045 | 1130 | 1251 | 1698 | 1862 => {
+            known(ErrorKind::Permission, "the server does not let this user in")
+        }
+        1022 | 1062 | 1586 => known(ErrorKind::Conflict, "it is there already"),
+        DEADLOCK | 1020 | 1614 | 3058 | 8002 | 8022 | 9007 => {
+            known(ErrorKind::Conflict, "lost against another transaction")
+        }
+        LOCK_WAIT | NUMBER_WAIT | 3572 => known(ErrorKind::Timeout, "waited too long for a lock"),
+        1969 | 3024 | 1317 => known(ErrorKind::Timeout, "the statement took too long"),
+        1290 | 1792 | 1836 | 3100 => known(ErrorKind::Unavailable, "the server is read-only"),
+        1040 | 1203 | 1226 => known(ErrorKind::Unavailable, "the server has no connection left"),
+        1021 | 1114 | 1041 | 1030 | 1037 | 1038 => {
+            known(ErrorKind::Unavailable, "the server has no room or memory left")
+        }
+        1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1927 | 3032 | 3169 | 4031 => {
+            known(ErrorKind::Unavailable, "the server is not available")
+        }
+        1048 | 1153 | 1264 | 1292 | 1300 | 1366 | 1406 | 1411 | 1441 | 3819 | 4025 => {
+            known(ErrorKind::InvalidInput, "a value does not fit its column")
+        }
+        1235 | 1289 | 1665 | 8048 => {
+            known(ErrorKind::Unsupported, "the server can't do that as it is set up")
+        }
+        _ => known(ErrorKind::Unexpected, "the server failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_the_kind_a_caller_can_act_on() {
+        for (number, expected) in [
+            (1146, ErrorKind::Schema),
+            (1054, ErrorKind::Schema),
+            (1044, ErrorKind::Permission),
+            (1045, ErrorKind::Permission),
+            (1142, ErrorKind::Permission),
+            (1062, ErrorKind::Conflict),
+            (1213, ErrorKind::Conflict),
+            (1205, ErrorKind::Timeout),
+            (3024, ErrorKind::Timeout),
+            (1969, ErrorKind::Timeout),
+            (1053, ErrorKind::Unavailable),
+            (1290, ErrorKind::Unavailable),
+            (1836, ErrorKind::Unavailable),
+            (1114, ErrorKind::Unavailable),
+            (1021, ErrorKind::Unavailable),
+            (1040, ErrorKind::Unavailable),
+            (1406, ErrorKind::InvalidInput),
+            (3819, ErrorKind::InvalidInput),
+            (1064, ErrorKind::Unexpected),
+        ] {
+            assert_eq!(by_number(number, "table").0, expected, "{number}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Reading pending rows in order.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pillarbox::model::{Row, Seq, SlotSet};
+use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
+use sqlx::mysql::{MySql, MySqlArguments};
+use sqlx::query::Query;
+
+use crate::connection::Session;
+use crate::cursor::{self, GRACE};
+use crate::error::Failure;
+use crate::row::{Claimed, NOW, created_at, read_row, seq_of, time_of};
+use crate::sql::{Sql, fill};
+use crate::time::{now_sql, youngest_sql};
+
+/// Why a read ended.
+enum End {
+    /// Nothing more was there.
+    Nothing,
+    /// A limit was reached, and there was more.
+    Cut,
+    /// The next row, with this number, is too young.
+    Young(Seq),
+}
+
+/// The rows of one read.
+struct Read {
+    rows: Vec<Row>,
+    end: End,
+    now: Option<Timestamp>,
+}
+
+pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
+    // One more than asked for tells whether there is more.
+    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
+    let now = ("{now}", now_sql(request.now));
+    match &request.scope {
+        Scope::Slots { slots, cursor } => fetch_slots(session, sql, request, slots, cursor, limit).await,
+        Scope::Group { slot, group, from } => {
+            let query = session.query(fill(&sql.fetch_group, &[now]));
+            let query = query.bind(from.0).bind(slot.0).bind(group.as_str().to_owned()).bind(limit);
+            answer(session, sql, request, query).await
+        }
+        Scope::Due => {
+            let youngest = ("{youngest}", youngest_sql(request.now, request.skip_recent));
+            let query = session.query(fill(&sql.fetch_due, &[now, youngest])).bind(limit);
+            answer(session, sql, request, query).await
+        }
+    }
+}
+
+/// A read that no cursor follows.
+async fn answer(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    query: Query<'_, MySql, MySqlArguments>,
+) -> Result<Fetched, Failure> {
+    let read = read(session, request, query).await?;
+    let now = match read.now {
+        Some(now) => now,
+        None => clock(session, sql).await?,
+    };
+    Ok(Fetched { rows: read.rows, cursor: Cursor::default(), more: matches!(read.end, End::Cut), now })
+}
+
+/// The database's now.
+pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, Failure> {
+    let row = session.query(&*sql.clock).fetch_one(&mut session.connection).await?;
+    Ok(time_of(&row, 0).unwrap_or_default())
+}
+
+async fn fetch_slots(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    slots: &SlotSet,
+    given: &Cursor,
+    limit: i64,
+) -> Result<Fetched, Failure> {
+    let mut cursor = cursor::start(session, given);
+    let slots = slots_sql(slots);
+    let text = fill(&sql.fetch_slots, &[("{now}", now_sql(request.now)), ("{slots}", slots.clone())]);
+    let mut patient = true;
+    loop {
+        let peek = cursor::peek(session, sql, &slots, &cursor, limit).await?;
+        let query = session.query(&*text).bind(cursor.decided.0).bind(limit);
+        let read = read(session, request, query).await?;
+        let wanted = match &read.end {
+            End::Nothing => peek.upto(),
+            End::Cut => read.rows.last().map_or(cursor.decided, |row| row.seq),
+            End::Young(seq) => Seq(seq.0 - 1),
+        };
+        let seen: BTreeSet<i64> = read.rows.iter().map(|row| row.seq.0).collect();
+        let short = peek.advance(&mut cursor, &seen, wanted);
+        // With more to read there is nothing to gain from reading the same again.
+        if short && std::mem::take(&mut patient) && matches!(read.end, End::Cut) {
+            tokio::time::sleep(GRACE + Duration::from_millis(1)).await;
+            continue;
+        }
+        let now = match read.now {
+            Some(now) => now,
+            None => clock(session, sql).await?,
+        };
+        return Ok(Fetched { rows: read.rows, cursor, more: matches!(read.end, End::Cut), now });
+    }
+}
+
+/// The condition on slots. Ranges are numbers of ours; the delayed and the queue are never among them.
+pub(crate) fn slots_sql(slots: &SlotSet) -> String {
+    let ranges: Vec<String> = slots
+        .ranges()
+        .iter()
+        .map(|&(first, last)| (first.max(0), last))
+        .filter(|(first, last)| first <= last)
+        .map(|(first, last)| format!("slot BETWEEN {first} AND {last}"))
+        .collect();
+    if ranges.is_empty() { "FALSE".to_owned() } else { ranges.join(" OR ") }
+}
+
+async fn read(
+    session: &mut Session,
+    request: &Fetch,
+    query: Query<'_, MySql, MySqlArguments>,
+) -> Result<Read, Failure> {
+    use futures_util::TryStreamExt;
+
+    let mut found = query.fetch(&mut session.connection);
+    let mut read =
+        Read { rows: Vec::with_capacity(request.rows.min(1_024)), end: End::Nothing, now: request.now };
+    let mut bytes = 0_usize;
+    while let Some(row) = found.try_next().await? {
+        let now = match read.now {
+            Some(now) => now,
+            None => *read.now.insert(time_of(&row, NOW).unwrap_or_default()),
+        };
+        let youngest = now.saturating_sub(request.skip_recent).unwrap_or(Timestamp::MIN);
+        if !request.skip_recent.is_zero() && created_at(&row) > youngest {
+            read.end = End::Young(seq_of(&row));
+            break;
+        }
+        if read.rows.len() >= request.rows || (bytes >= request.bytes && !read.rows.is_empty()) {
+            read.end = End::Cut;
+            break;
+        }
+        let row = read_row(&row, Claimed::No);
+        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        read.rows.push(row);
+    }
+    Ok(read)
+}

@@ -1,0 +1,110 @@
+//! Groups that are held back, and letting them go.
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, GroupKey};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use pillarbox::rules::{Head, held_after};
+use sqlx::mysql::MySqlRow;
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::fetch::clock;
+use crate::row::{text_of, time_of};
+use crate::sql::{Sql, fill, places};
+use crate::time::{Time, literal};
+
+/// Groups as they were read.
+pub(crate) fn held_groups(rows: &[MySqlRow]) -> Vec<HeldGroup> {
+    let group = |row: &MySqlRow| HeldGroup {
+        group: GroupKey::new(text_of(row, 0).unwrap_or_default()),
+        state: GroupState::from_stored(text_of(row, 1).unwrap_or_default()),
+        event: text_of(row, 2).map(EventId::from_row),
+        reason: text_of(row, 3).map(str::to_owned),
+        by: text_of(row, 4).unwrap_or_default().to_owned(),
+        since: time_of(row, 5).unwrap_or_default(),
+    };
+    rows.iter().map(group).collect()
+}
+
+pub(crate) async fn groups(session: &mut Session, sql: &Sql) -> Result<Vec<HeldGroup>, Failure> {
+    Ok(held_groups(&session.query(&*sql.groups).fetch_all(&mut session.connection).await?))
+}
+
+pub(crate) async fn change_group(
+    session: &mut Session,
+    sql: &Sql,
+    request: &GroupChange,
+) -> Result<bool, Failure> {
+    session.begin().await?;
+    let key = request.group.as_str();
+    let now = match request.now {
+        Some(now) => now,
+        None => clock(session, sql).await?,
+    };
+    let (state, event) = match show(session, sql, key).await? {
+        None => (None, None),
+        Some((state, event)) => (Some(state), event),
+    };
+    let head = if event.is_some() { Head::Dead } else { Head::Sound };
+    let Some(next) = held_after(state, head, request.action) else { return Ok(false) };
+    if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
+        let text = fill(&sql.revive, &[("{ids}", places(1)), ("{now}", literal(now))]);
+        session.query(text).bind(event).execute(&mut session.connection).await?;
+    }
+    apply(session, sql, request, next, event, now).await?;
+    session.commit().await?;
+    Ok(true)
+}
+
+/// A held group's state and the event it waits for; locks its row.
+pub(crate) async fn show(
+    session: &mut Session,
+    sql: &Sql,
+    key: &str,
+) -> Result<Option<(GroupState, Option<String>)>, Failure> {
+    let query = session.query(&*sql.group_show).bind(key);
+    let row = query.fetch_optional(&mut session.connection).await?;
+    Ok(row.map(|row| {
+        let state = GroupState::from_stored(text_of(&row, 0).unwrap_or_default());
+        (state, text_of(&row, 1).map(str::to_owned))
+    }))
+}
+
+async fn apply(
+    session: &mut Session,
+    sql: &Sql,
+    request: &GroupChange,
+    next: Option<GroupState>,
+    event: Option<String>,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let key = request.group.as_str();
+    let query = match next {
+        Some(state) => {
+            let query = session.query(&*sql.group_hold).bind(key).bind(state.as_str()).bind(event);
+            query.bind(request.reason.as_deref()).bind(&request.by).bind(Time(now))
+        }
+        None => session.query(&*sql.group_free).bind(key),
+    };
+    query.execute(&mut session.connection).await?;
+    session.query(&*sql.epoch_grow).bind(1_i64).execute(&mut session.connection).await?;
+    record(session, sql, now, &request.by, request.action.as_str(), &[key]).await
+}
+
+/// Records what an operator did to each of the targets.
+pub(crate) async fn record(
+    session: &mut Session,
+    sql: &Sql,
+    now: Timestamp,
+    by: &str,
+    action: &str,
+    targets: &[&str],
+) -> Result<(), Failure> {
+    let rows = vec!["(?, ?, ?, ?)"; targets.len()].join(", ");
+    let mut query = session.query(fill(&sql.audit, &[("{rows}", rows)]));
+    for target in targets {
+        query = query.bind(Time(now)).bind(by).bind(action).bind(*target);
+    }
+    query.execute(&mut session.connection).await?;
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! Adding rows on a transaction that is open.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::port::ErrorKind;
+use sqlx::AssertSqlSafe;
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
+use sqlx::query::Query;
+
+use crate::connection::number;
+use crate::error::Failure;
+use crate::row::{number_of, text_of};
+use crate::sql::{Sql, fill, places};
+use crate::time::{Time, micros, now_sql};
+
+/// One row as the statement takes it.
+pub(crate) struct Values<'a> {
+    pub(crate) event_id: &'a str,
+    pub(crate) event_type: &'a str,
+    pub(crate) aggregate_type: Option<&'a str>,
+    pub(crate) aggregate_id: Option<&'a str>,
+    pub(crate) tenant_id: Option<&'a str>,
+    pub(crate) lane: Option<i16>,
+    pub(crate) message_group: Option<&'a str>,
+    pub(crate) message_id: Option<&'a str>,
+    pub(crate) correlation_id: Option<&'a str>,
+    pub(crate) occurred_at: Timestamp,
+    pub(crate) due: Option<When>,
+    pub(crate) expires: Option<When>,
+    pub(crate) headers: Option<String>,
+    pub(crate) payload: Option<&'a str>,
+    pub(crate) payload_bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn new(row: &'a NewRow) -> Self {
+        let event = &row.event;
+        let (payload, payload_bytes) = match event.payload() {
+            Payload::Json(text) => (Some(&**text), None),
+            Payload::Bytes(bytes) => (None, Some(&**bytes)),
+        };
+        Self {
+            event_id: event.id().as_str(),
+            event_type: event.event_type(),
+            aggregate_type: Some(event.aggregate_type()),
+            aggregate_id: event.aggregate_id(),
+            tenant_id: event.tenant_id(),
+            lane: match row.placement {
+                Placement::Queue => Some(Lane::QUEUE.0),
+                Placement::Lane(lane) => Some(lane.0),
+                Placement::Slot => None,
+            },
+            message_group: event.message_group(),
+            message_id: event.message_id(),
+            correlation_id: event.correlation_id(),
+            occurred_at: event.occurred_at(),
+            due: event.due(),
+            expires: event.expires(),
+            headers: event.headers().to_stored(),
+            payload,
+            payload_bytes,
+        }
+    }
+
+    /// Whether the row may go to the lane of delayed ones, by the database's clock.
+    fn may_wait(&self) -> bool {
+        self.due.is_some() && self.lane != Some(Lane::QUEUE.0)
+    }
+
+    /// The row as an expression. A place stands for a value that is there; `absent` for one that is not.
+    ///
+    /// A column that was set before can be named: the due time is worked out once.
+    pub(crate) fn expression(&self, now: &str, absent: &str) -> String {
+        let place = |there: bool| if there { "?" } else { absent };
+        let when = |when: &Option<When>| match when {
+            None => "NULL".to_owned(),
+            Some(When::At(_)) => "CAST(? AS datetime(6))".to_owned(),
+            Some(When::In(_)) => format!("{now} + INTERVAL ? MICROSECOND"),
+        };
+        let available = if self.due.is_some() { format!("greatest({now}, due_at)") } else { now.to_owned() };
+        let lane = place(self.lane.is_some());
+        let lane = if self.may_wait() {
+            format!("CASE WHEN due_at > {now} THEN {} ELSE {lane} END", Lane::DELAYED.0)
+        } else {
+            lane.to_owned()
+        };
+        format!(
+            "(?, ?, {}, {}, {}, {now}, {}, {}, {available}, {lane}, {}, {}, {}, ?, {}, {}, {})",
+            place(self.aggregate_type.is_some()),
+            place(self.aggregate_id.is_some()),
+            place(self.tenant_id.is_some()),
+            when(&self.due),
+            when(&self.expires),
+            place(self.message_group.is_some()),
+            place(self.message_id.is_some()),
+            place(self.correlation_id.is_some()),
+            place(self.headers.is_some()),
+            place(self.payload.is_some()),
+            place(self.payload_bytes.is_some()),
+        )
+    }
+
+    fn bind<'q>(&'q self, query: Query<'q, MySql, MySqlArguments>) -> Query<'q, MySql, MySqlArguments> {
+        let query = query
+            .bind(self.event_id)
+            .bind(self.event_type)
+            .bind(self.aggregate_type)
+            .bind(self.aggregate_id)
+            .bind(self.tenant_id);
+        let query = bind_when(bind_when(query, self.due), self.expires);
+        query
+            .bind(self.lane)
+            .bind(self.message_group)
+            .bind(self.message_id)
+            .bind(self.correlation_id)
+            .bind(Time(self.occurred_at))
+            .bind(self.headers.as_deref())
+            .bind(self.payload)
+            .bind(self.payload_bytes)
+    }
+}
+
+fn bind_when<'q>(
+    query: Query<'q, MySql, MySqlArguments>,
+    when: Option<When>,
+) -> Query<'q, MySql, MySqlArguments> {
+    match when {
+        None => query,
+        Some(When::At(at)) => query.bind(Time(at)),
+        Some(When::In(after)) => query.bind(micros(after)),
+    }
+}
+
+/// How often rows whose message ids are there already are left out before it is given up.
+const TRIES: usize = 3;
+
+/// Adds all rows, or none of them. Without rows it only tells whether the connection is still there. `step` is how far
+/// apart the numbers of one insert are, if that is known.
+pub(crate) async fn insert_rows(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &[NewRow],
+    now: Option<Timestamp>,
+    step: Option<i64>,
+) -> Result<Vec<Written>, Failure> {
+    let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
+    if values.is_empty() {
+        query(&*sql.alive).execute(connection).await?;
+        return Ok(Vec::new());
+    }
+    let mut there: HashMap<String, Written> = HashMap::new();
+    for _ in 0..TRIES {
+        let fresh = without(&values, &there);
+        let added = match fresh.as_slice() {
+            [] => Ok(Vec::new()),
+            fresh => add(connection, sql, fresh, now, step).await,
+        };
+        match added {
+            Ok(added) => return Ok(merge(&values, added, there)),
+            Err(failure) if failure.is_duplicate() => {
+                let before = there.len();
+                there = written(connection, sql, &values).await?;
+                // No message id was in the way: it is an event's.
+                if there.len() <= before {
+                    return Err(failure);
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let detail = "rows with these message ids come and go";
+    Err(Failure::Refused(ErrorKind::Conflict, detail.to_owned()))
+}
+
+fn query(text: impl Into<std::sync::Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(AssertSqlSafe(text.into()))
+}
+
+/// The rows whose message id is neither there nor that of a row before.
+fn without<'v, 'a>(values: &'v [Values<'a>], there: &HashMap<String, Written>) -> Vec<&'v Values<'a>> {
+    let mut seen = std::collections::HashSet::new();
+    let fresh = |row: &&Values<'_>| {
+        row.message_id.is_none_or(|message| !there.contains_key(message) && seen.insert(message.to_owned()))
+    };
+    values.iter().filter(fresh).collect()
+}
+
+async fn add(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &[&Values<'_>],
+    now: Option<Timestamp>,
+    step: Option<i64>,
+) -> Result<Vec<Written>, Failure> {
+    let now = now_sql(now);
+    let expressions: Vec<String> = rows.iter().map(|row| row.expression(&now, "?")).collect();
+    let text = fill(&sql.insert, &[("{rows}", expressions.join(", "))]);
+    let insert = rows.iter().fold(query(text), |query, row| row.bind(query));
+    let first = i64::try_from(insert.execute(&mut *connection).await?.last_insert_id()).unwrap_or_default();
+    if let (Some(step), false) = (step, rows.iter().any(|row| row.may_wait())) {
+        let numbered = rows.iter().zip(0_i64..);
+        return Ok(numbered
+            .map(|(row, place)| Written {
+                id: EventId::from_row(row.event_id),
+                seq: Seq(first + place * step),
+                fresh: true,
+                delayed: false,
+            })
+            .collect());
+    }
+    let text = fill(&sql.written_ids, &[("{ids}", places(rows.len()))]);
+    let ids = rows.iter().fold(query(text), |query, row| query.bind(row.event_id));
+    let found = ids.fetch_all(connection).await?;
+    let mut found = found
+        .iter()
+        .map(|row| Ok((text_of(row, 0).unwrap_or_default().to_owned(), read_written(row, true)?)))
+        .collect::<Result<HashMap<String, Written>, Failure>>()?;
+    let gone = || Failure::Refused(ErrorKind::Unexpected, "a row that was added is not there".to_owned());
+    rows.iter().map(|row| found.remove(row.event_id).ok_or_else(gone)).collect()
+}
+
+/// The rows that have these message ids already.
+async fn written(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    values: &[Values<'_>],
+) -> Result<HashMap<String, Written>, Failure> {
+    let messages: Vec<&str> = values.iter().filter_map(|row| row.message_id).collect();
+    if messages.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let text = fill(&sql.written, &[("{ids}", places(messages.len()))]);
+    let messages = messages.into_iter().fold(query(text), |query, message| query.bind(message));
+    let rows = messages.fetch_all(connection).await?;
+    let there = rows
+        .iter()
+        .map(|row| Ok((text_of(row, 3).unwrap_or_default().to_owned(), read_written(row, false)?)));
+    there.collect()
+}
+
+fn read_written(row: &MySqlRow, fresh: bool) -> Result<Written, Failure> {
+    Ok(Written {
+        id: EventId::from_row(text_of(row, 0).unwrap_or_default()),
+        seq: Seq(number(row, 1)?),
+        fresh,
+        delayed: number_of(row, 2) == Some(i64::from(Lane::DELAYED.0)),
+    })
+}
+
+/// What was added, and in the place of what was not, the row that has its message id: one that was there, or one of these.
+fn merge(values: &[Values<'_>], added: Vec<Written>, mut there: HashMap<String, Written>) -> Vec<Written> {
+    let mut added = added.into_iter();
+    let one = |row: &Values<'_>| {
+        if let Some(first) = row.message_id.and_then(|message| there.get(message)) {
+            return Some(first.clone());
+        }
+        let written = added.next()?;
+        if let Some(message) = row.message_id {
+            there.insert(message.to_owned(), Written { fresh: false, ..written.clone() });
+        }
+        Some(written)
+    };
+    values.iter().filter_map(one).collect()
+}

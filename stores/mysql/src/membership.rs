@@ -1,0 +1,361 @@
+//! Membership: joining, renewing, burying; taking and giving slots.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pillarbox::model::{Lane, NodeId, Seq, Slot, SlotSet};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership};
+use pillarbox::rules::{Share, SlotState, free_lane, share};
+use sqlx::mysql::MySqlRow;
+
+use crate::connection::{Session, number};
+use crate::error::Failure;
+use crate::fetch::{clock, slots_sql};
+use crate::groups::groups as held_groups;
+use crate::row::{number_of, text_of, time_of};
+use crate::sql::{Sql, fill, list};
+use crate::time::{Time, literal, micros, now_sql, until};
+
+pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Result<Standing, Failure> {
+    session.begin().await?;
+    let now = lock(session, sql, request.now).await?;
+    let mut view = View::read(session, sql).await?;
+    if view.bury(session, sql, None, now).await? {
+        view = View::read(session, sql).await?;
+    }
+    if view.nodes.iter().any(|node| node.id == request.node) {
+        let detail = format!("node {} is there already", request.node);
+        return Err(Failure::Refused(ErrorKind::Conflict, detail));
+    }
+    let lane = free_lane(&view.states());
+    let query = session.query(fill(&sql.node_join, &[("{now}", literal(now))]));
+    let query = query.bind(request.node.to_string()).bind(&request.label).bind(lane.0);
+    query.bind(micros(request.lease)).execute(&mut session.connection).await?;
+    view.take(session, sql, request.node, vec![lane.slot()]).await?;
+    // Nodes count in the order they joined, which the table knows.
+    let mut view = View { taken_suspect: view.taken_suspect, ..View::read(session, sql).await? };
+    let Share { take, give } = view.share(request.node);
+    view.take(session, sql, request.node, take).await?;
+    let groups = Some(group_states(session, sql).await?);
+    session.commit().await?;
+    Ok(view.standing(request.node, give, groups, now))
+}
+
+pub(crate) async fn beat(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Beat,
+) -> Result<Option<Standing>, Failure> {
+    let quiet = request.release.is_empty() && !request.sweep;
+    match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
+        Quiet::Gone => Ok(None),
+        Quiet::Yes(standing) => Ok(Some(*standing)),
+        Quiet::No => rearrange(session, sql, request).await,
+    }
+}
+
+pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
+    session.begin().await?;
+    lock(session, sql, None).await?;
+    let gone =
+        session.query(&*sql.node_leave).bind(node.to_string()).execute(&mut session.connection).await?;
+    if gone.rows_affected() > 0 {
+        free(session, sql, node, Suspicion::None).await?;
+    }
+    session.commit().await
+}
+
+/// Whether slots are taken from the dead.
+enum Suspicion {
+    None,
+    Died,
+}
+
+async fn free(session: &mut Session, sql: &Sql, node: NodeId, suspicion: Suspicion) -> Result<(), Failure> {
+    let query = session.query(&*sql.slots_free).bind(i8::from(matches!(suspicion, Suspicion::Died)));
+    query.bind(node.to_string()).execute(&mut session.connection).await?;
+    Ok(())
+}
+
+/// What a node holds and should know, all but the rows that wait for it.
+pub(crate) struct Standing {
+    membership: Membership,
+}
+
+impl Standing {
+    /// The slots to look for rows in.
+    pub(crate) fn slots(&self) -> Vec<i16> {
+        self.membership.held.iter().map(|held| held.slot.0).collect()
+    }
+
+    /// With what was found there; nothing, if looking took too long: then the reader looks for itself.
+    pub(crate) fn with(self, waiting: Option<Waiting>) -> Membership {
+        let now = self.membership.now;
+        match waiting {
+            None => Membership { ready: true, ..self.membership },
+            Some(waiting) => Membership {
+                ready: waiting.ready,
+                oldest: waiting.oldest,
+                next_due: waiting.next_due.map(|due| until(now, due)),
+                ..self.membership
+            },
+        }
+    }
+}
+
+/// The rows that wait for a node.
+pub(crate) struct Waiting {
+    ready: bool,
+    oldest: Option<Timestamp>,
+    next_due: Option<Timestamp>,
+}
+
+/// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
+pub(crate) async fn waiting(
+    session: &mut Session,
+    sql: &Sql,
+    slots: Vec<i16>,
+    after: Seq,
+) -> Result<Waiting, Failure> {
+    let slots = slots_sql(&SlotSet::new(slots.into_iter().map(Slot)));
+    let query = session.query(fill(&sql.waiting, &[("{slots}", slots)])).bind(after.0);
+    let row = query.fetch_one(&mut session.connection).await?;
+    Ok(Waiting { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
+}
+
+/// Whether a beat needed nothing but a renewal.
+enum Quiet {
+    Yes(Box<Standing>),
+    No,
+    Gone,
+}
+
+/// The usual beat: renews without the lock of all, and looks whether there is anything to do under it.
+async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Quiet, Failure> {
+    if !renew(session, sql, request, request.now).await? {
+        return Ok(Quiet::Gone);
+    }
+    let now = match request.now {
+        Some(now) => now,
+        None => clock(session, sql).await?,
+    };
+    let view = View::read(session, sql).await?;
+    let expired = view.nodes.iter().any(|node| node.id != request.node && node.expires_at <= now);
+    let Share { take, give } = view.share(request.node);
+    if expired || !take.is_empty() {
+        return Ok(Quiet::No);
+    }
+    // The epoch is read first: groups that change meanwhile are read again at the next beat.
+    let groups = match epoch(session, sql).await? {
+        epoch if epoch == request.groups_seen => None,
+        epoch => Some(GroupStates { epoch, held: held_groups(session, sql).await? }),
+    };
+    Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
+}
+
+async fn renew(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Beat,
+    now: Option<Timestamp>,
+) -> Result<bool, Failure> {
+    let query = session.query(fill(&sql.node_renew, &[("{now}", now_sql(now))]));
+    let query = query.bind(micros(request.lease)).bind(request.node.to_string());
+    Ok(query.execute(&mut session.connection).await?.rows_affected() > 0)
+}
+
+/// A beat that buries, takes, releases or sweeps, exclusive against every other.
+async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Standing>, Failure> {
+    session.begin().await?;
+    let now = lock(session, sql, request.now).await?;
+    if !renew(session, sql, request, Some(now)).await? {
+        return Ok(None);
+    }
+    let view = View::read(session, sql).await?;
+    view.bury(session, sql, Some(request.node), now).await?;
+    if !request.release.is_empty() {
+        release(session, sql, request, view.lane_of(request.node).slot()).await?;
+    }
+    if request.sweep {
+        session.query(&*sql.slots_sweep).execute(&mut session.connection).await?;
+    }
+    let mut view = View::read(session, sql).await?;
+    let Share { take, give } = view.share(request.node);
+    let take = take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
+    view.take(session, sql, request.node, take).await?;
+    let states = group_states(session, sql).await?;
+    let groups = (states.epoch != request.groups_seen).then_some(states);
+    session.commit().await?;
+    Ok(Some(view.standing(request.node, give, groups, now)))
+}
+
+/// Waits for the lock of membership; the time after that.
+async fn lock(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
+    session.query(&*sql.membership_lock).fetch_all(&mut session.connection).await?;
+    match given {
+        Some(now) => Ok(now),
+        None => clock(session, sql).await,
+    }
+}
+
+async fn release(session: &mut Session, sql: &Sql, request: &Beat, own: Slot) -> Result<(), Failure> {
+    let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
+    for statement in [&sql.slots_drop, &sql.slots_release] {
+        let query = session.once(fill(statement, &[("{seqs}", list(&slots))]));
+        query.bind(request.node.to_string()).execute(&mut session.connection).await?;
+    }
+    Ok(())
+}
+
+async fn epoch(session: &mut Session, sql: &Sql) -> Result<i64, Failure> {
+    number(&session.query(&*sql.epoch).fetch_one(&mut session.connection).await?, 0)
+}
+
+async fn group_states(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
+    let epoch = epoch(session, sql).await?;
+    Ok(GroupStates { epoch, held: held_groups(session, sql).await? })
+}
+
+/// The time until the next delayed row is due.
+pub(crate) async fn next_due(
+    session: &mut Session,
+    sql: &Sql,
+    now: Timestamp,
+) -> Result<Option<Duration>, Failure> {
+    let row = session.query(&*sql.next_due).fetch_optional(&mut session.connection).await?;
+    Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
+}
+
+/// Reads a node's id from a column.
+pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
+    NodeId::parse(text).map_err(|error| {
+        Failure::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
+    })
+}
+
+/// A node as it stands in the table.
+struct Node {
+    id: NodeId,
+    lane: Lane,
+    expires_at: Timestamp,
+}
+
+/// Who is there, who holds what, and what was taken from the dead.
+struct View {
+    nodes: Vec<Node>,
+    slots: Vec<(SlotState, bool)>,
+    taken_suspect: Vec<Slot>,
+}
+
+impl View {
+    async fn read(session: &mut Session, sql: &Sql) -> Result<Self, Failure> {
+        let node = |row: &MySqlRow| {
+            Ok::<_, Failure>(Node {
+                id: node_id(text_of(row, 0).unwrap_or_default())?,
+                lane: Lane(small(row, 2)),
+                expires_at: time_of(row, 4).unwrap_or_default(),
+            })
+        };
+        let slot = |row: &MySqlRow| {
+            let holder = text_of(row, 1).map(node_id).transpose()?;
+            Ok::<_, Failure>((SlotState { slot: Slot(small(row, 0)), holder }, number(row, 2)? != 0))
+        };
+        let nodes = session.query(&*sql.nodes).fetch_all(&mut session.connection).await?;
+        let slots = session.query(&*sql.slots).fetch_all(&mut session.connection).await?;
+        Ok(Self {
+            nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
+            slots: slots.iter().map(slot).collect::<Result<_, _>>()?,
+            taken_suspect: Vec::new(),
+        })
+    }
+
+    /// Removes every node that has expired, but the one that is just beating; whether there was one.
+    async fn bury(
+        &self,
+        session: &mut Session,
+        sql: &Sql,
+        beating: Option<NodeId>,
+        now: Timestamp,
+    ) -> Result<bool, Failure> {
+        let mut buried = false;
+        let expired = self.nodes.iter().filter(|node| node.expires_at <= now && Some(node.id) != beating);
+        for node in expired {
+            let query = session.query(&*sql.node_bury).bind(node.id.to_string()).bind(Time(now));
+            if query.execute(&mut session.connection).await?.rows_affected() > 0 {
+                free(session, sql, node.id, Suspicion::Died).await?;
+                buried = true;
+            }
+        }
+        Ok(buried)
+    }
+
+    fn states(&self) -> Vec<SlotState> {
+        self.slots.iter().map(|(state, _)| *state).collect()
+    }
+
+    fn lane_of(&self, node: NodeId) -> Lane {
+        self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
+    }
+
+    /// What is free and due to the node, and what it should give.
+    fn share(&self, node: NodeId) -> Share {
+        let nodes: Vec<NodeId> = self.nodes.iter().map(|one| one.id).collect();
+        share(node, &nodes, &self.states())
+    }
+
+    async fn take(
+        &mut self,
+        session: &mut Session,
+        sql: &Sql,
+        node: NodeId,
+        slots: Vec<Slot>,
+    ) -> Result<(), Failure> {
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<String> = slots.iter().map(|slot| format!("({}, '{node}')", slot.0)).collect();
+        let query = session.once(fill(&sql.slots_take, &[("{rows}", rows.join(", "))]));
+        query.execute(&mut session.connection).await?;
+        for (state, suspect) in self.slots.iter_mut().filter(|(state, _)| slots.contains(&state.slot)) {
+            state.holder = Some(node);
+            if std::mem::take(suspect) {
+                self.taken_suspect.push(state.slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn held_by(&self, node: NodeId) -> impl Iterator<Item = Slot> {
+        self.slots
+            .iter()
+            .map(|(state, _)| state)
+            .filter(move |state| state.holder == Some(node))
+            .map(|state| state.slot)
+    }
+
+    fn standing(
+        self,
+        node: NodeId,
+        give: Vec<Slot>,
+        groups: Option<GroupStates>,
+        now: Timestamp,
+    ) -> Standing {
+        let suspect = |slot| HeldSlot { slot, suspect: self.taken_suspect.contains(&slot) };
+        let membership = Membership {
+            lane: self.lane_of(node),
+            held: self.held_by(node).map(suspect).collect(),
+            give,
+            nodes: self.nodes.len(),
+            groups,
+            ready: false,
+            next_due: None,
+            oldest: None,
+            now,
+        };
+        Standing { membership }
+    }
+}
+
+fn small(row: &MySqlRow, column: usize) -> i16 {
+    number_of(row, column).and_then(|number| i16::try_from(number).ok()).unwrap_or_default()
+}

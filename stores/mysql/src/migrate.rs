@@ -1,0 +1,93 @@
+//! The tables: making them, upgrading them, telling whether they are there.
+
+use pillarbox::port::{ErrorKind, Migrated};
+
+use crate::connection::{Session, number};
+use crate::error::Failure;
+use crate::row::number_of;
+use crate::sql::{Names, Sql};
+
+/// Each brings the tables to the version that is its place in the list, and writes that down.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
+
+/// How long a migration waits for another, and what TiDB takes as the time of a row where others have UTC.
+const LOCK_S: i64 = 60;
+const DEFAULTS: (&str, &str) = ("DEFAULT (utc_timestamp(6))", "DEFAULT current_timestamp(6)");
+
+/// The migrations of one outbox, with its names.
+pub(crate) struct Migrations {
+    tables: Vec<String>,
+}
+
+impl Migrations {
+    pub(crate) fn new(names: &Names) -> Self {
+        Self { tables: MIGRATIONS.iter().map(|text| names.fill(text)).collect() }
+    }
+
+    /// All statements, for people who run them by hand.
+    pub(crate) fn script(&self) -> String {
+        self.tables.join("\n")
+    }
+}
+
+/// Makes or upgrades the tables: two processes at once wait for each other. Tables can't be made in a transaction here, so
+/// every statement can be run again after one that failed, and the version is written last.
+pub(crate) async fn migrate(
+    session: &mut Session,
+    sql: &Sql,
+    migrations: &Migrations,
+) -> Result<Migrated, Failure> {
+    let locked = session.query(&*sql.migrate_lock).bind(LOCK_S).fetch_one(&mut session.connection).await?;
+    if number_of(&locked, 0) != Some(1) {
+        let detail = "another migration takes too long".to_owned();
+        return Err(Failure::Refused(ErrorKind::Timeout, detail));
+    }
+    let migrated = bring_up(session, sql, migrations).await;
+    session.query(&*sql.migrate_unlock).fetch_one(&mut session.connection).await?;
+    migrated
+}
+
+async fn bring_up(session: &mut Session, sql: &Sql, migrations: &Migrations) -> Result<Migrated, Failure> {
+    let from = version(session, sql).await?;
+    refuse_newer(from)?;
+    for text in migrations.tables.iter().skip(from as usize) {
+        let text = if session.server.tidb { text.replace(DEFAULTS.0, DEFAULTS.1) } else { text.clone() };
+        session.results(text).await?;
+    }
+    Ok(Migrated { from, to: version(session, sql).await? })
+}
+
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+    let found = version(session, sql).await?;
+    refuse_newer(found)?;
+    let wanted = MIGRATIONS.len() as u32;
+    if found == wanted {
+        return Ok(());
+    }
+    let detail = match found {
+        0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
+        _ => format!("the tables are of version {found}, this needs {wanted}; run `pillarbox migrate`"),
+    };
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+fn refuse_newer(found: u32) -> Result<(), Failure> {
+    let known = MIGRATIONS.len() as u32;
+    if found <= known {
+        return Ok(());
+    }
+    let detail =
+        format!("the tables are of version {found}, this knows versions up to {known}; use a newer release");
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+/// The version of the tables; zero if there are none.
+async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
+    let there = session.query(&*sql.tables).fetch_one(&mut session.connection).await?;
+    if number(&there, 0)? == 0 {
+        return Ok(0);
+    }
+    let row = session.query(&*sql.version).fetch_optional(&mut session.connection).await?;
+    let version = row.and_then(|row| number_of(&row, 0));
+    Ok(version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0))
+}

@@ -1,0 +1,203 @@
+//! What operators do to rows: replay, discard, cancel, purge.
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Lane, Status};
+use pillarbox::port::{Cancel, Discard, GroupState, Purge, PurgeStatus, Replay, Select};
+use sqlx::AssertSqlSafe;
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
+use sqlx::query::Query;
+
+use crate::connection::{Session, number};
+use crate::error::Failure;
+use crate::fetch::clock;
+use crate::groups::record;
+use crate::inspect::Selection;
+use crate::probe::Locking;
+use crate::renumber::{Moving, renumber};
+use crate::row::text_of;
+use crate::settle::delete_rows;
+use crate::sql::{Sql, fill, list, places};
+use crate::time::{literal, micros_back, now_sql};
+
+/// Dead rows that this transaction has locked, and the time.
+struct Dead {
+    rows: Vec<Moving>,
+    now: Timestamp,
+}
+
+impl Dead {
+    async fn find(
+        session: &mut Session,
+        sql: &Sql,
+        select: &Select,
+        limit: usize,
+        now: Option<Timestamp>,
+    ) -> Result<Self, Failure> {
+        session.begin().await?;
+        let now = match now {
+            Some(now) => now,
+            None => clock(session, sql).await?,
+        };
+        let selection = Selection::new(select);
+        let parts = [("{selected}", selection.found(sql))];
+        let query = selection.bind(session.once(fill(&sql.dead_find, &parts)));
+        let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let found = query.fetch_all(&mut session.connection).await?;
+        Ok(Self { rows: found.iter().map(Moving::read).collect::<Result<_, _>>()?, now })
+    }
+
+    fn ids(&self) -> Vec<&str> {
+        self.rows.iter().map(|row| row.event_id.as_str()).collect()
+    }
+
+    /// Frees the groups that these rows block, or makes paused ones forget them; the rows that did.
+    async fn free_groups(&self, session: &mut Session, sql: &Sql) -> Result<Vec<String>, Failure> {
+        let query = session.once(fill(&sql.groups_behind, &[("{ids}", places(self.rows.len()))]));
+        let query = self.ids().into_iter().fold(query, |query, id| query.bind(id.to_owned()));
+        let behind = query.fetch_all(&mut session.connection).await?;
+        let mut heads = Vec::with_capacity(behind.len());
+        for group in &behind {
+            let key = text_of(group, 0).unwrap_or_default().to_owned();
+            let query = match GroupState::from_stored(text_of(group, 1).unwrap_or_default()) {
+                GroupState::Blocked => session.query(&*sql.group_free).bind(key),
+                GroupState::Paused => session.query(&*sql.group_head).bind(None::<String>).bind(key),
+            };
+            query.execute(&mut session.connection).await?;
+            heads.push(text_of(group, 2).unwrap_or_default().to_owned());
+        }
+        if !heads.is_empty() {
+            let grown = i64::try_from(heads.len()).unwrap_or(i64::MAX);
+            session.query(&*sql.epoch_grow).bind(grown).execute(&mut session.connection).await?;
+        }
+        Ok(heads)
+    }
+}
+
+pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -> Result<u64, Failure> {
+    let Some(select) = only_dead(&request.select) else { return Ok(0) };
+    let mut dead = Dead::find(session, sql, &select, request.limit, request.now).await?;
+    if dead.rows.is_empty() {
+        return Ok(0);
+    }
+    let heads = dead.free_groups(session, sql).await?;
+    let revive = fill(&sql.revive, &[("{ids}", places(dead.rows.len())), ("{now}", literal(dead.now))]);
+    let revive = dead.ids().into_iter().fold(session.once(revive), |query, id| query.bind(id.to_owned()));
+    revive.execute(&mut session.connection).await?;
+    record(session, sql, dead.now, &request.by, "replay", &dead.ids()).await?;
+    let count = dead.rows.len();
+    let mut moving: Vec<Moving> = dead.rows.drain(..).filter(|row| !heads.contains(&row.event_id)).collect();
+    for row in &mut moving {
+        row.lane = row.lane.filter(|lane| *lane == i64::from(Lane::QUEUE.0));
+    }
+    renumber(session, sql, &moving).await?;
+    session.commit().await?;
+    Ok(count as u64)
+}
+
+pub(crate) async fn discard(session: &mut Session, sql: &Sql, request: &Discard) -> Result<u64, Failure> {
+    let Some(select) = only_dead(&request.select) else { return Ok(0) };
+    let dead = Dead::find(session, sql, &select, request.limit, request.now).await?;
+    if dead.rows.is_empty() {
+        return Ok(0);
+    }
+    dead.free_groups(session, sql).await?;
+    delete_rows(session, sql, dead.rows.iter().map(|row| row.seq), &dead.ids()).await?;
+    record(session, sql, dead.now, &request.by, "discard", &dead.ids()).await?;
+    session.commit().await?;
+    Ok(dead.rows.len() as u64)
+}
+
+/// On a connection of the store's own.
+pub(crate) async fn cancel_here(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Cancel,
+) -> Result<Vec<EventId>, Failure> {
+    session.begin().await?;
+    let cancelled = cancel(&mut session.connection, sql, request).await?;
+    session.commit().await?;
+    Ok(cancelled)
+}
+
+/// Also for transactions of the user's own connection.
+pub(crate) async fn cancel(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    request: &Cancel,
+) -> Result<Vec<EventId>, Failure> {
+    if request.ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parts = [("{ids}", places(request.ids.len())), ("{now}", now_sql(request.now))];
+    let find =
+        request.ids.iter().fold(query(fill(&sql.cancel_find, &parts)), |query, id| query.bind(id.as_str()));
+    let found = find.fetch_all(&mut *connection).await?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<&str> = found.iter().filter_map(|row| text_of(row, 1)).collect();
+    let seqs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>, _>>()?;
+    query(fill(&sql.delete, &[("{seqs}", list(seqs))])).execute(&mut *connection).await?;
+    let forget = query(fill(&sql.attempts_forget, &[("{ids}", places(ids.len()))]));
+    ids.iter().fold(forget, |query, id| query.bind(*id)).execute(&mut *connection).await?;
+    let rows = vec![format!("({}, ?, 'cancel', ?)", now_sql(request.now)); ids.len()].join(", ");
+    let record = query(fill(&sql.audit, &[("{rows}", rows)]));
+    ids.iter().fold(record, |query, id| query.bind(&request.by).bind(*id)).execute(connection).await?;
+    Ok(ids.into_iter().map(EventId::from_row).collect())
+}
+
+fn query(text: String) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(AssertSqlSafe(text)).persistent(false)
+}
+
+pub(crate) async fn purge(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Purge,
+    locking: Locking,
+) -> Result<u64, Failure> {
+    let status = match request.status {
+        PurgeStatus::Done => Some(Status::Done.code()),
+        PurgeStatus::Dead => Some(Status::Dead.code()),
+        PurgeStatus::Any => None,
+    };
+    let (find, delete) = match status {
+        Some(_) => (&sql.purge_find, &sql.purge),
+        None => (&sql.purge_any_find, &sql.purge_any),
+    };
+    session.begin().await?;
+    let now = ("{now}", now_sql(request.now));
+    let age_us = micros_back(request.older_than);
+    let query = session.query(fill(find, &[now.clone(), ("{skip_locked}", locking.words())]));
+    let query =
+        bind_status(query, status).bind(age_us).bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+    let old = query.fetch_all(&mut session.connection).await?;
+    if old.is_empty() {
+        return Ok(0);
+    }
+    let forget = session.once(fill(&sql.attempts_forget, &[("{ids}", places(old.len()))]));
+    let forget = old.iter().fold(forget, |query, row| query.bind(text_of(row, 1).unwrap_or_default()));
+    forget.execute(&mut session.connection).await?;
+    let seqs = old.iter().map(|row: &MySqlRow| number(row, 0)).collect::<Result<Vec<_>, _>>()?;
+    let query = session.once(fill(delete, &[now, ("{seqs}", list(seqs))]));
+    let gone =
+        bind_status(query, status).bind(age_us).execute(&mut session.connection).await?.rows_affected();
+    session.commit().await?;
+    Ok(gone)
+}
+
+fn bind_status<'q>(
+    query: Query<'q, MySql, MySqlArguments>,
+    status: Option<u8>,
+) -> Query<'q, MySql, MySqlArguments> {
+    match status {
+        Some(status) => query.bind(i64::from(status)),
+        None => query,
+    }
+}
+
+/// The dead ones of a selection; none if it excludes them.
+fn only_dead(select: &Select) -> Option<Select> {
+    let asked = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
+    asked.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
+}

@@ -1,0 +1,67 @@
+//! Finding out whether SKIP LOCKED really skips what is locked: a server may take the words and lock nothing.
+
+use tokio::sync::OnceCell;
+
+use crate::config::Claiming;
+use crate::connection::{Session, Sessions};
+use crate::error::Failure;
+use crate::sql::Sql;
+
+/// What a read with SKIP LOCKED does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// It locks, and skips what others have locked.
+    Skips,
+    /// It can't be trusted: work on the same rows has to wait.
+    Waits,
+}
+
+impl Locking {
+    /// The words after FOR UPDATE.
+    pub(crate) fn words(self) -> String {
+        match self {
+            Self::Skips => "SKIP LOCKED".to_owned(),
+            Self::Waits => String::new(),
+        }
+    }
+}
+
+/// The answer, once it is known.
+#[derive(Default)]
+pub(crate) struct Probe(OnceCell<Locking>);
+
+impl Probe {
+    pub(crate) async fn locking(
+        &self,
+        claiming: Claiming,
+        sessions: &Sessions,
+        sql: &Sql,
+    ) -> Result<Locking, Failure> {
+        let found = self.0.get_or_try_init(|| async {
+            match claiming {
+                Claiming::SkipLocked => Ok(Locking::Skips),
+                Claiming::Update => Ok(Locking::Waits),
+                Claiming::Detect => detect(sessions, sql).await,
+            }
+        });
+        Ok(*found.await?)
+    }
+}
+
+/// One connection holds a row; another must not get it.
+async fn detect(sessions: &Sessions, sql: &Sql) -> Result<Locking, Failure> {
+    let (mut holder, mut other) = (sessions.connect().await?, sessions.connect().await?);
+    holder.begin().await?;
+    let held = rows(&mut holder, &sql.probe_hold).await?;
+    other.begin().await?;
+    let got = rows(&mut other, &sql.probe_skip).await?;
+    if held > 0 && got == 0 {
+        return Ok(Locking::Skips);
+    }
+    tracing::info!("the server does not honour SKIP LOCKED: rows are claimed by updates");
+    Ok(Locking::Waits)
+}
+
+async fn rows(session: &mut Session, text: &str) -> Result<usize, Failure> {
+    Ok(session.query(text).fetch_all(&mut session.connection).await?.len())
+}

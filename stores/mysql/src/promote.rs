@@ -1,0 +1,39 @@
+//! Moving delayed rows whose time has come to the end of the order.
+
+use pillarbox::port::{Order, Promote, Promoted};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::membership::next_due;
+use crate::probe::Locking;
+use crate::renumber::{Moving, renumber};
+use crate::row::time_of;
+use crate::sql::{Sql, fill};
+use crate::time::{literal, now_sql};
+
+pub(crate) async fn promote(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Promote,
+    locking: Locking,
+) -> Result<Promoted, Failure> {
+    session.begin().await?;
+    let query = session.query(fill(&sql.node_lock, &[("{now}", now_sql(request.now))]));
+    let there = query.bind(request.node.to_string()).fetch_optional(&mut session.connection).await?;
+    let Some(row) = there else {
+        return Ok(Promoted { moved: 0, next_due: None });
+    };
+    let now = request.now.or(time_of(&row, 0)).unwrap_or_default();
+    let parts = [("{now}", literal(now)), ("{skip_locked}", locking.words())];
+    let query = session.once(fill(&sql.promote_find, &parts));
+    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
+    let due = query.fetch_all(&mut session.connection).await?;
+    let mut rows = due.iter().map(Moving::read).collect::<Result<Vec<_>, _>>()?;
+    for row in &mut rows {
+        let in_group = request.order == Order::PerGroup && row.is_grouped();
+        row.lane = (!in_group).then_some(request.lane.0.into());
+    }
+    renumber(session, sql, &rows).await?;
+    session.commit().await?;
+    Ok(Promoted { moved: rows.len(), next_due: next_due(session, sql, now).await? })
+}

@@ -1,0 +1,68 @@
+//! Giving rows new numbers, at the end of the order.
+
+use pillarbox::model::EventId;
+use sqlx::mysql::MySqlRow;
+
+use crate::connection::{Session, number};
+use crate::error::Failure;
+use crate::row::{number_of, text_of};
+use crate::sql::{Sql, fill, list};
+
+/// A row that moves, locked by the transaction.
+pub(crate) struct Moving {
+    pub(crate) seq: i64,
+    pub(crate) event_id: String,
+    /// Where it goes; none: to the slot of its group or id.
+    pub(crate) lane: Option<i64>,
+    grouped: bool,
+}
+
+impl Moving {
+    /// From number, id, lane and whether the row has a group.
+    pub(crate) fn read(row: &MySqlRow) -> Result<Self, Failure> {
+        Ok(Self {
+            seq: number(row, 0)?,
+            event_id: text_of(row, 1).unwrap_or_default().to_owned(),
+            lane: number_of(row, 2),
+            grouped: number(row, 3)? != 0,
+        })
+    }
+
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.grouped
+    }
+}
+
+/// The lane of rows that only hold a place. No node has it, and none of these is ever committed; readers that look for numbers
+/// still open see them.
+const HOLDING: i16 = i16::MAX;
+
+/// Moves rows to new numbers, in the order given.
+///
+/// Numbers come from inserts alone. So rows are inserted that hold the places; then they make way, in one go.
+pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) -> Result<(), Failure> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    session.query(&*sql.renumber_lock).fetch_all(&mut session.connection).await?;
+    let holders = vec![format!("(?, '', {HOLDING})"); rows.len()].join(", ");
+    let draw = session.once(fill(&sql.draw, &[("{rows}", holders)]));
+    let draw = rows.iter().fold(draw, |query, _| query.bind(EventId::uuid_v7().as_str().to_owned()));
+    let first =
+        i64::try_from(draw.execute(&mut session.connection).await?.last_insert_id()).unwrap_or_default();
+    let step = session.server.step;
+    let numbers: Vec<i64> = (0_i64..).take(rows.len()).map(|place| first + place * step).collect();
+    let lane = |row: &Moving| row.lane.map_or("NULL".to_owned(), |lane| lane.to_string());
+    let lanes: Vec<String> = rows.iter().map(|row| format!("WHEN {} THEN {}", row.seq, lane(row))).collect();
+    let moves = rows.iter().zip(&numbers).map(|(row, to)| format!("WHEN {} THEN {to}", row.seq));
+    let parts = [
+        ("{impatient}", session.server.impatience().to_string()),
+        ("{patient}", session.server.patience_s.to_string()),
+        ("{drawn}", list(&numbers)),
+        ("{lanes}", lanes.join(" ")),
+        ("{numbers}", moves.collect::<Vec<_>>().join(" ")),
+        ("{seqs}", list(rows.iter().map(|row| row.seq))),
+    ];
+    session.results(fill(&sql.renumber, &parts)).await?;
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! The statements, with the names of the tables put in once, and what is put in each time.
+
+use std::sync::Arc;
+
+use pillarbox::model::TableName;
+
+use crate::row::{COLUMNS, RECORD_COLUMNS};
+
+/// The group of a row.
+pub(crate) const GROUP_KEY: &str =
+    "coalesce(message_group, concat(coalesce(aggregate_type, '__GLOBAL__'), '/', aggregate_id))";
+
+/// Texts compare by bytes. Each server takes the comment that is meant for it: MySQL and TiDB, MariaDB.
+const BY_BYTES: &str = "/*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */";
+
+/// The names of the tables of one outbox.
+pub(crate) struct Names {
+    replacements: Vec<(&'static str, String)>,
+    event: String,
+}
+
+impl Names {
+    pub(crate) fn new(table: &TableName) -> Self {
+        let (event, family) = (table.as_str(), table.family());
+        // Checked identifiers hold no quote.
+        let full = |name: &str| format!("`{name}`");
+        let mut replacements = vec![
+            ("{group_key}", GROUP_KEY.to_owned()),
+            ("{by_bytes}", BY_BYTES.to_owned()),
+            ("{event}", full(event)),
+            ("{meta_name}", format!("'{family}_meta'")),
+            ("{columns}", COLUMNS.to_owned()),
+            ("{record_columns}", RECORD_COLUMNS.to_owned()),
+        ];
+        for (place, beside) in [
+            ("{node}", "node"),
+            ("{slot}", "slot"),
+            ("{group}", "group"),
+            ("{attempt}", "attempt"),
+            ("{audit}", "audit"),
+            ("{meta}", "meta"),
+        ] {
+            replacements.push((place, full(&format!("{family}_{beside}"))));
+        }
+        Self { replacements, event: full(event) }
+    }
+
+    /// The text with all names put in.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        self.replacements.iter().fold(text.to_owned(), |text, (place, name)| text.replace(place, name))
+    }
+
+    fn statement(&self, text: &str) -> Arc<str> {
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
+        self.fill(&lines.join("\n")).into()
+    }
+}
+
+/// A statement with what differs from call to call: numbers, times and lists of places, never a text of others.
+pub(crate) fn fill(statement: &str, parts: &[(&str, String)]) -> String {
+    parts.iter().fold(statement.to_owned(), |text, (place, part)| text.replace(place, part))
+}
+
+/// So many places for values.
+pub(crate) fn places(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+/// Numbers as a list; one that no row has where there are none.
+pub(crate) fn list<T: std::fmt::Display>(numbers: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
+    if texts.is_empty() { "-9".to_owned() } else { texts.join(", ") }
+}
+
+macro_rules! statements {
+    ($($name:ident),*) => {
+        /// Every statement of the store.
+        pub(crate) struct Sql {
+            /// The table of events.
+            pub(crate) event: String,
+            $(pub(crate) $name: Arc<str>,)*
+        }
+
+        impl Sql {
+            pub(crate) fn new(names: &Names) -> Self {
+                Self {
+                    event: names.event.clone(),
+                    $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
+                }
+            }
+        }
+    };
+}
+
+statements!(
+    alive,
+    attempts,
+    attempts_add,
+    attempts_forget,
+    audit,
+    audits,
+    cancel_find,
+    claim,
+    claim_find,
+    claim_mark,
+    claim_marked,
+    claim_queue_find,
+    claim_queue_mark,
+    clock,
+    count,
+    dead_find,
+    delete,
+    done,
+    done_delete,
+    draw,
+    epoch,
+    epoch_grow,
+    fetch_due,
+    fetch_group,
+    fetch_slots,
+    group_free,
+    group_head,
+    group_hold,
+    group_show,
+    groups,
+    groups_behind,
+    insert,
+    list,
+    list_newest,
+    membership_lock,
+    migrate_lock,
+    migrate_unlock,
+    next_due,
+    node_bury,
+    node_join,
+    node_leave,
+    node_lock,
+    node_renew,
+    node_there,
+    nodes,
+    peek,
+    probe_hold,
+    probe_skip,
+    promote_find,
+    purge,
+    purge_any,
+    purge_any_find,
+    purge_find,
+    renumber,
+    renumber_lock,
+    revive,
+    settle,
+    settle_find,
+    show,
+    slots,
+    slots_drop,
+    slots_free,
+    slots_release,
+    slots_sweep,
+    slots_take,
+    stats_beside,
+    stats_dead,
+    stats_ended,
+    stats_pending,
+    stats_written,
+    tables,
+    version,
+    waiting,
+    written,
+    written_ids
+);

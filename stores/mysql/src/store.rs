@@ -1,0 +1,293 @@
+//! The handle: the store port over reserved connections.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::model::{NodeId, Row, Seq, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Settle,
+    Settled, Store, StoreError, Write,
+};
+use pillarbox::rules::SLOTS;
+use sqlx::mysql::MySqlPool;
+#[cfg(feature = "sqlx-0_9")]
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::config::{Claiming, MysqlStoreBuilder};
+use crate::connection::{Line, Session, Sessions, Work};
+use crate::error::Failure;
+use crate::insert::insert_rows;
+use crate::membership::Standing;
+use crate::migrate::Migrations;
+use crate::probe::{Locking, Probe};
+use crate::sql::{Names, Sql};
+use crate::{claim, fetch, membership, promote, settle};
+
+/// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// An outbox in a MySQL or MariaDB database. A clone is the same outbox; its connections close with the last one.
+#[derive(Clone)]
+pub struct MysqlStore(Arc<Shared>);
+
+/// What all clones share.
+pub(crate) struct Shared {
+    facts: Facts,
+    pub(crate) pool: MySqlPool,
+    pub(crate) sql: Arc<Sql>,
+    pub(crate) migrations: Arc<Migrations>,
+    pub(crate) sessions: Arc<Sessions>,
+    fetching: Line,
+    settling: Line,
+    beating: Line,
+    desk: Line,
+    claiming: Claiming,
+    probe: Probe,
+    /// How far apart the numbers of one insert are, once that is known.
+    #[cfg(feature = "sqlx-0_9")]
+    step: OnceCell<i64>,
+}
+
+/// What a call does with its request; it may be done again.
+pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
+
+impl MysqlStore {
+    /// A store beside an application's own pool, with the default settings. Transactions are begun on the pool; all
+    /// other work has connections of its own, made with the pool's options.
+    #[must_use]
+    pub fn new(pool: MySqlPool) -> Self {
+        Self::builder(pool).open()
+    }
+
+    /// A store with a pool of its own, from a URL `mysql://USER@HOST/DATABASE`.
+    pub fn open_url(url: &str) -> Result<Self, StoreError> {
+        Ok(Self::builder_from_url(url)?.open())
+    }
+
+    /// Settings for a store beside an application's own pool.
+    pub fn builder(pool: MySqlPool) -> MysqlStoreBuilder {
+        MysqlStoreBuilder::new(pool)
+    }
+
+    /// Settings for a store with a pool of its own.
+    pub fn builder_from_url(url: &str) -> Result<MysqlStoreBuilder, StoreError> {
+        MysqlStoreBuilder::from_url(url)
+    }
+
+    pub(crate) fn start(builder: MysqlStoreBuilder) -> Self {
+        let MysqlStoreBuilder { pool, name, table, limits, claiming, statement_timeout, desk } = builder;
+        let names = Names::new(&table);
+        let options = (*pool.connect_options()).clone();
+        let sessions = Arc::new(Sessions::new(options, statement_timeout));
+        let line = |connections| Line::new(&sessions, connections);
+        let facts = Facts {
+            kind: "mysql",
+            name,
+            slots: SLOTS,
+            concurrent_writers: true,
+            transactions: true,
+            durable: true,
+            shared: true,
+            limits,
+        };
+        Self(Arc::new(Shared {
+            facts,
+            pool,
+            sql: Arc::new(Sql::new(&names)),
+            migrations: Arc::new(Migrations::new(&names)),
+            fetching: line(1),
+            settling: line(1),
+            beating: line(1),
+            desk: line(desk),
+            sessions: Arc::clone(&sessions),
+            claiming,
+            probe: Probe::default(),
+            #[cfg(feature = "sqlx-0_9")]
+            step: OnceCell::new(),
+        }))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.facts.name
+    }
+
+    /// The pool that transactions are begun on.
+    #[must_use]
+    pub fn pool(&self) -> &MySqlPool {
+        &self.0.pool
+    }
+
+    /// Waits for calls that are under way, also those that nobody waits for any more; then closes the store's own
+    /// connections. The pool stays open.
+    pub async fn close(&self) {
+        self.0.sessions.close().await;
+        for line in [&self.0.fetching, &self.0.settling, &self.0.beating, &self.0.desk] {
+            line.hang_up();
+        }
+    }
+
+    /// Runs a call on a line and names the operation in its error.
+    fn on<'a, R, T>(
+        &'a self,
+        line: &'a Line,
+        operation: &'static str,
+        request: R,
+        call: Call<R, T>,
+    ) -> Answer<'a, T>
+    where
+        R: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let given = Arc::new((Arc::clone(&self.0.sql), request));
+        Box::pin(async move {
+            let run = line.run(move |session| {
+                let given = Arc::clone(&given);
+                Box::pin(async move { call(session, &given.0, &given.1).await })
+            });
+            run.await.map_err(|failure: Failure| failure.into_store_error(operation, self.name()))
+        })
+    }
+
+    /// Runs a call on the connections that claims, promotions and operators share.
+    pub(crate) fn at_desk<R, T>(&self, operation: &'static str, request: R, call: Call<R, T>) -> Answer<'_, T>
+    where
+        R: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.on(&self.0.desk, operation, request, call)
+    }
+
+    /// Whether the server honours SKIP LOCKED.
+    pub(crate) async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
+        let found = self.0.probe.locking(self.0.claiming, &self.0.sessions, &self.0.sql).await;
+        found.map_err(|failure| failure.into_store_error(operation, self.name()))
+    }
+
+    /// How far apart the numbers of one insert are; none if that can't be told now.
+    #[cfg(feature = "sqlx-0_9")]
+    pub(crate) async fn step(&self) -> Option<i64> {
+        let found = self.0.step.get_or_try_init(|| async {
+            let asked: Answer<'_, i64> =
+                self.at_desk("write", (), |session, _, ()| Box::pin(async { Ok(session.server.step) }));
+            asked.await
+        });
+        found.await.ok().copied()
+    }
+
+    /// Adds the rows that wait to where a node stands, if they are found soon.
+    async fn member(&self, standing: Standing, after: Seq) -> Membership {
+        let looked =
+            self.at_desk("look for rows", (standing.slots(), after), |session, sql, (slots, after)| {
+                Box::pin(membership::waiting(session, sql, slots.clone(), *after))
+            });
+        let waiting = match timeout(LOOK, looked).await {
+            Ok(Ok(waiting)) => Some(waiting),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not look for waiting rows");
+                None
+            }
+            Err(_) => None,
+        };
+        standing.with(waiting)
+    }
+}
+
+impl fmt::Debug for MysqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MysqlStore({})", self.name())
+    }
+}
+
+impl Store for MysqlStore {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.on(&self.0.fetching, "fetch", request, |session, sql, request| {
+            Box::pin(fetch::fetch(session, sql, request))
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        Box::pin(async move {
+            let locking = self.locking("claim").await?;
+            let claimed = self.at_desk("claim", (request, locking), |session, sql, (request, locking)| {
+                Box::pin(claim::claim(session, sql, request, *locking))
+            });
+            claimed.await
+        })
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        self.on(&self.0.settling, "settle", request, |session, sql, request| {
+            Box::pin(settle::settle(session, sql, request))
+        })
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        let joined = self.on(&self.0.beating, "join", request, |session, sql, request| {
+            Box::pin(membership::join(session, sql, request))
+        });
+        Box::pin(async move { Ok(self.member(joined.await?, Seq(0)).await) })
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        let after = request.after;
+        let beaten = self.on(&self.0.beating, "beat", request, |session, sql, request| {
+            Box::pin(membership::beat(session, sql, request))
+        });
+        Box::pin(async move {
+            match beaten.await? {
+                Some(standing) => Ok(Some(self.member(standing, after).await)),
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.on(&self.0.beating, "leave", node, |session, sql, node| {
+            Box::pin(membership::leave(session, sql, *node))
+        })
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        Box::pin(async move {
+            let locking = self.locking("promote").await?;
+            let moved = self.at_desk("promote", (request, locking), |session, sql, (request, locking)| {
+                Box::pin(promote::promote(session, sql, request, *locking))
+            });
+            moved.await
+        })
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.at_desk("write", request, |session, sql, request| {
+            Box::pin(async move {
+                session.begin().await?;
+                let step = Some(session.server.step);
+                let rows =
+                    insert_rows(&mut session.connection, sql, &request.rows, request.now, step).await?;
+                session.commit().await?;
+                Ok(rows)
+            })
+        })
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+
+    /// There is nobody to tell: rows are found by polling.
+    fn announce(&self) {}
+
+    fn hints(&self) -> Option<Hints> {
+        None
+    }
+}

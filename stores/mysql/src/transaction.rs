@@ -1,0 +1,74 @@
+//! Writing with sqlx: on transactions begun here, and on those that a caller already has.
+
+use pillarbox::model::{EventId, NewRow, Written};
+use pillarbox::port::{Answer, Begin, Cancel, CommitError, WriteOn};
+use sqlx::Transaction;
+use sqlx::mysql::MySql;
+
+use crate::connection::to_its_end;
+use crate::error::Failure;
+use crate::insert::insert_rows;
+use crate::operate::cancel;
+use crate::store::MysqlStore;
+
+impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
+    fn insert<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, MySql>,
+        rows: &'a [NewRow],
+    ) -> Answer<'a, Vec<Written>> {
+        Box::pin(async move {
+            let step = self.step().await;
+            let written = insert_rows(tx, &self.shared().sql, rows, None, step).await;
+            written.map_err(|failure| failure.into_store_error("write", self.name()))
+        })
+    }
+
+    fn cancel_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, MySql>,
+        request: Cancel,
+    ) -> Answer<'a, Vec<EventId>> {
+        Box::pin(async move {
+            let cancelled = cancel(tx, &self.shared().sql, &request).await;
+            cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
+        })
+    }
+}
+
+impl Begin for MysqlStore {
+    type Tx = Transaction<'static, MySql>;
+
+    fn begin(&self) -> Answer<'_, Self::Tx> {
+        let pool = self.shared().pool.clone();
+        Box::pin(async move {
+            // Dropped half way it would leave an open transaction in the pool.
+            let begun = to_its_end(&self.shared().sessions, async move { pool.begin().await }).await;
+            let begun = begun.and_then(|tx| tx.map_err(Failure::from));
+            begun.map_err(|failure| failure.into_store_error("begin", self.name()))
+        })
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<(), CommitError> {
+        let ended = to_its_end(&self.shared().sessions, async move { tx.commit().await }).await;
+        match ended.and_then(|end| end.map_err(Failure::from)) {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(commit_error(failure, self.name())),
+        }
+    }
+
+    fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let ended = to_its_end(&self.shared().sessions, async move { tx.rollback().await }).await;
+            let ended = ended.and_then(|end| end.map_err(Failure::from));
+            ended.map_err(|failure| failure.into_store_error("roll back", self.name()))
+        })
+    }
+}
+
+/// A server that answers has not committed; one that is gone may have.
+fn commit_error(failure: Failure, store: &str) -> CommitError {
+    let answered = failure.is_answer() && failure.spares_connection();
+    let error = failure.into_store_error("commit", store);
+    if answered { CommitError::Refused(error) } else { CommitError::Unknown(error) }
+}

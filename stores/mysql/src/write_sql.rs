@@ -1,0 +1,99 @@
+//! Writing with any driver: one statement, and its parameters, all of them text.
+
+use std::fmt::Write as _;
+
+use pillarbox::model::{NewRow, When};
+use pillarbox::port::{Insert, StoreError, WriteSql};
+
+use crate::insert::Values;
+use crate::sql::fill;
+use crate::store::MysqlStore;
+use crate::time::{micros, now_sql, text};
+
+/// A message id that is there already adds nothing. Anything else that is there already is an error, under every setting of
+/// the driver's session: two rows where one must be.
+const ONCE: &str = " ON DUPLICATE KEY UPDATE event_id = CASE WHEN message_id = VALUES(message_id) THEN event_id \
+    ELSE (SELECT 'an event with this id' UNION ALL SELECT 'is there already') END";
+
+/// A row's values are text for every driver, and what is not there is NULL in the statement itself. The rows get their
+/// numbers in the order given.
+///
+/// A message id that is there already adds nothing, an event id that is there already is an error of the driver's.
+///
+/// ```no_run
+/// # use pillarbox::{Event, Outbox};
+/// # use pillarbox_mysql::MysqlStore;
+/// # struct Driver;
+/// # impl Driver { fn execute(&mut self, _: &str, _: &[String]) -> Result<(), std::fmt::Error> { Ok(()) } }
+/// # fn run(driver: &mut Driver, outbox: Outbox<MysqlStore>) -> Result<(), Box<dyn std::error::Error>> {
+/// driver.execute("START TRANSACTION", &[])?;
+/// let (insert, receipt) = outbox.insert_sql([Event::text("OrderPlaced", "{}")])?;
+/// if let Some(insert) = insert {
+///     driver.execute(&insert.sql, &insert.params)?;
+/// }
+/// driver.execute("COMMIT", &[])?;
+/// receipt.committed();
+/// # Ok(())
+/// # }
+/// ```
+impl WriteSql for MysqlStore {
+    fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
+        let now = now_sql(None);
+        let (mut expressions, mut params) = (Vec::new(), Vec::new());
+        for row in rows {
+            let values = Values::new(row);
+            expressions.push(written_out(&values, &now));
+            add_params(&values, &mut params);
+        }
+        let mut text = fill(&self.shared().sql.insert, &[("{rows}", expressions.join(", "))]);
+        if rows.iter().any(|row| row.event.message_id().is_some()) {
+            text.push_str(ONCE);
+        }
+        Ok(Insert::new(text, params))
+    }
+}
+
+/// The row with its bytes as digits, which are text too.
+fn written_out(values: &Values<'_>, now: &str) -> String {
+    let expression = values.expression(now, "NULL");
+    match values.payload_bytes {
+        // The last place of the row is that of the bytes.
+        Some(_) => format!("{}unhex(?))", expression.trim_end_matches("?)")),
+        None => expression,
+    }
+}
+
+fn add_params(values: &Values<'_>, params: &mut Vec<String>) {
+    let mut add = |text: Option<&str>| params.extend(text.map(str::to_owned));
+    for column in [
+        Some(values.event_id),
+        Some(values.event_type),
+        values.aggregate_type,
+        values.aggregate_id,
+        values.tenant_id,
+    ] {
+        add(column);
+    }
+    for when in [values.due, values.expires].into_iter().flatten() {
+        add(Some(&match when {
+            When::At(at) => text(at),
+            When::In(after) => micros(after).to_string(),
+        }));
+    }
+    add(values.lane.map(|lane| lane.to_string()).as_deref());
+    add(values.message_group);
+    add(values.message_id);
+    add(values.correlation_id);
+    add(Some(&text(values.occurred_at)));
+    add(values.headers.as_deref());
+    add(values.payload);
+    add(values.payload_bytes.map(hex).as_deref());
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

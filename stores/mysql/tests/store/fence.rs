@@ -1,0 +1,128 @@
+//! The fence: what a node settles after it was buried changes nothing, and a settle under way is waited for.
+
+use std::time::Duration;
+
+use pillarbox::model::Written;
+use pillarbox::port::{Change, Counts, OnDone, Settle, Settled, Store, Wait, Write};
+use pillarbox_mysql::MysqlStore;
+
+use crate::kit::{Place, event, join, node, run, settle};
+
+/// Whoever joins with it is expired at once.
+const OVER: Duration = Duration::ZERO;
+const LONG: Duration = Duration::from_secs(600);
+/// The row as it was written.
+const UNTOUCHED: &str = "SELECT count(*) FROM outbox_event WHERE status = 0 AND attempts = 0 AND done_at IS NULL \
+                         AND last_error IS NULL AND lane IS NULL";
+
+/// Every statement that settles.
+fn every_way() -> [(OnDone, Change); 4] {
+    let retry = |wait| Change::Retry { delay: OVER, error: "late".to_owned(), counts: Counts::One, wait };
+    let dead = Change::Dead { error: "late".to_owned(), counts: Counts::One, blocks: None };
+    [
+        (OnDone::Keep, Change::Done),
+        (OnDone::Delete, Change::Done),
+        (OnDone::Keep, retry(Wait::Delayed)),
+        (OnDone::Delete, dead),
+    ]
+}
+
+async fn written(store: &MysqlStore) -> Vec<Written> {
+    store.write(Write { rows: vec![event("a", "1"), event("b", "2")], now: None }).await.unwrap()
+}
+
+fn nothing_settled(settled: &Settled) {
+    assert!(!settled.held);
+    assert_eq!(settled.stale, [0, 1]);
+}
+
+/// PBX-011: a stale node's settle after take-over changes no row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_buried_node_settles_nothing() {
+    for (on_done, change) in every_way() {
+        for place in Place::all().await {
+            let (stale, other) = (place.store().await, place.beside());
+            stale.join(join(1, OVER)).await.unwrap();
+            let rows = written(&stale).await;
+            let taken = other.join(join(2, LONG)).await.unwrap();
+            assert!(taken.held.iter().any(|held| held.suspect));
+            nothing_settled(&stale.settle(settle(1, &rows, on_done, &change)).await.unwrap());
+            assert_eq!(place.number(UNTOUCHED).await, 2, "{change:?}");
+            assert!(other.settle(settle(2, &rows, on_done, &change)).await.unwrap().stale.is_empty());
+            assert_eq!(place.number(UNTOUCHED).await, 0, "{change:?}");
+        }
+    }
+}
+
+/// A settle that must wait: its answer may only come after the lock was let go.
+async fn settle_behind_a_lock(
+    place: &Place,
+    store: &MysqlStore,
+    request: Settle,
+    waiting: i64,
+    let_go: impl Future<Output = ()>,
+) -> Settled {
+    let mut settling = store.settle(request);
+    tokio::select! {
+        biased;
+        settled = &mut settling => panic!("it did not wait: {settled:?}"),
+        () = place.until_locked(waiting) => {}
+    }
+    let_go.await;
+    settling.await.unwrap()
+}
+
+/// PBX-011: the settle has begun and waits for the node's row while that is removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settle_that_waits_while_its_node_is_buried_changes_nothing() {
+    for (on_done, change) in every_way() {
+        for place in Place::all().await {
+            let stale = place.store().await;
+            stale.join(join(1, LONG)).await.unwrap();
+            let rows = written(&stale).await;
+            let mut burying = place.connection().await;
+            run(
+                &mut burying,
+                &format!("START TRANSACTION; DELETE FROM outbox_node WHERE node_id = '{}'", node(1)),
+            )
+            .await;
+            let bury = run(&mut burying, "COMMIT");
+            let request = settle(1, &rows, on_done, &change);
+            let settled = settle_behind_a_lock(&place, &stale, request, 1, bury).await;
+            nothing_settled(&settled);
+            assert_eq!(place.number(UNTOUCHED).await, 2, "{change:?}");
+        }
+    }
+}
+
+/// PBX-011: the take-over waits for a settle in flight, so that the new holder sees what it did.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_take_over_waits_for_a_settle_in_flight() {
+    for (on_done, change) in every_way() {
+        for place in Place::all().await {
+            let (store, other) = (place.store().await, place.beside());
+            store.join(join(1, OVER)).await.unwrap();
+            let rows = written(&store).await;
+            let mut holder = place.connection().await;
+            run(&mut holder, "START TRANSACTION; SELECT 1 FROM outbox_event WHERE event_id = 'a' FOR UPDATE")
+                .await;
+            let mut settling = store.settle(settle(1, &rows, on_done, &change));
+            tokio::select! {
+                biased;
+                settled = &mut settling => panic!("it did not wait: {settled:?}"),
+                () = place.until_locked(1) => {}
+            }
+            let mut burying = other.join(join(2, LONG));
+            tokio::select! {
+                biased;
+                taken = &mut burying => panic!("it took over what was being settled: {taken:?}"),
+                () = place.until_locked(2) => {}
+            }
+            run(&mut holder, "COMMIT").await;
+            let settled = settling.await.unwrap();
+            assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
+            assert!(burying.await.unwrap().held.iter().any(|held| held.suspect));
+            assert_eq!(place.number(UNTOUCHED).await, 0, "{change:?}");
+        }
+    }
+}

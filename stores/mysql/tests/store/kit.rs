@@ -1,0 +1,173 @@
+//! What the tests of the MySQL store share: an outbox in a database of its own, and locks.
+
+use std::io::Write;
+use std::time::Duration;
+
+use pillarbox::model::{Event, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
+use pillarbox::port::{
+    Admin, Change, Cursor, Fence, Fetch, Fetched, Join, OnDone, Outcome, Scope, Settle, Store,
+};
+use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
+use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, raw_sql};
+use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+/// The servers that the tests run on, and what they are called where they are missing.
+pub(crate) const SERVERS: [(&str, &str); 2] =
+    [("mariadb", "PILLARBOX_TEST_MARIADB_URL"), ("mysql", "PILLARBOX_TEST_MYSQL_URL")];
+/// What takes this long never comes.
+pub(crate) const NEVER: Duration = Duration::from_secs(20);
+
+/// A database of its own on a server, dropped in the end.
+pub(crate) struct Place {
+    pub(crate) server: MySqlConnectOptions,
+    pub(crate) database: String,
+    pub(crate) options: MySqlConnectOptions,
+    pub(crate) pool: MySqlPool,
+}
+
+impl Place {
+    /// One on every server that there is, and a line for every other.
+    pub(crate) async fn all() -> Vec<Self> {
+        let mut places = Vec::new();
+        for (name, variable) in SERVERS {
+            match std::env::var(variable) {
+                Ok(url) => places.push(Self::at(&url).await),
+                Err(_) => {
+                    // A caught write would be lost; the summary of all tests reads this line.
+                    let _ = writeln!(std::io::stdout(), "could not run: {name}: {variable} is not set");
+                }
+            }
+        }
+        places
+    }
+
+    async fn at(url: &str) -> Self {
+        let server: MySqlConnectOptions = url.parse().unwrap();
+        let database = format!("pillarbox_s_{}", Uuid::now_v7().simple());
+        let mut connection = server.connect().await.unwrap();
+        run(&mut connection, &format!("CREATE DATABASE {database}")).await;
+        let options = server.clone().database(&database);
+        let pool = MySqlPoolOptions::new().max_connections(16).connect_lazy_with(options.clone());
+        Self { server, database, options, pool }
+    }
+
+    pub(crate) fn builder(&self) -> MysqlStoreBuilder {
+        MysqlStore::builder(self.pool.clone())
+    }
+
+    /// A store of its own, as another process has one.
+    pub(crate) fn beside(&self) -> MysqlStore {
+        self.builder().open()
+    }
+
+    /// A store with its tables.
+    pub(crate) async fn store(&self) -> MysqlStore {
+        let store = self.beside();
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// A connection of someone else.
+    pub(crate) async fn connection(&self) -> MySqlConnection {
+        self.options.connect().await.unwrap()
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let row = query(AssertSqlSafe(sql)).fetch_one(&mut self.connection().await).await.unwrap();
+        row.try_get(0).unwrap()
+    }
+
+    /// Waits until so many transactions of ours wait for a lock. The server's list is renewed only if nobody has read it
+    /// for a tenth of a second.
+    pub(crate) async fn until_locked(&self, count: i64) {
+        let sql = format!(
+            "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p \
+             ON p.id = t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.db = '{}'",
+            self.database
+        );
+        let mut connection = self.connection().await;
+        let asking = async {
+            loop {
+                let row = query(AssertSqlSafe(sql.as_str())).fetch_one(&mut connection).await.unwrap();
+                if row.try_get::<i64, _>(0).unwrap() == count {
+                    return;
+                }
+                run(&mut connection, "DO sleep(0.15)").await;
+            }
+        };
+        assert!(timeout(NEVER, asking).await.is_ok(), "never {count} that wait");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let (server, database) = (self.server.clone(), self.database.clone());
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let Ok(mut connection) = server.connect().await else { return };
+                // A test that failed may have left locks; its failure matters more.
+                let text = format!("SET SESSION lock_wait_timeout = 5; DROP DATABASE IF EXISTS {database}");
+                let _ = connection.execute(raw_sql(AssertSqlSafe(text))).await;
+            });
+        });
+        let _ = dropping.join();
+    }
+}
+
+/// Runs statements that answer nothing.
+pub(crate) async fn run(connection: &mut MySqlConnection, sql: &str) {
+    connection.execute(raw_sql(AssertSqlSafe(sql))).await.unwrap();
+}
+
+/// A row of a group.
+pub(crate) fn event(id: &str, group: &str) -> NewRow {
+    let event = Event::text("OrderPlaced", "{\"total\":1}").id(id).aggregate("Account", group);
+    NewRow { event: event.build().unwrap(), placement: Placement::Slot }
+}
+
+/// A plain writer's statement for a row of a group.
+pub(crate) fn insert(id: &str, group: &str) -> String {
+    format!(
+        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload) \
+         VALUES ('{id}', 'OrderPlaced', 'Account', '{group}', '{{}}')"
+    )
+}
+
+/// Reads every slot from a cursor on.
+pub(crate) async fn fetch_from(store: &dyn Store, cursor: Cursor) -> Fetched {
+    let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor };
+    let request = Fetch { scope, rows: 10_000, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+    store.fetch(request).await.unwrap()
+}
+
+pub(crate) async fn seq(place: &Place, id: &str) -> Seq {
+    Seq(place.number(&format!("SELECT seq FROM outbox_event WHERE event_id = '{id}'")).await)
+}
+
+/// A node, and how it joins.
+pub(crate) fn node(number: u128) -> NodeId {
+    NodeId::from_random(number)
+}
+
+pub(crate) fn join(number: u128, lease: Duration) -> Join {
+    Join { node: node(number), label: "test".to_owned(), lease, now: None }
+}
+
+/// One change of rows, by a node.
+pub(crate) fn settle(by: u128, written: &[Written], on_done: OnDone, change: &Change) -> Settle {
+    let outcome = |one: &Written| Outcome {
+        seq: one.seq,
+        id: one.id.clone(),
+        token: Default::default(),
+        change: change.clone(),
+    };
+    Settle {
+        fence: Fence::Node(node(by)),
+        outcomes: written.iter().map(outcome).collect(),
+        on_done,
+        now: None,
+    }
+}

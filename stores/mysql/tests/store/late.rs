@@ -1,0 +1,72 @@
+//! Numbers that are drawn early and committed late: none is passed over, and none holds readers up for ever.
+
+use pillarbox::port::{Cursor, Fetched, Store, Write};
+use tokio::task::JoinSet;
+
+use crate::kit::{Place, event, fetch_from, insert, run, seq};
+
+fn ids(fetched: &Fetched) -> Vec<String> {
+    fetched.rows.iter().map(|row| row.id.to_string()).collect()
+}
+
+/// PBX-010: the cursor of a reader never passes a number that an open transaction may still commit, whatever that does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        let xid = format!("'{}'", place.database);
+        let prepared = format!("XA END {xid}; XA PREPARE {xid}");
+        let endings: [(&str, &str, &[&str], bool); 4] = [
+            ("plain", "START TRANSACTION", &["COMMIT"], true),
+            ("nested", "START TRANSACTION; SAVEPOINT s", &["RELEASE SAVEPOINT s", "COMMIT"], true),
+            ("two-phase", &format!("XA START {xid}"), &[&prepared, &format!("XA COMMIT {xid}")], true),
+            ("rolled-back", "START TRANSACTION", &["ROLLBACK"], false),
+        ];
+        let mut cursor = Cursor::default();
+        for (name, beginning, ending, commits) in endings {
+            let mut late = place.connection().await;
+            run(&mut late, &format!("{beginning}; {}", insert(name, "1"))).await;
+            let after = format!("{name}-after");
+            store.write(Write { rows: vec![event(&after, "2")], now: None }).await.unwrap();
+            let number = seq(&place, &after).await;
+            for step in ending {
+                for _ in 0..3 {
+                    cursor = fetch_from(&store, cursor).await.cursor;
+                    assert!(cursor.decided < number, "{name}: {step} is still to come");
+                }
+                run(&mut late, step).await;
+            }
+            let fetched = fetch_from(&store, cursor).await;
+            assert_eq!(ids(&fetched).contains(&name.to_owned()), commits, "{name}: {fetched:?}");
+            cursor = fetched.cursor;
+            for _ in 0..3 {
+                cursor = fetch_from(&store, cursor).await.cursor;
+            }
+            assert!(cursor.decided >= number, "{name}: nothing is open any more");
+        }
+    }
+}
+
+/// PBX-010: a writer that waits for another one with the same event id is seen too, although its row is not whole yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_waits_for_another_with_its_id_is_not_passed() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        let (mut first, mut second) = (place.connection().await, place.connection().await);
+        run(&mut first, &format!("START TRANSACTION; {}", insert("same", "1"))).await;
+        let mut waiting = JoinSet::new();
+        waiting.spawn(async move { run(&mut second, &insert("same", "1")).await });
+        place.until_locked(1).await;
+        store.write(Write { rows: vec![event("after", "2")], now: None }).await.unwrap();
+        let number = seq(&place, "after").await;
+        run(&mut first, "SAVEPOINT s").await;
+        let mut cursor = Cursor::default();
+        for _ in 0..3 {
+            cursor = fetch_from(&store, cursor).await.cursor;
+            assert!(cursor.decided.0 < number.0 - 2, "both are still to come");
+        }
+        run(&mut first, "ROLLBACK").await;
+        waiting.join_next().await.unwrap().unwrap();
+        assert!(ids(&fetch_from(&store, cursor).await).contains(&"same".to_owned()));
+    }
+}

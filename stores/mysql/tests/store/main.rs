@@ -1,0 +1,10 @@
+//! The MySQL store on its own: what the conformance suite can't see.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
+
+mod bytes;
+mod claims;
+mod deadlocks;
+mod fence;
+mod kit;
+mod late;
+mod numbers;

@@ -1,0 +1,77 @@
+//! Calls that are dropped half way: whatever they had begun is over before the connection serves someone else.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use pillarbox::model::{Event, NewRow, Placement};
+use pillarbox::port::{Begin, CommitError, StoreError};
+use pillarbox_mysql::MysqlStore;
+use pillarbox_mysql::sqlx::mysql::MySqlPoolOptions;
+use pillarbox_mysql::sqlx::query;
+use tokio::time::timeout;
+
+use crate::kit::{NEVER, Place};
+
+/// No transaction needs more steps than this to its end.
+const MOST_STEPS: usize = 200;
+const ROUNDS: usize = 5;
+
+/// PBX-024: wherever a call is dropped, the next user of the connection finds no transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_call_leaves_no_open_transaction_in_the_pool() {
+    for place in Place::all().await {
+        place.store().await;
+        let pool = MySqlPoolOptions::new().max_connections(1).connect_lazy_with(place.options.clone());
+        let store = MysqlStore::new(pool.clone());
+        for round in 0..ROUNDS {
+            let mut finished = false;
+            for steps in 0..MOST_STEPS {
+                finished = within(steps, write_two(&store, &format!("{round}-{steps}"))).await.is_some();
+                let mut connection = timeout(NEVER, pool.acquire()).await.unwrap().unwrap();
+                // Fails within a transaction.
+                let outside =
+                    query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED").execute(&mut *connection).await;
+                assert!(outside.is_ok(), "dropped after {steps} steps");
+                if finished {
+                    break;
+                }
+            }
+            assert!(finished, "{MOST_STEPS} steps were too few");
+        }
+        let events = place.number("SELECT count(*) FROM outbox_event").await;
+        assert_eq!(events % 2, 0, "each transaction happened whole or not at all");
+    }
+}
+
+fn row(id: &str) -> NewRow {
+    NewRow { event: Event::text("OrderPlaced", "{}").id(id).build().unwrap(), placement: Placement::Slot }
+}
+
+async fn write_two(store: &MysqlStore, id: &str) -> Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    pillarbox::port::WriteOn::insert(store, &mut tx, &[row(&format!("{id}-a"))]).await?;
+    let committed = store.commit_with(tx, &[row(&format!("{id}-b"))], || ()).await;
+    committed.map(drop).map_err(|error| match error {
+        CommitError::Refused(error) | CommitError::Unknown(error) => error,
+    })
+}
+
+/// Polls a call so many times and drops it; what it answered, if that was enough.
+async fn within<T>(steps: usize, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = pin!(call);
+    let mut left = steps;
+    poll_fn(move |context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match call.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            // The last step was not enough: it goes no further.
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
