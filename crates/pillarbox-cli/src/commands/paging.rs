@@ -1,7 +1,7 @@
 //! Reads lists page by page, so that no more than a page of payloads is ever in memory.
 
 use clap::{Args, ValueEnum};
-use pillarbox::model::Seq;
+use pillarbox::model::{EventId, Seq};
 use pillarbox::port::{List, PageOrder, Select, Store};
 
 use crate::failure::Outcome;
@@ -46,7 +46,9 @@ pub(crate) async fn read(
             return Ok(events);
         }
         let after = events.last().map(|event| Seq(event.seq));
-        let page = store.admin().list(List { select: select.clone(), order, after, limit: wanted }).await?;
+        let after_id = events.last().map(|event| EventId::from_row(event.id.as_str()));
+        let list = List { select: select.clone(), order, after, after_id, limit: wanted };
+        let page = store.admin().list(list).await?;
         events.extend(page.iter().map(Summary::from));
         if page.len() < wanted {
             return Ok(events);

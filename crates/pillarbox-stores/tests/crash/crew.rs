@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use pillarbox::model::Record;
-use pillarbox::port::{List, NodeInfo, PageOrder, Select};
+use pillarbox::port::{List, NodeInfo};
 
 use crate::block_on;
 use crate::grounds::{Ground, Parcels, Site, Stop};
@@ -261,7 +261,7 @@ impl<'a> Crew<'a> {
         let mut records: Vec<Record> = Vec::new();
         loop {
             let after = records.last().map(|record| record.seq);
-            let list = List { select: Select::default(), order: PageOrder::OldestFirst, after, limit: PAGE };
+            let list = List { after, limit: PAGE, ..List::default() };
             let page = block_on(self.site.store.admin().list(list)).map_err(|error| error.to_string())?;
             if page.is_empty() {
                 return Ok(records);

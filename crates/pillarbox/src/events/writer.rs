@@ -10,7 +10,7 @@ use super::receipt::{Known, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
 use crate::engine::{Reservation, Shared};
-use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
+use crate::model::{Event, EventId, IntoEvent, Lane, Layout, Limits, NewRow, Placement, When, Written};
 use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, Store, StoreError, WriteOn, WriteSql};
 
 /// Writes events on transactions. Cheap to clone; usable without an outbox.
@@ -80,7 +80,8 @@ impl<S: Store> Writer<S> {
         &self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Event>, WriteError> {
-        let trace = self.trace.current();
+        // Where there is no column for headers, a trace has no place.
+        let trace = self.trace.current().filter(|_| self.limits.layout == Layout::Native);
         let events = events.into_iter().map(|event| event.into_event(&self.limits, trace.as_ref()));
         let events = events.collect::<Result<Vec<_>, _>>()?;
         if self.hooks.0.is_empty() {

@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::flowcatalyst::NewItem;
 use super::limits::{self, Limits};
 use super::trace::{TRACEPARENT, TRACESTATE};
 use super::when::micros;
 use super::{
     AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, AggregateType, CORRELATION_ID_MAX, EVENT_TYPE_MAX, EventId,
-    EventType, GLOBAL, Headers, Invalid, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, Payload, TENANT_ID_MAX,
+    EventType, GLOBAL, Headers, Invalid, Layout, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, Payload, TENANT_ID_MAX,
     TraceContext, When,
 };
 
@@ -185,7 +186,15 @@ impl Event {
     /// Whether an event that was built elsewhere keeps these limits too.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Invalid> {
         check_payload(&self.0.payload, limits)?;
-        self.0.headers.validate(limits)
+        self.0.headers.validate(limits)?;
+        self.check_columns(limits)
+    }
+
+    fn check_columns(&self, limits: &Limits) -> Result<(), Invalid> {
+        match limits.layout {
+            Layout::Native => Ok(()),
+            Layout::Flowcatalyst => NewItem::of(self).map(drop),
+        }
     }
 
     /// Bytes it holds in memory, roughly: what buffers are bounded by.
@@ -237,7 +246,7 @@ impl EventBuilder {
         }
     }
 
-    /// An id of the caller's own; by default a monotonic ULID.
+    /// An id of the caller's own; by default a monotonic ULID, or a TSID where the layout demands one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -347,9 +356,12 @@ impl EventBuilder {
         let payload = self.checked_payload(limits)?;
         let id = match self.id {
             Some(id) => EventId::new(id)?,
-            None => EventId::ulid(),
+            None => match limits.layout {
+                Layout::Native => EventId::ulid(),
+                Layout::Flowcatalyst => EventId::tsid(),
+            },
         };
-        Ok(Event(Arc::new(Envelope {
+        let event = Event(Arc::new(Envelope {
             id,
             event_type: self.event_type,
             aggregate_type: self.aggregate_type,
@@ -363,7 +375,9 @@ impl EventBuilder {
             occurred_at: micros(self.occurred_at.unwrap_or_else(Timestamp::now)),
             due: self.due.map(whole_micros),
             expires: self.expires.map(whole_micros),
-        })))
+        }));
+        event.check_columns(limits)?;
+        Ok(event)
     }
 
     /// Makes the event of a row that is already in the table: what is there is taken as it is.

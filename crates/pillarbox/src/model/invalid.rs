@@ -70,6 +70,14 @@ pub enum Invalid {
         /// The range in words.
         bound: String,
     },
+    /// A field that the tables have no column for.
+    #[error("{field} has no column in the layout {layout}")]
+    NoColumn {
+        /// The field.
+        field: &'static str,
+        /// The layout.
+        layout: &'static str,
+    },
     /// A value that is not of the form asked for.
     #[error("{field} can't be read: {reason}")]
     Malformed {
@@ -91,6 +99,7 @@ impl Invalid {
             | Self::Character { field, .. }
             | Self::NotIdentifier { field, .. }
             | Self::OutOfRange { field, .. }
+            | Self::NoColumn { field, .. }
             | Self::Malformed { field, .. } => field,
             Self::Both { first, .. } => first,
         }

@@ -1,6 +1,7 @@
 //! The bounds of every field, in bytes, and the checks that keep them.
 
-use super::Invalid;
+use super::flowcatalyst::EVENTS;
+use super::{Invalid, Layout};
 
 /// Longest event id.
 pub const EVENT_ID_MAX: usize = 36;
@@ -36,11 +37,13 @@ pub struct Limits {
     pub payload: usize,
     /// Whether payload and header text may hold NUL. Default: no; PostgreSQL can't keep it.
     pub nul_in_text: bool,
+    /// Which fields there are columns for, and which ids events get. Default: the native layout, all fields, ULIDs.
+    pub layout: Layout,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload: PAYLOAD_MAX, nul_in_text: false }
+        Self { payload: PAYLOAD_MAX, nul_in_text: false, layout: Layout::Native }
     }
 }
 
@@ -93,6 +96,15 @@ impl TableName {
         }
         let value = name.chars().take(80).collect();
         Err(Invalid::NotIdentifier { field: "table name", value, max: TABLE_NAME_MAX })
+    }
+
+    /// The usual table of a layout.
+    #[must_use]
+    pub fn usual(layout: Layout) -> Self {
+        match layout {
+            Layout::Native => Self::default(),
+            Layout::Flowcatalyst => Self(EVENTS.to_owned()),
+        }
     }
 
     /// The name.

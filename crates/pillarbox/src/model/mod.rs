@@ -1,10 +1,12 @@
 //! The model: what an event is, how it is named, where it stands.
 
 mod event;
+pub mod flowcatalyst;
 mod group;
 mod headers;
 mod id;
 mod invalid;
+mod layout;
 mod limits;
 mod names;
 mod payload;
@@ -20,6 +22,7 @@ pub use group::GroupKey;
 pub use headers::Headers;
 pub use id::{EventId, NodeId, OwnerId};
 pub use invalid::Invalid;
+pub use layout::Layout;
 pub use limits::{
     AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, CORRELATION_ID_MAX, ERROR_MAX_CHARS, EVENT_ID_MAX, EVENT_TYPE_MAX,
     HEADER_KEY_MAX, HEADERS_MAX, Limits, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, PAYLOAD_MAX, TENANT_ID_MAX,

@@ -43,6 +43,8 @@ pub struct List {
     pub order: PageOrder,
     /// Only those after this one in that order.
     pub after: Option<Seq>,
+    /// The id of that one: stores whose rows have no numbers go by it, and order by ids.
+    pub after_id: Option<EventId>,
     /// At most so many.
     pub limit: usize,
 }

@@ -31,3 +31,14 @@ pub struct Claim {
     /// A test's now; by default the database's.
     pub now: Option<Timestamp>,
 }
+
+/// Gives claims back that were made too long ago, for stores whose claims do not end by themselves.
+#[derive(Debug, Clone)]
+pub struct Reap {
+    /// Claims made longer ago than this.
+    pub older_than: Duration,
+    /// At most so many rows.
+    pub rows: usize,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}

@@ -1,6 +1,6 @@
 //! What a store can do, as plain data.
 
-use crate::model::Limits;
+use crate::model::{Layout, Limits};
 
 /// The facts of a store; they select what the engine does and which conformance cases apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,4 +21,13 @@ pub struct Facts {
     pub shared: bool,
     /// The bounds of fields.
     pub limits: Limits,
+}
+
+impl Facts {
+    /// How its tables are laid out. Rows of the flowcatalyst layout have no numbers: they are claimed, never read by
+    /// slots, and there are no lanes and no queue. Its one slot is leadership.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        self.limits.layout
+    }
 }

@@ -17,7 +17,7 @@ pub use admin::{
     NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown, Stats, TypeCount,
 };
 pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Promote, Promoted};
-pub use claim::{Claim, ClaimFrom};
+pub use claim::{Claim, ClaimFrom, Reap};
 pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;
 pub use fetch::{Cursor, Fetch, Fetched, Horizon, Scope};

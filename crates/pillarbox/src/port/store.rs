@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Membership, Promote, Promoted, Settle, Settled,
+    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Membership, Promote, Promoted, Reap, Settle, Settled,
     StoreError,
 };
 use crate::model::{NewRow, NodeId, Row, Written};
@@ -53,6 +53,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes pending rows under a lease: due, not held by anyone else; counts the attempt.
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>>;
+
+    /// Gives rows back whose claim was made too long ago; how many. Nothing to do where claims carry their own end.
+    fn reap(&self, _request: Reap) -> Answer<'_, u64> {
+        Box::pin(async { Ok(0) })
+    }
 
     /// Applies outcomes if the fence holds; what is no longer pending is left alone and reported.
     fn settle(&self, request: Settle) -> Answer<'_, Settled>;
