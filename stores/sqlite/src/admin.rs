@@ -1,28 +1,38 @@
 //! The operators' port: changes on the writer, looks on a reader of their own.
 
-use pillarbox::model::{EventId, Record};
+use pillarbox::model::{EventId, Layout, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats,
+    Replay, Select, Shown, Stats, Store,
 };
 
 use crate::job::Durability;
 use crate::store::SqliteStore;
 use crate::time::now;
-use crate::{groups, inspect, migrate, operate};
+use crate::{flowcatalyst, groups, inspect, migrate, operate};
 
 impl Admin for SqliteStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
+        if self.facts().layout() == Layout::Flowcatalyst {
+            let tables = self.shared().tables.clone();
+            return self.change("migrate", Durability::Full, move |tx| flowcatalyst::migrate(tx, &tables));
+        }
         let texts = self.shared().migrations.texts();
         self.change("migrate", Durability::Full, move |tx| migrate::migrate(tx, &texts))
     }
 
     fn schema_sql(&self) -> String {
-        self.shared().migrations.script()
+        match self.facts().layout() {
+            Layout::Native => self.shared().migrations.script(),
+            Layout::Flowcatalyst => self.shared().tables.script(),
+        }
     }
 
     fn check(&self) -> Answer<'_, ()> {
-        self.shared().inspector.read("check", migrate::check)
+        self.shared().inspector.read("check", |connection, sql| match sql.layout {
+            Layout::Native => migrate::check(connection, sql),
+            Layout::Flowcatalyst => flowcatalyst::check(connection, sql),
+        })
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pillarbox::model::{Limits, TableName};
+use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::{ErrorKind, StoreError};
 
 use crate::connection::Opening;
+use crate::flowcatalyst::Tables;
 use crate::migrate::Migrations;
 use crate::sql::Names;
 use crate::store::SqliteStore;
@@ -58,7 +59,8 @@ pub enum Missing {
 pub struct SqliteStoreBuilder {
     pub(crate) path: PathBuf,
     pub(crate) name: String,
-    pub(crate) table: TableName,
+    pub(crate) table: Option<TableName>,
+    pub(crate) layout: Layout,
     pub(crate) limits: Limits,
     pub(crate) synchronous: Synchronous,
     pub(crate) group_time: Duration,
@@ -71,7 +73,8 @@ impl SqliteStoreBuilder {
         Self {
             path: path.to_owned(),
             name,
-            table: TableName::default(),
+            table: None,
+            layout: Layout::default(),
             limits: Limits::default(),
             synchronous: Synchronous::default(),
             group_time: Duration::from_millis(10),
@@ -110,9 +113,15 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// The table of events. Default: `outbox_event`.
+    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
     pub fn table(mut self, table: TableName) -> Self {
-        self.table = table;
+        self.table = Some(table);
+        self
+    }
+
+    /// The layout of the tables. Default: native.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -156,7 +165,16 @@ impl SqliteStoreBuilder {
     /// The statements that make the tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        Migrations::new(&Names::new(&self.table)).script()
+        let names = self.names();
+        match self.layout {
+            Layout::Native => Migrations::new(&names).script(),
+            Layout::Flowcatalyst => Tables::new(&names).script(),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
+        Names::new(&table, self.layout)
     }
 
     /// Opens the file and starts the threads. The tables need not be there yet.

@@ -1,11 +1,12 @@
 //! Adding rows on a transaction that is open.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::model::{EventId, Lane, Layout, NewRow, Payload, Placement, Seq, When, Written};
 use pillarbox::port::ErrorKind;
 use rusqlite::{Connection, ErrorCode, params};
 
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::row::lossy_text;
 use crate::sql::Sql;
 
@@ -28,21 +29,31 @@ pub(crate) fn insert_rows(
     open_transaction(connection)?;
     match rows {
         [] => Ok(Vec::new()),
+        rows if sql.layout == Layout::Flowcatalyst => {
+            all_or_none(connection, || flowcatalyst::insert_rows(connection, sql, rows, now))
+        }
         [row] => Ok(vec![insert_row(connection, sql, row, now)?]),
         rows => {
-            connection.prepare_cached("SAVEPOINT pillarbox_rows")?.execute([])?;
-            let written = rows.iter().map(|row| insert_row(connection, sql, row, now)).collect();
-            if let Err::<Vec<Written>, Failure>(failure) = written {
-                // An error that ended the whole transaction leaves no savepoint to go back to.
-                if !connection.is_autocommit() {
-                    connection.execute_batch("ROLLBACK TO pillarbox_rows; RELEASE pillarbox_rows")?;
-                }
-                return Err(failure);
-            }
-            connection.prepare_cached("RELEASE pillarbox_rows")?.execute([])?;
-            written
+            all_or_none(connection, || rows.iter().map(|row| insert_row(connection, sql, row, now)).collect())
         }
     }
+}
+
+fn all_or_none<T>(
+    connection: &Connection,
+    insert: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    connection.prepare_cached("SAVEPOINT pillarbox_rows")?.execute([])?;
+    let written = insert();
+    if let Err(failure) = written {
+        // An error that ended the whole transaction leaves no savepoint to go back to.
+        if !connection.is_autocommit() {
+            connection.execute_batch("ROLLBACK TO pillarbox_rows; RELEASE pillarbox_rows")?;
+        }
+        return Err(failure);
+    }
+    connection.prepare_cached("RELEASE pillarbox_rows")?.execute([])?;
+    written
 }
 
 fn insert_row(connection: &Connection, sql: &Sql, row: &NewRow, now: Timestamp) -> Result<Written, Failure> {
@@ -106,7 +117,7 @@ fn existing(connection: &Connection, sql: &Sql, message: &str) -> Result<Written
     Ok(written)
 }
 
-fn taken(error: rusqlite::Error, id: &EventId) -> Failure {
+pub(crate) fn taken(error: rusqlite::Error, id: &EventId) -> Failure {
     if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
         return Failure::Refused(ErrorKind::Conflict, format!("event {id} is there already"));
     }

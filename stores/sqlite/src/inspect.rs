@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
+use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Layout, Record};
 use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::error::Failure;
 use crate::membership::node_id;
-use crate::row::{lossy_text, read_record};
+use crate::row::lossy_text;
 use crate::sql::Sql;
 use crate::time::{earlier, timestamp, until};
 
@@ -25,21 +26,22 @@ pub(crate) struct Selection<'a> {
     event_type: Option<&'a str>,
     aggregate_type: Option<&'a str>,
     group: Option<&'a str>,
-    ended_before: Option<i64>,
+    ended_before: Option<Value>,
 }
 
 impl<'a> Selection<'a> {
-    pub(crate) fn new(select: &'a Select) -> Self {
+    pub(crate) fn new(select: &'a Select, sql: &Sql) -> Self {
         let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
         let mask = select.statuses.iter().fold(0, |mask, status| mask | 1 << status.code());
         Self {
             // A list of texts always has a JSON form.
             ids: (!ids.is_empty()).then(|| serde_json::to_string(&ids).unwrap_or_default()),
-            statuses: if select.statuses.is_empty() { 0b1111 } else { mask },
+            // The fifth is any that is none of ours.
+            statuses: if select.statuses.is_empty() { 0b1_1111 } else { mask },
             event_type: select.event_type.as_deref(),
             aggregate_type: select.aggregate_type.as_deref(),
             group: select.group.as_ref().map(GroupKey::as_str),
-            ended_before: select.ended_before.map(Timestamp::as_microsecond),
+            ended_before: select.ended_before.map(|at| sql.time(at.as_microsecond())),
         }
     }
 
@@ -62,12 +64,17 @@ pub(crate) fn list(connection: &Connection, sql: &Sql, request: &List) -> Result
         PageOrder::OldestFirst => (sql.list.of(&request.select), i64::MIN),
         PageOrder::NewestFirst => (sql.list_newest.of(&request.select), i64::MAX),
     };
-    let after = request.after.map_or(bound, |seq| seq.0);
+    let after = match sql.layout {
+        Layout::Native => Value::Integer(request.after.map_or(bound, |seq| seq.0)),
+        Layout::Flowcatalyst => {
+            request.after_id.as_ref().map_or(Value::Null, |id| Value::Text(id.to_string()))
+        }
+    };
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let records = connection
         .prepare_cached(statement)?
-        .query_map(Selection::new(&request.select).params(&[&after, &limit]).as_slice(), |row| {
-            Ok(read_record(row))
+        .query_map(Selection::new(&request.select, sql).params(&[&after, &limit]).as_slice(), |row| {
+            Ok(sql.record(row))
         })?
         .collect::<Result<_, _>>()?;
     Ok(records)
@@ -75,8 +82,11 @@ pub(crate) fn list(connection: &Connection, sql: &Sql, request: &List) -> Result
 
 pub(crate) fn show(connection: &Connection, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
     let mut statement = connection.prepare_cached(&sql.show)?;
-    let record = statement.query_row([id.as_str()], |row| Ok(read_record(row))).optional()?;
+    let record = statement.query_row([id.as_str()], |row| Ok(sql.record(row))).optional()?;
     let Some(record) = record else { return Ok(None) };
+    if sql.layout == Layout::Flowcatalyst {
+        return Ok(Some(Shown { record, attempts: Vec::new() }));
+    }
     let attempts = connection
         .prepare_cached(&sql.attempts)?
         .query_map([id.as_str()], |row| {
@@ -92,7 +102,7 @@ pub(crate) fn show(connection: &Connection, sql: &Sql, id: &EventId) -> Result<O
 }
 
 pub(crate) fn count(connection: &Connection, sql: &Sql, select: &Select) -> Result<u64, Failure> {
-    let chosen = Selection::new(select);
+    let chosen = Selection::new(select, sql);
     let mut statement = connection.prepare_cached(sql.count.of(select))?;
     Ok(unsigned(statement.query_row(chosen.params(&[]).as_slice(), |row| row.get(0))?))
 }
@@ -107,16 +117,33 @@ pub(crate) fn stats(connection: &Connection, sql: &Sql, now: Timestamp) -> Resul
         stats.by_status[2] = number(row, 1)?;
         stats.delayed = number(row, 2)?;
         stats.queued = number(row, 3)?;
-        let oldest: Option<i64> = row.get_ref(4)?.as_i64().ok();
+        let oldest = sql.stored_time(row.get_ref(4)?);
         stats.oldest = oldest.map(|at| until(timestamp(at), now_us));
         Ok(())
     })?;
-    connection.prepare_cached(&sql.stats_ended)?.query_row([minute_ago], |row| {
+    connection.prepare_cached(&sql.stats_ended)?.query_row([sql.time(minute_ago)], |row| {
         stats.by_status[1] = number(row, 0)?;
         stats.by_status[3] = number(row, 1)?;
         stats.done_last_minute = number(row, 2)?;
         Ok(())
     })?;
+    if there(connection, sql)? {
+        beside(connection, sql, now_us, &mut stats)?;
+    }
+    stats.dead_by_type = connection
+        .prepare_cached(&sql.stats_dead)?
+        .query_map([], |row| Ok(TypeCount { event_type: lossy_text(row, 0)?, count: number(row, 1)? }))?
+        .collect::<Result<_, _>>()?;
+    Ok(stats)
+}
+
+/// Whether the tables beside the outbox are there: those of items may stand alone.
+fn there(connection: &Connection, sql: &Sql) -> Result<bool, Failure> {
+    Ok(connection.prepare_cached(&sql.tables)?.query_row([], |row| row.get(0))?)
+}
+
+fn beside(connection: &Connection, sql: &Sql, now_us: i64, stats: &mut Stats) -> Result<(), Failure> {
+    let number = |row: &rusqlite::Row<'_>, column: usize| row.get(column).map(unsigned);
     connection.prepare_cached(&sql.stats_beside)?.query_row([now_us], |row| {
         stats.free_slots = number(row, 0)?;
         stats.blocked_groups = number(row, 1)?;
@@ -124,11 +151,7 @@ pub(crate) fn stats(connection: &Connection, sql: &Sql, now: Timestamp) -> Resul
         stats.nodes = number(row, 3)?;
         Ok(())
     })?;
-    stats.dead_by_type = connection
-        .prepare_cached(&sql.stats_dead)?
-        .query_map([], |row| Ok(TypeCount { event_type: lossy_text(row, 0)?, count: number(row, 1)? }))?
-        .collect::<Result<_, _>>()?;
-    Ok(stats)
+    Ok(())
 }
 
 pub(crate) fn nodes(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Vec<NodeInfo>, Failure> {
@@ -172,7 +195,7 @@ fn written_since(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, 
     let mut rows = statement.query([])?;
     let (mut written, mut old) = (0, 0);
     while let Some(row) = rows.next()? {
-        if row.get_ref(0)?.as_i64().is_ok_and(|at| at > since) {
+        if sql.stored_time(row.get_ref(0)?).is_some_and(|at| at > since) {
             (written, old) = (written + 1, 0);
         } else if old < OLD_ROWS {
             old += 1;

@@ -189,7 +189,8 @@ impl View {
         let slots = Held::new(held.iter().map(|held| held.slot));
         let first_after = |after: i64| -> Result<Option<i64>, Failure> {
             let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
-            let written_at = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().unwrap_or_default());
+            let written_at =
+                |row: &rusqlite::Row<'_>| Ok(tx.sql.stored_time(row.get_ref(0)?).unwrap_or_default());
             Ok(first.query_row(params![after, slots.mask, slots.lanes], written_at).optional()?)
         };
         let epoch: i64 = tx.prepare_cached(&tx.sql.epoch)?.query_row([], |row| row.get(0))?;

@@ -52,7 +52,7 @@ pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-fn refuse_newer(found: u32) -> Result<(), Failure> {
+pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
     let known = MIGRATIONS.len() as u32;
     if found <= known {
         return Ok(());
@@ -63,7 +63,7 @@ fn refuse_newer(found: u32) -> Result<(), Failure> {
 }
 
 /// The version of the tables; zero if there are none.
-fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure> {
+pub(crate) fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure> {
     let there: bool = connection.prepare_cached(&sql.tables)?.query_row([], |row| row.get(0))?;
     if !there {
         return Ok(0);

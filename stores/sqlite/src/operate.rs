@@ -1,7 +1,7 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Status};
+use pillarbox::model::{EventId, Lane, Layout, Status};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use rusqlite::{Connection, params};
 
@@ -27,7 +27,7 @@ pub(crate) fn replay(tx: &SqliteTransaction, request: &Replay, now: Timestamp) -
     for one in &dead {
         let in_place = free_group_behind(tx, &one.id)?;
         revive(tx, one.seq, now)?;
-        if !in_place {
+        if !in_place && tx.sql.layout == Layout::Native {
             let number = *draw(tx, 1)?.end();
             renumber(tx, one.seq, number, one.lane.filter(|lane| *lane == Lane::QUEUE.0))?;
         }
@@ -59,7 +59,9 @@ pub(crate) fn cancel(
     for id in &request.ids {
         let gone = connection.prepare_cached(&sql.cancel)?.execute(params![id.as_str(), now])?;
         if gone > 0 {
-            connection.prepare_cached(&sql.forget)?.execute([id.as_str()])?;
+            if sql.layout == Layout::Native {
+                connection.prepare_cached(&sql.forget)?.execute([id.as_str()])?;
+            }
             let audit = params![now, request.by, "cancel", id.as_str()];
             connection.prepare_cached(&sql.audit)?.execute(audit)?;
             cancelled.push(id.clone());
@@ -69,7 +71,7 @@ pub(crate) fn cancel(
 }
 
 pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> Result<u64, Failure> {
-    let before = earlier(now, request.older_than);
+    let before = tx.sql.time(earlier(now, request.older_than));
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let status = match request.status {
         PurgeStatus::Done => Some(Status::Done.code()),
@@ -87,7 +89,7 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
             .query_map(params![before, limit], found)?
             .collect::<Result<_, _>>()?,
     };
-    let remembers = remembers(tx)?;
+    let remembers = tx.sql.layout == Layout::Native && remembers(tx)?;
     let mut purged = 0;
     for (seq, id) in rows {
         let gone = match status {
@@ -121,7 +123,10 @@ pub(crate) fn record(
 }
 
 fn forget(tx: &SqliteTransaction, id: &str) -> Result<(), Failure> {
-    tx.prepare_cached(&tx.sql.forget)?.execute([id])?;
+    // Items have no history.
+    if tx.sql.layout == Layout::Native {
+        tx.prepare_cached(&tx.sql.forget)?.execute([id])?;
+    }
     Ok(())
 }
 
@@ -130,7 +135,7 @@ fn find_dead(tx: &SqliteTransaction, select: &Select, limit: usize) -> Result<Ve
         return Ok(Vec::new());
     }
     let select = Select { statuses: vec![Status::Dead], ..select.clone() };
-    let chosen = Selection::new(&select);
+    let chosen = Selection::new(&select, &tx.sql);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let dead = tx
         .prepare_cached(tx.sql.dead_matching.of(&select))?

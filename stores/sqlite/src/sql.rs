@@ -1,22 +1,32 @@
 //! The statements, with the names of the tables put in once.
 
-use pillarbox::model::{Status, TableName};
+use pillarbox::model::{Layout, Record, Status, TableName};
 use pillarbox::port::Select;
+use rusqlite::types::{Value, ValueRef};
 
-use crate::row::{COLUMNS, RECORD_COLUMNS};
+use crate::flowcatalyst;
+use crate::row::{COLUMNS, RECORD_COLUMNS, read_record};
 
 /// What a selection of operators has in common; parameters 1 to 6.
 const MATCHES: &str = "(?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
     AND (?4 IS NULL OR coalesce(aggregate_type, '__GLOBAL__') = ?4) AND (?5 IS NULL OR group_key = ?5) \
     AND (?6 IS NULL OR done_at < ?6)";
 
+/// The same over items. A status that nobody knows has a code beyond ours, and is in no list but that of all.
+const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' THEN 3 WHEN 'PENDING' THEN \
+    CASE WHEN retry_count > 0 THEN 2 ELSE 0 END WHEN 'PROCESSING' THEN CASE WHEN retry_count > 0 THEN 2 ELSE 0 END ELSE 4 END) & 1 \
+    AND (?3 IS NULL OR type = ?3) AND (?4 IS NULL OR ?4 = '__GLOBAL__') AND (?5 IS NULL OR message_group = ?5) \
+    AND (?6 IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < ?6))";
+
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
+    layout: Layout,
+    table: TableName,
     replacements: Vec<(&'static str, String)>,
 }
 
 impl Names {
-    pub(crate) fn new(table: &TableName) -> Self {
+    pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
         // A checked identifier needs quotes only where it is also a keyword.
         let mut replacements = vec![
@@ -24,7 +34,15 @@ impl Names {
             ("{event_name}", format!("'{event}'")),
             ("{meta_name}", format!("'{family}_meta'")),
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
-            ("{columns}", COLUMNS.to_owned()),
+            ("{event_status}", format!("\"idx_{event}_status\"")),
+            (
+                "{columns}",
+                match layout {
+                    Layout::Native => COLUMNS,
+                    Layout::Flowcatalyst => flowcatalyst::COLUMNS,
+                }
+                .to_owned(),
+            ),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
         ];
         for (place, index) in [
@@ -46,7 +64,7 @@ impl Names {
         ] {
             replacements.push((place, format!("\"{family}_{beside}\"")));
         }
-        Self { replacements }
+        Self { layout, table: table.clone(), replacements }
     }
 
     /// The text with all names put in.
@@ -60,12 +78,28 @@ impl Names {
     }
 
     fn selecting(&self, text: &str) -> Selecting {
+        if self.layout == Layout::Flowcatalyst {
+            return self.selecting_items(text);
+        }
         let by = |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {MATCHES}")));
         Selecting {
             any: by("{event} WHERE ?1 IS NULL"),
             among: by("{event} WHERE event_id IN (SELECT value FROM json_each(?1))"),
             pending: by("{event} INDEXED BY {event_pending} WHERE ?1 IS NULL AND status IN (0, 2)"),
             dead: by("{event} INDEXED BY {event_ended} WHERE ?1 IS NULL AND status IN (1, 3) AND status = 3"),
+        }
+    }
+}
+
+impl Names {
+    fn selecting_items(&self, text: &str) -> Selecting {
+        let by =
+            |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {ITEM_MATCHES}")));
+        Selecting {
+            any: by("{event} WHERE ?1 IS NULL"),
+            among: by("{event} WHERE id IN (SELECT value FROM json_each(?1))"),
+            pending: by("{event} WHERE ?1 IS NULL AND status IN ('PENDING', 'PROCESSING')"),
+            dead: by("{event} WHERE ?1 IS NULL AND status = 'FAILED'"),
         }
     }
 }
@@ -96,34 +130,87 @@ impl Selecting {
 }
 
 macro_rules! statements {
-    ($($name:ident),* ; $($over:ident),*) => {
+    (
+        native: $($name:ident),* ;
+        each: $($each:ident),* ;
+        items: $($item:ident),* ;
+        over: $($over:ident),*
+    ) => {
         /// Every statement of the store.
         pub(crate) struct Sql {
+            pub(crate) layout: Layout,
+            pub(crate) table: TableName,
             $(pub(crate) $name: String,)*
+            $(pub(crate) $each: String,)*
+            $(pub(crate) $item: String,)*
+            pub(crate) count: Selecting,
             $(pub(crate) $over: Selecting,)*
         }
 
         impl Sql {
             pub(crate) fn new(names: &Names) -> Self {
+                let each = |native: &'static str, items: &'static str| match names.layout {
+                    Layout::Native => native,
+                    Layout::Flowcatalyst => items,
+                };
                 Self {
+                    layout: names.layout,
+                    table: names.table.clone(),
                     $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    $($over: names.selecting(include_str!(concat!("../sql/", stringify!($over), ".sql"))),)*
+                    $($each: names.statement(each(
+                        include_str!(concat!("../sql/", stringify!($each), ".sql")),
+                        include_str!(concat!("../sql/flowcatalyst/", stringify!($each), ".sql")),
+                    )),)*
+                    $($item: names.statement(include_str!(concat!("../sql/flowcatalyst/", stringify!($item), ".sql"))),)*
+                    count: names.selecting(include_str!("../sql/count.sql")),
+                    $($over: names.selecting(each(
+                        include_str!(concat!("../sql/", stringify!($over), ".sql")),
+                        include_str!(concat!("../sql/flowcatalyst/", stringify!($over), ".sql")),
+                    )),)*
                 }
             }
         }
     };
 }
 
+// Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    insert, written, locate, fetch_slots, fetch_group, fetch_due, claim_queue, claim, done, done_delete, retry, dead,
-    delay, attempt, release, remember, forget, remembers, attempts, node_here, node_join, node_renew,
-    node_delete, node_expired, nodes, slots, slot_take, slot_release, slot_drop, slots_free, slots_sweep,
-    first_pending, next_due, promotable, renumber, sequence, sequence_draw, epoch, epoch_grow, groups,
-    group_show, group_block, group_hold, group_free, group_behind, group_forget, audit, audits, show, revive,
-    discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended, stats_written,
-    stats_beside, stats_dead, version, tables;
-    list, list_newest, count, dead_matching
+    native: written, fetch_slots, fetch_group, claim_queue, delay, remember, forget, remembers, attempts, node_here, node_join,
+        node_renew, node_delete, node_expired, nodes, slots, slot_take, slot_release, slot_drop, slots_free, promotable,
+        renumber, sequence, sequence_draw, epoch, epoch_grow, groups, group_show, group_block, group_hold, group_free,
+        group_behind, group_forget, audit, audits, stats_beside, version, tables;
+    each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending,
+        next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
+        stats_written, stats_dead;
+    items: reap, lacking;
+    over: list, list_newest, dead_matching
 );
+
+impl Sql {
+    /// A time as a statement over rows takes it.
+    pub(crate) fn time(&self, us: i64) -> Value {
+        match self.layout {
+            Layout::Native => Value::Integer(us),
+            Layout::Flowcatalyst => Value::Text(flowcatalyst::text(us)),
+        }
+    }
+
+    /// A time as a row has it, in microseconds.
+    pub(crate) fn stored_time(&self, value: ValueRef<'_>) -> Option<i64> {
+        match self.layout {
+            Layout::Native => value.as_i64().ok(),
+            Layout::Flowcatalyst => flowcatalyst::stored(value),
+        }
+    }
+
+    /// Everything in a row, for people.
+    pub(crate) fn record(&self, row: &rusqlite::Row<'_>) -> Record {
+        match self.layout {
+            Layout::Native => read_record(row),
+            Layout::Flowcatalyst => flowcatalyst::read_record(row),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -4,26 +4,27 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::model::{Layout, Limits, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote,
-    Promoted, Settle, Settled, Store, StoreError, Write,
+    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::sync::oneshot;
 
 use crate::config::{Access, SqliteStoreBuilder};
 use crate::error::Failure;
+use crate::flowcatalyst::Tables;
 use crate::hints::Watcher;
 use crate::insert::insert_rows;
 use crate::job::{Call, Durability};
 use crate::migrate::Migrations;
 use crate::reader::Reader;
-use crate::sql::{Names, Sql};
+use crate::sql::Sql;
 use crate::time::now;
 use crate::transaction::SqliteTransaction;
 use crate::writer::Writer;
-use crate::{claim, fetch, membership, promote, settle};
+use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
 
 /// An outbox in an SQLite file. A clone is the same outbox; its threads end with the last one.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
     pub(crate) migrations: Migrations,
+    pub(crate) tables: Tables,
     pub(crate) writer: Writer,
     fetcher: Reader,
     pub(crate) inspector: Reader,
@@ -70,8 +72,8 @@ impl SqliteStore {
     }
 
     fn start_threads(builder: SqliteStoreBuilder) -> Result<Self, Failure> {
-        let SqliteStoreBuilder { path, name, table, limits, synchronous, group_time, opening } = builder;
-        let names = Names::new(&table);
+        let names = builder.names();
+        let SqliteStoreBuilder { path, name, layout, limits, synchronous, group_time, opening, .. } = builder;
         let sql = Arc::new(Sql::new(&names));
         let store: Arc<str> = name.as_str().into();
         let threads = |error: std::io::Error| {
@@ -86,12 +88,15 @@ impl SqliteStore {
         let facts = Facts {
             kind: "sqlite",
             name,
-            slots: SLOTS,
+            slots: match layout {
+                Layout::Native => SLOTS,
+                Layout::Flowcatalyst => 1,
+            },
             concurrent_writers: false,
             transactions: true,
             durable: true,
             shared: true,
-            limits,
+            limits: Limits { layout, ..limits },
         };
         Ok(Self(Arc::new(Shared {
             facts,
@@ -100,6 +105,7 @@ impl SqliteStore {
             inspector: reader("pillarbox-inspect")?,
             writer: Writer::start(tx, synchronous, group_time, opening.busy_timeout).map_err(threads)?,
             migrations: Migrations::new(&names),
+            tables: Tables::new(&names),
             name: store,
             sql,
             path,
@@ -168,18 +174,36 @@ impl Store for SqliteStore {
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.0.fetcher.read("fetch", move |connection, sql| {
             let now = now(request.now);
-            fetch::fetch(connection, sql, &request, now)
+            match sql.layout {
+                Layout::Native => fetch::fetch(connection, sql, &request, now),
+                Layout::Flowcatalyst => flowcatalyst::fetch(connection, sql, &request, now),
+            }
         })
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.change("claim", Durability::Full, move |tx| claim::claim(tx, &request, now(request.now)))
+        self.change("claim", Durability::Full, move |tx| match tx.sql.layout {
+            Layout::Native => claim::claim(tx, &request, now(request.now)),
+            Layout::Flowcatalyst => flowcatalyst::claim(tx, &request, now(request.now)),
+        })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        match self.0.facts.layout() {
+            Layout::Native => Box::pin(async { Ok(0) }),
+            Layout::Flowcatalyst => self.change("reap", Durability::Full, move |tx| {
+                flowcatalyst::reap(tx, &request, now(request.now))
+            }),
+        }
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
         let durability = if all_done { Durability::Relaxed } else { Durability::Full };
-        self.change("settle", durability, move |tx| settle::settle(tx, &request, now(request.now)))
+        self.change("settle", durability, move |tx| match tx.sql.layout {
+            Layout::Native => settle::settle(tx, &request, now(request.now)),
+            Layout::Flowcatalyst => flowcatalyst::settle(tx, &request, now(request.now)),
+        })
     }
 
     fn join(&self, request: Join) -> Answer<'_, Membership> {
@@ -195,6 +219,9 @@ impl Store for SqliteStore {
     }
 
     fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
+        }
         self.change("promote", Durability::Full, move |tx| promote::promote(tx, &request, now(request.now)))
     }
 

@@ -8,7 +8,7 @@ use crate::migrate::Migrations;
 use pillarbox::model::EventId;
 
 fn tables() -> (Connection, Sql) {
-    let names = Names::new(&TableName::default());
+    let names = Names::new(&TableName::default(), Layout::Native);
     let connection = Connection::open_in_memory().unwrap();
     for text in Migrations::new(&names).texts() {
         connection.execute_batch(&text).unwrap();
@@ -93,7 +93,7 @@ fn every_statement_is_understood_and_opens_with_its_purpose() {
     let (connection, sql) = tables();
     assert!(connection.prepare(&sql.insert).is_ok());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql");
-    let names = Names::new(&TableName::default());
+    let names = Names::new(&TableName::default(), Layout::Native);
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();

@@ -1,0 +1,38 @@
+-- The tables beside a table of items: leadership, groups, the record of operators. Times are microseconds since 1970 UTC.
+CREATE TABLE {node} (
+    node_id    TEXT    PRIMARY KEY NOT NULL,
+    label      TEXT    NOT NULL,
+    lane       INTEGER NOT NULL,
+    joined_at  INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE {slot} (
+    slot    INTEGER PRIMARY KEY,
+    holder  TEXT,
+    suspect INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO {slot} (slot) VALUES (0);
+
+CREATE TABLE {group} (
+    group_key TEXT    PRIMARY KEY NOT NULL,
+    state     TEXT    NOT NULL CHECK (state IN ('blocked', 'paused')),
+    event_id  TEXT,
+    reason    TEXT,
+    held_by   TEXT    NOT NULL,
+    since     INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE {audit} (
+    id     INTEGER PRIMARY KEY,
+    at     INTEGER NOT NULL,
+    actor  TEXT    NOT NULL,
+    action TEXT    NOT NULL,
+    target TEXT    NOT NULL
+);
+
+CREATE TABLE {meta} (
+    name  TEXT    PRIMARY KEY NOT NULL,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0);

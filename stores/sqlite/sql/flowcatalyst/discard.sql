@@ -1,0 +1,2 @@
+-- Deletes one failed item; under the write lock.
+DELETE FROM {event} WHERE rowid = ?1 AND status = 'FAILED'

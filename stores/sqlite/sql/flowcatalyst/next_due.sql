@@ -1,0 +1,2 @@
+-- Nothing is delayed in this layout; no lock.
+SELECT NULL
