@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{EventId, Record};
+use pillarbox::model::{EventId, Layout, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats,
+    Replay, Select, Shown, Stats, Store,
 };
 
 use crate::connection::{Session, Work};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
-use crate::{groups, inspect, migrate, operate};
+use crate::{flowcatalyst, groups, inspect, migrate, operate};
 
 impl PostgresStore {
     fn at_desk<T, F>(&self, operation: &'static str, work: F) -> Answer<'_, T>
@@ -25,18 +25,33 @@ impl PostgresStore {
 
 impl Admin for PostgresStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
-        let migrations = Arc::clone(&self.shared().migrations);
+        let (migrations, tables) = (Arc::clone(&self.shared().migrations), Arc::clone(&self.shared().tables));
         self.at_desk("migrate", move |session, sql| {
-            Box::pin(async move { migrate::migrate(session, sql, &migrations).await })
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => migrate::migrate(session, sql, &migrations).await,
+                    Layout::Flowcatalyst => flowcatalyst::migrate(session, sql, &tables).await,
+                }
+            })
         })
     }
 
     fn schema_sql(&self) -> String {
-        self.shared().migrations.script()
+        match self.facts().layout() {
+            Layout::Native => self.shared().migrations.script(),
+            Layout::Flowcatalyst => self.shared().tables.script(),
+        }
     }
 
     fn check(&self) -> Answer<'_, ()> {
-        self.at_desk("check", |session, sql| Box::pin(migrate::check(session, sql)))
+        self.at_desk("check", |session, sql| {
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => migrate::check(session, sql).await,
+                    Layout::Flowcatalyst => flowcatalyst::check(session, sql).await,
+                }
+            })
+        })
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

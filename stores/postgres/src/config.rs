@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{Limits, TableName};
+use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::{ErrorKind, StoreError};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::describe;
+use crate::flowcatalyst::Tables;
 use crate::migrate::Migrations;
 use crate::pooler::Pooler;
 use crate::sql::Names;
@@ -34,7 +35,8 @@ pub struct PostgresStoreBuilder {
     pub(crate) pool: PgPool,
     pub(crate) name: String,
     pub(crate) schema: Option<TableName>,
-    pub(crate) table: TableName,
+    pub(crate) table: Option<TableName>,
+    pub(crate) layout: Layout,
     pub(crate) limits: Limits,
     pub(crate) pooler: Pooler,
     pub(crate) wake_up: WakeUp,
@@ -49,7 +51,8 @@ impl PostgresStoreBuilder {
             pool,
             name,
             schema: None,
-            table: TableName::default(),
+            table: None,
+            layout: Layout::default(),
             limits: Limits::default(),
             pooler: Pooler::default(),
             wake_up: WakeUp::default(),
@@ -79,9 +82,15 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// The table of events. Default: `outbox_event`.
+    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
     pub fn table(mut self, table: TableName) -> Self {
-        self.table = table;
+        self.table = Some(table);
+        self
+    }
+
+    /// The layout of the tables. Default: native.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -121,7 +130,16 @@ impl PostgresStoreBuilder {
     /// The statements that make the tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        Migrations::new(&Names::new(self.schema.as_ref(), &self.table)).script()
+        let names = self.names();
+        match self.layout {
+            Layout::Native => Migrations::new(&names).script(),
+            Layout::Flowcatalyst => Tables::new(&names).script(),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
+        Names::new(self.schema.as_ref(), &table, self.layout)
     }
 
     /// The store. Connections are opened when they are needed; the tables need not be there yet.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use pillarbox::model::flowcatalyst::number_of;
 use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
 use pillarbox::port::ErrorKind;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
@@ -96,6 +97,7 @@ pub(crate) async fn insert_rows(
     now: Option<Timestamp>,
     prepared: Prepared,
 ) -> Result<Vec<Written>, Failure> {
+    sql.admit(rows)?;
     let statement =
         |sql: &Arc<str>| sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(prepared == Prepared::Kept);
     let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
@@ -183,12 +185,18 @@ fn bind_many<'q>(
 }
 
 fn written(row: &PgRow, fresh: bool) -> Result<Written, Failure> {
+    let id = EventId::from_row(row.try_get::<&str, _>(0)?);
     Ok(Written {
-        id: EventId::from_row(row.try_get::<&str, _>(0)?),
-        seq: Seq(row.try_get(1)?),
+        seq: numbered(row.try_get(1)?, &id),
+        id,
         fresh,
         delayed: row.try_get::<Option<i16>, _>(2)? == Some(Lane::DELAYED.0),
     })
+}
+
+/// The number of a row that was added; an item has none but that of its id.
+pub(crate) fn numbered(number: i64, id: &EventId) -> Seq {
+    if number == 0 { number_of(id) } else { Seq(number) }
 }
 
 /// What was added, and in the place of what was not, the row that has its message id; `missing` where there is none.

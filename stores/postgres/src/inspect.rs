@@ -1,6 +1,6 @@
 //! What people look at: pages, one event, counts, the state of it all.
 
-use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record, Status};
+use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Layout, Record};
 use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
@@ -9,7 +9,6 @@ use sqlx::query::Query;
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::membership::node_id;
-use crate::row::read_record;
 use crate::sql::Sql;
 use crate::time::{Time, until};
 
@@ -23,13 +22,12 @@ pub(crate) struct Selection<'a> {
 impl<'a> Selection<'a> {
     pub(crate) fn new(select: &'a Select) -> Self {
         let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
-        let all = [Status::New, Status::Done, Status::Retry, Status::Dead];
-        let statuses = if select.statuses.is_empty() { &all[..] } else { &select.statuses };
-        Self {
-            ids: (!ids.is_empty()).then_some(ids),
-            statuses: statuses.iter().map(|status| status.code() as i16).collect(),
-            select,
-        }
+        // The last is any that is none of ours.
+        let statuses = match select.statuses.as_slice() {
+            [] => vec![0, 1, 2, 3, 4],
+            named => named.iter().map(|status| i16::from(status.code())).collect(),
+        };
+        Self { ids: (!ids.is_empty()).then_some(ids), statuses, select }
     }
 
     pub(crate) fn bind<'q>(self, query: Query<'q, Postgres, PgArguments>) -> Query<'q, Postgres, PgArguments>
@@ -52,15 +50,21 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
         PageOrder::NewestFirst => (sql.list_newest.of(&request.select), i64::MAX),
     };
     let query = Selection::new(&request.select).bind(session.query(statement));
-    let query = query.bind(request.after.map_or(bound, |seq| seq.0));
+    let query = match sql.layout {
+        Layout::Native => query.bind(request.after.map_or(bound, |seq| seq.0)),
+        Layout::Flowcatalyst => query.bind(request.after_id.as_ref().map(EventId::as_str)),
+    };
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(rows.iter().map(read_record).collect())
+    Ok(rows.iter().map(|row| sql.record(row)).collect())
 }
 
 pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
     let query = session.query(&sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
+    if sql.layout == Layout::Flowcatalyst {
+        return Ok(Some(Shown { record: sql.record(&row), attempts: Vec::new() }));
+    }
     let rows = session.query(&sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
     let attempt = |row: &PgRow| {
         Ok::<_, Failure>(Attempt {
@@ -71,7 +75,7 @@ pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Resu
         })
     };
     let attempts = rows.iter().map(attempt).collect::<Result<_, _>>()?;
-    Ok(Some(Shown { record: read_record(&row), attempts }))
+    Ok(Some(Shown { record: sql.record(&row), attempts }))
 }
 
 pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {
@@ -94,11 +98,15 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     stats.done_last_minute = number(&row, 2)?;
     let row = session.query(&sql.stats_written).fetch_one(&mut session.connection).await?;
     stats.written_last_minute = number(&row, 0)?;
-    let row = session.query(&sql.stats_beside).fetch_one(&mut session.connection).await?;
-    stats.free_slots = number(&row, 0)?;
-    stats.blocked_groups = number(&row, 1)?;
-    stats.paused_groups = number(&row, 2)?;
-    stats.nodes = number(&row, 3)?;
+    // A table of items may stand without those beside it.
+    let there: bool = session.query(&sql.tables).fetch_one(&mut session.connection).await?.try_get(0)?;
+    if there || sql.layout == Layout::Native {
+        let row = session.query(&sql.stats_beside).fetch_one(&mut session.connection).await?;
+        stats.free_slots = number(&row, 0)?;
+        stats.blocked_groups = number(&row, 1)?;
+        stats.paused_groups = number(&row, 2)?;
+        stats.nodes = number(&row, 3)?;
+    }
     let rows = session.query(&sql.stats_dead).fetch_all(&mut session.connection).await?;
     let dead =
         |row: &PgRow| Ok::<_, Failure>(TypeCount { event_type: row.try_get(0)?, count: number(row, 1)? });

@@ -47,6 +47,7 @@ mod config;
 mod connection;
 mod error;
 mod fetch;
+mod flowcatalyst;
 mod groups;
 mod hints;
 mod insert;

@@ -12,7 +12,7 @@ use crate::sql::{Names, Sql};
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
 
 /// A schema that is named is made too. Looked for first: CREATE SCHEMA demands a right of its own even where it is there.
-const SCHEMA: &str = include_str!("../sql/schema.sql");
+pub(crate) const SCHEMA: &str = include_str!("../sql/schema.sql");
 
 /// The migrations of one outbox, with its names.
 pub(crate) struct Migrations {
@@ -72,7 +72,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-fn refuse_newer(found: u32) -> Result<(), Failure> {
+pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
     let known = MIGRATIONS.len() as u32;
     if found <= known {
         return Ok(());
@@ -83,7 +83,7 @@ fn refuse_newer(found: u32) -> Result<(), Failure> {
 }
 
 /// The version of the tables; zero if there are none.
-async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<u32, Failure> {
+pub(crate) async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<u32, Failure> {
     // Not kept prepared: a pooler may hand the next statement to another server connection.
     let query = |text: &std::sync::Arc<str>| {
         sqlx::query(AssertSqlSafe(std::sync::Arc::clone(text))).persistent(false)

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{Status, TableName};
-use pillarbox::port::Select;
+use pillarbox::model::{Layout, NewRow, Record, Status, TableName, flowcatalyst::NewItem};
+use pillarbox::port::{ErrorKind, Select};
+use sqlx::postgres::PgRow;
 
+use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::insert::Values;
-use crate::row::{COLUMNS, RECORD_COLUMNS};
+use crate::row::{COLUMNS, RECORD_COLUMNS, read_record};
 
 /// The group of a row.
 const GROUP_KEY: &str =
@@ -17,11 +20,20 @@ const MATCHES: &str = "status = ANY($2::smallint[]) AND ($3::text IS NULL OR eve
     AND ($4::text IS NULL OR coalesce(aggregate_type, '__GLOBAL__') = $4) AND ($5::text IS NULL OR {group_key} = $5) \
     AND ($6::timestamptz IS NULL OR done_at < $6)";
 
+/// The same over items. A status that nobody knows has a code beyond ours, and is in no list but that of all.
+const ITEM_MATCHES: &str = "CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' THEN 3 WHEN 'PENDING' THEN \
+    CASE WHEN retry_count > 0 THEN 2 ELSE 0 END WHEN 'PROCESSING' THEN CASE WHEN retry_count > 0 THEN 2 ELSE 0 END ELSE 4 END \
+    = ANY($2::smallint[]) AND ($3::text IS NULL OR type = $3) AND ($4::text IS NULL OR $4 = '__GLOBAL__') \
+    AND ($5::text IS NULL OR message_group = $5) \
+    AND ($6::timestamptz IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < $6 AT TIME ZONE 'UTC'))";
+
 /// A message id that is there already adds nothing.
 const ONCE: &str = "ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOTHING";
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
+    layout: Layout,
+    table: TableName,
     replacements: Vec<(&'static str, String)>,
     pub(crate) channel: String,
     /// Whether a schema was named; else it is the connection's.
@@ -29,12 +41,16 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(schema: Option<&TableName>, table: &TableName) -> Self {
+    pub(crate) fn new(schema: Option<&TableName>, table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
         let within = schema.map(|schema| format!("\"{}\".", schema.as_str())).unwrap_or_default();
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("{within}\"{name}\"");
-        let taken: Vec<String> = COLUMNS.split(", ").map(|column| format!("e.{column}")).collect();
+        let columns = match layout {
+            Layout::Native => COLUMNS,
+            Layout::Flowcatalyst => flowcatalyst::COLUMNS,
+        };
+        let taken: Vec<String> = columns.split(", ").map(|column| format!("e.{column}")).collect();
         let mut replacements = vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
@@ -46,7 +62,8 @@ impl Names {
             // An index is in the schema of its table.
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{taken_columns}", taken.join(", ")),
-            ("{columns}", COLUMNS.to_owned()),
+            ("{columns}", columns.to_owned()),
+            ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
         ];
         for (place, index) in [
@@ -72,7 +89,8 @@ impl Names {
             replacements.push(("{schema}", format!("\"{}\"", schema.as_str())));
             replacements.push(("{schema_name}", format!("'\"{}\"'", schema.as_str())));
         }
-        Self { replacements, channel: event.to_owned(), has_schema: schema.is_some() }
+        let (channel, has_schema) = (event.to_owned(), schema.is_some());
+        Self { layout, table: table.clone(), replacements, channel, has_schema }
     }
 
     /// The text with all names put in.
@@ -93,7 +111,19 @@ impl Names {
     }
 
     fn selecting(&self, text: &str) -> Selecting {
-        let by = |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {MATCHES}")));
+        let matches = match self.layout {
+            Layout::Native => MATCHES,
+            Layout::Flowcatalyst => ITEM_MATCHES,
+        };
+        let by = |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {matches}")));
+        if self.layout == Layout::Flowcatalyst {
+            return Selecting {
+                any: by("{event} WHERE $1::text[] IS NULL"),
+                among: by("{event} WHERE id = ANY($1::text[])"),
+                pending: by("{event} WHERE $1::text[] IS NULL AND status IN ('PENDING', 'PROCESSING')"),
+                dead: by("{event} WHERE $1::text[] IS NULL AND status = 'FAILED'"),
+            };
+        }
         Selecting {
             any: by("{event} WHERE $1::text[] IS NULL"),
             among: by("{event} WHERE event_id = ANY($1::text[])"),
@@ -142,32 +172,84 @@ impl Selecting {
 }
 
 macro_rules! statements {
-    ($($name:ident),* ; $($added:ident),* ; $($over:ident),*) => {
+    (
+        native: $($name:ident),* ;
+        each: $($each:ident),* ;
+        items: $($item:ident),* ;
+        added: $($added:ident),* ;
+        over: $($over:ident),*
+    ) => {
         /// Every statement of the store.
         pub(crate) struct Sql {
+            pub(crate) layout: Layout,
+            pub(crate) table: TableName,
             $(pub(crate) $name: Arc<str>,)*
+            $(pub(crate) $each: Arc<str>,)*
+            $(pub(crate) $item: Arc<str>,)*
             $(pub(crate) $added: Inserting,)*
+            pub(crate) count: Selecting,
             $(pub(crate) $over: Selecting,)*
         }
 
         impl Sql {
             pub(crate) fn new(names: &Names) -> Self {
+                let each = |native: &'static str, items: &'static str| match names.layout {
+                    Layout::Native => native,
+                    Layout::Flowcatalyst => items,
+                };
                 Self {
+                    layout: names.layout,
+                    table: names.table.clone(),
                     $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    $($added: names.inserting(include_str!(concat!("../sql/", stringify!($added), ".sql"))),)*
-                    $($over: names.selecting(include_str!(concat!("../sql/", stringify!($over), ".sql"))),)*
+                    $($each: names.statement(each(
+                        include_str!(concat!("../sql/", stringify!($each), ".sql")),
+                        include_str!(concat!("../sql/flowcatalyst/", stringify!($each), ".sql")),
+                    )),)*
+                    $($item: names.statement(include_str!(concat!("../sql/flowcatalyst/", stringify!($item), ".sql"))),)*
+                    $($added: names.inserting(each(
+                        include_str!(concat!("../sql/", stringify!($added), ".sql")),
+                        include_str!(concat!("../sql/flowcatalyst/", stringify!($added), ".sql")),
+                    )),)*
+                    count: names.selecting(include_str!("../sql/count.sql")),
+                    $($over: names.selecting(each(
+                        include_str!(concat!("../sql/", stringify!($over), ".sql")),
+                        include_str!(concat!("../sql/flowcatalyst/", stringify!($over), ".sql")),
+                    )),)*
                 }
             }
         }
     };
 }
 
+// Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_due, clock, claim_queue, claim, done,
-    done_delete, settle, attempts, membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, waiting,
-    slots_take, slots_release, slots_sweep, next_due, promote, epoch, epoch_grow, groups,
-    group_show, group_hold, group_free, audit, audits, show, revive, cancel, purge, purge_any, stats_pending,
-    stats_ended, stats_written, stats_beside, stats_dead, migrate_lock, tables, version, notify;
-    insert, insert_many, insert_json;
-    list, list_newest, count, replay, discard
+    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, clock, claim_queue, done, done_delete, attempts,
+        membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
+        next_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
+        migrate_lock, tables, version, notify;
+    each: fetch_due, claim, settle, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
+        stats_written, stats_dead;
+    items: reap, node_share, group_block, lacking;
+    added: insert, insert_many, insert_json;
+    over: list, list_newest, replay, discard
 );
+
+impl Sql {
+    /// Everything in a row, for people.
+    pub(crate) fn record(&self, row: &PgRow) -> Record {
+        match self.layout {
+            Layout::Native => read_record(row),
+            Layout::Flowcatalyst => flowcatalyst::read_record(row),
+        }
+    }
+
+    /// Refuses rows that the tables have no columns for.
+    pub(crate) fn admit(&self, rows: &[NewRow]) -> Result<(), Failure> {
+        match self.layout {
+            Layout::Native => Ok(()),
+            Layout::Flowcatalyst => NewItem::of_rows(rows, &self.table)
+                .map(drop)
+                .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string())),
+        }
+    }
+}

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pillarbox::model::{NodeId, Row, Seq, Written};
+use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Settle,
-    Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Reap,
+    Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::postgres::PgPool;
@@ -18,14 +18,15 @@ use crate::announce::Announcer;
 use crate::config::{PostgresStoreBuilder, WakeUp};
 use crate::connection::{Line, Session, Sessions, Work};
 use crate::error::Failure;
+use crate::flowcatalyst::Tables;
 use crate::hints::Listener;
 #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
 use crate::insert::Prepared;
 use crate::insert::insert_rows;
 use crate::membership::Standing;
 use crate::migrate::Migrations;
-use crate::sql::{Names, Sql};
-use crate::{claim, fetch, membership, promote, settle};
+use crate::sql::Sql;
+use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
 
 /// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) pool: PgPool,
     pub(crate) sql: Arc<Sql>,
     pub(crate) migrations: Arc<Migrations>,
+    pub(crate) tables: Arc<Tables>,
     pub(crate) sessions: Arc<Sessions>,
     fetching: Line,
     settling: Line,
@@ -77,36 +79,32 @@ impl PostgresStore {
     }
 
     pub(crate) fn start(builder: PostgresStoreBuilder) -> Self {
+        let names = builder.names();
         let PostgresStoreBuilder {
-            pool,
-            name,
-            schema,
-            table,
-            limits,
-            pooler,
-            wake_up,
-            statement_timeout,
-            desk,
+            pool, name, layout, limits, pooler, wake_up, statement_timeout, desk, ..
         } = builder;
-        let names = Names::new(schema.as_ref(), &table);
         let options = (*pool.connect_options()).clone();
         let sessions = Arc::new(Sessions::new(options, statement_timeout, pooler));
         let line = |connections| Line::new(&sessions, connections);
         let facts = Facts {
             kind: "postgres",
             name,
-            slots: SLOTS,
+            slots: match layout {
+                Layout::Native => SLOTS,
+                Layout::Flowcatalyst => 1,
+            },
             concurrent_writers: true,
             transactions: true,
             durable: true,
             shared: true,
-            limits,
+            limits: Limits { layout, ..limits },
         };
         Self(Arc::new(Shared {
             facts,
             pool,
             sql: Arc::new(Sql::new(&names)),
             migrations: Arc::new(Migrations::new(&names)),
+            tables: Arc::new(Tables::new(&names)),
             fetching: line(1),
             settling: line(1),
             beating: line(1),
@@ -207,19 +205,43 @@ impl Store for PostgresStore {
 
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.on(&self.0.fetching, "fetch", move |session, sql| {
-            Box::pin(async move { fetch::fetch(session, sql, &request).await })
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => fetch::fetch(session, sql, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::fetch(session, sql, &request).await,
+                }
+            })
         })
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         self.on(&self.0.desk, "claim", move |session, sql| {
-            Box::pin(async move { claim::claim(session, sql, &request).await })
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => claim::claim(session, sql, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::claim(session, sql, &request).await,
+                }
+            })
         })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        match self.0.facts.layout() {
+            Layout::Native => Box::pin(async { Ok(0) }),
+            Layout::Flowcatalyst => self.on(&self.0.desk, "reap", move |session, sql| {
+                Box::pin(async move { flowcatalyst::reap(session, sql, &request).await })
+            }),
+        }
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         self.on(&self.0.settling, "settle", move |session, sql| {
-            Box::pin(async move { settle::settle(session, sql, &request).await })
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => settle::settle(session, sql, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::settle(session, sql, &request).await,
+                }
+            })
         })
     }
 
@@ -251,6 +273,9 @@ impl Store for PostgresStore {
     }
 
     fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
+        }
         self.on(&self.0.desk, "promote", move |session, sql| {
             Box::pin(async move { promote::promote(session, sql, &request).await })
         })

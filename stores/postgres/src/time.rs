@@ -64,8 +64,13 @@ impl<'r> Decode<'r, Postgres> for Time {
 /// A time as it comes over the wire; what lies outside of time (`infinity` too) is cut to its ends.
 pub(crate) fn from_binary(bytes: &[u8]) -> Result<Timestamp, BoxDynError> {
     let us = i64::from_be_bytes(bytes.try_into()?).saturating_add(EPOCH_US);
+    Ok(from_micros(us))
+}
+
+/// A time in microseconds since 1970; what lies outside of time is cut to its ends.
+pub(crate) fn from_micros(us: i64) -> Timestamp {
     let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Ok(Timestamp::from_microsecond(us).unwrap_or(end))
+    Timestamp::from_microsecond(us).unwrap_or(end)
 }
 
 /// A time, but none before the first one that PostgreSQL knows.

@@ -33,6 +33,7 @@ use crate::time::from_first;
 /// ```
 impl WriteSql for PostgresStore {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
+        self.shared().sql.admit(rows).map_err(|failure| failure.into_store_error("write", self.name()))?;
         let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
         let rows: Vec<Columns<'_>> = values.iter().map(Columns::new).collect();
         let param = serde_json::to_string(&rows).map_err(|_| {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use deadpool_postgres::StatementCache;
 use futures_util::TryStreamExt;
-use pillarbox::model::{EventId, Lane, NewRow, Seq, Written};
+use pillarbox::model::{EventId, Lane, NewRow, Written};
 use pillarbox::port::Cancel;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::bind::{self, Param, quiet};
 use crate::error::Failure;
-use crate::insert::{Values, gone, merge, message_ids};
+use crate::insert::{Values, gone, merge, message_ids, numbered};
 use crate::sql::Sql;
 use crate::time::Time;
 
@@ -88,6 +88,7 @@ impl Session<'_> {
     }
 
     pub(super) async fn insert(self, sql: &Arc<Sql>, rows: &[NewRow]) -> Result<Vec<Written>, Failure> {
+        sql.admit(rows)?;
         let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
         let added = self.query(Call::insert(sql, &values)).await?;
         if values.is_empty() {
@@ -116,9 +117,10 @@ pub(super) fn by_message_id(rows: &[Row]) -> Result<HashMap<String, Written>, Fa
 }
 
 fn written(row: &Row, fresh: bool) -> Result<Written, Failure> {
+    let id = EventId::from_row(row.try_get::<_, &str>(0)?);
     Ok(Written {
-        id: EventId::from_row(row.try_get::<_, &str>(0)?),
-        seq: Seq(row.try_get(1)?),
+        seq: numbered(row.try_get(1)?, &id),
+        id,
         fresh,
         delayed: row.try_get::<_, Option<i16>>(2)? == Some(Lane::DELAYED.0),
     })

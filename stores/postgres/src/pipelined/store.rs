@@ -4,7 +4,7 @@ use deadpool_postgres::{Pool, PoolError};
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Insert,
-    Join, Membership, Promote, Promoted, Settle, Settled, Store, StoreError, Write, WriteOn, WriteSql,
+    Join, Membership, Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write, WriteOn, WriteSql,
 };
 use tokio::time::timeout_at;
 
@@ -177,6 +177,10 @@ impl Store for PipelinedStore {
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.store.leave(node)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.store.reap(request)
     }
 
     fn promote(&self, request: Promote) -> Answer<'_, Promoted> {

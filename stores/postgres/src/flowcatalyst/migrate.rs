@@ -1,0 +1,90 @@
+//! The tables: that of items as it is or is made, and ours beside it.
+
+use pillarbox::port::{ErrorKind, Migrated};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor, Row};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::migrate::{SCHEMA, refuse_newer, version};
+use crate::sql::{Names, Sql};
+
+const ITEMS: &str = include_str!("../../sql/flowcatalyst/create_items.sql");
+const BESIDE: &str = include_str!("../../sql/flowcatalyst/create_beside.sql");
+
+/// How many columns there are to lack.
+const ALL: usize = 9;
+
+/// The statements that make the tables of one outbox.
+pub(crate) struct Tables {
+    schema: Option<String>,
+    items: String,
+    beside: String,
+}
+
+impl Tables {
+    pub(crate) fn new(names: &Names) -> Self {
+        Self {
+            schema: names.has_schema.then(|| names.fill(SCHEMA)),
+            items: names.fill(ITEMS),
+            beside: names.fill(BESIDE),
+        }
+    }
+
+    /// All statements, for people who run them by hand.
+    pub(crate) fn script(&self) -> String {
+        let schema = self.schema.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
+        format!("BEGIN;\n\n{schema}{}\n{}\nCOMMIT;\n", self.items, self.beside)
+    }
+}
+
+/// Makes what is missing, in one transaction. A table of items that is there stays as it is.
+pub(crate) async fn migrate(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<Migrated, Failure> {
+    let mut tx = session.begin().await?;
+    tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
+    let from = version(&mut tx.tx, sql).await?;
+    refuse_newer(from)?;
+    let lacking = lacking(&mut tx.tx, sql).await?;
+    let mut missing = Vec::new();
+    if lacking.len() == ALL {
+        missing.extend(&tables.schema);
+        missing.push(&tables.items);
+    } else {
+        refuse_lacking(sql, &lacking)?;
+    }
+    if from == 0 {
+        missing.push(&tables.beside);
+    }
+    for text in missing {
+        tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
+    }
+    let to = version(&mut tx.tx, sql).await?;
+    tx.commit().await?;
+    Ok(Migrated { from, to })
+}
+
+/// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+    refuse_newer(version(&mut session.connection, sql).await?)?;
+    let lacking = lacking(&mut session.connection, sql).await?;
+    if lacking.len() < ALL {
+        return refuse_lacking(sql, &lacking);
+    }
+    let detail = "the tables are missing; run `pillarbox migrate --layout flowcatalyst`".to_owned();
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}
+
+async fn lacking(connection: &mut PgConnection, sql: &Sql) -> Result<Vec<String>, Failure> {
+    // Not kept prepared: a pooler may hand the next statement to another server connection.
+    let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.lacking))).persistent(false);
+    let rows = query.fetch_all(connection).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+fn refuse_lacking(sql: &Sql, lacking: &[String]) -> Result<(), Failure> {
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let detail = format!("the table {} has no column {}", sql.table.as_str(), lacking.join(", "));
+    Err(Failure::Refused(ErrorKind::Schema, detail))
+}

@@ -1,0 +1,11 @@
+//! The flowcatalyst layout: what is done differently where rows have no numbers and a claim is a status and a time.
+
+mod claim;
+mod migrate;
+mod row;
+mod settle;
+
+pub(crate) use claim::{claim, fetch, reap};
+pub(crate) use migrate::{Tables, check, migrate};
+pub(crate) use row::{COLUMNS, read_record};
+pub(crate) use settle::settle;

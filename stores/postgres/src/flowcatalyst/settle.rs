@@ -1,0 +1,119 @@
+//! Applying outcomes to items that are still claimed at the time the caller's claim was made: one statement a batch.
+
+use std::collections::HashSet;
+
+use pillarbox::model::{GroupKey, stored_error};
+use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
+use sqlx::Row;
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::sql::Sql;
+use crate::time::{Time, from_micros};
+
+pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+    let blocks = |outcome: &Outcome| matches!(&outcome.change, Change::Dead { blocks: Some(_), .. });
+    let columns = Columns::new(&request.outcomes);
+    // Only these need the tables beside the items.
+    if matches!(request.fence, Fence::Node(_)) || request.outcomes.iter().any(blocks) {
+        return settle_beside(session, sql, request, &columns).await;
+    }
+    let query = columns.bind(session.query(&sql.settle), request);
+    let row = query.fetch_one(&mut session.connection).await?;
+    let changed = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
+    Ok(Settled { held: true, stale: columns.stale(&changed) })
+}
+
+/// The same in a transaction with the node's fence and the groups that get blocked.
+async fn settle_beside(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+    columns: &Columns,
+) -> Result<Settled, Failure> {
+    let mut tx = session.begin().await?;
+    if let Fence::Node(node) = &request.fence {
+        let held = tx.query(&sql.node_share).bind(node.to_string()).fetch_optional(&mut *tx.tx).await?;
+        if held.is_none() {
+            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+        }
+    }
+    let row = columns.bind(tx.query(&sql.settle), request).fetch_one(&mut *tx.tx).await?;
+    let changed: HashSet<i64> = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
+    let (mut groups, mut ids, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, outcome) in request.outcomes.iter().enumerate() {
+        let Change::Dead { error, blocks: Some(group), .. } = &outcome.change else { continue };
+        if changed.contains(&(place as i64 + 1)) {
+            groups.push(GroupKey::as_str(group));
+            ids.push(outcome.id.as_str());
+            errors.push(stored_error(error));
+        }
+    }
+    if !groups.is_empty() {
+        let query = tx.query(&sql.group_block).bind(request.now.map(Time));
+        query.bind(groups).bind(ids).bind(errors).execute(&mut *tx.tx).await?;
+    }
+    tx.commit().await?;
+    Ok(Settled { held: true, stale: columns.stale(&changed) })
+}
+
+/// Outcomes as the statement takes them: a list for each part.
+#[derive(Default)]
+struct Columns {
+    ids: Vec<String>,
+    kinds: Vec<i16>,
+    tokens: Vec<Time>,
+    errors: Vec<Option<String>>,
+    counted: Vec<i32>,
+}
+
+impl Columns {
+    fn new(outcomes: &[Outcome]) -> Self {
+        let mut columns = Self::default();
+        for outcome in outcomes {
+            let (kind, error, counted) = match &outcome.change {
+                Change::Done => (0, None, 0),
+                // The claim began an attempt, which becomes a retry only here.
+                Change::Retry { error, counts, .. } => (1, Some(stored_error(error)), 1 + count(*counts)),
+                Change::Dead { error, counts, .. } => (2, Some(stored_error(error)), count(*counts)),
+                Change::Attempt => (4, None, 1),
+                // There is no column for a time to wait until.
+                Change::Delay | Change::Release => (5, None, 0),
+            };
+            columns.ids.push(outcome.id.to_string());
+            columns.kinds.push(kind);
+            columns.tokens.push(Time(from_micros(outcome.token.0)));
+            columns.errors.push(error);
+            columns.counted.push(counted);
+        }
+        columns
+    }
+
+    fn bind<'q>(
+        &'q self,
+        query: Query<'q, Postgres, PgArguments>,
+        request: &Settle,
+    ) -> Query<'q, Postgres, PgArguments> {
+        query
+            .bind(request.now.map(Time))
+            .bind(&self.ids)
+            .bind(&self.kinds)
+            .bind(&self.tokens)
+            .bind(&self.errors)
+            .bind(&self.counted)
+            .bind(request.on_done == OnDone::Delete)
+    }
+
+    fn stale(&self, changed: &HashSet<i64>) -> Vec<usize> {
+        (0..self.ids.len()).filter(|place| !changed.contains(&(*place as i64 + 1))).collect()
+    }
+}
+
+const fn count(counts: Counts) -> i32 {
+    match counts {
+        Counts::One => 1,
+        Counts::None => 0,
+    }
+}
