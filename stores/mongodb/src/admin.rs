@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pillarbox::model::{EventId, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats,
+    Replay, Select, Shown, Stats, Store,
 };
 
 use crate::outbox::Step;
@@ -18,7 +18,7 @@ impl Admin for MongodbStore {
     }
 
     fn schema_sql(&self) -> String {
-        migrate::script(self.table())
+        Self::schema_sql(self.table(), self.facts().layout())
     }
 
     fn check(&self) -> Answer<'_, ()> {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use pillarbox::model::{GroupKey, Status};
+use pillarbox::model::{GroupKey, Layout, Status};
 
 use crate::call::{Call, Find};
 use crate::document::code;
@@ -55,6 +55,10 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
 ///
 /// The index of numbers holds them in the order they came; a sort would only lose it.
 async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
+    // Items of others stay as they are.
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return Ok(Vec::new());
+    }
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
     let strays =
         Find { filter: doc! { "seq": Bson::Null }, fields: Some(fields), limit: AT_ONCE, ..Find::default() };

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
-use pillarbox::model::{Limits, TableName};
+use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::{ErrorKind, StoreError};
 
 use crate::error::Failure;
-use crate::migrate;
 use crate::outbox::Server;
 use crate::store::MongodbStore;
 
@@ -36,7 +35,8 @@ pub enum WakeUp {
 pub struct MongodbStoreBuilder {
     pub(crate) database: Database,
     pub(crate) name: String,
-    pub(crate) table: TableName,
+    pub(crate) table: Option<TableName>,
+    pub(crate) layout: Layout,
     pub(crate) limits: Limits,
     pub(crate) wake_up: WakeUp,
     pub(crate) command_timeout: Duration,
@@ -47,7 +47,8 @@ impl MongodbStoreBuilder {
         Self {
             name: database.name().to_owned(),
             database,
-            table: TableName::default(),
+            table: None,
+            layout: Layout::default(),
             limits: Limits::default(),
             wake_up: WakeUp::default(),
             command_timeout: DEFAULT_COMMAND_TIMEOUT,
@@ -74,9 +75,15 @@ impl MongodbStoreBuilder {
         self
     }
 
-    /// The collection of events. Default: `outbox_event`.
+    /// The collection of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
     pub fn table(mut self, table: TableName) -> Self {
-        self.table = table;
+        self.table = Some(table);
+        self
+    }
+
+    /// The layout of the collections. Default: native.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -103,7 +110,8 @@ impl MongodbStoreBuilder {
     /// A script for `mongosh` that makes the collections, for people who run it by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        migrate::script(&self.table)
+        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
+        MongodbStore::schema_sql(&table, self.layout)
     }
 
     /// The store. Asks the server what it is; the collections need not be there yet.

@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
-use pillarbox::model::{EventId, GroupKey, Status, stored_error};
+use pillarbox::model::{EventId, GroupKey, Layout, Status, stored_error};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup};
 use pillarbox::rules::{Head, held_after};
 
 use crate::call::{Call, Find, whole};
 use crate::document::{code, unlocked};
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::number::head;
 use crate::operate::record;
 use crate::outbox::pause;
@@ -145,7 +146,10 @@ async fn try_change(
     let dead = if event.is_some() { Head::Dead } else { Head::Sound };
     let Some(next) = held_after(state, dead, request.action) else { return Ok(Some(false)) };
     if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
-        revive(call, event, now).await?;
+        match call.outbox().layout {
+            Layout::Native => revive(call, event, now).await?,
+            Layout::Flowcatalyst => flowcatalyst::revive(call, event).await?,
+        }
     }
     let event = event.as_ref().map(EventId::as_str);
     if !replace(call, request, state, next, event, now).await? {

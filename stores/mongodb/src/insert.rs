@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use pillarbox::model::{EventId, Lane, NewRow, Seq, Written};
+use pillarbox::model::{EventId, Lane, Layout, NewRow, Seq, Written};
 use pillarbox::port::ErrorKind;
 
 use crate::call::{Call, Find};
 use crate::document::fresh;
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::number::{closed, draw, head};
 use crate::outbox::pause;
 use crate::row::Fields;
@@ -34,6 +35,9 @@ pub(crate) async fn insert_rows(
     rows: &[NewRow],
     now: Option<Timestamp>,
 ) -> Result<Vec<Written>, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::insert_rows(call, rows, now).await;
+    }
     if rows.is_empty() {
         head(call).await?;
         return Ok(Vec::new());

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{EventId, GLOBAL, Record, Status};
+use pillarbox::model::{EventId, GLOBAL, Layout, Record, Status};
 use pillarbox::port::{AuditEntry, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending};
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::membership::members;
 use crate::number::head;
 use crate::row::{Fields, read_attempts, read_record};
@@ -47,6 +48,9 @@ pub(crate) fn selection(select: &Select) -> Document {
 }
 
 pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::list(call, request).await;
+    }
     adopt(call).await?;
     head(call).await?;
     if request.limit == 0 {
@@ -70,6 +74,9 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
 }
 
 pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::show(call, id).await;
+    }
     let find = || Find { filter: doc! { "_id": id.as_str() }, ..Find::default() };
     let mut found = call.first(&call.names().event, find()).await?;
     match &found {
@@ -86,6 +93,9 @@ pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Sho
 }
 
 pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::count(call, select).await;
+    }
     head(call).await?;
     let pipeline = vec![doc! { "$match": selection(select) }, doc! { "$count": "n" }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
@@ -93,6 +103,9 @@ pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, F
 }
 
 pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::stats(call).await;
+    }
     let mut stats = Stats::default();
     let now = head(call).await?.now;
     let minute_ago = us(earlier(now, MINUTE));
@@ -149,7 +162,7 @@ async fn dead(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
+pub(crate) async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
     let (members, now) = members(call).await?;
     stats.free_slots = members.free_slots() as u64;
     stats.nodes = members.infos(now).iter().filter(|info| info.expires_in.is_some()).count() as u64;

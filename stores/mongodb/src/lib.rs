@@ -44,6 +44,7 @@ mod config;
 mod document;
 mod error;
 mod fetch;
+mod flowcatalyst;
 mod groups;
 mod hints;
 mod insert;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{Lane, NodeId, Slot};
 use pillarbox::port::{ErrorKind, GroupStates, HeldSlot, Membership, NodeInfo};
-use pillarbox::rules::{SLOTS, Share, SlotState, share};
+use pillarbox::rules::{Share, SlotState, share};
 
 use crate::call::whole;
 use crate::error::Failure;
@@ -37,9 +37,9 @@ pub(crate) struct Members {
 
 impl Members {
     /// Nobody, and all slots free.
-    pub(crate) fn none() -> Self {
+    pub(crate) fn none(slots: i16) -> Self {
         let free = |slot| Held { state: SlotState { slot: Slot(slot), holder: None }, suspect: false };
-        Self { nodes: Vec::new(), slots: (0..SLOTS).map(free).collect(), taken_suspect: Vec::new() }
+        Self { nodes: Vec::new(), slots: (0..slots).map(free).collect(), taken_suspect: Vec::new() }
     }
 
     pub(crate) fn read(document: &Document) -> Result<Self, Failure> {

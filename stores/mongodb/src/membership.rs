@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{NodeId, Seq, Slot, SlotSet};
+use pillarbox::model::{Layout, NodeId, Seq, Slot, SlotSet};
 use pillarbox::port::{Beat, ErrorKind, Join, Membership};
 use pillarbox::rules::free_lane;
 
@@ -14,6 +14,7 @@ use crate::call::{Call, Find, whole};
 use crate::document::pending;
 use crate::error::Failure;
 use crate::fetch::slots_filter;
+use crate::flowcatalyst;
 use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::members::{Members, Node};
 use crate::outbox::pause;
@@ -65,7 +66,8 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
 }
 
 pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<Membership>, Failure> {
-    let lanes = if request.sweep { lanes_in_use(call).await? } else { Vec::new() };
+    let sweep = request.sweep && call.outbox().layout == Layout::Native;
+    let lanes = if sweep { lanes_in_use(call).await? } else { Vec::new() };
     for tried in 0..TRIES {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
@@ -183,9 +185,9 @@ async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
 
 /// The rows that wait for a node.
 pub(crate) struct Waiting {
-    ready: bool,
-    oldest: Option<Timestamp>,
-    next_due: Option<Timestamp>,
+    pub(crate) ready: bool,
+    pub(crate) oldest: Option<Timestamp>,
+    pub(crate) next_due: Option<Timestamp>,
 }
 
 impl Waiting {
@@ -206,6 +208,9 @@ impl Waiting {
 
 /// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
 pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<Waiting, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::waiting(call, held).await;
+    }
     adopt(call).await?;
     let mut waiting = Waiting { ready: false, oldest: None, next_due: next_due(call).await? };
     let Some(slots) = slots_filter(held) else { return Ok(waiting) };

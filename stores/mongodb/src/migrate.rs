@@ -3,11 +3,13 @@
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::IndexOptions;
-use pillarbox::model::TableName;
+use pillarbox::model::{Layout, TableName};
 use pillarbox::port::{ErrorKind, Migrated};
+use pillarbox::rules::SLOTS;
 
 use crate::call::{Call, Find};
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::groups::EPOCH;
 use crate::members::Members;
 use crate::membership::MEMBERS;
@@ -75,9 +77,9 @@ impl Index {
 }
 
 /// The first documents of the outbox.
-fn first_documents() -> Vec<(&'static str, Document)> {
+fn first_documents(slots: i16) -> Vec<(&'static str, Document)> {
     let counter = || doc! { "value": 0_i64 };
-    let mut members = Members::none().to_document();
+    let mut members = Members::none(slots).to_document();
     members.insert("version", 0_i64);
     vec![
         (COUNTER, doc! { "value": 0_i64, "open": [] }),
@@ -93,13 +95,19 @@ fn first_documents() -> Vec<(&'static str, Document)> {
 pub(crate) fn script(table: &TableName) -> String {
     let names = Names::new(table);
     let mut script = FIELDS.replace("{event}", &names.event);
-    for collection in [&names.group, &names.audit, &names.node] {
-        script += &format!("db.createCollection(\"{collection}\");\n");
-    }
     for index in &INDEXES {
         script += &index.script(&names);
     }
-    for (id, fields) in first_documents() {
+    script + &script_beside(&names, SLOTS)
+}
+
+/// The part of it that makes the collections beside.
+pub(crate) fn script_beside(names: &Names, slots: i16) -> String {
+    let mut script = String::new();
+    for collection in [&names.group, &names.audit, &names.node] {
+        script += &format!("db.createCollection(\"{collection}\");\n");
+    }
+    for (id, fields) in first_documents(slots) {
         script += &format!(
             "db.{}.updateOne({{ _id: \"{id}\" }}, {{ $setOnInsert: {fields} }}, {{ upsert: true }});\n",
             names.meta
@@ -110,24 +118,33 @@ pub(crate) fn script(table: &TableName) -> String {
 
 /// Makes what is missing. Every step may be made again, so two processes at once do no harm.
 pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::migrate(call).await;
+    }
     let from = version(call).await?;
     refuse_newer(from)?;
-    let outbox = call.outbox();
-    for collection in [&outbox.names.group, &outbox.names.audit, &outbox.names.node] {
-        create(outbox, collection).await?;
-    }
-    let events = outbox.documents(&outbox.names.event);
+    let events = call.outbox().documents(&call.names().event);
     events.create_indexes(INDEXES.iter().map(Index::model)).await?;
-    for (id, fields) in first_documents() {
-        let statement = doc! { "q": { "_id": id }, "u": { "$setOnInsert": fields }, "upsert": true };
-        call.update(&outbox.names.meta, vec![statement]).await?;
-    }
+    make_beside(call, SLOTS).await?;
     let to = version(call).await?;
     Ok(Migrated { from, to })
 }
 
+/// Makes the collections beside the outbox, and their first documents.
+pub(crate) async fn make_beside(call: &mut Call<'_>, slots: i16) -> Result<(), Failure> {
+    let outbox = call.outbox();
+    for collection in [&outbox.names.group, &outbox.names.audit, &outbox.names.node] {
+        create(outbox, collection).await?;
+    }
+    for (id, fields) in first_documents(slots) {
+        let statement = doc! { "q": { "_id": id }, "u": { "$setOnInsert": fields }, "upsert": true };
+        call.update(&outbox.names.meta, vec![statement]).await?;
+    }
+    Ok(())
+}
+
 /// A collection must be there before a transaction writes to it on older servers.
-async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
+pub(crate) async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
     match outbox.database.create_collection(name).await.map_err(Failure::from) {
         Err(failure) if failure.code() == Some(NAMESPACE_EXISTS) => Ok(()),
         created => created,
@@ -135,6 +152,9 @@ async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
 }
 
 pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::check(call).await;
+    }
     let found = version(call).await?;
     refuse_newer(found)?;
     if i64::from(found) != VERSION {
@@ -150,7 +170,7 @@ pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
     }
 }
 
-fn refuse_newer(found: u32) -> Result<(), Failure> {
+pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
     if i64::from(found) <= VERSION {
         return Ok(());
     }
@@ -161,7 +181,7 @@ fn refuse_newer(found: u32) -> Result<(), Failure> {
 }
 
 /// The version of the collections; zero if there are none.
-async fn version(call: &mut Call<'_>) -> Result<u32, Failure> {
+pub(crate) async fn version(call: &mut Call<'_>) -> Result<u32, Failure> {
     let find = Find { filter: doc! { "_id": SCHEMA_VERSION }, ..Find::default() };
     let found = call.first(&call.names().meta, find).await?;
     let version = found.and_then(|document| Fields::new(&document).number("value"));

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use pillarbox::model::{EventId, Lane, Status};
+use pillarbox::model::{EventId, Lane, Layout, Status};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending, unclaimed};
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::groups::{free_behind, revived};
 use crate::inspect::selection;
 use crate::number::{closed, draw, head};
@@ -46,6 +47,9 @@ impl Target {
 }
 
 pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::replay(call, request).await;
+    }
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let dead = dead(call, &request.select, request.limit).await?;
@@ -75,6 +79,9 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
 }
 
 pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::discard(call, request).await;
+    }
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let dead = dead(call, &request.select, request.limit).await?;
@@ -87,6 +94,9 @@ pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
 
 /// Also in transactions of the user's own.
 pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::cancel(call, request).await;
+    }
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
@@ -100,6 +110,9 @@ pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<
 }
 
 pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return flowcatalyst::purge(call, request).await;
+    }
     let now = head(call).await?.now;
     let before = us(earlier(request.now.map_or(now, cut), request.older_than));
     let ended = |status| {

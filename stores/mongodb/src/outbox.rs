@@ -11,7 +11,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{ClientSession, Collection, Database};
-use pillarbox::model::TableName;
+use pillarbox::model::{Layout, TableName};
 use pillarbox::port::ErrorKind;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
@@ -81,6 +81,8 @@ impl Names {
 pub(crate) struct Outbox {
     pub(crate) database: Database,
     pub(crate) names: Names,
+    pub(crate) table: TableName,
+    pub(crate) layout: Layout,
     pub(crate) server: Server,
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     pub(crate) timeout: Duration,
@@ -91,7 +93,13 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(database: Database, table: &TableName, server: Server, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        database: Database,
+        table: TableName,
+        layout: Layout,
+        server: Server,
+        timeout: Duration,
+    ) -> Self {
         let mut options = CollectionOptions::default();
         options.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
         options.write_concern = Some(confirmed(timeout));
@@ -99,8 +107,8 @@ impl Outbox {
             Server::Replicated => Some(ReadConcern::majority()),
             Server::Alone => None,
         };
-        let (names, tasks, crowd) = (Names::new(table), TaskTracker::new(), AtomicU32::new(0));
-        Self { database, names, server, timeout, tasks, crowd, options }
+        let (names, tasks, crowd) = (Names::new(&table), TaskTracker::new(), AtomicU32::new(0));
+        Self { database, names, table, layout, server, timeout, tasks, crowd, options }
     }
 
     /// A collection, read and written on the primary with the majority's consent.

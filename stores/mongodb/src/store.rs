@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mongodb::Database;
-use pillarbox::model::{NodeId, Row, Seq, SlotSet, TableName, Written};
+use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
-    Settle, Settled, Store, StoreError, Write,
+    Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
@@ -20,7 +20,7 @@ use crate::hints::Listener;
 use crate::insert::insert_rows;
 use crate::membership::Waiting;
 use crate::outbox::{Outbox, Server, Step, Work, late};
-use crate::{claim, fetch, membership, migrate, promote, settle};
+use crate::{claim, fetch, flowcatalyst, membership, migrate, promote, settle};
 
 /// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
@@ -32,7 +32,6 @@ pub struct MongodbStore(Arc<Shared>);
 /// What all clones share.
 pub(crate) struct Shared {
     facts: Facts,
-    table: TableName,
     pub(crate) outbox: Arc<Outbox>,
     wake_up: WakeUp,
     listener: OnceLock<Listener>,
@@ -61,25 +60,32 @@ impl MongodbStore {
 
     /// A script for `mongosh` that makes the collections of an outbox, without a server.
     #[must_use]
-    pub fn schema_sql(table: &TableName) -> String {
-        migrate::script(table)
+    pub fn schema_sql(table: &TableName, layout: Layout) -> String {
+        match layout {
+            Layout::Native => migrate::script(table),
+            Layout::Flowcatalyst => flowcatalyst::script(table),
+        }
     }
 
     pub(crate) fn start(builder: MongodbStoreBuilder, server: Server) -> Self {
-        let MongodbStoreBuilder { database, name, table, limits, wake_up, command_timeout } = builder;
+        let MongodbStoreBuilder { database, name, table, layout, limits, wake_up, command_timeout } = builder;
+        let table = table.unwrap_or_else(|| TableName::usual(layout));
         let facts = Facts {
             kind: "mongodb",
             name,
-            slots: SLOTS,
+            slots: match layout {
+                Layout::Native => SLOTS,
+                Layout::Flowcatalyst => 1,
+            },
             // Two transactions that both write events conflict: the second is tried again after the first.
             concurrent_writers: false,
             transactions: server == Server::Replicated,
             durable: true,
             shared: true,
-            limits,
+            limits: Limits { layout, ..limits },
         };
-        let outbox = Arc::new(Outbox::new(database, &table, server, command_timeout));
-        Self(Arc::new(Shared { facts, table, outbox, wake_up, listener: OnceLock::new() }))
+        let outbox = Arc::new(Outbox::new(database, table, layout, server, command_timeout));
+        Self(Arc::new(Shared { facts, outbox, wake_up, listener: OnceLock::new() }))
     }
 
     pub(crate) fn outbox(&self) -> &Arc<Outbox> {
@@ -87,7 +93,7 @@ impl MongodbStore {
     }
 
     pub(crate) fn table(&self) -> &TableName {
-        &self.0.table
+        &self.0.outbox.table
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -172,7 +178,12 @@ impl Store for MongodbStore {
         let request = Arc::new(request);
         self.run("fetch", Step::Single, move |call| {
             let request = Arc::clone(&request);
-            Box::pin(async move { fetch::fetch(call, &request).await })
+            Box::pin(async move {
+                match call.outbox().layout {
+                    Layout::Native => fetch::fetch(call, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::fetch(call, &request).await,
+                }
+            })
         })
     }
 
@@ -180,7 +191,23 @@ impl Store for MongodbStore {
         let request = Arc::new(request);
         self.run("claim", Step::Single, move |call| {
             let request = Arc::clone(&request);
-            Box::pin(async move { claim::claim(call, &request).await })
+            Box::pin(async move {
+                match call.outbox().layout {
+                    Layout::Native => claim::claim(call, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::claim(call, &request).await,
+                }
+            })
+        })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        if self.0.facts.layout() == Layout::Native {
+            return Box::pin(async { Ok(0) });
+        }
+        let request = Arc::new(request);
+        self.run("reap", Step::Single, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { flowcatalyst::reap(call, &request).await })
         })
     }
 
@@ -188,7 +215,12 @@ impl Store for MongodbStore {
         let request = Arc::new(request);
         self.run("settle", Step::Together, move |call| {
             let request = Arc::clone(&request);
-            Box::pin(async move { settle::settle(call, &request).await })
+            Box::pin(async move {
+                match call.outbox().layout {
+                    Layout::Native => settle::settle(call, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::settle(call, &request).await,
+                }
+            })
         })
     }
 
@@ -221,6 +253,9 @@ impl Store for MongodbStore {
     }
 
     fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
+        }
         let request = Arc::new(request);
         self.run("promote", Step::Together, move |call| {
             let request = Arc::clone(&request);

@@ -1,0 +1,68 @@
+//! Adding items: all of a call or none of them.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::model::flowcatalyst::{NewItem, number_of};
+use pillarbox::model::{NewRow, Written};
+use pillarbox::port::ErrorKind;
+
+use super::item::{PENDING, date, now};
+use crate::call::{Call, Find};
+use crate::error::Failure;
+
+/// Adds all items, or none of them.
+pub(crate) async fn insert_rows(
+    call: &mut Call<'_>,
+    rows: &[NewRow],
+    given: Option<Timestamp>,
+) -> Result<Vec<Written>, Failure> {
+    let items = NewItem::of_rows(rows, &call.outbox().table)
+        .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
+    let ids: Vec<&str> = items.iter().map(|item| item.id).collect();
+    let known = doc! { "_id": { "$in": ids.clone() } };
+    let find = Find { filter: known, fields: Some(doc! { "_id": 1 }), ..Find::default() };
+    // Asked first also without items: it tells whether a transaction can still commit.
+    if !call.find(&call.names().event, find).await?.is_empty() {
+        return Err(taken());
+    }
+    let now = now(call, given).await?;
+    let documents = items.iter().map(|item| document(item, now)).collect();
+    if let Err(failure) = call.insert(&call.names().event, documents).await {
+        let failure = if failure.is_duplicate() { taken() } else { failure };
+        if !call.in_transaction() {
+            take_back(call, &ids, now).await?;
+        }
+        return Err(failure);
+    }
+    let written = |row: &NewRow| {
+        let id = row.event.id().clone();
+        Written { seq: number_of(&id), id, fresh: true, delayed: false }
+    };
+    Ok(rows.iter().map(written).collect())
+}
+
+fn document(item: &NewItem<'_>, now: Timestamp) -> Document {
+    doc! {
+        "_id": item.id,
+        "type": item.item_type,
+        "messageGroup": item.message_group.as_deref(),
+        "payload": item.payload,
+        "status": PENDING,
+        "retryCount": 0,
+        "createdAt": date(now),
+        "processedAt": Bson::Null,
+        "errorMessage": Bson::Null,
+    }
+}
+
+/// Where there is no transaction, what came before the item that was refused goes again: those that were not there a
+/// moment ago, written at this very moment, and still untouched.
+async fn take_back(call: &mut Call<'_>, ids: &[&str], now: Timestamp) -> Result<(), Failure> {
+    let fresh =
+        doc! { "_id": { "$in": ids }, "status": PENDING, "createdAt": date(now), "processedAt": Bson::Null };
+    call.delete(&call.names().event, fresh).await.map(drop)
+}
+
+fn taken() -> Failure {
+    Failure::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
+}

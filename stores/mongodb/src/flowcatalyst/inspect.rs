@@ -1,0 +1,141 @@
+//! What people look at: pages, one item, counts, the state of it all.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::model::{EventId, GLOBAL, Record, Status};
+use pillarbox::port::{List, PageOrder, Select, Shown, Stats, TypeCount};
+
+use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item};
+use super::migrate::has_beside;
+use crate::call::{Call, Find, whole};
+use crate::error::Failure;
+use crate::inspect::beside;
+use crate::time::{earlier, from_date, until};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A selection as a condition. A status that nobody knows is in no list but that of all.
+pub(super) fn selection(select: &Select) -> Document {
+    let mut all: Vec<Bson> = Vec::new();
+    if !select.ids.is_empty() {
+        let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
+        all.push(Bson::from(doc! { "_id": { "$in": ids } }));
+    }
+    if !select.statuses.is_empty() {
+        let open = doc! { "$in": [PENDING, PROCESSING] };
+        let of = |status: &Status| {
+            Bson::from(match status {
+                Status::New => doc! { "status": open.clone(), "retryCount": { "$not": { "$gt": 0 } } },
+                Status::Retry => doc! { "status": open.clone(), "retryCount": { "$gt": 0 } },
+                Status::Done => doc! { "status": COMPLETED },
+                Status::Dead => doc! { "status": FAILED },
+            })
+        };
+        all.push(Bson::from(doc! { "$or": select.statuses.iter().map(of).collect::<Vec<_>>() }));
+    }
+    if let Some(name) = &select.event_type {
+        all.push(Bson::from(doc! { "type": name.as_str() }));
+    }
+    if select.aggregate_type.as_deref().is_some_and(|name| name != GLOBAL) {
+        all.push(Bson::from(doc! { "_id": { "$in": [] } }));
+    }
+    if let Some(group) = &select.group {
+        all.push(Bson::from(doc! { "messageGroup": group.as_str() }));
+    }
+    if let Some(before) = select.ended_before {
+        let ended = doc! { "$in": [COMPLETED, FAILED] };
+        all.push(Bson::from(doc! { "status": ended, "processedAt": { "$lt": date(before) } }));
+    }
+    if all.is_empty() {
+        Document::new()
+    } else {
+        doc! { "$and": all }
+    }
+}
+
+pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
+    if request.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let (beyond, direction) = match request.order {
+        PageOrder::OldestFirst => ("$gt", 1),
+        PageOrder::NewestFirst => ("$lt", -1),
+    };
+    let mut filter = selection(&request.select);
+    if let Some(after) = &request.after_id {
+        filter.insert("_id", doc! { beyond: after.as_str() });
+    }
+    let find = Find { filter, sort: Some(doc! { "_id": direction }), limit: request.limit, fields: None };
+    let found = call.find(&call.names().event, find).await?;
+    Ok(found.iter().map(|document| read_item(document).into_record()).collect())
+}
+
+pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
+    let find = Find { filter: doc! { "_id": id.as_str() }, ..Find::default() };
+    let found = call.first(&call.names().event, find).await?;
+    Ok(found.map(|document| Shown { record: read_item(&document).into_record(), attempts: Vec::new() }))
+}
+
+pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
+    let pipeline = vec![doc! { "$match": selection(select) }, doc! { "$count": "n" }];
+    let found = call.aggregate(&call.names().event, pipeline).await?;
+    Ok(found.first().map_or(0, |found| number(found, "n")))
+}
+
+pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
+    let mut stats = Stats::default();
+    let now = now(call, None).await?;
+    let minute_ago = date(earlier(now, MINUTE));
+    let retried = doc! { "$cond": [{ "$gt": ["$retryCount", 0] }, 1, 0] };
+    let waits = doc! { "$cond": [{ "$eq": ["$status", PENDING] }, "$createdAt", Bson::Null] };
+    let open = vec![
+        doc! { "$match": { "status": { "$in": [PENDING, PROCESSING] } } },
+        doc! { "$group": { "_id": Bson::Null, "n": { "$sum": 1 }, "retry": { "$sum": retried }, "oldest": { "$min": waits } } },
+    ];
+    if let Some(found) = call.aggregate(&call.names().event, open).await?.pop() {
+        stats.by_status[2] = number(&found, "retry");
+        stats.by_status[0] = number(&found, "n") - stats.by_status[2];
+        stats.oldest = found.get_datetime("oldest").ok().map(|written| until(from_date(*written), now));
+    }
+    for (place, condition) in [
+        (0, doc! { "status": COMPLETED }),
+        (1, doc! { "status": COMPLETED, "processedAt": { "$gt": minute_ago } }),
+        (2, doc! { "createdAt": { "$gt": minute_ago } }),
+    ] {
+        let pipeline = vec![doc! { "$match": condition }, doc! { "$count": "n" }];
+        let found = call.aggregate(&call.names().event, pipeline).await?;
+        let count = found.first().map_or(0, |found| number(found, "n"));
+        match place {
+            0 => stats.by_status[1] = count,
+            1 => stats.done_last_minute = count,
+            _ => stats.written_last_minute = count,
+        }
+    }
+    dead(call, &mut stats).await?;
+    // A collection of items may stand without those beside it.
+    if has_beside(call).await? {
+        beside(call, &mut stats).await?;
+    }
+    Ok(stats)
+}
+
+async fn dead(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
+    let pipeline = vec![
+        doc! { "$match": { "status": FAILED } },
+        doc! { "$group": { "_id": "$type", "n": { "$sum": 1 } } },
+    ];
+    let found = call.aggregate(&call.names().event, pipeline).await?;
+    let one = |found: &Document| TypeCount {
+        event_type: found.get_str("_id").unwrap_or_default().to_owned(),
+        count: number(found, "n"),
+    };
+    stats.dead_by_type = found.iter().map(one).collect();
+    stats.dead_by_type.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.event_type.cmp(&b.event_type)));
+    stats.by_status[3] = stats.dead_by_type.iter().map(|one| one.count).sum();
+    Ok(())
+}
+
+fn number(document: &Document, field: &str) -> u64 {
+    whole(document, field).unwrap_or_default().unsigned_abs()
+}

@@ -1,0 +1,78 @@
+//! Items as documents hold them, and their times: dates, which have milliseconds.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, DateTime, Document, RawDocument, doc};
+use pillarbox::model::flowcatalyst::Item;
+
+use crate::call::Call;
+use crate::error::Failure;
+use crate::row::Fields;
+
+pub(super) const PENDING: &str = "PENDING";
+pub(super) const PROCESSING: &str = "PROCESSING";
+pub(super) const COMPLETED: &str = "COMPLETED";
+pub(super) const FAILED: &str = "FAILED";
+
+/// The order of claims; null, which no group is, comes first.
+pub(super) fn order() -> Document {
+    doc! { "messageGroup": 1, "createdAt": 1, "_id": 1 }
+}
+
+/// A time as it is stored: cut to milliseconds.
+pub(super) fn date(at: Timestamp) -> DateTime {
+    DateTime::from_millis(at.as_millisecond())
+}
+
+/// A test's now, or the server's.
+pub(super) async fn now(call: &Call<'_>, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
+    if let Some(now) = given {
+        return Ok(Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now));
+    }
+    // The one thing that tells the time also where no collection is there yet.
+    let answer = call.outbox().database.run_command(doc! { "hello": 1 }).await?;
+    let now = answer.get_datetime("localTime").copied().unwrap_or_else(|_| DateTime::now());
+    Ok(crate::time::from_date(now))
+}
+
+/// Reads one document.
+pub(super) fn read_item(document: &RawDocument) -> Item {
+    let mut fields = Fields::new(document);
+    let mut text = |field: &str| fields.text(field).map(str::to_owned);
+    let (item_type, message_group) = (text("type"), text("messageGroup"));
+    let (payload, status, error_message) = (text("payload"), text("status"), text("errorMessage"));
+    let id = fields.id().to_string();
+    let retry_count = fields.number("retryCount");
+    let (created_at, processed_at) = (fields.time("createdAt"), fields.time("processedAt"));
+    let wrong = fields.wrong();
+    let mut item = Item {
+        id,
+        item_type,
+        message_group,
+        payload,
+        status,
+        retry_count,
+        created_at,
+        processed_at,
+        error_message,
+        wrong: None,
+    };
+    if let Some(wrong) = wrong {
+        item.blame(wrong);
+    }
+    if item.created_at.is_none() {
+        item.blame("createdAt is not a time");
+    }
+    item
+}
+
+/// `retryCount` and so many more, whatever is there.
+pub(super) fn retries(more: i32) -> Document {
+    doc! { "$cond": [{ "$isNumber": "$retryCount" }, { "$add": ["$retryCount", more] }, more] }
+}
+
+/// An item that ended before a time; one without an end, that was written before it.
+pub(super) fn ended_before(before: Timestamp) -> Vec<Bson> {
+    let before = date(before);
+    let unstamped = doc! { "processedAt": Bson::Null, "createdAt": { "$lt": before } };
+    vec![Bson::from(doc! { "processedAt": { "$lt": before } }), Bson::from(unstamped)]
+}

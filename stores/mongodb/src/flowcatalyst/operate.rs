@@ -1,0 +1,108 @@
+//! What operators do to items: replay, discard, cancel, purge. Each is one command an item, whose answer tells who had it.
+
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::model::{EventId, Status};
+use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
+
+use super::inspect::selection;
+use super::item::{COMPLETED, FAILED, PENDING, date, ended_before, now};
+use crate::call::{Call, Find};
+use crate::error::Failure;
+use crate::groups::free_behind;
+use crate::operate::record;
+use crate::row::Fields;
+use crate::time::earlier;
+
+/// How many items one call takes at most.
+const MOST: usize = 10_000;
+
+pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
+    let now = now(call, request.now).await?;
+    let mut revived = Vec::new();
+    for id in dead(call, &request.select, request.limit).await? {
+        if revive_one(call, &id).await? {
+            revived.push(id);
+        }
+    }
+    let ids: Vec<&str> = revived.iter().map(EventId::as_str).collect();
+    free_behind(call, &ids).await?;
+    record(call, now, &request.by, "replay", &ids).await?;
+    Ok(ids.len() as u64)
+}
+
+pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
+    let now = now(call, request.now).await?;
+    let mut gone = Vec::new();
+    for id in dead(call, &request.select, request.limit).await? {
+        if call.delete(&call.names().event, doc! { "_id": id.as_str(), "status": FAILED }).await? > 0 {
+            gone.push(id);
+        }
+    }
+    let ids: Vec<&str> = gone.iter().map(EventId::as_str).collect();
+    free_behind(call, &ids).await?;
+    record(call, now, &request.by, "discard", &ids).await?;
+    Ok(ids.len() as u64)
+}
+
+/// Also in transactions of the user's own.
+pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+    let now = now(call, request.now).await?;
+    let mut cancelled = Vec::new();
+    for id in &request.ids {
+        if call.delete(&call.names().event, doc! { "_id": id.as_str(), "status": PENDING }).await? > 0 {
+            cancelled.push(id.clone());
+        }
+    }
+    let ids: Vec<&str> = cancelled.iter().map(EventId::as_str).collect();
+    record(call, now, &request.by, "cancel", &ids).await?;
+    Ok(cancelled)
+}
+
+pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
+    let before = earlier(now(call, request.now).await?, request.older_than);
+    let old = match request.status {
+        PurgeStatus::Done => doc! { "status": COMPLETED, "$or": ended_before(before) },
+        PurgeStatus::Dead => doc! { "status": FAILED, "$or": ended_before(before) },
+        PurgeStatus::Any => doc! { "createdAt": { "$lt": date(before) } },
+    };
+    if request.limit == 0 {
+        return Ok(0);
+    }
+    let fields = Some(doc! { "_id": 1 });
+    let find = Find { filter: old.clone(), fields, limit: request.limit.min(MOST), ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    if found.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<Bson> = found.iter().map(|row| Fields::new(row).key()).collect();
+    let mut filter = old;
+    filter.insert("_id", doc! { "$in": ids });
+    call.delete(&call.names().event, filter).await
+}
+
+/// Brings one failed item back where it is; its time stays, so that the next claim has a later one.
+pub(crate) async fn revive(call: &mut Call<'_>, id: &EventId) -> Result<(), Failure> {
+    revive_one(call, id).await.map(drop)
+}
+
+async fn revive_one(call: &mut Call<'_>, id: &EventId) -> Result<bool, Failure> {
+    let failed = doc! { "_id": id.as_str(), "status": FAILED };
+    let fresh: Document = doc! { "status": PENDING, "retryCount": 0, "errorMessage": Bson::Null };
+    Ok(call.update(&call.names().event, vec![doc! { "q": failed, "u": { "$set": fresh } }]).await? > 0)
+}
+
+/// The failed ones of a selection, oldest first; none if it excludes them.
+async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<EventId>, Failure> {
+    if limit == 0 || !(select.statuses.is_empty() || select.statuses.contains(&Status::Dead)) {
+        return Ok(Vec::new());
+    }
+    let select = Select { statuses: vec![Status::Dead], ..select.clone() };
+    let find = Find {
+        filter: selection(&select),
+        sort: Some(doc! { "createdAt": 1, "_id": 1 }),
+        fields: Some(doc! { "_id": 1 }),
+        limit: limit.min(MOST),
+    };
+    let found = call.find(&call.names().event, find).await?;
+    Ok(found.iter().map(|document| Fields::new(document).id()).collect())
+}

@@ -1,0 +1,138 @@
+//! Applying outcomes to items that are still claimed at the time the caller's claim was made.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::model::stored_error;
+use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
+
+use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item, retries};
+use crate::call::{Call, Find};
+use crate::error::Failure;
+use crate::groups;
+use crate::membership::hold;
+use crate::time::from_us;
+
+pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
+    if let Fence::Node(node) = &request.fence
+        && hold(call, *node).await?.is_none()
+    {
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+    }
+    let now = now(call, request.now).await?;
+    let mut held = claimed(call, &request.outcomes, now, Seen::Claimed).await?;
+    let changed = apply(call, request, &held, now).await?;
+    if changed < held.len() as u64 {
+        // Someone was quicker between looking and writing: what is not as it was to be was not changed here.
+        let after = claimed(call, &request.outcomes, now, Seen::Settled(request.on_done)).await?;
+        held.retain(|place| after.contains(place));
+    }
+    for (place, outcome) in request.outcomes.iter().enumerate() {
+        if let Change::Dead { error, blocks: Some(group), .. } = &outcome.change
+            && held.contains(&place)
+        {
+            groups::block(call, group, &outcome.id, error, now).await?;
+        }
+    }
+    let stale = (0..request.outcomes.len()).filter(|place| !held.contains(place)).collect();
+    Ok(Settled { held: true, stale })
+}
+
+/// As what items are looked for.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// Claimed as told.
+    Claimed,
+    /// As the outcome leaves them.
+    Settled(OnDone),
+}
+
+/// The places of outcomes whose items are seen so.
+async fn claimed(
+    call: &mut Call<'_>,
+    outcomes: &[Outcome],
+    now: Timestamp,
+    seen: Seen,
+) -> Result<HashSet<usize>, Failure> {
+    let ids: Vec<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
+    let fields = Some(doc! { "status": 1, "processedAt": 1 });
+    let find = Find { filter: doc! { "_id": { "$in": ids } }, fields, ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    let found = found.iter().map(|document| read_item(document));
+    let found: std::collections::HashMap<String, _> =
+        found.map(|item| (item.id.clone(), (item.status, item.processed_at))).collect();
+    let is = |outcome: &Outcome| {
+        let there = found.get(outcome.id.as_str());
+        let token = from_us(outcome.token.0);
+        let (status, at) = match (seen, &outcome.change) {
+            (Seen::Claimed, _) | (_, Change::Attempt) => (PROCESSING, token),
+            (Seen::Settled(OnDone::Delete), Change::Done) => return there.is_none(),
+            (_, Change::Done) => (COMPLETED, token.max(now)),
+            (_, Change::Dead { .. }) => (FAILED, token.max(now)),
+            _ => (PENDING, token),
+        };
+        there.is_some_and(|(found, when)| found.as_deref() == Some(status) && *when == Some(at))
+    };
+    Ok(outcomes.iter().enumerate().filter(|(_, outcome)| is(outcome)).map(|(place, _)| place).collect())
+}
+
+/// Applies the outcomes of these places; how many items changed. Outcomes that say the same are one statement.
+async fn apply(
+    call: &mut Call<'_>,
+    request: &Settle,
+    places: &HashSet<usize>,
+    now: Timestamp,
+) -> Result<u64, Failure> {
+    let mut alike: Vec<(&Change, i64, Vec<&str>)> = Vec::new();
+    for (_, outcome) in request.outcomes.iter().enumerate().filter(|(place, _)| places.contains(place)) {
+        let (token, id) = (outcome.token.0, outcome.id.as_str());
+        match alike.iter_mut().find(|(change, of, _)| *of == token && **change == outcome.change) {
+            Some((_, _, ids)) => ids.push(id),
+            None => alike.push((&outcome.change, token, vec![id])),
+        }
+    }
+    let (mut statements, mut deleted) = (Vec::new(), 0);
+    for (change, token, ids) in alike {
+        let at = from_us(token);
+        let filter = doc! { "_id": { "$in": ids }, "status": PROCESSING, "processedAt": date(at) };
+        if *change == Change::Done && request.on_done == OnDone::Delete {
+            deleted += call.delete(&call.names().event, filter).await?;
+        } else {
+            statements.push(doc! { "q": filter, "u": changed(change, at.max(now)), "multi": true });
+        }
+    }
+    if statements.is_empty() {
+        return Ok(deleted);
+    }
+    Ok(deleted + call.update(&call.names().event, statements).await?)
+}
+
+/// What becomes of an item that ends at a time, if it ends.
+fn changed(change: &Change, end: Timestamp) -> Bson {
+    let literal = |error: &str| doc! { "$literal": stored_error(error) };
+    let set: Document = match change {
+        Change::Done => {
+            let set = doc! { "status": COMPLETED, "processedAt": date(end), "errorMessage": Bson::Null };
+            return Bson::from(doc! { "$set": set });
+        }
+        // The claim began an attempt, which becomes a retry only here.
+        Change::Retry { error, counts, .. } => {
+            doc! { "status": PENDING, "errorMessage": literal(error), "retryCount": retries(1 + one(*counts)) }
+        }
+        Change::Dead { error, counts, .. } => doc! {
+            "status": FAILED,
+            "processedAt": date(end),
+            "errorMessage": literal(error),
+            "retryCount": retries(one(*counts)),
+        },
+        Change::Attempt => doc! { "retryCount": retries(1) },
+        // There is no field for a time to wait until.
+        Change::Delay | Change::Release => return Bson::from(doc! { "$set": { "status": PENDING } }),
+    };
+    Bson::from(vec![Bson::from(doc! { "$set": set })])
+}
+
+fn one(counts: Counts) -> i32 {
+    i32::from(counts == Counts::One)
+}
