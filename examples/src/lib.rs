@@ -17,3 +17,6 @@ pub mod postgresql_guide {}
 
 #[doc = include_str!("../../docs/guides/mysql.md")]
 pub mod mysql_guide {}
+
+#[doc = include_str!("../../docs/guides/databases.md")]
+pub mod databases_guide {}

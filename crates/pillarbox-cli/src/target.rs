@@ -25,13 +25,13 @@ pub(crate) struct Target {
     /// a file that holds it, which keep a password out of the list of processes
     #[arg(long, visible_alias = "url", value_name = "URL", global = true, help_heading = HEADING)]
     database_url: Option<String>,
-    /// The layout of the tables; by default native
+    /// The layout of the tables; by default that of the tables that are there, and native for `migrate`
     #[arg(long, global = true, help_heading = HEADING)]
     layout: Option<Layout>,
     /// The schema of the tables, on PostgreSQL; by default the first one of the search path
     #[arg(long, global = true, help_heading = HEADING)]
     schema: Option<String>,
-    /// The table of events; by default outbox_event
+    /// The table of events; by default outbox_event, and outbox_events in the layout flowcatalyst
     #[arg(long, global = true, help_heading = HEADING)]
     table: Option<String>,
 }
@@ -45,6 +45,15 @@ enum Layout {
     Flowcatalyst,
 }
 
+impl From<Layout> for pillarbox::model::Layout {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Native => Self::Native,
+            Layout::Flowcatalyst => Self::Flowcatalyst,
+        }
+    }
+}
+
 impl Target {
     /// Opens a store that is there already.
     pub(crate) async fn connect(&self) -> Outcome<Arc<dyn Store>> {
@@ -54,6 +63,11 @@ impl Target {
     /// Opens a store; where it is a file that is not there, an empty one is made.
     pub(crate) async fn create(&self) -> Outcome<Arc<dyn Store>> {
         self.open(Missing::Create).await
+    }
+
+    /// The layout that is named.
+    fn layout(&self) -> Option<pillarbox::model::Layout> {
+        self.layout.map(Into::into)
     }
 
     /// The SQL of the tables, without opening anything.
@@ -74,17 +88,13 @@ impl Target {
     }
 
     fn options(&self, missing: Missing) -> Outcome<Options> {
-        self.check_layout()?;
         let table = self.table.as_deref().map(TableName::new).transpose()?.unwrap_or_default();
-        Ok(Options { table, schema: self.schema.clone(), missing })
-    }
-
-    fn check_layout(&self) -> Outcome {
-        match self.layout {
-            None | Some(Layout::Native) => Ok(()),
-            Some(Layout::Flowcatalyst) => Err(Failure::usage("this build has not the layout flowcatalyst")
-                .hint("leave --layout out, or give --layout native")),
-        }
+        // Tables that are to be made are not looked for.
+        let layout = match missing {
+            Missing::Create => Some(self.layout().unwrap_or_default()),
+            Missing::Refuse => self.layout(),
+        };
+        Ok(Options { table, layout, schema: self.schema.clone(), missing })
     }
 
     /// The URL: the option over the variable over the file; a variable and a file at once are a mistake.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use pillarbox::model::Layout;
 use pillarbox::port::StoreError;
 use tokio::task::JoinSet;
 
@@ -22,15 +23,30 @@ pub enum Need {
     ConcurrentWriters,
     /// Tables, which can be missing.
     Tables,
+    /// Nothing, in either layout: all others need rows with numbers.
+    AnyLayout,
+    /// The flowcatalyst layout.
+    Items,
+    /// That, and events in one transaction with business rows.
+    ItemTransactions,
 }
 
 impl Need {
     /// Why a case with this need does not apply to a store; an error if the harness owes it.
     fn lacking(self, fixture: &Fixture) -> Result<Option<&'static str>, &'static str> {
         let facts = fixture.store.facts();
+        match (self, facts.layout()) {
+            (Self::AnyLayout, _) => return Ok(None),
+            (Self::Items | Self::ItemTransactions, Layout::Native) => {
+                return Ok(Some("it has the native layout"));
+            }
+            (Self::Items, Layout::Flowcatalyst) => return Ok(None),
+            (Self::ItemTransactions, Layout::Flowcatalyst) | (_, Layout::Native) => {}
+            (_, Layout::Flowcatalyst) => return Ok(Some("its rows have no numbers")),
+        }
         let (stated, brought, why) = match self {
-            Self::Nothing => (true, true, ""),
-            Self::Transactions => {
+            Self::Nothing | Self::AnyLayout | Self::Items => (true, true, ""),
+            Self::Transactions | Self::ItemTransactions => {
                 (facts.transactions, fixture.transactions.is_some(), "it has no transactions")
             }
             Self::ConcurrentWriters => {

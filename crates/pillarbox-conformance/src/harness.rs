@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{Cancel, Store, StoreError};
 
@@ -126,8 +127,79 @@ pub enum Planted {
     Refused,
 }
 
-/// Writes rows past the port.
+/// A row of the flowcatalyst layout, column by column, as other programs write and read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemRow {
+    /// Column `id`.
+    pub id: String,
+    /// Column `type`.
+    pub item_type: String,
+    /// Column `message_group`.
+    pub message_group: Option<String>,
+    /// Column `payload`; a database whose columns refuse NULL says so.
+    pub payload: Option<String>,
+    /// Column `status`.
+    pub status: String,
+    /// Column `retry_count`.
+    pub retry_count: i32,
+    /// Column `created_at`.
+    pub created_at: Timestamp,
+    /// Column `processed_at`.
+    pub processed_at: Option<Timestamp>,
+    /// Column `error_message`.
+    pub error_message: Option<String>,
+}
+
+/// Writes rows past the port. The last three are owed by stores of the flowcatalyst layout.
 pub trait Foreign: Send + Sync {
     /// Writes one.
     fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>>;
+
+    /// Writes one of the flowcatalyst layout.
+    fn plant(&self, _row: ItemRow) -> Later<'_, Result<Planted, StoreError>> {
+        panic!("the harness brings no way to plant items");
+    }
+
+    /// Reads one of the flowcatalyst layout.
+    fn look<'a>(&'a self, _id: &'a str) -> Later<'a, Result<Option<ItemRow>, StoreError>> {
+        panic!("the harness brings no way to look at items");
+    }
+
+    /// Makes the tables of the flowcatalyst layout in the bare database, by [`ITEM_TABLES`] or the same in its words.
+    fn make_item_tables(&self) -> Later<'_, Result<(), StoreError>> {
+        panic!("the harness brings no way to make tables of items");
+    }
 }
+
+/// The tables of the flowcatalyst layout, in the words of the document that describes them.
+pub const ITEM_TABLES: &str = "
+CREATE TABLE outbox_events (
+    id VARCHAR(13) PRIMARY KEY,
+    type VARCHAR(20) NOT NULL,
+    message_group VARCHAR(255),
+    payload TEXT NOT NULL,
+    status VARCHAR(20) NOT NULL,
+    retry_count INT NOT NULL DEFAULT 0,
+    created_at TIMESTAMP NOT NULL,
+    processed_at TIMESTAMP,
+    error_message TEXT
+);
+
+CREATE INDEX idx_outbox_events_status
+    ON outbox_events(status, message_group, created_at);
+
+CREATE TABLE outbox_dispatch_jobs (
+    id VARCHAR(13) PRIMARY KEY,
+    type VARCHAR(20) NOT NULL,
+    message_group VARCHAR(255),
+    payload TEXT NOT NULL,
+    status VARCHAR(20) NOT NULL,
+    retry_count INT NOT NULL DEFAULT 0,
+    created_at TIMESTAMP NOT NULL,
+    processed_at TIMESTAMP,
+    error_message TEXT
+);
+
+CREATE INDEX idx_outbox_dispatch_jobs_status
+    ON outbox_dispatch_jobs(status, message_group, created_at);
+";

@@ -27,8 +27,8 @@ mod topics;
 pub use adapt::{OnBegin, OnTransact};
 pub use case::{Case, Need, Outcome, run};
 pub use harness::{
-    Ending, Fixture, Foreign, ForeignRow, Harness, Later, OpenTransaction, Planted, Transactions, Work,
-    WorkInTransaction, Worked,
+    Ending, Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OpenTransaction, Planted,
+    Transactions, Work, WorkInTransaction, Worked,
 };
 
 /// All cases, by topic.

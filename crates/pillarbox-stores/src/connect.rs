@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::TableName;
-use pillarbox::port::Store;
+use pillarbox::model::{Layout, TableName};
+use pillarbox::port::{ErrorKind, Store, StoreError};
 
 use crate::error::ConnectError;
 use crate::kind::by_scheme;
@@ -19,12 +19,26 @@ use crate::sqlite;
 /// What a store is opened with beside its URL. The default is what the URL alone gives.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The table of events. Default: `outbox_event`.
+    /// The table of events. Default: `outbox_event`, which in the flowcatalyst layout stands for `outbox_events`.
     pub table: TableName,
+    /// The layout of the tables. Default: that of the tables that are there, and the native one where there are none.
+    pub layout: Option<Layout>,
     /// The schema the tables are in, for stores that have schemas. Default: the connection's own.
     pub schema: Option<String>,
     /// What to do about a database file that is not there. Default: make an empty one.
     pub missing: Missing,
+}
+
+impl Options {
+    /// The layout that is named, else the native one.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout.unwrap_or_default()
+    }
+
+    /// The table of this layout.
+    pub(crate) fn table(&self) -> TableName {
+        if self.table == TableName::default() { TableName::usual(self.layout()) } else { self.table.clone() }
+    }
 }
 
 /// What to do about a database file that is not there.
@@ -38,7 +52,27 @@ pub enum Missing {
 }
 
 /// Opens the store that a URL names. Must be called on a tokio runtime.
+///
+/// Where no layout is named, the tables are looked for; a database that can't be reached says so with the first call.
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+    let store = open(url, options).await?;
+    if options.layout.is_some() {
+        return Ok(store);
+    }
+    let is_missing = |checked: Result<(), StoreError>| checked.is_err_and(|e| e.kind() == ErrorKind::Schema);
+    if is_missing(store.admin().check().await) {
+        let items = Options { layout: Some(Layout::Flowcatalyst), ..options.clone() };
+        // A store without this layout has nothing to look for.
+        if let Ok(other) = open(url, &items).await
+            && other.admin().check().await.is_ok()
+        {
+            return Ok(other);
+        }
+    }
+    Ok(store)
+}
+
+async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     match kind_of(url)? {
         #[cfg(feature = "mongodb")]
         "mongodb" => mongodb::connect(url, options).await,

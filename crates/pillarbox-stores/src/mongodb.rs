@@ -10,13 +10,13 @@ use crate::error::ConnectError;
 
 pub(crate) async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     refuse_schema(options)?;
-    let builder = MongodbStore::builder_from_url(url).await?.table(options.table.clone());
-    Ok(Arc::new(builder.open().await?))
+    let builder = MongodbStore::builder_from_url(url).await?.layout(options.layout());
+    Ok(Arc::new(builder.table(options.table()).open().await?))
 }
 
 pub(crate) fn schema_sql(_: &str, options: &Options) -> Result<String, ConnectError> {
     refuse_schema(options)?;
-    Ok(MongodbStore::schema_sql(&options.table))
+    Ok(MongodbStore::schema_sql(&options.table(), options.layout()))
 }
 
 fn refuse_schema(options: &Options) -> Result<(), ConnectError> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pillarbox::model::Layout;
 use pillarbox::port::Store;
 use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
 
@@ -24,6 +25,9 @@ pub(crate) fn schema_sql(url: &str, options: &Options) -> Result<String, Connect
 fn builder(url: &str, options: &Options) -> Result<MysqlStoreBuilder, ConnectError> {
     if options.schema.is_some() {
         return Err(ConnectError::NoSuchOption { store: "mysql", option: "schema" });
+    }
+    if options.layout() == Layout::Flowcatalyst {
+        return Err(ConnectError::NoSuchOption { store: "mysql", option: "layout flowcatalyst" });
     }
     Ok(MysqlStore::builder_from_url(url)?.table(options.table.clone()))
 }

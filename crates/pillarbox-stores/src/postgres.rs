@@ -22,7 +22,7 @@ pub(crate) fn schema_sql(url: &str, options: &Options) -> Result<String, Connect
 }
 
 fn builder(url: &str, options: &Options) -> Result<PostgresStoreBuilder, ConnectError> {
-    let builder = PostgresStore::builder_from_url(url)?.table(options.table.clone());
+    let builder = PostgresStore::builder_from_url(url)?.layout(options.layout()).table(options.table());
     let Some(schema) = &options.schema else { return Ok(builder) };
     let schema = TableName::new(schema.as_str()).map_err(|invalid| {
         StoreError::new(ErrorKind::InvalidInput, "open", "postgres", format!("the schema's name: {invalid}"))

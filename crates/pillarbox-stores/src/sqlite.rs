@@ -30,5 +30,6 @@ fn builder(url: &str, options: &Options) -> Result<SqliteStoreBuilder, ConnectEr
         Missing::Create => pillarbox_sqlite::Missing::Create,
         Missing::Refuse => pillarbox_sqlite::Missing::Refuse,
     };
-    Ok(SqliteStore::builder_from_url(url)?.table(options.table.clone()).missing(missing))
+    let builder = SqliteStore::builder_from_url(url)?.layout(options.layout());
+    Ok(builder.table(options.table()).missing(missing))
 }

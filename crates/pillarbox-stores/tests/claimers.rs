@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use pillarbox::Event;
-use pillarbox::model::{EventId, NewRow, OwnerId, Placement, Row, Status};
+use pillarbox::model::{EventId, Layout, NewRow, OwnerId, Placement, Row, Status};
 use pillarbox::port::{
     Change, Claim, ClaimFrom, Fence, OnDone, Outcome, Select, Settle, Store, StoreError, Write,
 };
@@ -60,7 +60,7 @@ fn try_on(harness: &dyn Harness) -> Result<Completion, Failed> {
 /// RLY-010
 async fn every_row_is_had_by_one_of_six_claimers(t: &Fixture) -> Result<Duration, StoreError> {
     for page in 0..ROWS / PAGE {
-        let rows = (page * PAGE..(page + 1) * PAGE).map(row).collect();
+        let rows = (page * PAGE..(page + 1) * PAGE).map(|number| row(t, number)).collect();
         t.store.write(Write { rows, now: None }).await?;
     }
     let (began, claimed) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
@@ -80,8 +80,12 @@ async fn every_row_is_had_by_one_of_six_claimers(t: &Fixture) -> Result<Duration
     Ok(took)
 }
 
-fn row(number: usize) -> NewRow {
-    let event = Event::text("order-placed", r#"{"amount":1}"#).id(format!("e{number:05}"));
+fn row(t: &Fixture, number: usize) -> NewRow {
+    let (event_type, id) = match t.store.facts().layout() {
+        Layout::Native => ("order-placed", format!("e{number:05}")),
+        Layout::Flowcatalyst => ("EVENT", format!("0HZXEQ5Y{number:05}")),
+    };
+    let event = Event::text(event_type, r#"{"amount":1}"#).id(id);
     NewRow { event: event.build().expect("a valid event"), placement: Placement::Slot }
 }
 

@@ -13,6 +13,7 @@ use crate::output::{Answer, Ink};
 Examples:
   pillarbox migrate --database-url sqlite:orders.db
   pillarbox migrate --database-url postgres://me@localhost/shop --schema shop
+  pillarbox migrate --database-url postgres://me@localhost/shop --layout flowcatalyst --table outbox_dispatch_jobs
   pillarbox migrate --database-url postgres: --print > outbox.sql")]
 pub(crate) struct Migrate {
     /// Only print the SQL; the database is not touched, nor need it be there

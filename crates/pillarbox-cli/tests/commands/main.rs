@@ -7,6 +7,7 @@ mod demo;
 mod events;
 mod groups;
 mod help;
+mod layout;
 mod migrate;
 mod nodes;
 mod outbox;

@@ -100,9 +100,20 @@ impl Outbox {
         Self::at(folder, url)
     }
 
+    /// One in the flowcatalyst layout.
+    pub(crate) fn of_items() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("items.db").display());
+        Self::laid_out(folder, url, "flowcatalyst")
+    }
+
     /// An outbox at a URL; the tables are made.
     pub(crate) fn at(folder: TempDir, url: String) -> Self {
-        Ran::of(pillarbox().args(["migrate", "--database-url", &url])).done();
+        Self::laid_out(folder, url, "native")
+    }
+
+    fn laid_out(folder: TempDir, url: String, layout: &str) -> Self {
+        Ran::of(pillarbox().args(["migrate", "--layout", layout, "--database-url", &url])).done();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let store = runtime.block_on(pillarbox_stores::connect(&url, &pillarbox_stores::Options::default()));
         Self { folder, url, runtime, store: store.unwrap() }

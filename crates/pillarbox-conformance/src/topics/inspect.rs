@@ -33,7 +33,7 @@ async fn page(
     order: PageOrder,
     after: Option<Seq>,
 ) -> Result<Vec<pillarbox::model::Record>, StoreError> {
-    t.store.admin().list(List { select: Select::default(), order, after, limit: 2 }).await
+    t.store.admin().list(List { order, after, limit: 2, ..List::default() }).await
 }
 
 /// PBX-022

@@ -7,6 +7,8 @@ mod concurrency;
 mod dead;
 mod fence;
 mod fetch;
+mod flowcatalyst;
+mod flowcatalyst_operators;
 mod foreign;
 mod groups;
 mod inspect;
@@ -44,6 +46,8 @@ pub(crate) fn all() -> Vec<Case> {
         foreign::cases(),
         migrate::cases(),
         concurrency::cases(),
+        flowcatalyst::cases(),
+        flowcatalyst_operators::cases(),
     ]
     .concat()
 }

@@ -1,7 +1,7 @@
 //! Random sequences: the same for the same seed.
 
 use fastrand::Rng;
-use pillarbox::model::Status;
+use pillarbox::model::{Layout, Status};
 use pillarbox::port::{ClaimFrom, Counts, GroupAction, OnDone, Order, PageOrder, PurgeStatus, Wait};
 
 use super::step::*;
@@ -10,14 +10,15 @@ const TYPES: [&str; 3] = ["paid", "sent", "Paid"];
 const NODES: u8 = 3;
 const OWNERS: u8 = 3;
 
-/// A sequence of so many steps.
-pub(crate) fn sequence(seed: u64, steps: usize) -> Vec<Step> {
-    let mut maker = Maker { rng: Rng::with_seed(seed), events: 0, now: 0 };
+/// A sequence of so many steps for stores of a layout.
+pub(crate) fn sequence(layout: Layout, seed: u64, steps: usize) -> Vec<Step> {
+    let mut maker = Maker { layout, rng: Rng::with_seed(seed), events: 0, now: 0 };
     let first = Step { at: 0, call: Call::Join { node: 0, lease_s: maker.rng.u64(10..200) } };
     std::iter::once(first).chain((1..steps).map(|_| maker.step())).collect()
 }
 
 struct Maker {
+    layout: Layout,
     rng: Rng,
     events: usize,
     now: i64,
@@ -25,6 +26,11 @@ struct Maker {
 
 impl Maker {
     fn step(&mut self) -> Step {
+        if self.layout == Layout::Flowcatalyst {
+            // Some have columns of whole seconds: only within one would tokens differ from store to store.
+            self.now += if self.chance(20) { self.rng.i64(50..200) } else { self.rng.i64(1..8) };
+            return Step { at: self.now, call: self.call_of_items() };
+        }
         self.now += match self.rng.u8(..40) {
             0 | 1 => -self.rng.i64(1..8),
             2 => self.rng.i64(50..200),
@@ -68,6 +74,43 @@ impl Maker {
         }
     }
 
+    fn call_of_items(&mut self) -> Call {
+        match self.rng.u8(..100) {
+            0..=17 => self.write(),
+            18..=21 => Call::FetchDue { limits: self.limits() },
+            22..=37 => {
+                let (owner, lease_s, limits) = (self.rng.u8(..OWNERS), 30, self.limits());
+                Call::Claim { from: ClaimFrom::Events, owner, lease_s, limits }
+            }
+            38..=61 => self.settle(),
+            62..=66 => Call::Reap { older_than_s: self.rng.u64(..40) },
+            67..=70 => Call::Join { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
+            71..=77 => self.beat(),
+            78..=79 => Call::Leave { node: self.rng.u8(..NODES) },
+            80..=83 => Call::Replay { select: self.select(), limit: self.rng.usize(..9) },
+            84..=86 => Call::Discard { select: self.select(), limit: self.rng.usize(..9) },
+            87..=89 => Call::Cancel { ids: (0..self.rng.usize(1..3)).map(|_| self.event()).collect() },
+            90..=91 => self.purge(),
+            92..=95 => self.change_group(),
+            96..=98 => self.list(),
+            _ => Call::Look,
+        }
+    }
+
+    fn id(&self, number: usize) -> String {
+        match self.layout {
+            Layout::Native => format!("e{number}"),
+            Layout::Flowcatalyst => format!("0HZXEQ5Y8{number:04}"),
+        }
+    }
+
+    fn event_type(&mut self) -> &'static str {
+        match self.layout {
+            Layout::Native => TYPES[self.rng.usize(..TYPES.len())],
+            Layout::Flowcatalyst => "EVENT",
+        }
+    }
+
     fn chance(&mut self, one_in: u8) -> bool {
         self.rng.u8(..one_in) == 0
     }
@@ -75,7 +118,7 @@ impl Maker {
     /// An event that may be there, the younger the likelier.
     fn event(&mut self) -> String {
         let back = self.rng.usize(..=self.events.min(20)) * self.rng.usize(..=4) / 4;
-        format!("e{}", self.events.saturating_sub(back))
+        self.id(self.events.saturating_sub(back))
     }
 
     fn some_event(&mut self, one_in: u8) -> Option<String> {
@@ -83,7 +126,12 @@ impl Maker {
     }
 
     fn group(&mut self) -> String {
-        ["g", "h", "G", "order/1"][self.rng.usize(..4)].to_owned()
+        let groups = match self.layout {
+            Layout::Native => ["g", "h", "G", "order/1"],
+            // In tables of others the column's own collation decides what is the same.
+            Layout::Flowcatalyst => ["g", "h", "k", "order/1"],
+        };
+        groups[self.rng.usize(..4)].to_owned()
     }
 
     fn lane(&mut self) -> i16 {
@@ -111,8 +159,23 @@ impl Maker {
             self.event()
         } else {
             self.events += 1;
-            format!("e{}", self.events)
+            self.id(self.events)
         };
+        if self.layout == Layout::Flowcatalyst {
+            let (group, aggregate) =
+                (self.chance(2).then(|| self.group()), self.chance(4).then(|| self.rng.u8(..3)));
+            return RowSpec {
+                id,
+                event_type: self.event_type(),
+                group,
+                aggregate,
+                message: None,
+                place: Place::Slot,
+                due: None,
+                expires: None,
+                payload: self.rng.usize(..30),
+            };
+        }
         RowSpec {
             id,
             event_type: TYPES[self.rng.usize(..TYPES.len())],
@@ -192,7 +255,7 @@ impl Maker {
         SelectSpec {
             ids: if self.chance(5) { (0..3).map(|_| self.event()).collect() } else { vec![] },
             statuses: Status::ALL.into_iter().filter(|_| self.rng.u8(..20) == 0).collect(),
-            event_type: self.chance(8).then(|| TYPES[self.rng.usize(..TYPES.len())]),
+            event_type: self.chance(8).then(|| self.event_type()),
             aggregate_type: self.chance(12).then(|| ["order", "__GLOBAL__"][self.rng.usize(..2)]),
             group: self.chance(10).then(|| self.group()),
             ended_before: self.chance(12).then(|| self.now - self.rng.i64(0..20)),

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use pillarbox::model::Layout;
 use pillarbox::port::Facts;
 use pillarbox_conformance::Harness;
 use tokio::runtime::Runtime;
@@ -31,30 +32,41 @@ const SERVER_SEQUENCES: u64 = 60;
 /// MongoDB's wire takes several round trips a call where SQL takes one: two to three seconds for each.
 const WIRE_SEQUENCES: u64 = 20;
 const STEPS: usize = 60;
+/// How the names of stores in the flowcatalyst layout end.
+const ITEMS: &str = "-flowcatalyst";
 /// A kind of call that did something less often than this in all sequences was not tried.
 const EFFECTS: usize = 50;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut harnesses = harness::all();
-    let reference = harnesses.remove(0);
-    // The reference against itself shows that sequences have one answer.
-    harnesses.insert(0, Arc::clone(&reference));
+    let (items, native): (Vec<_>, Vec<_>) =
+        harness::all().into_iter().partition(|h| h.name().ends_with(ITEMS));
+    let mut trials = trials(Layout::Native, native);
+    // SQLite is the reference of its layout, since it needs no server.
+    let (first, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|h| h.name().starts_with("sqlite"));
+    trials.extend(self::trials(Layout::Flowcatalyst, first.into_iter().chain(others).collect()));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The stores of one layout against the first of them, itself too, which shows that sequences have one answer.
+fn trials(layout: Layout, harnesses: Vec<Arc<dyn Harness>>) -> Vec<Trial> {
+    let Some(reference) = harnesses.first().map(Arc::clone) else { return Vec::new() };
     let tried = Arc::clone(&reference);
-    let mut trials = vec![Trial::test("every_call_has_effects", move || every_call_has_effects(&*tried))];
+    let name = format!("{}::every_call_has_effects", reference.name());
+    let mut trials = vec![Trial::test(name, move || every_call_has_effects(&*tried, layout))];
     trials.extend(harnesses.into_iter().map(|harness| {
         let reference = Arc::clone(&reference);
         let name = format!("{}::answers_like_the_{}_store", harness.name(), reference.name());
-        Trial::ignorable_test(name, move || compare(&*reference, &*harness))
+        Trial::ignorable_test(name, move || compare(&*reference, &*harness, layout))
     }));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
-fn compare(reference: &dyn Harness, other: &dyn Harness) -> Result<Completion, Failed> {
+fn compare(reference: &dyn Harness, other: &dyn Harness, layout: Layout) -> Result<Completion, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let sequences = match runtime.block_on(other.fresh()) {
         Ok(fixture) => sequences(fixture.store.facts()),
@@ -68,7 +80,7 @@ fn compare(reference: &dyn Harness, other: &dyn Harness) -> Result<Completion, F
         None => 1..=number("PILLARBOX_SEQUENCES").unwrap_or(sequences),
     };
     for seed in seeds {
-        let steps = generate::sequence(seed, STEPS);
+        let steps = generate::sequence(layout, seed, STEPS);
         if difference(&runtime, reference, other, &steps).is_some() {
             let differs = |steps: &[Step]| difference(&runtime, reference, other, steps).is_some();
             let steps = shrink::shrink(steps, differs);
@@ -89,11 +101,11 @@ fn sequences(facts: &Facts) -> u64 {
 }
 
 /// Sequences whose calls all come to nothing would show nothing.
-fn every_call_has_effects(reference: &dyn Harness) -> Result<(), Failed> {
+fn every_call_has_effects(reference: &dyn Harness, layout: Layout) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let mut effects: BTreeMap<&'static str, usize> = BTreeMap::new();
     for seed in 1..=SEQUENCES {
-        let steps = generate::sequence(seed, STEPS);
+        let steps = generate::sequence(layout, seed, STEPS);
         let mut world = World::new(runtime.block_on(reference.fresh())?);
         for step in &steps {
             runtime.block_on(world.tell(step));

@@ -7,12 +7,18 @@ use pillarbox_conformance::Harness;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongodb;
+#[cfg(feature = "mongodb")]
+mod mongodb_items;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_items;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod sqlite_items;
 
 /// Every store there is to try, the reference first.
 pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
@@ -20,6 +26,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
         Arc::new(memory::Memory),
         #[cfg(feature = "mongodb")]
         Arc::new(mongodb::Mongodb),
+        #[cfg(feature = "mongodb")]
+        Arc::new(mongodb_items::MongodbItems),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::main()),
         #[cfg(feature = "postgres")]
@@ -28,7 +36,11 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
         Arc::new(mysql::Mysql::mariadb()),
         #[cfg(feature = "mysql")]
         Arc::new(mysql::Mysql::main()),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres_items::PostgresItems),
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::Sqlite),
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite_items::SqliteItems),
     ]
 }

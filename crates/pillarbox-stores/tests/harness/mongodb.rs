@@ -12,7 +12,7 @@ use pillarbox_mongodb::mongodb::error::Error;
 use pillarbox_mongodb::mongodb::{Client, Database};
 use uuid::Uuid;
 
-const VARIABLE: &str = "PILLARBOX_TEST_MONGODB_URL";
+pub(crate) const VARIABLE: &str = "PILLARBOX_TEST_MONGODB_URL";
 
 pub(crate) struct Mongodb;
 
@@ -49,14 +49,14 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     })
 }
 
-fn failed(error: Error) -> StoreError {
+pub(crate) fn failed(error: Error) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "prepare", "mongodb", "a fresh outbox").with_source(error)
 }
 
 /// Drops the databases of an outbox when nobody uses it any more.
-struct Guard {
-    client: Client,
-    names: Vec<String>,
+pub(crate) struct Guard {
+    pub(crate) client: Client,
+    pub(crate) names: Vec<String>,
 }
 
 impl Drop for Guard {
