@@ -26,14 +26,26 @@ impl MongodbStore {
             }
         }
     }
+
+    /// Refuses a session without an open transaction: it would write each document at once. The driver tells only by
+    /// refusing to start a second one, which costs no round trip.
+    async fn within(&self, session: &mut ClientSession) -> Result<(), Failure> {
+        self.transactional()?;
+        if session.start_transaction().await.is_err() {
+            return Ok(());
+        }
+        session.abort_transaction().await?;
+        let detail = "the session has no open transaction: start one first";
+        Err(Failure::Refused(ErrorKind::InvalidInput, detail.to_owned()))
+    }
 }
 
-/// On a session whose transaction the caller has started. A session without one writes each document at once.
+/// On a session whose transaction the caller has started.
 impl WriteOn<ClientSession> for MongodbStore {
     fn insert<'a>(&'a self, tx: &'a mut ClientSession, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
         Box::pin(async move {
             let insert = async {
-                self.transactional()?;
+                self.within(tx).await?;
                 insert_rows(&mut Call::new(self.outbox(), Some(tx)), rows, None).await
             };
             let written = timeout_at(self.outbox().deadline(), insert).await.unwrap_or_else(|_| Err(late()));
@@ -44,7 +56,7 @@ impl WriteOn<ClientSession> for MongodbStore {
     fn cancel_on<'a>(&'a self, tx: &'a mut ClientSession, request: Cancel) -> Answer<'a, Vec<EventId>> {
         Box::pin(async move {
             let cancel = async {
-                self.transactional()?;
+                self.within(tx).await?;
                 cancel(&mut Call::new(self.outbox(), Some(tx)), &request).await
             };
             let ended = timeout_at(self.outbox().deadline(), cancel).await.unwrap_or_else(|_| Err(late()));

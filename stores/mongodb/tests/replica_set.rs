@@ -35,6 +35,23 @@ async fn an_event_is_there_exactly_if_its_business_document_is() {
     site.remove().await;
 }
 
+/// EVT-021: a session without a transaction would write at once what its caller thinks can be undone.
+#[tokio::test]
+async fn a_session_without_an_open_transaction_is_refused() {
+    let Some(site) = Site::new(REPLICA_SET, WHAT).await else { return };
+    let written = rows(["a".to_owned()]).rows;
+    let mut session = site.client.start_session().await.unwrap();
+    let refused = site.store.insert(&mut session, &written).await.expect_err("nothing was started");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    session.start_transaction().await.unwrap();
+    site.store.insert(&mut session, &written).await.unwrap();
+    session.commit_transaction().await.unwrap();
+    let refused = site.store.insert(&mut session, &[]).await.expect_err("it has ended");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    assert_eq!(site.store.count(Select::default()).await.unwrap(), 1);
+    site.remove().await;
+}
+
 /// PBX-010: the second of two open writers is told to try again, so that no number commits late.
 #[tokio::test]
 async fn numbers_come_in_the_order_of_commits() {
