@@ -1,6 +1,8 @@
 //! What MongoDB says, as a kind that a caller can act on.
 
-use mongodb::error::{Error, ErrorKind as Driver, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
+use mongodb::error::{
+    Error, ErrorKind as Driver, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
+};
 use pillarbox::port::{ErrorKind, StoreError};
 
 /// A key that must be there once is there already.
@@ -72,6 +74,14 @@ impl Failure {
     /// Whether the server answered, so that what it refused it has not done.
     pub(crate) fn is_answer(&self) -> bool {
         self.code().is_some_and(|code| by_code(code).0 != ErrorKind::Unavailable)
+    }
+
+    /// Whether a commit may have happened or not.
+    pub(crate) fn leaves_commit_open(&self) -> bool {
+        match self {
+            Self::Driver(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => true,
+            failure => !failure.is_answer() && !failure.is_transient(),
+        }
     }
 
     /// Whether the whole transaction may be tried again.
@@ -177,6 +187,14 @@ mod tests {
         ] {
             assert_eq!(by_code(code).0, expected, "{code}");
         }
+    }
+
+    #[test]
+    fn a_commit_without_an_answer_is_open() {
+        assert!(Failure::Refused(ErrorKind::Timeout, String::new()).leaves_commit_open());
+        assert!(Failure::Part(91).leaves_commit_open(), "a server that is going away");
+        assert!(!Failure::Part(WRITE_CONFLICT).leaves_commit_open());
+        assert!(!Failure::Part(NO_SUCH_TRANSACTION).leaves_commit_open());
     }
 
     #[test]

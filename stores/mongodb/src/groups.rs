@@ -1,5 +1,7 @@
 //! Groups that are held back, and letting them go.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::model::{EventId, GroupKey, Layout, Status, stored_error};
@@ -93,11 +95,18 @@ pub(crate) async fn block(
     grow_epoch(call, 1).await
 }
 
-/// Frees the groups that stand behind these events; paused ones stay, without the event. The events that were heads.
-pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<Vec<String>, Failure> {
+/// Those of these events that a group stands behind.
+pub(crate) async fn heads(call: &mut Call<'_>, events: &[&str]) -> Result<HashSet<String>, Failure> {
     let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
-    let mut heads = Vec::new();
+    Ok(found.iter().filter_map(|group| held_group(group).event).map(|event| event.to_string()).collect())
+}
+
+/// Frees the groups that stand behind these events; paused ones stay, without the event.
+pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<(), Failure> {
+    let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
+    let found = call.find(&call.names().group, find).await?;
+    let mut count = 0;
     for group in &found {
         let held = held_group(group);
         let Some(event) = held.event else { continue };
@@ -110,14 +119,12 @@ pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<
                 call.update_all(&call.names().group, this, change).await?
             }
         };
-        if freed > 0 {
-            heads.push(event.as_str().to_owned());
-        }
+        count += i64::from(freed > 0);
     }
-    if !heads.is_empty() {
-        grow_epoch(call, i64::try_from(heads.len()).unwrap_or(1)).await?;
+    if count > 0 {
+        grow_epoch(call, count).await?;
     }
-    Ok(heads)
+    Ok(())
 }
 
 pub(crate) async fn change_group(call: &mut Call<'_>, request: &GroupChange) -> Result<bool, Failure> {

@@ -13,7 +13,7 @@ use crate::call::{Call, Find, whole};
 use crate::document::{code, pending, unclaimed};
 use crate::error::Failure;
 use crate::flowcatalyst;
-use crate::groups::{free_behind, revived};
+use crate::groups::{free_behind, heads, revived};
 use crate::inspect::selection;
 use crate::number::{closed, draw, head};
 use crate::row::Fields;
@@ -57,7 +57,7 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
         return Ok(0);
     }
     let ids: Vec<&str> = dead.iter().map(|row| row.id.as_str()).collect();
-    let heads: HashSet<String> = free_behind(call, &ids).await?.into_iter().collect();
+    let heads = heads(call, &ids).await?;
     let mark = ObjectId::new();
     let drawn = draw(call, dead.len() - heads.len().min(dead.len())).await?;
     let mut numbers = drawn.first..;
@@ -74,6 +74,11 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     let updated = call.update(&call.names().event, statements).await;
     let count = closed(call, &drawn, updated).await?;
     let revived = marked(call, &dead, mark, count).await?;
+    // After the rows: a process that dies between leaves a group that an operator can free once more.
+    let freed: Vec<&str> = revived.iter().copied().filter(|id| heads.contains(*id)).collect();
+    if !freed.is_empty() {
+        free_behind(call, &freed).await?;
+    }
     record(call, now, &request.by, "replay", &revived).await?;
     Ok(count)
 }

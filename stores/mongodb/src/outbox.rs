@@ -15,6 +15,7 @@ use pillarbox::model::{Layout, TableName};
 use pillarbox::port::ErrorKind;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use crate::call::Call;
 use crate::error::Failure;
@@ -193,9 +194,11 @@ pub(crate) async fn commit(session: &mut ClientSession) -> Result<(), Failure> {
     }
 }
 
-/// A pause that doubles, up to 128 ms.
+/// A pause of a random length whose bound doubles, up to 128 ms: those who met once should not meet again.
 pub(crate) async fn pause(tried: u32) {
-    sleep(Duration::from_millis(1 << tried.min(7))).await;
+    let bound_us = 1_000_u64 << tried.min(7);
+    let part = Uuid::new_v4().as_u128() as u64 % bound_us;
+    sleep(Duration::from_micros(bound_us / 4 + part)).await;
 }
 
 /// Confirmed by the majority, on disk.

@@ -88,10 +88,9 @@ impl Begin for MongodbStore {
         match ended.await {
             Ok(()) => Ok(()),
             Err(failure) => {
-                let answered = failure.is_answer() || failure.is_transient();
+                let open = failure.leaves_commit_open();
                 let error = failure.into_store_error("commit", self.name());
-                // A server that answers has not committed; one that is gone may have.
-                Err(if answered { CommitError::Refused(error) } else { CommitError::Unknown(error) })
+                Err(if open { CommitError::Unknown(error) } else { CommitError::Refused(error) })
             }
         }
     }

@@ -99,6 +99,8 @@ async fn a_draw_that_has_run_out_holds_nobody_up() {
     let draw = doc! { "id": "dead", "first": 1_i64, "until": past };
     let drawn = doc! { "$inc": { "value": 1_i64 }, "$push": { "open": draw } };
     meta.update_one(doc! { "_id": "number" }, drawn).await.unwrap();
+    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
+    assert_eq!(fetched.cursor.decided, Seq(1));
     site.store.write(rows(["after".to_owned()])).await.unwrap();
     let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
     assert_eq!((fetched.rows.len(), fetched.cursor.decided), (1, Seq(2)));
