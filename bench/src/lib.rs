@@ -1,7 +1,10 @@
 //! Benchmarks of Pillarbox: each measures beside its floor, in turns, in one run.
 
+mod database;
 pub mod engine;
 pub mod figure;
+pub mod mariadb;
+pub mod mongodb;
 pub mod postgres;
 pub mod report;
 pub mod sqlite;

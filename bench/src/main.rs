@@ -1,20 +1,51 @@
-//! `pillarbox-bench [engine|sqlite|postgres [PART...]] [--quick]`: prints tables of ratios, measured in turns.
+//! `pillarbox-bench [engine|sqlite|SERVER [PART...]] [--quick]`: prints tables of ratios, measured in turns.
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 
 use pillarbox_bench::engine::{self, PerTransaction};
 use pillarbox_bench::figure::Figure;
 use pillarbox_bench::postgres::{self, Sizes};
 use pillarbox_bench::report::{Line, Rates};
-use pillarbox_bench::sqlite;
+use pillarbox_bench::{mariadb, mongodb, sqlite};
+use tokio::runtime::Runtime;
 
 const ROUNDS: usize = 5;
-const USAGE: &str = "usage: pillarbox-bench [engine|sqlite|postgres [PART...]] [--quick]";
-const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
+const USAGE: &str = "usage: pillarbox-bench [engine|sqlite|postgres|mariadb|mongodb [PART...]] [--quick]";
+
+/// A store that is measured on a server.
+struct Server {
+    name: &'static str,
+    /// What tells where it is.
+    variable: &'static str,
+    parts: &'static [&'static str],
+    run: fn(&Runtime, &str, &str, &Sizes) -> anyhow::Result<Vec<Figure>>,
+}
+
+const SERVERS: [Server; 3] = [
+    Server {
+        name: "postgres",
+        variable: "PILLARBOX_TEST_POSTGRES_URL",
+        parts: &postgres::PARTS,
+        run: |runtime, part, url, sizes| runtime.block_on(postgres::run(part, url, sizes)),
+    },
+    Server {
+        name: "mariadb",
+        variable: "PILLARBOX_TEST_MARIADB_URL",
+        parts: &mariadb::PARTS,
+        run: |runtime, part, url, sizes| runtime.block_on(mariadb::run(part, url, sizes)),
+    },
+    Server {
+        name: "mongodb",
+        variable: "PILLARBOX_TEST_MONGODB_URL",
+        parts: &mongodb::PARTS,
+        run: |runtime, part, url, sizes| runtime.block_on(mongodb::run(part, url, sizes)),
+    },
+];
 
 fn main() -> anyhow::Result<()> {
     let (options, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|word| word.starts_with('-'));
     if options.iter().any(|option| option == "--help" || option == "-h") {
-        println!("{USAGE}\nparts of postgres: {}", postgres::PARTS.join(", "));
+        println!("{USAGE}");
+        SERVERS.iter().for_each(|server| println!("parts of {}: {}", server.name, server.parts.join(", ")));
         return Ok(());
     }
     anyhow::ensure!(options.iter().all(|option| option == "--quick"), USAGE);
@@ -23,9 +54,9 @@ fn main() -> anyhow::Result<()> {
         Some((only, parts)) => (Some(only.as_str()), parts),
         None => (None, [].as_slice()),
     };
-    let known = ["engine", "sqlite", "postgres"];
-    anyhow::ensure!(only.is_none_or(|only| known.contains(&only)), USAGE);
-    anyhow::ensure!(parts.is_empty() || only == Some("postgres"), USAGE);
+    let is_server = |name: &str| SERVERS.iter().any(|server| server.name == name);
+    anyhow::ensure!(only.is_none_or(|only| ["engine", "sqlite"].contains(&only) || is_server(only)), USAGE);
+    anyhow::ensure!(parts.is_empty() || only.is_some_and(is_server), USAGE);
     let wanted = |name: &str| only.is_none_or(|only| only == name);
     if wanted("engine") || wanted("sqlite") {
         println!("{ROUNDS} rounds in turns; median (lowest to highest); ratio: median of the rounds' ratios");
@@ -36,28 +67,29 @@ fn main() -> anyhow::Result<()> {
     if wanted("sqlite") {
         sqlites()?;
     }
-    match std::env::var(SERVER) {
-        Ok(url) if wanted("postgres") => postgreses(&url, parts, &sizes)?,
-        Err(_) if only.is_none() => println!("could not run: postgres: {SERVER} is not set"),
-        Err(_) if wanted("postgres") => {
-            anyhow::bail!("{SERVER} is not set; `cargo xtask bench` starts a server")
+    for server in SERVERS.iter().filter(|server| wanted(server.name)) {
+        match std::env::var(server.variable) {
+            Ok(url) => measure(server, &url, parts, &sizes)?,
+            Err(_) if only.is_none() => {
+                println!("could not run: {}: {} is not set", server.name, server.variable);
+            }
+            Err(_) => anyhow::bail!("{} is not set; `cargo xtask bench` starts a server", server.variable),
         }
-        _ => {}
     }
     Ok(())
 }
 
-fn postgreses(url: &str, parts: &[String], sizes: &Sizes) -> anyhow::Result<()> {
+fn measure(server: &Server, url: &str, parts: &[String], sizes: &Sizes) -> anyhow::Result<()> {
     let named: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let parts = if named.is_empty() { postgres::PARTS.to_vec() } else { named };
+    let parts = if named.is_empty() { server.parts.to_vec() } else { named };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     println!(
-        "PostgreSQL, {} rounds in turns; median (lowest to highest); ratio: of the rounds' own ratios\n",
-        sizes.rounds
+        "{}, {} rounds in turns; median (lowest to highest); ratio: of the rounds' own ratios\n",
+        server.name, sizes.rounds
     );
     println!("{}", Figure::heading());
     for part in parts {
-        for figure in runtime.block_on(postgres::run(part, url, sizes))? {
+        for figure in (server.run)(&runtime, part, url, sizes)? {
             println!("{}", figure.text());
         }
     }

@@ -5,12 +5,13 @@ use std::path::Path;
 use crate::process;
 use crate::servers::{self, Fleet};
 
-/// The servers that are measured.
-const MEASURED: [&str; 1] = ["postgres-15"];
+/// The servers that are measured, by what the benchmark program calls them.
+const MEASURED: [(&str, &str); 3] =
+    [("postgres", "postgres-15"), ("mariadb", "mariadb"), ("mongodb", "mongodb")];
 
 /// Runs the benchmark program in release mode with its servers up; tells whether it succeeded.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
-    let mut fleet = if measures(arguments) { bring_up(root) } else { Fleet::default() };
+    let mut fleet = bring_up(root, &measured(arguments));
     let mut command = process::cargo(root);
     command.args(["run", "--release", "--package", "pillarbox-bench", "--"]).args(arguments);
     let ran = process::run(command.envs(fleet.exports()));
@@ -18,13 +19,19 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     ran.and(ended).map_err(|why| eprintln!("bench: {why}")).is_ok()
 }
 
-fn measures(arguments: &[String]) -> bool {
-    !arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+/// The servers that a run with these arguments needs.
+fn measured(arguments: &[String]) -> Vec<&'static str> {
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        return Vec::new();
+    }
+    let only = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+    MEASURED.iter().filter(|(name, _)| is_wanted(name)).map(|(_, server)| *server).collect()
 }
 
 /// What is missing is told and not measured; the rest is.
-fn bring_up(root: &Path) -> Fleet {
-    let measured: Vec<_> = MEASURED.iter().filter_map(|name| servers::find(name).ok()).collect();
+fn bring_up(root: &Path, names: &[&str]) -> Fleet {
+    let measured: Vec<_> = names.iter().filter_map(|name| servers::find(name).ok()).collect();
     let fleet = Fleet::bring_up(root, &measured, &[]);
     fleet.lacks.iter().chain(&fleet.could_not_run).for_each(|what| eprintln!("could not run: {what}"));
     fleet
@@ -34,14 +41,25 @@ fn bring_up(root: &Path) -> Fleet {
 mod tests {
     use super::*;
 
+    fn asked(line: &str) -> Vec<&'static str> {
+        measured(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
     #[test]
     fn everything_that_is_measured_is_a_server() {
-        assert!(MEASURED.iter().all(|name| servers::find(name).is_ok()));
+        assert!(MEASURED.iter().all(|(_, name)| servers::find(name).is_ok()));
+    }
+
+    #[test]
+    fn only_the_servers_that_are_measured_are_started() {
+        assert_eq!(asked(""), ["postgres-15", "mariadb", "mongodb"]);
+        assert_eq!(asked("--quick"), asked(""));
+        assert_eq!(asked("mariadb drain --quick"), ["mariadb"]);
+        assert!(asked("sqlite").is_empty());
     }
 
     #[test]
     fn no_server_is_started_for_a_page_of_help() {
-        assert!(!measures(&["drain".into(), "--help".into()]));
-        assert!(measures(&[]));
+        assert!(asked("postgres --help").is_empty());
     }
 }

@@ -1,90 +1,13 @@
-//! The business transaction, alone, with a bare insert into the outbox, and with our outbox; and writers that repeat it.
+//! The business transaction, alone, with a bare insert into the outbox, and with our outbox.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pillarbox::{Event, Outbox};
 use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::sqlx::postgres::{PgConnection, PgPool};
 use pillarbox_postgres::sqlx::query;
-use tokio::sync::Barrier;
-use tokio::task::JoinSet;
 
-use super::ground::{ACCOUNTS, MEASURED, payload};
-
-/// Transactions of each writer before the clock starts: connections are open and statements prepared then.
-const WARM: usize = 5;
-
-/// What an order says.
-pub(super) const NOTE: &str = "a note of some length, as orders have them";
-
-/// When writers stop.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Until {
-    /// After this time.
-    Elapsed(Duration),
-    /// After so many transactions, all together.
-    Count(usize),
-}
-
-/// What writers have done.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Done {
-    pub(super) began: Instant,
-    pub(super) took: Duration,
-    pub(super) transactions: usize,
-}
-
-impl Done {
-    /// Transactions per second.
-    pub(super) fn rate(&self) -> f64 {
-        self.transactions as f64 / self.took.as_secs_f64()
-    }
-}
-
-/// One transaction of a business, again and again.
-pub(super) trait Work: Send + Sync + 'static {
-    /// Does it for an account.
-    fn once(&self, account: i64) -> impl Future<Output = anyhow::Result<()>> + Send;
-}
-
-/// Runs so many writers at once; no two ever touch the same account.
-pub(super) async fn drive<W: Work>(work: W, writers: usize, until: Until) -> anyhow::Result<Done> {
-    let work = Arc::new(work);
-    let ready = Arc::new(Barrier::new(writers + 1));
-    let (count, own) = (Arc::new(AtomicUsize::new(0)), ACCOUNTS / writers);
-    let mut tasks = JoinSet::new();
-    for writer in 0..writers {
-        let (work, ready, count) = (Arc::clone(&work), Arc::clone(&ready), Arc::clone(&count));
-        tasks.spawn(async move {
-            let account = |number: usize| (writer * own + number % own) as i64;
-            for number in 0..WARM {
-                work.once(account(number)).await?;
-            }
-            ready.wait().await;
-            let began = Instant::now();
-            for number in 0.. {
-                let stop = match until {
-                    Until::Elapsed(window) => began.elapsed() >= window,
-                    Until::Count(all) => number >= all / writers,
-                };
-                if stop {
-                    break;
-                }
-                work.once(account(number)).await?;
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-            anyhow::Ok(())
-        });
-    }
-    ready.wait().await;
-    let began = Instant::now();
-    while let Some(done) = tasks.join_next().await {
-        done??;
-    }
-    Ok(Done { began, took: began.elapsed(), transactions: count.load(Ordering::Relaxed) })
-}
+use crate::database::{MEASURED, NOTE, Work, payload};
 
 /// Writes an order and changes an account.
 pub(super) async fn business(connection: &mut PgConnection, account: i64) -> anyhow::Result<()> {

@@ -7,9 +7,11 @@ use pillarbox::Outbox;
 use pillarbox::port::OnDone;
 use pillarbox_postgres::{PostgresStore, WakeUp};
 
-use super::business::{Alone, Bare, Beside, Done, Ours, Until, drive};
-use super::ground::{Arrivals, Ground, MEASURED};
+use super::business::{Alone, Bare, Beside, Ours};
+use super::ground::Ground;
 use super::{Sizes, pipelined};
+pub(super) use crate::database::end_to_end::rate_when_settled;
+use crate::database::{Arrivals, MEASURED, Until, drive};
 use crate::figure::{Figure, Goal, Samples};
 
 pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figure>> {
@@ -71,14 +73,4 @@ pub(super) async fn run_ours(ground: &Ground, writers: usize, window: Duration) 
     outbox.close().await;
     outbox.store().pool().close().await;
     Ok(rate)
-}
-
-/// The clock stops when 99 in 100 are settled.
-pub(super) async fn rate_when_settled(ground: &Ground, done: Done) -> anyhow::Result<f64> {
-    let left = done.transactions / 100;
-    if ground.pending().await? <= left {
-        return Ok(done.rate());
-    }
-    ground.settled(left).await?;
-    Ok(Done { took: done.began.elapsed(), ..done }.rate())
 }

@@ -5,8 +5,9 @@ use pillarbox::port::{Cursor, Fetch, Scope, Store};
 use pillarbox_postgres::{PostgresStore, WakeUp};
 
 use super::Sizes;
-use super::ground::{Ground, Kind};
+use super::ground::Ground;
 use super::server::backends_cpu;
+use crate::database::Kind;
 use crate::figure::{Figure, Goal, Samples};
 
 /// A table in some state, and reads of it.

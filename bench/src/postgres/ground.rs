@@ -1,41 +1,17 @@
 //! A place to measure in: a schema with an outbox and business tables, and everything that is done to it from beside.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pillarbox::model::TableName;
 use pillarbox::port::Store;
-use pillarbox::{Event, Failure};
 use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, Postgres};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Transaction, query, query_scalar, raw_sql};
 use pillarbox_postgres::tokio_postgres::{Config, NoTls};
 use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
-use tokio::sync::Notify;
 
-/// The type of every event.
-pub(super) const MEASURED: &str = "Measured";
-pub(super) const ACCOUNTS: usize = 10_000;
-const PAYLOAD_BYTES: usize = 300;
-/// Anything that takes longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-pub(super) fn payload() -> String {
-    format!("{{\"filler\":\"{}\"}}", "x".repeat(PAYLOAD_BYTES - 13))
-}
-
-/// What waiting rows are like.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    /// In the lane that the first node of an outbox gets.
-    Lane,
-    /// In so many groups.
-    Groups(usize),
-}
+use crate::database::{ACCOUNTS, Kind, MEASURED, PATIENCE, payload, unique_name};
 
 /// A schema of its own.
 pub(super) struct Ground {
@@ -47,7 +23,7 @@ pub(super) struct Ground {
 impl Ground {
     /// A fresh one, with tables and nothing in them.
     pub(super) async fn new(url: &str) -> anyhow::Result<Self> {
-        let schema = format!("bench_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let schema = unique_name();
         let options: PgConnectOptions = url.parse()?;
         // By the name of the schema its connections are found again.
         let options = options.application_name(&schema).options([("search_path", schema.as_str())]);
@@ -106,6 +82,11 @@ impl Ground {
     pub(super) fn through(&self, address: SocketAddr) -> Self {
         let options = self.options.clone().host(&address.ip().to_string()).port(address.port());
         Self { admin: self.admin.clone(), options, schema: self.schema.clone() }
+    }
+
+    /// How its connections are made.
+    pub(super) fn options(&self) -> &PgConnectOptions {
+        &self.options
     }
 
     /// Connections to look from.
@@ -189,38 +170,5 @@ impl Ground {
         self.admin_run(&sql).await?;
         self.admin.close().await;
         Ok(())
-    }
-}
-
-/// Counts deliveries and tells when as many as wanted are in.
-#[derive(Default)]
-pub(super) struct Arrivals {
-    count: AtomicUsize,
-    wanted: AtomicUsize,
-    all: Notify,
-}
-
-impl Arrivals {
-    pub(super) fn listener(
-        self: &Arc<Self>,
-    ) -> impl Fn(Event) -> std::future::Ready<Result<(), Failure>> + use<> {
-        let arrivals = Arc::clone(self);
-        move |_| {
-            let count = arrivals.count.fetch_add(1, Ordering::Relaxed) + 1;
-            if count == arrivals.wanted.load(Ordering::Relaxed) {
-                arrivals.all.notify_one();
-            }
-            std::future::ready(Ok(()))
-        }
-    }
-
-    /// How many are to come from now on.
-    pub(super) fn expect(&self, events: usize) {
-        self.wanted.store(self.count.load(Ordering::Relaxed) + events, Ordering::Relaxed);
-    }
-
-    /// Waits for them.
-    pub(super) async fn all(&self) -> anyhow::Result<()> {
-        Ok(tokio::time::timeout(PATIENCE, self.all.notified()).await?)
     }
 }

@@ -7,7 +7,8 @@ use pillarbox_postgres::sqlx::{Transaction, query};
 use super::Sizes;
 use super::drain::{Ordered, drain};
 use super::end_to_end::run_ours;
-use super::ground::{Ground, Kind};
+use super::ground::Ground;
+use crate::database::Kind;
 use crate::figure::{Figure, Goal, Samples};
 
 const WRITERS: usize = 8;

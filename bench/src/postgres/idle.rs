@@ -9,8 +9,9 @@ use pillarbox_postgres::sqlx::query_scalar;
 
 use super::Sizes;
 use super::drain::{Ordered, open};
-use super::ground::{Arrivals, Ground};
+use super::ground::Ground;
 use super::proxy::Proxy;
+use crate::database::Arrivals;
 use crate::figure::{Figure, Goal, Samples};
 
 /// Until what a start brings with it is over.

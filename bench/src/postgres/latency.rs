@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 
 use super::Sizes;
 use super::business::business;
-use super::ground::{Ground, MEASURED, payload};
+use super::ground::Ground;
 use super::watched::{Moments, Settling, WRITING, Watched};
+use crate::database::{MEASURED, payload};
 use crate::figure::{Figure, Goal, Samples};
 
 const WRITERS: usize = 4;

@@ -1,10 +1,11 @@
 //! What the whole life of an event costs the server: processor time, bytes of the log, dead rows.
 
 use super::Sizes;
-use super::business::{Alone, Bare, Beside, Ours, Until, Work, drive};
+use super::business::{Alone, Bare, Beside, Ours};
 use super::end_to_end::open;
 use super::ground::Ground;
 use super::server::{Server, dead_rows, wal};
+use crate::database::{Until, Work, drive};
 use crate::figure::{Figure, Goal, Samples};
 
 const WRITERS: usize = 8;

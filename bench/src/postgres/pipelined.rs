@@ -8,9 +8,9 @@ use pillarbox::{Event, Outbox};
 use pillarbox_postgres::deadpool_postgres::{ClientWrapper, Pool};
 use pillarbox_postgres::{PipelinedStore, WakeUp};
 
-use super::business::{NOTE, Until, Work, drive};
 use super::end_to_end::rate_when_settled;
-use super::ground::{Arrivals, Ground, MEASURED, payload};
+use super::ground::Ground;
+use crate::database::{Arrivals, MEASURED, NOTE, Until, Work, drive, payload};
 
 async fn business(client: &ClientWrapper, account: i64) -> anyhow::Result<()> {
     let order =

@@ -9,8 +9,9 @@ use pillarbox_postgres::sqlx::{AssertSqlSafe, query_scalar};
 use pillarbox_postgres::{PostgresStore, WakeUp};
 
 use super::Sizes;
-use super::ground::{Arrivals, Ground, Kind, MEASURED};
+use super::ground::Ground;
 use super::server::Server;
+use crate::database::{Arrivals, Kind, MEASURED};
 use crate::figure::{Figure, Goal, Samples};
 
 const MANY: usize = 16;

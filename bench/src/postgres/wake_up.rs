@@ -7,8 +7,9 @@ use pillarbox::port::OnDone;
 use pillarbox_postgres::{PostgresStore, WakeUp};
 
 use super::Sizes;
-use super::business::{Beside, Ours, Until, drive};
-use super::ground::{Arrivals, Ground, MEASURED};
+use super::business::{Beside, Ours};
+use super::ground::Ground;
+use crate::database::{Arrivals, MEASURED, Until, drive};
 use crate::figure::{Figure, Goal, Samples};
 
 const WRITERS: usize = 32;

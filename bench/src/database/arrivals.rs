@@ -1,0 +1,42 @@
+//! Counts what a listener is given.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pillarbox::{Event, Failure};
+use tokio::sync::Notify;
+
+use super::PATIENCE;
+
+/// Counts deliveries and tells when as many as wanted are in.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    count: AtomicUsize,
+    wanted: AtomicUsize,
+    all: Notify,
+}
+
+impl Arrivals {
+    pub(crate) fn listener(
+        self: &Arc<Self>,
+    ) -> impl Fn(Event) -> std::future::Ready<Result<(), Failure>> + use<> {
+        let arrivals = Arc::clone(self);
+        move |_| {
+            let count = arrivals.count.fetch_add(1, Ordering::Relaxed) + 1;
+            if count == arrivals.wanted.load(Ordering::Relaxed) {
+                arrivals.all.notify_one();
+            }
+            std::future::ready(Ok(()))
+        }
+    }
+
+    /// How many are to come from now on.
+    pub(crate) fn expect(&self, events: usize) {
+        self.wanted.store(self.count.load(Ordering::Relaxed) + events, Ordering::Relaxed);
+    }
+
+    /// Waits for them.
+    pub(crate) async fn all(&self) -> anyhow::Result<()> {
+        Ok(tokio::time::timeout(PATIENCE, self.all.notified()).await?)
+    }
+}

@@ -1,0 +1,26 @@
+//! The MySQL store on MariaDB beside bare statements of sqlx, on the same server, in turns.
+
+mod business;
+mod ground;
+mod reader;
+
+use ground::Ground;
+
+use crate::database::{drain, end_to_end};
+use crate::figure::{Figure, Goal};
+use crate::postgres::Sizes;
+
+/// What can be measured, by name.
+pub const PARTS: [&str; 2] = ["drain", "end-to-end"];
+
+const WRITERS: usize = 8;
+const GOAL: Goal = Goal::AtLeast(0.70);
+
+/// Takes the figures of one part.
+pub async fn run(part: &str, url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figure>> {
+    match part {
+        "drain" => drain::measure::<Ground>(url, sizes.rounds, sizes.backlog, GOAL).await,
+        "end-to-end" => end_to_end::measure::<Ground>(url, sizes.rounds, WRITERS, sizes.window, GOAL).await,
+        other => anyhow::bail!("unknown part `{other}`: one of {}", PARTS.join(", ")),
+    }
+}
