@@ -1,6 +1,7 @@
 //! The MongoDB store, as it is tried: a database of its own for each outbox, on a server that is named by a variable.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::port::{Admin, ErrorKind, Store, StoreError};
@@ -13,6 +14,9 @@ use pillarbox_mongodb::mongodb::{Client, Database};
 use uuid::Uuid;
 
 pub(crate) const VARIABLE: &str = "PILLARBOX_TEST_MONGODB_URL";
+
+/// How long a database may take to be dropped.
+const LONGEST: Duration = Duration::from_secs(30);
 
 pub(crate) struct Mongodb;
 
@@ -33,7 +37,7 @@ impl Harness for Mongodb {
 async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let client = Client::with_uri_str(url).await.map_err(failed)?;
     let name = format!("t_{}", Uuid::now_v7().simple());
-    let guard = Guard { client: client.clone(), names: vec![name.clone(), format!("{name}_bare")] };
+    let guard = Guard { url: url.to_owned(), names: vec![name.clone(), format!("{name}_bare")] };
     let database = client.database(&name);
     let store = MongodbStore::new(database.clone()).await?;
     store.migrate().await?;
@@ -55,21 +59,23 @@ pub(crate) fn failed(error: Error) -> StoreError {
 
 /// Drops the databases of an outbox when nobody uses it any more.
 pub(crate) struct Guard {
-    pub(crate) client: Client,
+    pub(crate) url: String,
     pub(crate) names: Vec<String>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let (client, names) = (self.client.clone(), std::mem::take(&mut self.names));
-        // A runtime of its own: this one may be ending, and would not wait.
+        let (url, names) = (std::mem::take(&mut self.url), std::mem::take(&mut self.names));
+        // A runtime and a client of its own: those of the test may be ending, and are held up while this waits.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
+            runtime.expect("a runtime").block_on(tokio::time::timeout(LONGEST, async {
+                let client = Client::with_uri_str(&url).await?;
                 for name in names {
-                    let _ = client.database(&name).drop().await;
+                    client.database(&name).drop().await?;
                 }
-            });
+                Ok::<(), Error>(())
+            }))
         });
         let _ = dropping.join();
     }

@@ -32,7 +32,7 @@ impl Harness for MongodbItems {
 async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let client = Client::with_uri_str(url).await.map_err(failed)?;
     let name = format!("t_{}", Uuid::now_v7().simple());
-    let guard = Guard { client: client.clone(), names: vec![name.clone(), format!("{name}_bare")] };
+    let guard = Guard { url: url.to_owned(), names: vec![name.clone(), format!("{name}_bare")] };
     let (database, bare) = (client.database(&name), client.database(&guard.names[1]));
     let store = open(&database).await?;
     store.migrate().await?;
