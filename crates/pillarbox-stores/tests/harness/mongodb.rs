@@ -69,13 +69,14 @@ impl Drop for Guard {
         // A runtime and a client of its own: those of the test may be ending, and are held up while this waits.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(tokio::time::timeout(LONGEST, async {
+            let drop_all = async {
                 let client = Client::with_uri_str(&url).await?;
                 for name in names {
                     client.database(&name).drop().await?;
                 }
                 Ok::<(), Error>(())
-            }))
+            };
+            runtime.expect("a runtime").block_on(async { tokio::time::timeout(LONGEST, drop_all).await })
         });
         let _ = dropping.join();
     }
