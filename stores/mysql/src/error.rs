@@ -10,6 +10,7 @@ const LOCK_WAIT: u16 = 1205;
 /// The same, for the lock of all numbers.
 const NUMBER_WAIT: u16 = 1467;
 const DUPLICATE: u16 = 1062;
+const MISSING_TABLE: u16 = 1146;
 
 /// Why an operation failed, before it is known which operation of which store it was.
 #[derive(Debug)]
@@ -57,6 +58,10 @@ impl Failure {
     /// Whether it lost against another transaction, and may win the next time.
     pub(crate) fn is_lost_race(&self) -> bool {
         matches!(self.number(), Some(DEADLOCK | LOCK_WAIT | NUMBER_WAIT))
+    }
+
+    pub(crate) fn is_missing_table(&self) -> bool {
+        self.number() == Some(MISSING_TABLE)
     }
 
     pub(crate) fn is_duplicate(&self) -> bool {
@@ -114,7 +119,9 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
     let known = |kind, words: &str| (kind, format!("{words} (error {number})"));
     match number {
         // These messages name tables, columns and keys, never values.
-        1051 | 1054 | 1146 | 1176 => (ErrorKind::Schema, format!("{message}; run `pillarbox migrate`")),
+        1051 | 1054 | MISSING_TABLE | 1176 => {
+            (ErrorKind::Schema, format!("{message}; run `pillarbox migrate`"))
+        }
         1049 => known(ErrorKind::Unavailable, "there is no such database"),
         1044 | 1142 | 1143 | 1227 | 1370 => {
             (ErrorKind::Permission, format!("{message}; see the grants in the MySQL guide"))

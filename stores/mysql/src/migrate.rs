@@ -2,7 +2,7 @@
 
 use pillarbox::port::{ErrorKind, Migrated};
 
-use crate::connection::{Session, number};
+use crate::connection::Session;
 use crate::error::Failure;
 use crate::row::number_of;
 use crate::sql::{Names, Sql};
@@ -81,13 +81,14 @@ fn refuse_newer(found: u32) -> Result<(), Failure> {
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-/// The version of the tables; zero if there are none.
+/// The version of the tables; zero if there are none. The list of tables leaves out those one may not read: the table itself
+/// tells the one from the other.
 async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
-    let there = session.query(&*sql.tables).fetch_one(&mut session.connection).await?;
-    if number(&there, 0)? == 0 {
-        return Ok(0);
-    }
-    let row = session.query(&*sql.version).fetch_optional(&mut session.connection).await?;
+    let asked = session.once(&*sql.version).fetch_optional(&mut session.connection).await;
+    let row = match asked.map_err(Failure::from) {
+        Err(failure) if failure.is_missing_table() => None,
+        asked => asked?,
+    };
     let version = row.and_then(|row| number_of(&row, 0));
     Ok(version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0))
 }

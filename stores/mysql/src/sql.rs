@@ -163,7 +163,6 @@ statements!(
     stats_ended,
     stats_pending,
     stats_written,
-    tables,
     version,
     waiting,
     written,

@@ -1,0 +1,259 @@
+//! The grants of the guide, taken from its text: with them everything works, and without any one of them something does not.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use pillarbox::Event;
+use pillarbox::model::{EventId, GroupKey, Lane, NewRow, NodeId, Placement, Seq, SlotSet, Token};
+use pillarbox::port::{
+    Admin, Beat, Begin, Cancel, Change, Counts, Cursor, Discard, ErrorKind, Fence, Fetch, GroupAction,
+    GroupChange, Join, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Replay, Scope, Select, Settle,
+    Store, StoreError, Wait, WriteOn,
+};
+use pillarbox_mysql::MysqlStore;
+use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, raw_sql};
+use uuid::Uuid;
+
+use crate::kit::Place;
+
+#[path = "store/kit.rs"]
+#[allow(dead_code, reason = "the tests of the store use the rest of it")]
+mod kit;
+
+const GUIDE: &str = include_str!("../../../docs/guides/mysql.md");
+const USERS: [&str; 4] = ["shop_migrate", "shop_write", "shop_deliver", "shop_operate"];
+
+/// What needs the right to grant.
+const TRIAL: &str = "GRANT SELECT ON shop.* TO shop_migrate";
+
+/// The guide's users, under names of this test's own.
+struct Site {
+    place: Place,
+    suffix: String,
+}
+
+impl Site {
+    async fn all() -> Vec<Self> {
+        let mut sites = Vec::new();
+        for place in Place::all().await {
+            let suffix = place.database[place.database.len() - 12..].to_owned();
+            let site = Self { place, suffix };
+            for user in USERS {
+                site.run(&format!("CREATE USER {user} IDENTIFIED BY 'secret'")).await;
+            }
+            if site.place.pool.execute(raw_sql(AssertSqlSafe(site.own(TRIAL)))).await.is_err() {
+                let _ = writeln!(
+                    std::io::stdout(),
+                    "could not run: grants: the user of the tests may grant nothing"
+                );
+                site.clear().await;
+                continue;
+            }
+            site.run("GRANT CREATE, ALTER, INDEX, SELECT, INSERT ON shop.* TO shop_migrate").await;
+            site.store("shop_migrate").migrate().await.unwrap();
+            for [privilege, thing, user] in grants() {
+                site.grant("GRANT", &privilege, &thing, &user).await;
+            }
+            sites.push(site);
+        }
+        sites
+    }
+
+    fn own(&self, sql: &str) -> String {
+        let sql = sql.replace("shop.", &format!("{}.", self.place.database));
+        USERS.iter().fold(sql, |sql, user| sql.replace(user, &format!("{user}_{}", self.suffix)))
+    }
+
+    async fn run(&self, sql: &str) {
+        self.place.pool.execute(raw_sql(AssertSqlSafe(self.own(sql)))).await.unwrap();
+    }
+
+    /// Gives or takes a privilege. People may what a node may.
+    async fn grant(&self, verb: &str, privilege: &str, thing: &str, user: &str) {
+        let to = if verb == "GRANT" { "TO" } else { "FROM" };
+        let users = if user == "shop_deliver" { vec![user, "shop_operate"] } else { vec![user] };
+        for user in users {
+            self.run(&format!("{verb} {privilege} ON {thing} {to} {user}")).await;
+        }
+    }
+
+    fn pool(&self, user: &str) -> MySqlPool {
+        let options = self.place.options.clone().username(&self.own(user)).password("secret");
+        MySqlPoolOptions::new().max_connections(2).connect_lazy_with(options)
+    }
+
+    fn store(&self, user: &str) -> MysqlStore {
+        MysqlStore::builder(self.pool(user)).desk_connections(1).open()
+    }
+
+    /// What a plain statement of a user is answered.
+    async fn plain(&self, user: &str, sql: &str) -> Result<u64, String> {
+        let done = self.pool(user).execute(raw_sql(AssertSqlSafe(self.own(sql)))).await;
+        done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
+    }
+
+    async fn clear(self) {
+        for user in USERS {
+            self.run(&format!("DROP USER {user}")).await;
+        }
+    }
+}
+
+/// The SQL below a heading of the guide.
+fn part(heading: &str) -> String {
+    let (_, after) = GUIDE.split_once(&format!("### {heading}\n")).expect("the heading");
+    let (_, sql) = after.split_once("```sql\n").expect("its SQL");
+    sql.split_once("```").expect("its end").0.to_owned()
+}
+
+/// A privilege on a table for a user, as in `SELECT`, `shop.outbox_event`, `shop_deliver`. Who migrates has them on all.
+fn grants() -> Vec<[String; 3]> {
+    let sql: String =
+        part("Grants").lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
+    let mut grants = Vec::new();
+    for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+        let (privileges, rest) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ").unwrap();
+        let (table, user) = rest.split_once(" TO ").unwrap();
+        if user != "shop_migrate" {
+            let each = privileges.split(", ").map(|one| [one, table, user].map(str::to_owned));
+            grants.extend(each);
+        }
+    }
+    grants
+}
+
+fn event(group: &str) -> Event {
+    Event::text("OrderPlaced", "{}").group(group).build().unwrap()
+}
+
+/// What the library does in a process that only writes.
+async fn write(store: &MysqlStore) -> Result<Vec<Seq>, StoreError> {
+    store.check().await?;
+    let mut tx = store.begin().await?;
+    let once = Event::text("OrderPlaced", "{}").message_id(Uuid::now_v7().to_string()).build()?;
+    let delayed = Event::text("OrderPlaced", "{}").due(Duration::from_secs(3_600)).build()?;
+    let row = |event| NewRow { event, placement: Placement::Slot };
+    let mut written = store.insert(&mut tx, &[row(event("a"))]).await?;
+    written.extend(store.insert(&mut tx, &[row(event("b")), row(event("c")), row(delayed)]).await?);
+    // The second one is the same event.
+    for _ in 0..2 {
+        written.extend(store.insert(&mut tx, &[row(once.clone())]).await?);
+    }
+    store
+        .commit(tx)
+        .await
+        .map_err(|error| StoreError::new(ErrorKind::Conflict, "commit", "x", error.to_string()))?;
+    assert!(!written.last().unwrap().fresh);
+    Ok(written.iter().map(|one| one.seq).collect())
+}
+
+/// What a node does from its start to its end.
+async fn deliver(store: &MysqlStore, rows: &[Seq]) -> Result<(), StoreError> {
+    store.check().await?;
+    let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
+    let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
+    let scope = Scope::Slots { slots, cursor: Cursor::default() };
+    let fetch = Fetch { scope, rows: 100, bytes: 1 << 20, skip_recent: Duration::ZERO, now: None };
+    let fetched = store.fetch(fetch).await?;
+    assert!(!fetched.rows.is_empty(), "nothing to deliver");
+    let outcome = |place: usize, change| Outcome {
+        seq: rows[place],
+        id: EventId::from_row("x"),
+        token: Token(0),
+        change,
+    };
+    let settle = |outcomes: Vec<Outcome>, on_done| Settle {
+        fence: Fence::Node(node),
+        outcomes: outcomes.into(),
+        on_done,
+        now: None,
+    };
+    store.settle(settle(vec![outcome(0, Change::Done)], OnDone::Keep)).await?;
+    store.settle(settle(vec![outcome(4, Change::Done)], OnDone::Delete)).await?;
+    let (error, delay) = ("no".to_owned(), Duration::ZERO);
+    let dead = Change::Dead { error: error.clone(), counts: Counts::One, blocks: Some(GroupKey::new("b")) };
+    let retry = Change::Retry { delay, error, counts: Counts::One, wait: Wait::Delayed };
+    store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
+    let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
+    assert_eq!(store.promote(promote).await?.moved, 1);
+    let beat =
+        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    store.beat(beat(Vec::new(), false)).await?.expect("a member");
+    store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
+    store
+        .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
+        .await?;
+    store.leave(node).await
+}
+
+/// What people do with the command line.
+async fn operate(store: &MysqlStore) -> Result<(), StoreError> {
+    let by = "grants".to_owned();
+    store.stats().await?;
+    store.nodes().await?;
+    store.audit(10).await?;
+    let group = GroupKey::new("z");
+    for action in [GroupAction::Pause, GroupAction::Resume] {
+        let change = GroupChange { group: group.clone(), action, by: by.clone(), reason: None, now: None };
+        store.change_group(change).await?;
+    }
+    store.replay(Replay { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
+    store.discard(Discard { select: Select::default(), limit: 10, by: by.clone(), now: None }).await?;
+    store.cancel(Cancel { ids: vec![EventId::from_row("none")], by, now: None }).await?;
+    Ok(())
+}
+
+/// EVT-040, EVT-048: each user does its work with the grants of the guide, and no more than that.
+#[tokio::test]
+async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
+    for site in Site::all().await {
+        let rows = write(&site.store("shop_write")).await.unwrap();
+        deliver(&site.store("shop_deliver"), &rows).await.unwrap();
+        operate(&site.store("shop_operate")).await.unwrap();
+        for (user, sql) in [
+            ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
+            ("shop_write", "DELETE FROM shop.outbox_event"),
+            ("shop_write", "SELECT * FROM shop.outbox_node"),
+            ("shop_deliver", "DELETE FROM shop.outbox_group"),
+            ("shop_deliver", "SELECT * FROM shop.outbox_audit"),
+            ("shop_operate", "DROP TABLE shop.outbox_event"),
+        ] {
+            assert!(site.plain(user, sql).await.unwrap_err().contains("denied"), "{user}: {sql}");
+        }
+        site.clear().await;
+    }
+}
+
+/// EVT-040: without any one of them something is refused, and the error says that it is a permission.
+#[tokio::test]
+async fn no_grant_of_the_guide_is_too_much() {
+    for site in Site::all().await {
+        let grants = grants();
+        assert!(grants.len() > 20, "{grants:?}");
+        for [privilege, table, user] in grants {
+            let rows = write(&site.store("shop_write")).await.unwrap();
+            site.grant("REVOKE", &privilege, &table, &user).await;
+            let answer = match user.as_str() {
+                "shop_write" => write(&site.store(&user)).await.map(drop),
+                "shop_deliver" => deliver(&site.store(&user), &rows).await,
+                _ => operate(&site.store(&user)).await,
+            };
+            site.grant("GRANT", &privilege, &table, &user).await;
+            let error = answer.expect_err(&format!("{user} does not need {privilege} on {table}"));
+            assert_eq!(error.kind(), ErrorKind::Permission, "{privilege} on {table} for {user}: {error}");
+            // What the unhappy node left.
+            site.run(
+                "DELETE FROM shop.outbox_event; DELETE FROM shop.outbox_group; DELETE FROM shop.outbox_node",
+            )
+            .await;
+            site.run(
+                "UPDATE shop.outbox_slot SET holder = NULL; DELETE FROM shop.outbox_slot WHERE slot > 63",
+            )
+            .await;
+        }
+        site.clear().await;
+    }
+}
