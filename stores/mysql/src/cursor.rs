@@ -40,8 +40,8 @@ pub(crate) struct Peek {
     whole: Option<i64>,
     /// Pending rows of the slots that are read.
     there: BTreeSet<i64>,
-    /// Whether there may be more of these.
-    cut: bool,
+    /// Where these end, if there may be more.
+    end: Option<i64>,
     grace: Duration,
     at_ms: u64,
 }
@@ -96,17 +96,19 @@ pub(crate) async fn peek(
     };
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
     let counted: Vec<i64> =
-        set(2).iter().flat_map(|row| [0, 1].map(|column| crate::row::text_number(row, column))).collect();
+        set(3).iter().flat_map(|row| [0, 1].map(|column| crate::row::text_number(row, column))).collect();
     let (count, last) =
         (counted.first().copied().unwrap_or_default(), counted.get(1).copied().unwrap_or_default());
-    let upto = numbers(set(3)).next().unwrap_or_default();
-    let there: BTreeSet<i64> = numbers(set(4)).collect();
-    let still: BTreeSet<i64> = numbers(set(5)).collect();
+    let upto = numbers(set(4)).next().unwrap_or_default();
+    let mut there: BTreeSet<i64> = numbers(set(5)).collect();
+    let still: BTreeSet<i64> = numbers(set(2)).collect();
     // What was there once and is no more was rolled back, or deleted: it can't come again.
     let gone = open.difference(&still).filter(|seq| **seq <= last).count();
     let whole = last > after && count + i64::try_from(gone).unwrap_or_default() == last - after;
     let cut = there.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
-    Ok(Peek { upto, whole: whole.then_some(last), there, cut, grace: GRACE, at_ms })
+    let end = there.last().copied().filter(|_| cut);
+    there.extend(numbers(set(6)));
+    Ok(Peek { upto, whole: whole.then_some(last), there, end, grace: GRACE, at_ms })
 }
 
 /// Where only what is committed can be seen.
@@ -114,7 +116,7 @@ async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, Failure> {
     let at_ms = clock_ms();
     let sets = session.results(format!("SELECT coalesce(max(seq), 0) FROM {}", sql.event)).await?;
     let upto = sets.iter().flat_map(|set| numbers(set)).next().unwrap_or_default();
-    Ok(Peek { upto, whole: None, there: BTreeSet::new(), cut: false, grace: BLIND_GRACE, at_ms })
+    Ok(Peek { upto, whole: None, there: BTreeSet::new(), end: None, grace: BLIND_GRACE, at_ms })
 }
 
 /// The numbers that were written and not committed when a horizon was made; before them stands when that was.
@@ -135,13 +137,13 @@ impl Peek {
     /// Takes the cursor as far as what was read and what was seen before the read allow. `wanted` is how far the read
     /// itself went. True if only the grace stands between.
     pub(crate) fn advance(&self, cursor: &mut Cursor, read: &BTreeSet<i64>, wanted: Seq) -> bool {
-        let missing: Vec<i64> = self.there.difference(read).copied().collect();
+        let missing: Vec<i64> = self.there.difference(read).copied().filter(|seq| *seq <= wanted.0).collect();
         let mut bound = wanted.0;
         if let Some(first) = missing.first() {
             bound = bound.min(first - 1);
         }
-        if let (true, Some(last)) = (self.cut, self.there.last()) {
-            bound = bound.min(*last);
+        if let Some(end) = self.end {
+            bound = bound.min(end);
         }
         let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
         let ripe = |horizon: &Horizon| noted_ms(horizon).saturating_add(grace_ms) <= self.at_ms;
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     fn peek(upto: i64, whole: Option<i64>, there: &[i64], at_ms: u64) -> Peek {
-        Peek { upto, whole, there: there.iter().copied().collect(), cut: false, grace: GRACE, at_ms }
+        Peek { upto, whole, there: there.iter().copied().collect(), end: None, grace: GRACE, at_ms }
     }
 
     fn read(seqs: &[i64]) -> BTreeSet<i64> {

@@ -10,6 +10,8 @@ use pillarbox::port::Store;
 
 use crate::plan::Plan;
 
+#[cfg(feature = "mysql")]
+mod mariadb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -21,6 +23,8 @@ pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Every store that several processes can share.
 pub(crate) fn all() -> Vec<Arc<dyn Ground>> {
     vec![
+        #[cfg(feature = "mysql")]
+        Arc::new(mariadb::Mariadb),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres),
         #[cfg(feature = "sqlite")]
