@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::Layout;
 use pillarbox::port::Store;
 use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
 
@@ -26,8 +25,6 @@ fn builder(url: &str, options: &Options) -> Result<MysqlStoreBuilder, ConnectErr
     if options.schema.is_some() {
         return Err(ConnectError::NoSuchOption { store: "mysql", option: "schema" });
     }
-    if options.layout() == Layout::Flowcatalyst {
-        return Err(ConnectError::NoSuchOption { store: "mysql", option: "layout flowcatalyst" });
-    }
-    Ok(MysqlStore::builder_from_url(url)?.table(options.table.clone()))
+    let builder = MysqlStore::builder_from_url(url)?.layout(options.layout());
+    Ok(builder.table(options.table()))
 }

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{EventId, Record};
+use pillarbox::model::{EventId, Layout, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats,
+    Replay, Select, Shown, Stats, Store,
 };
 
 use crate::store::MysqlStore;
-use crate::{groups, inspect, migrate, operate};
+use crate::{flowcatalyst, groups, inspect, migrate, operate};
 
 impl Admin for MysqlStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
+        if self.facts().layout() == Layout::Flowcatalyst {
+            let tables = Arc::clone(&self.shared().tables);
+            return self.at_desk("migrate", tables, |session, sql, tables| {
+                Box::pin(flowcatalyst::migrate(session, sql, tables))
+            });
+        }
         let migrations = Arc::clone(&self.shared().migrations);
         self.at_desk("migrate", migrations, |session, sql, migrations| {
             Box::pin(migrate::migrate(session, sql, migrations))
@@ -20,11 +26,21 @@ impl Admin for MysqlStore {
     }
 
     fn schema_sql(&self) -> String {
-        self.shared().migrations.script()
+        match self.facts().layout() {
+            Layout::Native => self.shared().migrations.script(),
+            Layout::Flowcatalyst => self.shared().tables.script(),
+        }
     }
 
     fn check(&self) -> Answer<'_, ()> {
-        self.at_desk("check", (), |session, sql, ()| Box::pin(migrate::check(session, sql)))
+        self.at_desk("check", (), |session, sql, ()| {
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => migrate::check(session, sql).await,
+                    Layout::Flowcatalyst => flowcatalyst::check(session, sql).await,
+                }
+            })
+        })
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
@@ -62,6 +78,11 @@ impl Admin for MysqlStore {
     }
 
     fn purge(&self, request: Purge) -> Answer<'_, u64> {
+        if self.facts().layout() == Layout::Flowcatalyst {
+            return self.at_desk("purge", request, |session, sql, request| {
+                Box::pin(flowcatalyst::purge(session, sql, request))
+            });
+        }
         Box::pin(async move {
             let locking = self.locking("purge").await?;
             let purged = self.at_desk("purge", (request, locking), |session, sql, (request, locking)| {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{Limits, TableName};
+use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::{ErrorKind, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 
 use crate::error::describe;
+use crate::flowcatalyst::Tables;
 use crate::migrate::Migrations;
 use crate::sql::Names;
 use crate::store::MysqlStore;
@@ -34,7 +35,8 @@ pub enum Claiming {
 pub struct MysqlStoreBuilder {
     pub(crate) pool: MySqlPool,
     pub(crate) name: String,
-    pub(crate) table: TableName,
+    pub(crate) table: Option<TableName>,
+    pub(crate) layout: Layout,
     pub(crate) limits: Limits,
     pub(crate) claiming: Claiming,
     pub(crate) statement_timeout: Duration,
@@ -47,7 +49,8 @@ impl MysqlStoreBuilder {
         Self {
             pool,
             name,
-            table: TableName::default(),
+            table: None,
+            layout: Layout::default(),
             limits: Limits::default(),
             claiming: Claiming::default(),
             statement_timeout: DEFAULT_STATEMENT_TIMEOUT,
@@ -69,9 +72,15 @@ impl MysqlStoreBuilder {
         self
     }
 
-    /// The table of events. Default: `outbox_event`.
+    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
     pub fn table(mut self, table: TableName) -> Self {
-        self.table = table;
+        self.table = Some(table);
+        self
+    }
+
+    /// The layout of the tables. Default: native.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -105,7 +114,16 @@ impl MysqlStoreBuilder {
     /// The statements that make the tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        Migrations::new(&Names::new(&self.table)).script()
+        let names = self.names();
+        match self.layout {
+            Layout::Native => Migrations::new(&names).script(),
+            Layout::Flowcatalyst => Tables::new(&names).script(),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
+        Names::new(&table, self.layout)
     }
 
     /// The store. Connections are opened when they are needed; the tables need not be there yet.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::model::{EventId, Lane, Layout, NewRow, Payload, Placement, Seq, When, Written};
 use pillarbox::port::ErrorKind;
 use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
@@ -11,6 +11,7 @@ use sqlx::query::Query;
 
 use crate::connection::number;
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, places};
 use crate::time::{Time, micros, now_sql};
@@ -149,6 +150,9 @@ pub(crate) async fn insert_rows(
     if values.is_empty() {
         query(&*sql.alive).execute(connection).await?;
         return Ok(Vec::new());
+    }
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::insert_rows(connection, sql, rows, now).await;
     }
     let mut there: HashMap<String, Written> = HashMap::new();
     for _ in 0..TRIES {

@@ -1,13 +1,15 @@
 //! What people look at: pages, one event, counts, the state of it all.
 
-use pillarbox::model::{Attempt, EventId, GLOBAL, GroupKey, Lane, Record, Status};
+use pillarbox::model::{Attempt, EventId, GLOBAL, GroupKey, Lane, Layout, Record, Status};
 use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 
 use crate::connection::{Session, number as count_of};
 use crate::error::Failure;
+use crate::flowcatalyst;
 use crate::membership::node_id;
+use crate::migrate::version;
 use crate::row::{number_of, read_record, text_of, time_of};
 use crate::sql::{GROUP_KEY, Sql, fill, list as numbers, places};
 use crate::time::{Time, until};
@@ -78,6 +80,9 @@ impl<'a> Selection<'a> {
 }
 
 pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Result<Vec<Record>, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::list(session, sql, request).await;
+    }
     let (statement, bound) = match request.order {
         PageOrder::OldestFirst => (&sql.list, i64::MIN),
         PageOrder::NewestFirst => (&sql.list_newest, i64::MAX),
@@ -91,6 +96,9 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
 }
 
 pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::show(session, sql, id).await;
+    }
     let query = session.query(&*sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
     let rows = session.query(&*sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
@@ -104,6 +112,9 @@ pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Resu
 }
 
 pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::count(session, sql, select).await;
+    }
     let selection = Selection::new(select);
     let query = selection.bind(session.once(fill(&sql.count, &[("{selected}", selection.found(sql))])));
     number(&query.fetch_one(&mut session.connection).await?, 0)
@@ -124,11 +135,14 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     stats.done_last_minute = number(&row, 2)?;
     let row = session.query(&*sql.stats_written).fetch_one(&mut session.connection).await?;
     stats.written_last_minute = number(&row, 0)?;
-    let row = session.query(&*sql.stats_beside).fetch_one(&mut session.connection).await?;
-    stats.free_slots = number(&row, 0)?;
-    stats.blocked_groups = number(&row, 1)?;
-    stats.paused_groups = number(&row, 2)?;
-    stats.nodes = number(&row, 3)?;
+    // A table of items may stand without those beside it.
+    if sql.layout == Layout::Native || version(session, sql).await? > 0 {
+        let row = session.query(&*sql.stats_beside).fetch_one(&mut session.connection).await?;
+        stats.free_slots = number(&row, 0)?;
+        stats.blocked_groups = number(&row, 1)?;
+        stats.paused_groups = number(&row, 2)?;
+        stats.nodes = number(&row, 3)?;
+    }
     let rows = session.query(&*sql.stats_dead).fetch_all(&mut session.connection).await?;
     let dead =
         |row: &MySqlRow| Ok::<_, Failure>(TypeCount { event_type: owned(row, 0), count: number(row, 1)? });

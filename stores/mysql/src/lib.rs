@@ -46,6 +46,7 @@ mod connection;
 mod cursor;
 mod error;
 mod fetch;
+mod flowcatalyst;
 mod groups;
 mod insert;
 mod inspect;

@@ -37,14 +37,20 @@ pub(crate) async fn migrate(
     sql: &Sql,
     migrations: &Migrations,
 ) -> Result<Migrated, Failure> {
-    let locked = session.query(&*sql.migrate_lock).bind(LOCK_S).fetch_one(&mut session.connection).await?;
-    if number_of(&locked, 0) != Some(1) {
-        let detail = "another migration takes too long".to_owned();
-        return Err(Failure::Refused(ErrorKind::Timeout, detail));
-    }
+    locked(session, sql).await?;
     let migrated = bring_up(session, sql, migrations).await;
     session.query(&*sql.migrate_unlock).fetch_one(&mut session.connection).await?;
     migrated
+}
+
+/// Waits for the lock of migrations.
+pub(crate) async fn locked(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+    let locked = session.query(&*sql.migrate_lock).bind(LOCK_S).fetch_one(&mut session.connection).await?;
+    if number_of(&locked, 0) == Some(1) {
+        return Ok(());
+    }
+    let detail = "another migration takes too long".to_owned();
+    Err(Failure::Refused(ErrorKind::Timeout, detail))
 }
 
 async fn bring_up(session: &mut Session, sql: &Sql, migrations: &Migrations) -> Result<Migrated, Failure> {
@@ -71,7 +77,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-fn refuse_newer(found: u32) -> Result<(), Failure> {
+pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
     let known = MIGRATIONS.len() as u32;
     if found <= known {
         return Ok(());
@@ -83,7 +89,7 @@ fn refuse_newer(found: u32) -> Result<(), Failure> {
 
 /// The version of the tables; zero if there are none. The list of tables leaves out those one may not read: the table itself
 /// tells the one from the other.
-async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
+pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
     let asked = session.once(&*sql.version).fetch_optional(&mut session.connection).await;
     let row = match asked.map_err(Failure::from) {
         Err(failure) if failure.is_missing_table() => None,

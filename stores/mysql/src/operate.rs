@@ -1,7 +1,7 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Status};
+use pillarbox::model::{EventId, Lane, Layout, Status};
 use pillarbox::port::{Cancel, Discard, GroupState, Purge, PurgeStatus, Replay, Select};
 use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
@@ -10,6 +10,7 @@ use sqlx::query::Query;
 use crate::connection::{Session, number};
 use crate::error::Failure;
 use crate::fetch::clock;
+use crate::flowcatalyst;
 use crate::groups::record;
 use crate::inspect::Selection;
 use crate::probe::Locking;
@@ -49,37 +50,44 @@ impl Dead {
     fn ids(&self) -> Vec<&str> {
         self.rows.iter().map(|row| row.event_id.as_str()).collect()
     }
+}
 
-    /// Frees the groups that these rows block, or makes paused ones forget them; the rows that did.
-    async fn free_groups(&self, session: &mut Session, sql: &Sql) -> Result<Vec<String>, Failure> {
-        let query = session.once(fill(&sql.groups_behind, &[("{ids}", places(self.rows.len()))]));
-        let query = self.ids().into_iter().fold(query, |query, id| query.bind(id.to_owned()));
-        let behind = query.fetch_all(&mut session.connection).await?;
-        let mut heads = Vec::with_capacity(behind.len());
-        for group in &behind {
-            let key = text_of(group, 0).unwrap_or_default().to_owned();
-            let query = match GroupState::from_stored(text_of(group, 1).unwrap_or_default()) {
-                GroupState::Blocked => session.query(&*sql.group_free).bind(key),
-                GroupState::Paused => session.query(&*sql.group_head).bind(None::<String>).bind(key),
-            };
-            query.execute(&mut session.connection).await?;
-            heads.push(text_of(group, 2).unwrap_or_default().to_owned());
-        }
-        if !heads.is_empty() {
-            let grown = i64::try_from(heads.len()).unwrap_or(i64::MAX);
-            session.query(&*sql.epoch_grow).bind(grown).execute(&mut session.connection).await?;
-        }
-        Ok(heads)
+/// Frees the groups that these rows block, or makes paused ones forget them; the rows that did.
+pub(crate) async fn free_groups(
+    session: &mut Session,
+    sql: &Sql,
+    ids: &[&str],
+) -> Result<Vec<String>, Failure> {
+    let query = session.once(fill(&sql.groups_behind, &[("{ids}", places(ids.len()))]));
+    let query = ids.iter().fold(query, |query, id| query.bind((*id).to_owned()));
+    let behind = query.fetch_all(&mut session.connection).await?;
+    let mut heads = Vec::with_capacity(behind.len());
+    for group in &behind {
+        let key = text_of(group, 0).unwrap_or_default().to_owned();
+        let query = match GroupState::from_stored(text_of(group, 1).unwrap_or_default()) {
+            GroupState::Blocked => session.query(&*sql.group_free).bind(key),
+            GroupState::Paused => session.query(&*sql.group_head).bind(None::<String>).bind(key),
+        };
+        query.execute(&mut session.connection).await?;
+        heads.push(text_of(group, 2).unwrap_or_default().to_owned());
     }
+    if !heads.is_empty() {
+        let grown = i64::try_from(heads.len()).unwrap_or(i64::MAX);
+        session.query(&*sql.epoch_grow).bind(grown).execute(&mut session.connection).await?;
+    }
+    Ok(heads)
 }
 
 pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -> Result<u64, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::replay(session, sql, request).await;
+    }
     let Some(select) = only_dead(&request.select) else { return Ok(0) };
     let mut dead = Dead::find(session, sql, &select, request.limit, request.now).await?;
     if dead.rows.is_empty() {
         return Ok(0);
     }
-    let heads = dead.free_groups(session, sql).await?;
+    let heads = free_groups(session, sql, &dead.ids()).await?;
     let revive = fill(&sql.revive, &[("{ids}", places(dead.rows.len())), ("{now}", literal(dead.now))]);
     let revive = dead.ids().into_iter().fold(session.once(revive), |query, id| query.bind(id.to_owned()));
     revive.execute(&mut session.connection).await?;
@@ -95,12 +103,15 @@ pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -
 }
 
 pub(crate) async fn discard(session: &mut Session, sql: &Sql, request: &Discard) -> Result<u64, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::discard(session, sql, request).await;
+    }
     let Some(select) = only_dead(&request.select) else { return Ok(0) };
     let dead = Dead::find(session, sql, &select, request.limit, request.now).await?;
     if dead.rows.is_empty() {
         return Ok(0);
     }
-    dead.free_groups(session, sql).await?;
+    free_groups(session, sql, &dead.ids()).await?;
     delete_rows(session, sql, dead.rows.iter().map(|row| row.seq), &dead.ids()).await?;
     record(session, sql, dead.now, &request.by, "discard", &dead.ids()).await?;
     session.commit().await?;
@@ -125,6 +136,9 @@ pub(crate) async fn cancel(
     sql: &Sql,
     request: &Cancel,
 ) -> Result<Vec<EventId>, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::cancel(connection, sql, request).await;
+    }
     if request.ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -197,7 +211,7 @@ fn bind_status<'q>(
 }
 
 /// The dead ones of a selection; none if it excludes them.
-fn only_dead(select: &Select) -> Option<Select> {
+pub(crate) fn only_dead(select: &Select) -> Option<Select> {
     let asked = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
     asked.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
 }

@@ -238,7 +238,7 @@ impl Batch {
         self.change(session, sql, now).await?;
         self.delete(session, sql).await?;
         self.remember(session, sql, now, by).await?;
-        self.block(session, sql, now).await
+        block_groups(session, sql, &self.blocks, now).await
     }
 
     async fn change(&self, session: &mut Session, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
@@ -302,26 +302,32 @@ impl Batch {
         query.execute(&mut session.connection).await?;
         Ok(())
     }
+}
 
-    async fn block(&self, session: &mut Session, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
-        let mut grown = 0_i64;
-        for (key, (event, error)) in &self.blocks {
-            let query = match show(session, sql, key).await? {
-                Some((_, Some(_))) => continue,
-                Some((_, None)) => session.query(&*sql.group_head).bind(event).bind(key),
-                None => {
-                    let query = session.query(&*sql.group_hold).bind(key).bind(GroupState::Blocked.as_str());
-                    query.bind(event).bind(error).bind("engine").bind(Time(now))
-                }
-            };
-            query.execute(&mut session.connection).await?;
-            grown += 1;
-        }
-        if grown > 0 {
-            session.query(&*sql.epoch_grow).bind(grown).execute(&mut session.connection).await?;
-        }
-        Ok(())
+/// Puts groups behind their dead heads; one that is paused remembers the event.
+pub(crate) async fn block_groups(
+    session: &mut Session,
+    sql: &Sql,
+    blocks: &BTreeMap<String, (String, String)>,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let mut grown = 0_i64;
+    for (key, (event, error)) in blocks {
+        let query = match show(session, sql, key).await? {
+            Some((_, Some(_))) => continue,
+            Some((_, None)) => session.query(&*sql.group_head).bind(event).bind(key),
+            None => {
+                let query = session.query(&*sql.group_hold).bind(key).bind(GroupState::Blocked.as_str());
+                query.bind(event).bind(error).bind("engine").bind(Time(now))
+            }
+        };
+        query.execute(&mut session.connection).await?;
+        grown += 1;
     }
+    if grown > 0 {
+        session.query(&*sql.epoch_grow).bind(grown).execute(&mut session.connection).await?;
+    }
+    Ok(())
 }
 
 /// Deletes rows that this transaction has locked, and their attempts.

@@ -1,9 +1,10 @@
 //! The statements, with the names of the tables put in once, and what is put in each time.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use pillarbox::model::TableName;
+use pillarbox::model::{Layout, TableName};
 
+use crate::flowcatalyst;
 use crate::row::{COLUMNS, RECORD_COLUMNS};
 
 /// The group of a row.
@@ -15,12 +16,14 @@ const BY_BYTES: &str = "/*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
+    layout: Layout,
+    table: TableName,
     replacements: Vec<(&'static str, String)>,
     event: String,
 }
 
 impl Names {
-    pub(crate) fn new(table: &TableName) -> Self {
+    pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("`{name}`");
@@ -29,7 +32,16 @@ impl Names {
             ("{by_bytes}", BY_BYTES.to_owned()),
             ("{event}", full(event)),
             ("{meta_name}", format!("'{family}_meta'")),
-            ("{columns}", COLUMNS.to_owned()),
+            ("{event_name}", format!("'{event}'")),
+            ("{event_status}", format!("`idx_{event}_status`")),
+            (
+                "{columns}",
+                match layout {
+                    Layout::Native => COLUMNS,
+                    Layout::Flowcatalyst => flowcatalyst::COLUMNS,
+                }
+                .to_owned(),
+            ),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
         ];
         for (place, beside) in [
@@ -42,7 +54,7 @@ impl Names {
         ] {
             replacements.push((place, full(&format!("{family}_{beside}"))));
         }
-        Self { replacements, event: full(event) }
+        Self { layout, table: table.clone(), replacements, event: full(event) }
     }
 
     /// The text with all names put in.
@@ -73,98 +85,141 @@ pub(crate) fn list<T: std::fmt::Display>(numbers: impl IntoIterator<Item = T>) -
 }
 
 macro_rules! statements {
-    ($($name:ident),*) => {
+    (
+        native: $($name:ident),* ;
+        each: $($each:ident),* ;
+        items: $($item:ident = $file:literal),*
+    ) => {
         /// Every statement of the store.
         pub(crate) struct Sql {
+            pub(crate) layout: Layout,
+            pub(crate) table: TableName,
             /// The table of events.
             pub(crate) event: String,
+            /// The words that name the index of items, once that was looked for.
+            pub(crate) by_status: OnceLock<String>,
             $(pub(crate) $name: Arc<str>,)*
+            $(pub(crate) $each: Arc<str>,)*
+            $(pub(crate) $item: Arc<str>,)*
         }
 
         impl Sql {
             pub(crate) fn new(names: &Names) -> Self {
+                let each = |native: &'static str, items: &'static str| match names.layout {
+                    Layout::Native => native,
+                    Layout::Flowcatalyst => items,
+                };
                 Self {
+                    layout: names.layout,
+                    table: names.table.clone(),
                     event: names.event.clone(),
+                    by_status: OnceLock::new(),
                     $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
+                    $($each: names.statement(each(
+                        include_str!(concat!("../sql/", stringify!($each), ".sql")),
+                        include_str!(concat!("../sql/flowcatalyst/", stringify!($each), ".sql")),
+                    )),)*
+                    $($item: names.statement(include_str!(concat!("../sql/flowcatalyst/", $file, ".sql"))),)*
                 }
             }
         }
     };
 }
 
+// Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    alive,
-    attempts,
-    attempts_add,
-    attempts_forget,
-    audit,
-    audits,
-    cancel_find,
-    claim,
-    claim_find,
-    claim_mark,
-    claim_marked,
-    claim_queue_find,
-    claim_queue_mark,
-    clock,
-    count,
-    dead_find,
-    delete,
-    done,
-    done_delete,
-    draw,
-    epoch,
-    epoch_grow,
-    fetch_due,
-    fetch_group,
-    fetch_slots,
-    group_free,
-    group_head,
-    group_hold,
-    group_show,
-    groups,
-    groups_behind,
-    insert,
-    list,
-    list_newest,
-    membership_lock,
-    migrate_lock,
-    migrate_unlock,
-    next_due,
-    node_bury,
-    node_join,
-    node_leave,
-    node_lock,
-    node_renew,
-    node_there,
-    nodes,
-    peek,
-    probe_hold,
-    probe_skip,
-    promote_find,
-    purge,
-    purge_any,
-    purge_any_find,
-    purge_find,
-    renumber,
-    renumber_lock,
-    revive,
-    settle,
-    settle_find,
-    show,
-    slots,
-    slots_drop,
-    slots_free,
-    slots_release,
-    slots_sweep,
-    slots_take,
-    stats_beside,
-    stats_dead,
-    stats_ended,
-    stats_pending,
-    stats_written,
-    version,
-    waiting,
-    written,
-    written_ids
+    native:
+        alive,
+        attempts,
+        attempts_add,
+        attempts_forget,
+        audit,
+        audits,
+        cancel_find,
+        claim,
+        claim_find,
+        claim_mark,
+        claim_marked,
+        claim_queue_find,
+        claim_queue_mark,
+        clock,
+        count,
+        dead_find,
+        delete,
+        done,
+        done_delete,
+        draw,
+        epoch,
+        epoch_grow,
+        fetch_due,
+        fetch_group,
+        fetch_slots,
+        group_free,
+        group_head,
+        group_hold,
+        group_show,
+        groups,
+        groups_behind,
+        insert,
+        list,
+        list_newest,
+        membership_lock,
+        migrate_lock,
+        migrate_unlock,
+        next_due,
+        node_bury,
+        node_join,
+        node_leave,
+        node_lock,
+        node_renew,
+        node_there,
+        nodes,
+        peek,
+        probe_hold,
+        probe_skip,
+        promote_find,
+        purge,
+        purge_any,
+        purge_any_find,
+        purge_find,
+        renumber,
+        renumber_lock,
+        settle,
+        settle_find,
+        show,
+        slots,
+        slots_drop,
+        slots_free,
+        slots_release,
+        slots_take,
+        stats_beside,
+        version,
+        written,
+        written_ids;
+    each:
+        waiting,
+        slots_sweep,
+        revive,
+        stats_pending,
+        stats_ended,
+        stats_written,
+        stats_dead;
+    items:
+        items_fetch_due = "fetch_due",
+        items_claim_find = "claim_find",
+        items_claim = "claim",
+        items_settle_find = "settle_find",
+        items_settle = "settle",
+        items_delete = "delete",
+        items_reap = "reap",
+        items_insert = "insert",
+        items_list = "list",
+        items_list_newest = "list_newest",
+        items_show = "show",
+        items_dead_find = "dead_find",
+        items_cancel_find = "cancel_find",
+        items_purge = "purge",
+        items_purge_any = "purge_any",
+        items_columns = "columns",
+        items_index_name = "index_name"
 );

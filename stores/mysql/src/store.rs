@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::model::{NodeId, Row, Seq, Written};
+use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Settle,
-    Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Reap,
+    Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
@@ -18,12 +18,13 @@ use tokio::time::timeout;
 use crate::config::{Claiming, MysqlStoreBuilder};
 use crate::connection::{Line, Session, Sessions, Work};
 use crate::error::Failure;
+use crate::flowcatalyst::Tables;
 use crate::insert::insert_rows;
 use crate::membership::Standing;
 use crate::migrate::Migrations;
 use crate::probe::{Locking, Probe};
-use crate::sql::{Names, Sql};
-use crate::{claim, fetch, membership, promote, settle};
+use crate::sql::Sql;
+use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
 
 /// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) pool: MySqlPool,
     pub(crate) sql: Arc<Sql>,
     pub(crate) migrations: Arc<Migrations>,
+    pub(crate) tables: Arc<Tables>,
     pub(crate) sessions: Arc<Sessions>,
     fetching: Line,
     settling: Line,
@@ -77,26 +79,35 @@ impl MysqlStore {
     }
 
     pub(crate) fn start(builder: MysqlStoreBuilder) -> Self {
-        let MysqlStoreBuilder { pool, name, table, limits, claiming, statement_timeout, desk } = builder;
-        let names = Names::new(&table);
+        let names = builder.names();
+        let MysqlStoreBuilder { pool, name, layout, limits, claiming, statement_timeout, desk, .. } = builder;
         let options = (*pool.connect_options()).clone();
         let sessions = Arc::new(Sessions::new(options, statement_timeout));
         let line = |connections| Line::new(&sessions, connections);
         let facts = Facts {
             kind: "mysql",
             name,
-            slots: SLOTS,
+            slots: match layout {
+                Layout::Native => SLOTS,
+                Layout::Flowcatalyst => 1,
+            },
             concurrent_writers: true,
             transactions: true,
             durable: true,
             shared: true,
-            limits,
+            limits: match layout {
+                Layout::Native => Limits { layout, ..limits },
+                Layout::Flowcatalyst => {
+                    Limits { layout, payload: limits.payload.min(flowcatalyst::PAYLOAD_MAX), ..limits }
+                }
+            },
         };
         Self(Arc::new(Shared {
             facts,
             pool,
             sql: Arc::new(Sql::new(&names)),
             migrations: Arc::new(Migrations::new(&names)),
+            tables: Arc::new(Tables::new(&names)),
             fetching: line(1),
             settling: line(1),
             beating: line(1),
@@ -211,11 +222,21 @@ impl Store for MysqlStore {
 
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.on(&self.0.fetching, "fetch", request, |session, sql, request| {
-            Box::pin(fetch::fetch(session, sql, request))
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => fetch::fetch(session, sql, request).await,
+                    Layout::Flowcatalyst => flowcatalyst::fetch(session, sql, request).await,
+                }
+            })
         })
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return self.at_desk("claim", request, |session, sql, request| {
+                Box::pin(flowcatalyst::claim(session, sql, request))
+            });
+        }
         Box::pin(async move {
             let locking = self.locking("claim").await?;
             let claimed = self.at_desk("claim", (request, locking), |session, sql, (request, locking)| {
@@ -225,9 +246,23 @@ impl Store for MysqlStore {
         })
     }
 
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        if self.0.facts.layout() == Layout::Native {
+            return Box::pin(async { Ok(0) });
+        }
+        self.at_desk("reap", request, |session, sql, request| {
+            Box::pin(flowcatalyst::reap(session, sql, request))
+        })
+    }
+
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         self.on(&self.0.settling, "settle", request, |session, sql, request| {
-            Box::pin(settle::settle(session, sql, request))
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => settle::settle(session, sql, request).await,
+                    Layout::Flowcatalyst => flowcatalyst::settle(session, sql, request).await,
+                }
+            })
         })
     }
 
@@ -258,6 +293,9 @@ impl Store for MysqlStore {
     }
 
     fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
+        }
         Box::pin(async move {
             let locking = self.locking("promote").await?;
             let moved = self.at_desk("promote", (request, locking), |session, sql, (request, locking)| {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use pillarbox::model::{NewRow, When};
-use pillarbox::port::{Insert, StoreError, WriteSql};
+use pillarbox::model::{Layout, NewRow, When};
+use pillarbox::port::{Insert, Store, StoreError, WriteSql};
 
+use crate::flowcatalyst;
 use crate::insert::Values;
 use crate::sql::fill;
 use crate::store::MysqlStore;
@@ -38,6 +39,10 @@ const ONCE: &str = " ON DUPLICATE KEY UPDATE event_id = CASE WHEN message_id = V
 /// ```
 impl WriteSql for MysqlStore {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
+        if self.facts().layout() == Layout::Flowcatalyst {
+            return flowcatalyst::insert_sql(&self.shared().sql, rows)
+                .map_err(|failure| failure.into_store_error("write", self.name()));
+        }
         let now = now_sql(None);
         let (mut expressions, mut params) = (Vec::new(), Vec::new());
         for row in rows {

@@ -8,19 +8,21 @@ use crate::harness::Fixture;
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases!("groups"; Nothing:
+    cases!("groups";
+    Nothing:
         a_dead_head_blocks_its_group,
         the_first_dead_event_keeps_the_block,
         a_head_that_dies_in_a_paused_group_blocks_it_on_resume,
-        a_group_is_paused_once,
-        a_paused_group_is_resumed,
         pausing_a_blocked_group_keeps_what_blocks_it,
         unblock_brings_the_head_back_in_its_place,
         unblock_frees_a_group_whose_event_is_gone,
         skip_leaves_the_head_dead,
         what_does_not_fit_the_state_changes_nothing,
-        groups_come_in_the_order_of_their_keys,
-        every_change_is_counted_and_recorded,
+        every_change_is_counted_and_recorded;
+    AnyLayout:
+        a_group_is_paused_once,
+        a_paused_group_is_resumed,
+        groups_come_in_the_order_of_their_keys;
     )
 }
 

@@ -8,7 +8,13 @@ use crate::harness::Fixture;
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases!("lease"; Nothing:
+    cases!("lease";
+    Nothing:
+        a_beat_tells_of_rows_beyond_what_was_read,
+        a_beat_tells_when_the_next_delayed_row_is_due,
+        a_beat_tells_the_oldest_row_it_holds,
+        a_beat_tells_of_groups_that_changed;
+    AnyLayout:
         joining_twice_is_a_conflict,
         every_node_has_a_lane_of_its_own,
         a_beat_renews_the_lease,
@@ -18,11 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_node_that_expired_but_was_not_buried_renews_itself,
         a_node_can_join_again_under_a_new_id_only_after_burial,
         leaving_twice_is_harmless,
-        a_beat_tells_of_rows_beyond_what_was_read,
-        a_beat_tells_when_the_next_delayed_row_is_due,
-        a_beat_tells_the_oldest_row_it_holds,
-        a_beat_tells_of_groups_that_changed,
-        node_leases_are_counted_by_the_databases_clock,
+        node_leases_are_counted_by_the_databases_clock;
     )
 }
 

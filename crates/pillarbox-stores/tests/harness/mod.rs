@@ -11,6 +11,8 @@ mod mongodb;
 mod mongodb_items;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "mysql")]
+mod mysql_items;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
@@ -36,6 +38,10 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
         Arc::new(mysql::Mysql::mariadb()),
         #[cfg(feature = "mysql")]
         Arc::new(mysql::Mysql::main()),
+        #[cfg(feature = "mysql")]
+        Arc::new(mysql_items::MysqlItems::mariadb()),
+        #[cfg(feature = "mysql")]
+        Arc::new(mysql_items::MysqlItems::main()),
         #[cfg(feature = "postgres")]
         Arc::new(postgres_items::PostgresItems),
         #[cfg(feature = "sqlite")]

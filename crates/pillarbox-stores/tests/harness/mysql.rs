@@ -57,23 +57,23 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     })
 }
 
-fn pool(options: &MySqlConnectOptions, database: &str) -> MySqlPool {
+pub(crate) fn pool(options: &MySqlConnectOptions, database: &str) -> MySqlPool {
     MySqlPoolOptions::new().max_connections(16).connect_lazy_with(options.clone().database(database))
 }
 
-fn failed(error: Error) -> StoreError {
+pub(crate) fn failed(error: Error) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "prepare", "mysql", "a fresh outbox").with_source(error)
 }
 
 /// Two databases that go when the fixture goes.
-struct Databases {
+pub(crate) struct Databases {
     server: MySqlPool,
-    name: String,
-    bare: String,
+    pub(crate) name: String,
+    pub(crate) bare: String,
 }
 
 impl Databases {
-    async fn make(options: &MySqlConnectOptions) -> Result<Self, StoreError> {
+    pub(crate) async fn make(options: &MySqlConnectOptions) -> Result<Self, StoreError> {
         let server = MySqlPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
         let name = format!("pillarbox_t_{}", Uuid::now_v7().simple());
         let databases = Self { server, bare: format!("{name}_bare"), name };

@@ -11,8 +11,8 @@ use super::{
     StartError, TraceSource, Writer, WriterHook,
 };
 use crate::engine::{Engine, EngineParts, EngineSettings, OnDead, Reading};
-use crate::model::{AggregateType, EventType, Invalid};
-use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Sink, Store};
+use crate::model::{AggregateType, EventType, Invalid, Layout};
+use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Sink, Store, StoreError};
 use crate::rules::{Lease, RetryPolicy};
 
 /// Which composition it is.
@@ -243,6 +243,10 @@ impl<S: Store> OutboxBuilder<S> {
     /// Checks everything, then starts: the node joins, workers run, the purge schedule begins.
     pub async fn start(mut self) -> Result<Outbox<S>, StartError> {
         self.check()?;
+        let facts = self.store.facts();
+        if facts.layout() == Layout::Flowcatalyst && self.composition != Composition::WriterOnly {
+            return Err(StoreError::no_numbers("start", &facts.name).into());
+        }
         self.store.admin().check().await?;
         let store: Arc<dyn Store> = Arc::clone(&self.store) as Arc<dyn Store>;
         let purger = match self.purge {

@@ -3,6 +3,7 @@
 
 mod compile_fail;
 mod faults;
+mod flowcatalyst;
 mod kit;
 mod rows;
 mod schema;

@@ -1,0 +1,2 @@
+-- One item; no lock.
+SELECT {columns} FROM {event} WHERE id = ?

@@ -1,0 +1,2 @@
+-- There are no lanes to look for in this layout; no lock.
+DO 0

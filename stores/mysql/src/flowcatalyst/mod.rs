@@ -1,0 +1,20 @@
+//! The flowcatalyst layout: what is done differently where rows have no numbers and a claim is a status and a time.
+
+mod claim;
+mod insert;
+mod inspect;
+mod migrate;
+mod operate;
+mod row;
+mod settle;
+
+pub(crate) use claim::{claim, fetch, reap};
+pub(crate) use insert::{insert_rows, insert_sql};
+pub(crate) use inspect::{count, list, show};
+pub(crate) use migrate::{Tables, check, migrate};
+pub(crate) use operate::{cancel, discard, purge, replay};
+pub(crate) use row::COLUMNS;
+pub(crate) use settle::settle;
+
+/// The longest text that the column of payloads holds, in bytes.
+pub(crate) const PAYLOAD_MAX: usize = 65_535;
