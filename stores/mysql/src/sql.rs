@@ -193,7 +193,6 @@ statements!(
         slots_release,
         slots_take,
         stats_beside,
-        version,
         written,
         written_ids;
     each:
@@ -203,7 +202,8 @@ statements!(
         stats_pending,
         stats_ended,
         stats_written,
-        stats_dead;
+        stats_dead,
+        version;
     items:
         items_fetch_due = "fetch_due",
         items_claim_find = "claim_find",

@@ -226,9 +226,9 @@ statements!(
     native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, clock, claim_queue, done, done_delete, attempts,
         membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
         next_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
-        migrate_lock, tables, version, notify;
+        migrate_lock, tables, notify;
     each: fetch_due, claim, settle, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
-        stats_written, stats_dead;
+        stats_written, stats_dead, version;
     items: reap, node_share, group_block, lacking;
     added: insert, insert_many, insert_json;
     over: list, list_newest, replay, discard

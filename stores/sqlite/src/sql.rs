@@ -178,10 +178,10 @@ statements!(
     native: written, fetch_slots, fetch_group, claim_queue, delay, remember, forget, remembers, attempts, node_here, node_join,
         node_renew, node_delete, node_expired, nodes, slots, slot_take, slot_release, slot_drop, slots_free, promotable,
         renumber, sequence, sequence_draw, epoch, epoch_grow, groups, group_show, group_block, group_hold, group_free,
-        group_behind, group_forget, audit, audits, stats_beside, version, tables;
+        group_behind, group_forget, audit, audits, stats_beside, tables;
     each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending,
         next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
-        stats_written, stats_dead;
+        stats_written, stats_dead, version;
     items: reap, lacking;
     over: list, list_newest, dead_matching
 );

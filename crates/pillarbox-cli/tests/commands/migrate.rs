@@ -36,10 +36,3 @@ fn printed_sql_makes_the_tables() {
     outbox.run(&["write", "--type", "t", "--url", &url]).done();
     outbox.run(&["stats", "--url", &url]).done();
 }
-
-#[test]
-fn a_layout_of_a_later_build_is_refused() {
-    run(&["migrate", "--url", "sqlite:x.db", "--layout", "flowcatalyst"])
-        .exits(2)
-        .complains("this build has not");
-}

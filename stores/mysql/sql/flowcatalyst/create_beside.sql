@@ -36,4 +36,4 @@ CREATE TABLE IF NOT EXISTS {meta} (
     name  varchar(64) NOT NULL PRIMARY KEY,
     value bigint      NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 {by_bytes};
-INSERT IGNORE INTO {meta} (name, value) VALUES ('groups_epoch', 0), ('membership', 0), ('schema_version', 1);
+INSERT IGNORE INTO {meta} (name, value) VALUES ('groups_epoch', 0), ('membership', 0), ('items_version', 1);

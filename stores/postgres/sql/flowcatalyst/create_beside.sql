@@ -35,4 +35,4 @@ CREATE TABLE {meta} (
     name  text   COLLATE "C" NOT NULL PRIMARY KEY,
     value bigint NOT NULL
 ) WITH (fillfactor = 50);
-INSERT INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0);
+INSERT INTO {meta} (name, value) VALUES ('items_version', 1), ('groups_epoch', 0);

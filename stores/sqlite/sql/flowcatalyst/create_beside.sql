@@ -35,4 +35,4 @@ CREATE TABLE {meta} (
     name  TEXT    PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0);
+INSERT INTO {meta} (name, value) VALUES ('items_version', 1), ('groups_epoch', 0);
