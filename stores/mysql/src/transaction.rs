@@ -57,6 +57,35 @@ impl Begin for MysqlStore {
         }
     }
 
+    async fn commit_with(
+        &self,
+        tx: Self::Tx,
+        rows: &[NewRow],
+        inserted: impl FnOnce() + Send,
+    ) -> Result<Vec<Written>, CommitError> {
+        // Dropped while a statement is prepared, the driver loses count of the server's answers, and the pool its connection.
+        let (store, rows) = (self.clone(), rows.to_vec());
+        let added = to_its_end(&self.shared().sessions, async move {
+            let mut tx = tx;
+            let written = WriteOn::insert(&store, &mut tx, &rows).await;
+            (tx, written)
+        });
+        let refused = |failure: Failure| CommitError::Refused(failure.into_store_error("write", self.name()));
+        let (tx, written) = added.await.map_err(refused)?;
+        match written {
+            Ok(written) => {
+                inserted();
+                self.commit(tx).await.map(|()| written)
+            }
+            Err(refused) => {
+                if let Err(error) = self.rollback(tx).await {
+                    tracing::warn!(%error, "rolling back after a failed insert failed");
+                }
+                Err(CommitError::Refused(refused))
+            }
+        }
+    }
+
     fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
         Box::pin(async move {
             let ended = to_its_end(&self.shared().sessions, async move { tx.rollback().await }).await;
