@@ -7,6 +7,11 @@ use super::*;
 use crate::migrate::Migrations;
 use pillarbox::model::EventId;
 
+const ITEMS: [&str; 2] = [
+    include_str!("../../sql/flowcatalyst/create_items.sql"),
+    include_str!("../../sql/flowcatalyst/create_beside.sql"),
+];
+
 fn tables() -> (Connection, Sql) {
     let names = Names::new(&TableName::default(), Layout::Native);
     let connection = Connection::open_in_memory().unwrap();
@@ -90,18 +95,29 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
 
 #[test]
 fn every_statement_is_understood_and_opens_with_its_purpose() {
-    let (connection, sql) = tables();
-    assert!(connection.prepare(&sql.insert).is_ok());
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql");
-    let names = Names::new(&TableName::default(), Layout::Native);
-    for file in std::fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let first = text.lines().next().unwrap();
-        assert!(first.starts_with("-- ") && first.contains("lock"), "{path:?}: {first}");
-        let statement =
-            if text.contains("{selected}") { names.selecting(&text).any } else { names.statement(&text) };
-        connection.prepare(&statement).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    for (layout, folder) in [(Layout::Native, "sql"), (Layout::Flowcatalyst, "sql/flowcatalyst")] {
+        let names = Names::new(&TableName::default(), layout);
+        let connection = Connection::open_in_memory().unwrap();
+        let tables = match layout {
+            Layout::Native => Migrations::new(&names).texts(),
+            Layout::Flowcatalyst => ITEMS.iter().map(|text| names.fill(text)).collect(),
+        };
+        for text in tables {
+            connection.execute_batch(&text).unwrap();
+        }
+        let folder = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        for path in files.filter(|path| path.is_file()) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let first = text.lines().next().unwrap();
+            if path.file_name().unwrap().to_string_lossy().starts_with("create_") {
+                continue;
+            }
+            assert!(first.starts_with("-- ") && first.contains("lock"), "{path:?}: {first}");
+            let statement =
+                if text.contains("{selected}") { names.selecting(&text).any } else { names.statement(&text) };
+            connection.prepare(&statement).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::{Admin, Claim, ClaimFrom, Store};
-use pillarbox::{Event, Outbox};
+use pillarbox::{Event, Failure, Outbox};
 use pillarbox_sqlite::SqliteStore;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -67,7 +67,12 @@ async fn items_go_in_on_a_transaction_of_a_connection_of_ones_own() {
 async fn an_outbox_that_delivers_by_slots_does_not_start_on_rows_without_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let store = items(&folder, "outbox_events").await;
-    let refused = Outbox::single_node(store).start().await.err().unwrap();
+    let refused = Outbox::single_node(store)
+        .listener("EVENT", |_| async { Ok::<_, Failure>(()) })
+        .start()
+        .await
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("unsupported"), "{refused}");
 }
 
