@@ -212,24 +212,6 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// Changes the first document in an order that matches, and answers with what it has become.
-    pub(crate) async fn modify_first(
-        &mut self,
-        collection: &str,
-        filter: Document,
-        order: Document,
-        change: Vec<Bson>,
-    ) -> Result<Option<Document>, Failure> {
-        let command = doc! {
-            "findAndModify": collection, "query": filter, "sort": order, "update": change, "new": true,
-        };
-        let mut answer = self.command(command).await?;
-        match answer.remove("value") {
-            Some(Bson::Document(document)) => Ok(Some(document)),
-            _ => Ok(None),
-        }
-    }
-
     /// How many documents the statements of a command changed, and which one was refused, if one was.
     async fn write(&mut self, command: Document) -> Result<(u64, Option<(usize, Failure)>), Failure> {
         let answer = self.command(command).await?;

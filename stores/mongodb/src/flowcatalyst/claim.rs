@@ -19,6 +19,8 @@ use crate::time::earlier;
 const AT_ONCE: usize = 8;
 /// How many items one claim takes at most.
 const MOST: usize = 10_000;
+/// How often a claim looks again for items in the place of those that others took meanwhile.
+const TRIES: usize = 8;
 
 pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Row>, Failure> {
     if request.from == ClaimFrom::Queue {
@@ -30,47 +32,71 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
         filter.insert("createdAt", doc! { "$lte": date(earlier(now, request.skip_recent)) });
     }
     let wanted = request.rows.min(MOST);
-    let left = AtomicUsize::new(wanted);
-    let outbox = call.outbox();
-    let lines = join_all((0..AT_ONCE.min(wanted)).map(|_| {
-        let (filter, left) = (&filter, &left);
-        async move { take(&mut Call::new(outbox, None), filter, now, left).await }
-    }));
+    let mut rows = Vec::new();
+    for _ in 0..TRIES {
+        let room = wanted - rows.len();
+        if room == 0 {
+            break;
+        }
+        let (found, failure) = match candidates(call, &filter, room).await {
+            Ok(keys) => {
+                let (taken, failure) = take(call, &keys, now).await;
+                rows.extend(taken);
+                (keys.len(), failure)
+            }
+            Err(failure) => (0, Some(failure)),
+        };
+        match failure {
+            Some(failure) if rows.is_empty() => return Err(failure),
+            // What is claimed is claimed: it is answered, and what failed will show again.
+            Some(_) => break,
+            // Fewer than there was room for: there are no more.
+            None if found < room => break,
+            None => {}
+        }
+    }
+    rows.sort_by(|a: &Row, b: &Row| (&a.group, a.created_at, &a.id).cmp(&(&b.group, b.created_at, &b.id)));
+    Ok(rows)
+}
+
+/// The keys of items that wait, in order. One read for all of them: a server that sorts what it finds does so once.
+async fn candidates(call: &mut Call<'_>, filter: &Document, limit: usize) -> Result<Vec<Bson>, Failure> {
+    let fields = Some(doc! { "_id": 1 });
+    let find = Find { filter: filter.clone(), sort: Some(order()), fields, limit };
+    let found = call.find(&call.names().event, find).await?;
+    Ok(found.iter().map(|document| Fields::new(document).key()).collect())
+}
+
+/// Takes those that still wait, several at once, each by a command of its own.
+async fn take(call: &Call<'_>, keys: &[Bson], now: Timestamp) -> (Vec<Row>, Option<Failure>) {
+    let (outbox, next) = (call.outbox(), &AtomicUsize::new(0));
+    let lines = (0..AT_ONCE.min(keys.len())).map(|_| async move {
+        let mut call = Call::new(outbox, None);
+        let mut rows = Vec::new();
+        while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match take_one(&mut call, key, now).await {
+                Ok(row) => rows.extend(row),
+                Err(failure) => return (rows, Some(failure)),
+            }
+        }
+        (rows, None)
+    });
     let (mut rows, mut failed) = (Vec::new(), None);
-    for (taken, failure) in lines.await {
+    for (taken, failure) in join_all(lines).await {
         rows.extend(taken);
         failed = failed.or(failure);
     }
-    match failed {
-        // What is claimed is claimed: it is answered, and what failed will show again.
-        Some(failure) if rows.is_empty() => Err(failure),
-        _ => {
-            rows.sort_by(|a, b| (&a.group, a.created_at, &a.id).cmp(&(&b.group, b.created_at, &b.id)));
-            Ok(rows)
-        }
-    }
+    (rows, failed)
 }
 
-/// Takes items one after another while there are any and some are still wanted.
-async fn take(
-    call: &mut Call<'_>,
-    filter: &Document,
-    now: Timestamp,
-    left: &AtomicUsize,
-) -> (Vec<Row>, Option<Failure>) {
+/// Takes one item, unless someone else has.
+async fn take_one(call: &mut Call<'_>, key: &Bson, now: Timestamp) -> Result<Option<Row>, Failure> {
     let later = doc! { "$max": [date(now), { "$add": ["$processedAt", 1_i64] }] };
     let change = vec![Bson::from(doc! { "$set": { "status": PROCESSING, "processedAt": later } })];
-    let mut rows = Vec::new();
-    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
-        let taken = call.modify_first(&call.names().event, filter.clone(), order(), change.clone()).await;
-        match taken.map(|found| found.map(|document| RawDocumentBuf::try_from(&document))) {
-            Ok(Some(Ok(document))) => rows.push(read_item(&document).into_row()),
-            Ok(Some(Err(_))) => {}
-            Ok(None) => break,
-            Err(failure) => return (rows, Some(failure)),
-        }
-    }
-    (rows, None)
+    let waits = doc! { "_id": key, "status": PENDING };
+    let taken = call.modify(&call.names().event, waits, change).await?;
+    let document = taken.and_then(|document| RawDocumentBuf::try_from(&document).ok());
+    Ok(document.map(|document| read_item(&document).into_row()))
 }
 
 /// Reads without claiming: what waits, in the order of claims.
