@@ -95,9 +95,12 @@ async fn fetch_slots(
             End::Young(seq) => Seq(seq.0 - 1),
         };
         let seen: BTreeSet<i64> = read.rows.iter().map(|row| row.seq.0).collect();
+        let from = cursor.decided;
         let short = peek.advance(&mut cursor, &seen, wanted);
         // With more to read there is nothing to gain from reading the same again.
         if short && std::mem::take(&mut patient) && matches!(read.end, End::Cut) {
+            // What was read now is not answered: it has to be read again.
+            cursor.decided = from;
             tokio::time::sleep(GRACE + Duration::from_millis(1)).await;
             continue;
         }

@@ -3,7 +3,7 @@
 use pillarbox::port::{Cursor, Fetched, Store, Write};
 use tokio::task::JoinSet;
 
-use crate::kit::{Place, event, fetch_from, insert, run, seq};
+use crate::kit::{Place, event, fetch_from, fetch_some, insert, run, seq};
 
 fn ids(fetched: &Fetched) -> Vec<String> {
     fetched.rows.iter().map(|row| row.id.to_string()).collect()
@@ -68,5 +68,30 @@ async fn a_row_that_waits_for_another_with_its_id_is_not_passed() {
         run(&mut first, "ROLLBACK").await;
         waiting.join_next().await.unwrap().unwrap();
         assert!(ids(&fetch_from(&store, cursor).await).contains(&"same".to_owned()));
+    }
+}
+
+/// PBX-010: a read that waits for a number which never shows answers what it has read before, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_looks_twice_passes_nothing() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        let mut gone = place.connection().await;
+        let write = |names: &[&str]| {
+            let rows = names.iter().map(|name| event(name, "1")).collect();
+            store.write(Write { rows, now: None })
+        };
+        write(&["a", "b"]).await.unwrap();
+        run(&mut gone, &format!("START TRANSACTION; {}; ROLLBACK", insert("never", "1"))).await;
+        write(&["c"]).await.unwrap();
+        // The horizon that this leaves ends before what comes now.
+        let given = fetch_from(&store, Cursor::default()).await.cursor;
+        run(&mut gone, &format!("START TRANSACTION; {}; ROLLBACK", insert("never", "1"))).await;
+        write(&["d", "e", "f"]).await.unwrap();
+        for _ in 0..3 {
+            let fetched = fetch_some(&store, given.clone(), 5).await;
+            assert_eq!(ids(&fetched), ["a", "b", "c", "d", "e"]);
+            assert!(fetched.more);
+        }
     }
 }
