@@ -27,10 +27,10 @@ use step::Step;
 use world::World;
 
 const SEQUENCES: u64 = 300;
-/// A server takes half a second for each, most of it to make and connect to a fresh outbox.
-const SERVER_SEQUENCES: u64 = 60;
+/// A server takes one to two seconds for each, most of it to make and connect to a fresh outbox, and there are many servers.
+const SERVER_SEQUENCES: u64 = 20;
 /// MongoDB's wire takes several round trips a call where SQL takes one: two to three seconds for each.
-const WIRE_SEQUENCES: u64 = 20;
+const WIRE_SEQUENCES: u64 = 8;
 const STEPS: usize = 60;
 /// How the names of stores in the flowcatalyst layout end.
 const ITEMS: &str = "-flowcatalyst";
