@@ -11,7 +11,7 @@ async fn refused(url: &str, options: &Options) -> ConnectError {
     }
 }
 
-/// EVT-050
+/// EVT-050, RLY-002
 #[tokio::test]
 async fn the_scheme_of_the_url_chooses_the_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -21,6 +21,14 @@ async fn the_scheme_of_the_url_chooses_the_store() {
         assert_eq!(store.facts().kind, "sqlite");
         assert_eq!(store.facts().name, "orders.db");
     }
+    for (url, kind) in [("mysql://me@127.0.0.1/shop", "mysql"), ("postgres://me@127.0.0.1/shop", "postgres")] {
+        let store = connect(url, &Options::default()).await.unwrap();
+        assert_eq!(store.facts().kind, kind);
+    }
+    // This one asks the server what it can do, and none listens there.
+    let options = Options::default();
+    let asked = refused("mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=200", &options).await;
+    assert_eq!(asked.kind(), ErrorKind::Unavailable);
 }
 
 /// EVT-050

@@ -5,7 +5,7 @@ use pillarbox::port::{Admin, Select, Store, Write};
 
 use crate::kit::Place;
 
-/// EVT-039, EVT-049: what differs in any byte is another id, another type, another group, in other slots or the same.
+/// PBX-010: what differs in any byte is another id, another type, another group, in other slots or the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_differ_in_any_byte_are_different() {
     for place in Place::all().await {

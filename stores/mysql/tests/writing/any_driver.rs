@@ -54,7 +54,7 @@ async fn every_field_comes_back_as_it_was_given() {
     }
 }
 
-/// EVT-039: a message id that is there adds nothing; an event id that is there is an error, under any setting.
+/// EVT-042: a message id that is there adds nothing; an event id that is there is an error, under any setting.
 #[tokio::test]
 async fn a_second_message_adds_nothing_and_a_second_event_is_refused() {
     for place in Place::all().await {

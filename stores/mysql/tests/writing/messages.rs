@@ -15,7 +15,7 @@ fn row(id: &str, message: Option<&str>) -> NewRow {
     NewRow { event: event.build().unwrap(), placement: Placement::Slot }
 }
 
-/// EVT-039: a second message does not end the user's transaction, whatever its snapshot has seen, and a second event only fails.
+/// EVT-042: a second message does not end the user's transaction, whatever its snapshot has seen, and a second event only fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_message_or_event_leaves_the_transaction_usable() {
     for place in Place::all().await {
