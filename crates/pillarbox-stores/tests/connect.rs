@@ -21,7 +21,8 @@ async fn the_scheme_of_the_url_chooses_the_store() {
         assert_eq!(store.facts().kind, "sqlite");
         assert_eq!(store.facts().name, "orders.db");
     }
-    for (url, kind) in [("mysql://me@127.0.0.1/shop", "mysql"), ("postgres://me@127.0.0.1/shop", "postgres")] {
+    for (url, kind) in [("mysql://me@127.0.0.1/shop", "mysql"), ("postgres://me@127.0.0.1/shop", "postgres")]
+    {
         let store = connect(url, &Options::default()).await.unwrap();
         assert_eq!(store.facts().kind, kind);
     }
