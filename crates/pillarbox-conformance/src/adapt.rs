@@ -2,7 +2,8 @@
 
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    Begin, BlockingWriteOn, Body, Cancel, CommitError, StoreError, Transact, TransactError, WriteOn,
+    Begin, BlockingWriteOn, Body, Cancel, CommitError, JoinChange, JoinChanged, Settle, Settled, StoreError,
+    Transact, TransactError, WriteOn,
 };
 
 use crate::harness::{Ending, Later, OpenTransaction, Transactions, Work, WorkInTransaction, Worked};
@@ -24,6 +25,12 @@ impl<S: Begin + Clone> WorkInTransaction for OnBegin<S> {
         Box::pin(async move {
             let mut tx = self.begin().await?;
             let mut worked = Worked { written: tx.insert(work.rows).await?, ..Worked::default() };
+            for change in work.joins {
+                worked.joins.push(tx.change_join(change).await?);
+            }
+            if let Some(settle) = work.settle {
+                worked.settled = Some(tx.settle(settle).await?);
+            }
             if let Some(cancel) = work.cancel {
                 worked.cancelled = tx.cancel(cancel).await?;
             }
@@ -45,6 +52,14 @@ impl<S: Begin> OpenTransaction for Begun<S> {
 
     fn cancel(&mut self, request: Cancel) -> Later<'_, Result<Vec<EventId>, StoreError>> {
         WriteOn::cancel_on(&self.store, &mut self.tx, request)
+    }
+
+    fn settle(&mut self, request: Settle) -> Later<'_, Result<Settled, StoreError>> {
+        WriteOn::settle_on(&self.store, &mut self.tx, request)
+    }
+
+    fn change_join(&mut self, request: JoinChange) -> Later<'_, Result<JoinChanged, StoreError>> {
+        WriteOn::change_join_on(&self.store, &mut self.tx, request)
     }
 
     fn end(self: Box<Self>, ending: Ending) -> Later<'static, Result<(), StoreError>> {
@@ -93,11 +108,16 @@ impl From<StoreError> for Stop {
 impl<S: Transact> Job<S> {
     fn do_it(&self, tx: &<S as Transact>::Tx) -> Result<Worked, Stop> {
         let written = BlockingWriteOn::insert_blocking(&self.store, tx, &self.work.rows)?;
-        let cancelled = match &self.work.cancel {
-            Some(cancel) => BlockingWriteOn::cancel_blocking(&self.store, tx, cancel)?,
-            None => Vec::new(),
-        };
-        let worked = Worked { written, cancelled };
+        let mut worked = Worked { written, ..Worked::default() };
+        for change in &self.work.joins {
+            worked.joins.push(BlockingWriteOn::change_join_blocking(&self.store, tx, change)?);
+        }
+        if let Some(settle) = &self.work.settle {
+            worked.settled = Some(BlockingWriteOn::settle_blocking(&self.store, tx, settle)?);
+        }
+        if let Some(cancel) = &self.work.cancel {
+            worked.cancelled = BlockingWriteOn::cancel_blocking(&self.store, tx, cancel)?;
+        }
         match self.work.ending {
             Ending::Commit => Ok(worked),
             Ending::Rollback => Err(Stop::AsAsked(worked)),

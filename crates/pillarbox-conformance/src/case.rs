@@ -23,6 +23,8 @@ pub enum Need {
     ConcurrentWriters,
     /// Tables, which can be missing.
     Tables,
+    /// Joins.
+    Joins,
     /// Nothing, in either layout: all others need rows with numbers.
     AnyLayout,
     /// The flowcatalyst layout.
@@ -52,6 +54,11 @@ impl Need {
             Self::ConcurrentWriters => {
                 (facts.concurrent_writers, fixture.open.is_some(), "it has one writer at a time")
             }
+            Self::Joins => (
+                fixture.store.joins().is_some(),
+                fixture.transactions.is_some(),
+                "it has no joins, which need transactions",
+            ),
             Self::Tables => (facts.durable, fixture.bare.is_some(), "it has no tables that could be missing"),
         };
         match (stated, brought) {

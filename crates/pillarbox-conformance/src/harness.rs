@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Cancel, Store, StoreError};
+use pillarbox::port::{Cancel, JoinChange, JoinChanged, Settle, Settled, Store, StoreError};
 
 /// Something that comes later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,10 +53,22 @@ pub enum Ending {
 pub struct Work {
     /// Rows to insert.
     pub rows: Vec<NewRow>,
+    /// Joins to change after that.
+    pub joins: Vec<JoinChange>,
+    /// Outcomes to settle after that.
+    pub settle: Option<Settle>,
     /// Events to cancel after that.
     pub cancel: Option<Cancel>,
     /// How it ends.
     pub ending: Ending,
+}
+
+impl Work {
+    /// Only rows.
+    #[must_use]
+    pub fn rows(rows: Vec<NewRow>, ending: Ending) -> Self {
+        Self { rows, joins: Vec::new(), settle: None, cancel: None, ending }
+    }
 }
 
 /// What came of it.
@@ -64,6 +76,10 @@ pub struct Work {
 pub struct Worked {
     /// The rows.
     pub written: Vec<Written>,
+    /// What came of each change of a join.
+    pub joins: Vec<JoinChanged>,
+    /// What came of the settle.
+    pub settled: Option<Settled>,
     /// The events that were cancelled.
     pub cancelled: Vec<EventId>,
 }
@@ -84,6 +100,12 @@ pub trait Transactions: Send + Sync {
 pub trait OpenTransaction: Send {
     /// Cancels on it.
     fn cancel(&mut self, request: Cancel) -> Later<'_, Result<Vec<EventId>, StoreError>>;
+
+    /// Settles on it.
+    fn settle(&mut self, request: Settle) -> Later<'_, Result<Settled, StoreError>>;
+
+    /// Changes a join on it.
+    fn change_join(&mut self, request: JoinChange) -> Later<'_, Result<JoinChanged, StoreError>>;
 
     /// Inserts on it.
     fn insert(&mut self, rows: Vec<NewRow>) -> Later<'_, Result<Vec<Written>, StoreError>>;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use pillarbox::model::{
-    Event, EventBuilder, EventId, GroupKey, Lane, NewRow, NodeId, OwnerId, Placement, Record, Row, Slot,
-    SlotSet, Written,
+    Event, EventBuilder, EventId, GroupKey, JoinId, Lane, NewRow, NodeId, OwnerId, Placement, Record, Row,
+    Slot, SlotSet, StepState, Written,
 };
 use pillarbox::port::{
     Beat, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction, GroupChange,
-    HeldGroup, Join, Membership, OnDone, Outcome, Replay, Scope, Select, Settle, Settled, StoreError, Wait,
-    Write,
+    HeldGroup, Join, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone, Outcome,
+    Replay, Scope, Select, Settle, Settled, StoreError, Wait, Write,
 };
 
-use crate::harness::Fixture;
+use crate::harness::{Ending, Fixture, Work, Worked};
 
 /// The lease of nodes and claims, unless a case is about leases.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
@@ -40,6 +40,10 @@ pub(crate) fn secs(seconds: u64) -> Duration {
 
 pub(crate) fn id(text: &str) -> EventId {
     EventId::from_row(text)
+}
+
+pub(crate) fn join_id(text: &str) -> JoinId {
+    JoinId::from_row(text)
 }
 
 pub(crate) fn group(key: &str) -> GroupKey {
@@ -249,6 +253,13 @@ impl Fixture {
         self.beat_with(Beat { release, ..beat(number, now) }).await
     }
 
+    /// Works in a transaction that commits, unless it is said otherwise.
+    pub(crate) async fn work_with(&self, set: impl FnOnce(&mut Work)) -> Answered<Worked> {
+        let mut work = Work::rows(Vec::new(), Ending::Commit);
+        set(&mut work);
+        self.transactions.as_ref().expect("transactions").work(work).await
+    }
+
     pub(crate) async fn replay(&self, select: Select, now: Timestamp) -> Answered<u64> {
         let replay = Replay { select, limit: MANY, by: "ann".to_owned(), now: Some(now) };
         self.store.admin().replay(replay).await
@@ -269,5 +280,62 @@ impl Fixture {
     pub(crate) async fn held_group(&self, key: &str) -> Answered<Option<HeldGroup>> {
         let held = self.store.admin().groups().await?;
         Ok(held.into_iter().find(|held| held.group == group(key)))
+    }
+}
+
+/// Joins, on stores that have them.
+impl Fixture {
+    pub(crate) fn joins(&self) -> &dyn Joins {
+        self.store.joins().expect("joins")
+    }
+
+    /// Writes messages of the queue.
+    pub(crate) async fn enqueue(&self, ids: &[&str]) -> Answered<()> {
+        self.write(ids.iter().map(|id| in_queue(event(id))).collect(), at(0)).await.map(drop)
+    }
+
+    pub(crate) async fn change_join(
+        &self,
+        join: &str,
+        action: JoinAction,
+        now: Timestamp,
+    ) -> Answered<JoinChanged> {
+        self.joins().change_join(JoinChange { join: join_id(join), action, now: Some(now) }).await
+    }
+
+    /// Starts a join of so many steps, which must be new.
+    pub(crate) async fn start_join(&self, join: &str, expected: u32, now: Timestamp) -> Answered<()> {
+        let start = JoinAction::Start { grouping_key: None, expected, metadata: None };
+        assert_eq!(self.change_join(join, start, now).await?, JoinChanged::Changed);
+        Ok(())
+    }
+
+    pub(crate) async fn attach(&self, join: &str, ids: &[&str], now: Timestamp) -> Answered<JoinChanged> {
+        let messages = ids.iter().map(|text| id(text)).collect();
+        self.change_join(join, JoinAction::Attach { messages }, now).await
+    }
+
+    pub(crate) async fn report(
+        &self,
+        join: &str,
+        message: &str,
+        state: StepState,
+        now: Timestamp,
+    ) -> Answered<JoinChanged> {
+        self.change_join(join, JoinAction::Report { message: id(message), state }, now).await
+    }
+
+    pub(crate) async fn join_shown(&self, join: &str) -> Answered<JoinShown> {
+        Ok(self
+            .joins()
+            .show_join(join_id(join), MANY)
+            .await?
+            .unwrap_or_else(|| panic!("join {join} is gone")))
+    }
+
+    /// Attached, completed, failed.
+    pub(crate) async fn counts(&self, join: &str) -> Answered<(u32, u32, u32)> {
+        let join = self.join_shown(join).await?.join;
+        Ok((join.attached, join.completed, join.failed))
     }
 }

@@ -92,11 +92,16 @@ impl Batch<'_> {
                 return Bson::from(doc! { "$set": set });
             }
             Change::Attempt => return Bson::from(doc! { "$set": set, "$inc": { "attempts": 1 } }),
+            Change::Extend { lease } => {
+                set.insert("locked_until", us(later(self.now, *lease)));
+                return Bson::from(doc! { "$set": set });
+            }
             Change::Retry { delay, error, counts, wait } => {
                 set.extend(
                     doc! { "status": code(Status::Retry), "available_at": us(later(self.now, *delay)) },
                 );
-                set.extend(self.failed(error, *counts, Remembered::Yes));
+                let remembered = if *counts == Counts::Back { Remembered::No } else { Remembered::Yes };
+                set.extend(self.failed(error, *counts, remembered));
                 if *wait == Wait::Delayed {
                     set.insert("slot", put_off());
                 }
@@ -124,7 +129,11 @@ impl Batch<'_> {
 
     fn failed(&self, error: &str, counts: Counts, remembered: Remembered) -> Document {
         let error = doc! { "$literal": stored_error(error) };
-        let one = i32::from(counts == Counts::One);
+        let one = match counts {
+            Counts::One => 1,
+            Counts::None => 0,
+            Counts::Back => -1,
+        };
         let attempts = doc! { "$add": ["$attempts", one] };
         let mut set = doc! { "last_error": error.clone(), "attempts": attempts.clone() };
         if remembered == Remembered::Yes {

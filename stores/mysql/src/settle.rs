@@ -125,7 +125,7 @@ impl Settling {
 
     fn apply(&mut self, change: &Change) {
         self.touched = true;
-        self.kept = *change == Change::Attempt;
+        self.kept = matches!(change, Change::Attempt | Change::Extend { .. });
         match change {
             Change::Done => {
                 self.status = Status::Done.code().into();
@@ -151,6 +151,7 @@ impl Settling {
             Change::Release => {
                 self.attempts -= i64::from(self.owner.is_some() && self.attempts > 0);
             }
+            Change::Extend { .. } => {}
         }
         if !self.kept {
             self.owner = None;
@@ -169,6 +170,7 @@ const fn count(counts: Counts) -> i64 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,
+        Counts::Back => -1,
     }
 }
 

@@ -122,6 +122,7 @@ impl<'a> Columns<'a> {
             Change::Delay => plain(3, 0),
             Change::Attempt => plain(4, 1),
             Change::Release => plain(5, 0),
+            Change::Extend { lease } => Part { kind: 6, delay_us: micros(*lease), ..Part::default() },
         };
         self.kind.push(part.kind);
         self.delay_us.push(part.delay_us);
@@ -147,5 +148,6 @@ const fn count(counts: Counts) -> i32 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,
+        Counts::Back => -1,
     }
 }

@@ -73,6 +73,7 @@ impl<'a> Settling<'a> {
             Change::Delay => self.keep(&self.tx.sql.delay, outcome),
             Change::Attempt => self.keep(&self.tx.sql.attempt, outcome),
             Change::Release => self.keep(&self.tx.sql.release, outcome),
+            Change::Extend { .. } => Ok(false),
         }
     }
 
@@ -159,5 +160,6 @@ const fn counted(counts: Counts) -> i64 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,
+        Counts::Back => -1,
     }
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, StoreError, Transact, TransactError,
+    BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled,
+    StoreError, Transact, TransactError,
 };
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -99,6 +100,18 @@ impl Deref for SqliteTransaction {
 }
 
 impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
+    fn settle_blocking(&self, _tx: &SqliteTransaction, _request: &Settle) -> Result<Settled, StoreError> {
+        Err(StoreError::new(ErrorKind::Unsupported, "settle", self.name(), "not yet"))
+    }
+
+    fn change_join_blocking(
+        &self,
+        _tx: &SqliteTransaction,
+        _request: &JoinChange,
+    ) -> Result<JoinChanged, StoreError> {
+        Err(StoreError::new(ErrorKind::Unsupported, "change a join", self.name(), "not yet"))
+    }
+
     fn insert_blocking(&self, tx: &SqliteTransaction, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
         self.insert_on(tx, rows)
     }
@@ -110,6 +123,22 @@ impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
 
 /// A transaction of the user's own connection to the same file.
 impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
+    fn settle_blocking(
+        &self,
+        _tx: &rusqlite::Transaction<'_>,
+        _request: &Settle,
+    ) -> Result<Settled, StoreError> {
+        Err(StoreError::new(ErrorKind::Unsupported, "settle", self.name(), "not yet"))
+    }
+
+    fn change_join_blocking(
+        &self,
+        _tx: &rusqlite::Transaction<'_>,
+        _request: &JoinChange,
+    ) -> Result<JoinChanged, StoreError> {
+        Err(StoreError::new(ErrorKind::Unsupported, "change a join", self.name(), "not yet"))
+    }
+
     fn insert_blocking(
         &self,
         tx: &rusqlite::Transaction<'_>,
@@ -129,6 +158,22 @@ impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
 
 /// A part of such a transaction.
 impl BlockingWriteOn<rusqlite::Savepoint<'_>> for SqliteStore {
+    fn settle_blocking(
+        &self,
+        _tx: &rusqlite::Savepoint<'_>,
+        _request: &Settle,
+    ) -> Result<Settled, StoreError> {
+        Err(StoreError::new(ErrorKind::Unsupported, "settle", self.name(), "not yet"))
+    }
+
+    fn change_join_blocking(
+        &self,
+        _tx: &rusqlite::Savepoint<'_>,
+        _request: &JoinChange,
+    ) -> Result<JoinChanged, StoreError> {
+        Err(StoreError::new(ErrorKind::Unsupported, "change a join", self.name(), "not yet"))
+    }
+
     fn insert_blocking(
         &self,
         tx: &rusqlite::Savepoint<'_>,

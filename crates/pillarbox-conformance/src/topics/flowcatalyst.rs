@@ -498,8 +498,7 @@ async fn what_waits_can_be_read_without_a_claim(t: Fixture) -> Checked {
 /// RLY-001, RLY-003
 async fn items_come_and_go_with_their_transaction(t: Fixture) -> Checked {
     let doors = t.transactions.clone().expect("stated");
-    let work =
-        |number, ending| Work { rows: vec![row(item(number)), row(item(number + 1))], cancel: None, ending };
+    let work = |number, ending| Work::rows(vec![row(item(number)), row(item(number + 1))], ending);
     doors.work(work(1, Ending::Rollback)).await?;
     assert!(t.foreign.look(&tsid(1)).await?.is_none());
     let worked = doors.work(work(3, Ending::Commit)).await?;
@@ -510,7 +509,7 @@ async fn items_come_and_go_with_their_transaction(t: Fixture) -> Checked {
         Work { rows: vec![row(item(5)), row(Event::text("EVENT", "{}"))], ..work(5, Ending::Commit) };
     assert_eq!(kind(doors.work(refused).await), Some(ErrorKind::InvalidInput));
     let cancel = pillarbox::port::Cancel { ids: vec![id(&tsid(6))], by: "ann".to_owned(), now: None };
-    let taken_back = Work { rows: vec![row(item(6))], cancel: Some(cancel), ending: Ending::Commit };
+    let taken_back = Work { cancel: Some(cancel), ..Work::rows(vec![row(item(6))], Ending::Commit) };
     assert_eq!(doors.work(taken_back).await?.cancelled, [id(&tsid(6))]);
     assert_eq!(t.store.write(Write { rows: vec![row(item(6))], now: None }).await?.len(), 1);
     Ok(())

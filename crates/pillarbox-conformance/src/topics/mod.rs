@@ -12,12 +12,15 @@ mod flowcatalyst_operators;
 mod foreign;
 mod groups;
 mod inspect;
+mod join_ends;
+mod joins;
 mod lease;
 mod migrate;
 mod order;
 mod placement;
 mod promote;
 mod purge;
+mod queue;
 mod scopes;
 mod settle;
 mod share;
@@ -37,6 +40,9 @@ pub(crate) fn all() -> Vec<Case> {
         settle::cases(),
         fence::cases(),
         lease::cases(),
+        queue::cases(),
+        joins::cases(),
+        join_ends::cases(),
         share::cases(),
         promote::cases(),
         purge::cases(),

@@ -31,13 +31,13 @@ async fn work(t: &Fixture, work: Work) -> Answered<Worked> {
 }
 
 async fn write(t: &Fixture, rows: Vec<NewRow>, ending: Ending) -> Answered<Vec<Written>> {
-    Ok(work(t, Work { rows, cancel: None, ending }).await?.written)
+    Ok(work(t, Work::rows(rows, ending)).await?.written)
 }
 
 async fn cancel(t: &Fixture, rows: Vec<NewRow>, ids: &[&str], ending: Ending) -> Answered<Vec<EventId>> {
     let ids = ids.iter().map(|text| id(text)).collect();
     let cancel = Some(Cancel { ids, by: "ann".to_owned(), now: Some(at(5)) });
-    let mut cancelled = work(t, Work { rows, cancel, ending }).await?.cancelled;
+    let mut cancelled = work(t, Work { cancel, ..Work::rows(rows, ending) }).await?.cancelled;
     cancelled.sort_unstable();
     Ok(cancelled)
 }

@@ -63,6 +63,7 @@ fn row(seq: i64) -> Row {
         created_at: Timestamp::UNIX_EPOCH,
         available_at: Timestamp::UNIX_EPOCH,
         expires_at: None,
+        last_error: None,
         token: Token::default(),
         group: Some(group()),
         event: Ok(event),

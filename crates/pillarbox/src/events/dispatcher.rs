@@ -142,6 +142,7 @@ fn row(polled: Polled) -> Row {
         available_at: now,
         expires_at: None,
         token: polled.token,
+        last_error: None,
         group: None,
         event: Ok(polled.event),
     }

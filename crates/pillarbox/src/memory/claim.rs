@@ -8,7 +8,7 @@ use super::state::State;
 use super::stored::{Lock, Stored};
 use super::time::{earlier, later};
 use crate::model::{Lane, Row, Token};
-use crate::port::{Claim, ClaimFrom};
+use crate::port::{Claim, ClaimFrom, Reap};
 
 impl State {
     pub(super) fn claim(&mut self, request: &Claim, now: Timestamp) -> Vec<Row> {
@@ -22,7 +22,25 @@ impl State {
                 row.attempts = row.attempts.saturating_add(1);
             });
         }
-        claimed.into_iter().map(|seq| self.rows[&seq].to_row(seq, self.rows[&seq].token)).collect()
+        let taken = |seq| {
+            let row: &Stored = &self.rows[&seq];
+            Row { last_error: row.last_error.clone(), ..row.to_row(seq, row.token) }
+        };
+        claimed.into_iter().map(taken).collect()
+    }
+
+    /// Gives back what was claimed until too long ago.
+    pub(super) fn reap(&mut self, request: &Reap, now: Timestamp) -> u64 {
+        let before = earlier(now, request.older_than);
+        let over = |row: &Stored| {
+            row.status.is_pending() && row.lock.as_ref().is_some_and(|lock| lock.until <= before)
+        };
+        let rows = self.rows.iter().filter(|(_, row)| over(row)).map(|(seq, _)| *seq);
+        let rows: Vec<i64> = rows.take(request.rows).collect();
+        for seq in &rows {
+            self.change(*seq, |row| row.lock = None);
+        }
+        rows.len() as u64
     }
 
     fn claimable(&self, request: &Claim, now: Timestamp) -> Vec<i64> {

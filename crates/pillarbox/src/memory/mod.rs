@@ -10,6 +10,7 @@ mod groups;
 mod hash;
 mod index;
 mod inspect;
+mod joins;
 mod nodes;
 mod operate;
 mod options;

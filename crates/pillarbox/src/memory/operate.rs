@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::state::State;
 use super::stored::Stored;
 use super::time::earlier;
-use crate::model::{EventId, Lane, Status};
+use crate::model::{EventId, Lane, Status, StepState};
 use crate::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use crate::rules::{Move, transition};
 
@@ -41,7 +41,7 @@ impl State {
         let mut cancelled = Vec::new();
         for id in &request.ids {
             if self.may_cancel(id, now) {
-                self.cancel_one(id);
+                self.cancel_one(id, now);
                 self.record(now, &request.by, "cancel", id.as_str());
                 cancelled.push(id.clone());
             }
@@ -55,9 +55,11 @@ impl State {
         row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !row.is_claimed(now))
     }
 
-    pub(super) fn cancel_one(&mut self, id: &EventId) {
+    /// A step that was taken back will never come: it has failed.
+    pub(super) fn cancel_one(&mut self, id: &EventId, now: Timestamp) {
         if let Some(seq) = self.find(id) {
             self.remove(seq);
+            self.step_ended(id, StepState::Failed, now);
         }
     }
 
@@ -72,6 +74,9 @@ impl State {
         let rows: Vec<i64> = rows.take(request.limit).collect();
         for seq in &rows {
             self.remove(*seq);
+        }
+        if request.status == PurgeStatus::Done {
+            self.joins.purge(before, request.limit);
         }
         rows.len() as u64
     }

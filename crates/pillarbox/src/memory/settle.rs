@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::state::State;
 use super::stored::Stored;
 use super::time::later;
-use crate::model::{Attempt, GroupKey, Status, stored_error};
+use crate::model::{Attempt, GroupKey, Status, StepState, stored_error};
 use crate::port::{Change, Counts, Fence, GroupState, HeldGroup, OnDone, Outcome, Settle, Settled, Wait};
 use crate::rules::{Move, transition};
 
@@ -18,7 +18,7 @@ impl State {
         }
         let mut stale = Vec::new();
         for (place, outcome) in request.outcomes.iter().enumerate() {
-            if self.rows.get(&outcome.seq.0).is_some_and(|row| may_change(row, outcome, &request.fence)) {
+            if self.may_settle(outcome, &request.fence) {
                 self.apply(outcome, request, now);
             } else {
                 stale.push(place);
@@ -27,13 +27,20 @@ impl State {
         Settled { held: true, stale }
     }
 
+    pub(super) fn may_settle(&self, outcome: &Outcome, fence: &Fence) -> bool {
+        self.rows.get(&outcome.seq.0).is_some_and(|row| may_change(row, outcome, fence))
+    }
+
     fn apply(&mut self, outcome: &Outcome, request: &Settle, now: Timestamp) {
         let seq = outcome.seq.0;
         match &outcome.change {
-            Change::Done if request.on_done == OnDone::Delete && self.rows[&seq].message_id().is_none() => {
+            Change::Done if request.on_done == OnDone::Delete && !self.is_kept(seq) => {
                 self.remove(seq);
             }
-            Change::Done => self.change(seq, |row| row.end(Status::Done, now)),
+            Change::Done => {
+                self.change(seq, |row| row.end_by(Status::Done, &request.fence, now));
+                self.step_ended(&outcome.id, StepState::Completed, now);
+            }
             Change::Retry { delay, error, counts, wait } => self.change(seq, |row| {
                 row.status = Status::Retry;
                 row.available_at = later(now, *delay);
@@ -42,11 +49,13 @@ impl State {
                     row.put_off();
                 }
                 fail(row, error, *counts);
-                remember(row, &request.fence, now);
+                if *counts != Counts::Back {
+                    remember(row, &request.fence, now);
+                }
             }),
             Change::Dead { error, counts, blocks } => {
                 self.change(seq, |row| {
-                    row.end(Status::Dead, now);
+                    row.end_by(Status::Dead, &request.fence, now);
                     fail(row, error, *counts);
                     if *counts == Counts::One {
                         remember(row, &request.fence, now);
@@ -55,6 +64,7 @@ impl State {
                 if let Some(group) = blocks {
                     self.block(group, outcome, error, now);
                 }
+                self.step_ended(&outcome.id, StepState::Failed, now);
             }
             Change::Delay => self.change(seq, |row| {
                 row.put_off();
@@ -66,7 +76,18 @@ impl State {
                     row.attempts = row.attempts.saturating_sub(1);
                 }
             }),
+            Change::Extend { lease } => self.change(seq, |row| {
+                if let Some(lock) = &mut row.lock {
+                    lock.until = later(now, *lease);
+                }
+            }),
         }
+    }
+
+    /// Rows that others may ask for are kept when they are done.
+    fn is_kept(&self, seq: i64) -> bool {
+        let row = &self.rows[&seq];
+        row.message_id().is_some() || self.joins.is_member(&row.id)
     }
 
     /// Puts a group behind its dead head. One that is paused stays so, and is blocked once it is resumed.
@@ -92,7 +113,9 @@ impl State {
 
 fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence) -> bool {
     let legal = transition(row.status, move_of(&outcome.change)).is_some();
+    let extends = matches!(outcome.change, Change::Extend { .. });
     legal
+        && (!extends || row.lock.is_some())
         && match fence {
             Fence::Owner(owner) => {
                 row.token == outcome.token
@@ -107,14 +130,26 @@ fn move_of(change: &Change) -> Move {
         Change::Done => Move::Done,
         Change::Retry { .. } => Move::Retry,
         Change::Dead { .. } => Move::Dead,
-        Change::Delay | Change::Attempt | Change::Release => Move::Keep,
+        Change::Delay | Change::Attempt | Change::Release | Change::Extend { .. } => Move::Keep,
     }
 }
 
 fn fail(row: &mut Stored, error: &str, counts: Counts) {
     row.last_error = Some(stored_error(error));
-    if counts == Counts::One {
-        row.attempts = row.attempts.saturating_add(1);
+    row.attempts = match counts {
+        Counts::One => row.attempts.saturating_add(1),
+        Counts::None => row.attempts,
+        Counts::Back => row.attempts.saturating_sub(1),
+    };
+}
+
+impl Stored {
+    /// Ends the life of the row; whose claim it was is noted.
+    fn end_by(&mut self, status: Status, fence: &Fence, now: Timestamp) {
+        self.end(status, now);
+        if let Fence::Owner(owner) = fence {
+            self.processed_by = Some(owner.to_string());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::hash::FixedMap;
 use super::index::{Index, Key};
+use super::joins::JoinTables;
 use super::stored::Stored;
 use crate::model::{EventId, GroupKey, Lane, NodeId};
 use crate::port::{AuditEntry, HeldGroup};
@@ -50,6 +51,7 @@ pub(super) struct State {
     pub(super) slots: BTreeMap<i16, Holding>,
     pub(super) groups: BTreeMap<GroupKey, HeldGroup>,
     pub(super) epoch: i64,
+    pub(super) joins: JoinTables,
     pub(super) audit: Vec<AuditEntry>,
 }
 
@@ -67,6 +69,7 @@ impl State {
             slots: (0..SLOTS).map(|slot| (slot, Holding::default())).collect(),
             groups: BTreeMap::new(),
             epoch: 0,
+            joins: JoinTables::default(),
             audit: Vec::new(),
         }
     }

@@ -12,10 +12,11 @@ use super::time::cut;
 use super::transaction::MemoryTransaction;
 use super::write::{Draft, Taken};
 use super::{MemoryClock, MemoryOptions};
-use crate::model::{EventId, GroupKey, Malformed, NewRow, NodeId, Row, Seq, Written};
+use crate::model::{EventId, GroupKey, JoinId, JoinRecord, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
     Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Join,
-    Membership, Promote, Promoted, Settle, Settled, Store, StoreError, Write, WriteOn,
+    JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Membership, Promote, Promoted, Reap, Settle,
+    Settled, Store, StoreError, Write, WriteOn,
 };
 use crate::rules::SLOTS;
 
@@ -184,6 +185,10 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.0.lock().settle(&request, self.0.now(request.now))) })
     }
 
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().reap(&request, self.0.now(request.now))) })
+    }
+
     fn join(&self, request: Join) -> Answer<'_, Membership> {
         Box::pin(async move {
             let joined = self.0.lock().join(&request, self.0.now(request.now));
@@ -212,12 +217,34 @@ impl Store for MemoryStore {
         Box::pin(async move { self.0.write(&request) })
     }
 
+    fn joins(&self) -> Option<&dyn Joins> {
+        Some(self)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self
     }
 
     fn hints(&self) -> Option<Hints> {
         Some(Hints(self.0.written.subscribe()))
+    }
+}
+
+impl Joins for MemoryStore {
+    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+        Box::pin(async move {
+            let changed = self.0.lock().change_join(&request, self.0.now(request.now));
+            self.0.hint(1);
+            Ok(changed)
+        })
+    }
+
+    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+        Box::pin(async move { Ok(self.0.lock().joins.show(&join, members)) })
+    }
+
+    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+        Box::pin(async move { Ok(self.0.lock().joins.list(&request)) })
     }
 }
 
@@ -233,6 +260,24 @@ impl WriteOn<MemoryTransaction> for MemoryStore {
         Box::pin(async move {
             self.own(tx, "cancel")?;
             Ok(tx.cancel(&request))
+        })
+    }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Settle) -> Answer<'a, Settled> {
+        Box::pin(async move {
+            self.own(tx, "settle")?;
+            Ok(tx.settle(request))
+        })
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut MemoryTransaction,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(async move {
+            self.own(tx, "change a join")?;
+            Ok(tx.change_join(request))
         })
     }
 }

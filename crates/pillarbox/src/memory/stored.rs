@@ -36,6 +36,7 @@ pub(super) struct Stored {
     pub(super) expires_at: Option<Timestamp>,
     pub(super) done_at: Option<Timestamp>,
     pub(super) last_error: Option<String>,
+    pub(super) processed_by: Option<String>,
     pub(super) lock: Option<Lock>,
     pub(super) token: Token,
     pub(super) history: Vec<Attempt>,
@@ -77,6 +78,7 @@ impl Stored {
             expires_at: None,
             done_at: None,
             last_error: None,
+            processed_by: None,
             lock: None,
             token: Token::default(),
             history: Vec::new(),
@@ -125,6 +127,7 @@ impl Stored {
         self.available_at = now;
         self.done_at = None;
         self.last_error = None;
+        self.processed_by = None;
         self.lock = None;
     }
 
@@ -140,6 +143,7 @@ impl Stored {
             available_at: self.available_at,
             expires_at: self.expires_at,
             token,
+            last_error: None,
             group: self.group.clone(),
             event: self.event.clone(),
         }
@@ -158,6 +162,7 @@ impl Stored {
             expires_at: self.expires_at,
             done_at: self.done_at,
             last_error: self.last_error.clone(),
+            processed_by: self.processed_by.clone(),
             locked_by: self.lock.as_ref().map(|lock| lock.by.to_string()),
             locked_until: self.lock.as_ref().map(|lock| lock.until),
             token: self.token,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::joins::step_of;
 use super::state::State;
 use super::store::Shared;
 use super::write::Draft;
 use crate::model::{EventId, NewRow, Written};
-use crate::port::{Cancel, ErrorKind, StoreError};
+use crate::port::{Cancel, ErrorKind, Fence, JoinChange, JoinChanged, Settle, Settled, StoreError};
 
 /// An open transaction of a memory store. Dropped unfinished it is rolled back.
 pub struct MemoryTransaction {
@@ -18,6 +19,8 @@ pub struct MemoryTransaction {
     open: Option<u64>,
     draft: Draft,
     cancels: Vec<Cancelled>,
+    settles: Vec<(Settle, Settled)>,
+    joins: Vec<(JoinChange, JoinChanged)>,
 }
 
 /// An event that goes when the transaction commits.
@@ -31,7 +34,14 @@ struct Cancelled {
 
 impl MemoryTransaction {
     pub(super) fn begin(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), open: None, draft: Draft::default(), cancels: Vec::new() }
+        Self {
+            shared: Arc::clone(shared),
+            open: None,
+            draft: Draft::default(),
+            cancels: Vec::new(),
+            settles: Vec::new(),
+            joins: Vec::new(),
+        }
     }
 
     /// Whether it was begun on this store.
@@ -66,6 +76,37 @@ impl MemoryTransaction {
         cancelled
     }
 
+    /// Settles when it commits; what it answers now must then still hold.
+    pub(super) fn settle(&mut self, mut request: Settle) -> Settled {
+        request.now = Some(self.shared.now(request.now));
+        let settled = foreseen(&self.shared.lock(), &request);
+        self.settles.push((request, settled.clone()));
+        settled
+    }
+
+    /// Changes a join when it commits; what it answers now must then still hold.
+    pub(super) fn change_join(&mut self, mut request: JoinChange) -> JoinChanged {
+        request.now = Some(self.shared.now(request.now));
+        self.joins.push((request, JoinChanged::Unchanged));
+        let changed = self.foreseen_joins(&self.shared.lock()).pop().unwrap_or(JoinChanged::Unchanged);
+        if let Some((_, answered)) = self.joins.last_mut() {
+            answered.clone_from(&changed);
+        }
+        changed
+    }
+
+    /// What the changes of joins would answer, one after another.
+    fn foreseen_joins(&self, state: &State) -> Vec<JoinChanged> {
+        let step = |id: &EventId| {
+            let drafted = self.draft.rows.iter().find(|(_, row)| row.id == *id).map(|(_, row)| &**row);
+            let row = drafted.or_else(|| state.find(id).map(|seq| &*state.rows[&seq]));
+            row.and_then(step_of)
+        };
+        let mut joins = state.joins.clone();
+        let changes = self.joins.iter().map(|(change, _)| change);
+        changes.map(|change| joins.change(change, change.now.unwrap_or_default(), step).0).collect()
+    }
+
     pub(super) fn commit(mut self) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -73,13 +114,21 @@ impl MemoryTransaction {
         self.open.take().into_iter().for_each(|open| state.close(open));
         for cancel in self.cancels.drain(..) {
             if !cancel.own {
-                state.cancel_one(&cancel.id);
+                state.cancel_one(&cancel.id, cancel.at);
             }
             state.record(cancel.at, &cancel.by, "cancel", cancel.id.as_str());
         }
         let added = std::mem::take(&mut self.draft).apply(&mut state);
+        for (settle, _) in self.settles.drain(..) {
+            state.settle(&settle, settle.now.unwrap_or_default());
+        }
+        let mut ended = 0;
+        for (change, _) in self.joins.drain(..) {
+            state.change_join(&change, change.now.unwrap_or_default());
+            ended += 1;
+        }
         drop(state);
-        shared.hint(added);
+        shared.hint(added + ended);
         Ok(())
     }
 
@@ -90,8 +139,25 @@ impl MemoryTransaction {
             let detail = format!("event {} is no longer pending", gone.id);
             return Err(self.shared.error(ErrorKind::Conflict, "commit", detail));
         }
+        if self.settles.iter().any(|(settle, settled)| foreseen(state, settle) != *settled) {
+            let detail = "what it settles was changed by another".to_owned();
+            return Err(self.shared.error(ErrorKind::Conflict, "commit", detail));
+        }
+        let joins = self.foreseen_joins(state);
+        if self.joins.iter().zip(joins).any(|((_, answered), foreseen)| *answered != foreseen) {
+            let detail = "a join it changes was changed by another".to_owned();
+            return Err(self.shared.error(ErrorKind::Conflict, "commit", detail));
+        }
         self.shared.room_for(state, "commit", self.draft.rows.len())
     }
+}
+
+/// What a settle would answer.
+fn foreseen(state: &State, request: &Settle) -> Settled {
+    let held = !matches!(&request.fence, Fence::Node(node) if !state.nodes.contains_key(node));
+    let outcomes = request.outcomes.iter().enumerate();
+    let stale = outcomes.filter(|(_, outcome)| !held || !state.may_settle(outcome, &request.fence));
+    Settled { held, stale: stale.map(|(place, _)| place).collect() }
 }
 
 impl Drop for MemoryTransaction {

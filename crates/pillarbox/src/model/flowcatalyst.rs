@@ -193,6 +193,7 @@ impl Item {
             available_at: created_at,
             expires_at: None,
             token,
+            last_error: self.error_message,
             group: self.message_group.map(GroupKey::new),
             event,
         }
@@ -216,6 +217,7 @@ impl Item {
             expires_at: None,
             done_at,
             last_error,
+            processed_by: None,
             locked_by: None,
             locked_until: None,
             token: if ended { Token::default() } else { row.token },

@@ -6,6 +6,7 @@ mod group;
 mod headers;
 mod id;
 mod invalid;
+mod join;
 mod layout;
 mod limits;
 mod names;
@@ -22,6 +23,10 @@ pub use group::GroupKey;
 pub use headers::Headers;
 pub use id::{EventId, NodeId, OwnerId};
 pub use invalid::Invalid;
+pub use join::{
+    Continuation, FailedSteps, GROUPING_KEY_MAX, JOIN_STEPS_MAX, JoinId, JoinMember, JoinRecord, JoinStatus,
+    JoinWait, StepState,
+};
 pub use layout::Layout;
 pub use limits::{
     AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, CORRELATION_ID_MAX, ERROR_MAX_CHARS, EVENT_ID_MAX, EVENT_TYPE_MAX,

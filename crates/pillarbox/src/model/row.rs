@@ -76,6 +76,8 @@ pub struct Row {
     pub expires_at: Option<Timestamp>,
     /// The token of the claim; zero for rows that were read without one.
     pub token: Token,
+    /// The last error; only claims tell it.
+    pub last_error: Option<String>,
     /// The group, also of a row that can't be decoded, so that order holds.
     pub group: Option<GroupKey>,
     /// The event.
@@ -105,6 +107,8 @@ pub struct Record {
     pub done_at: Option<Timestamp>,
     /// The last error.
     pub last_error: Option<String>,
+    /// The owner of the claim that ended it.
+    pub processed_by: Option<String>,
     /// Who holds a claim on it.
     pub locked_by: Option<String>,
     /// Until when.

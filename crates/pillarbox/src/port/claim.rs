@@ -32,10 +32,10 @@ pub struct Claim {
     pub now: Option<Timestamp>,
 }
 
-/// Gives claims back that were made too long ago, for stores whose claims do not end by themselves.
+/// Gives back claims that have run out; where claims carry no end, those that were made too long ago.
 #[derive(Debug, Clone)]
 pub struct Reap {
-    /// Claims made longer ago than this.
+    /// Longer ago than this: since the end of the claim, or since it was made where it has none.
     pub older_than: Duration,
     /// At most so many rows.
     pub rows: usize,

@@ -36,6 +36,8 @@ pub enum Counts {
     One,
     /// Nothing was tried, or it was counted before.
     None,
+    /// A claim counted it, and it is taken back; nothing is added to the history.
+    Back,
 }
 
 /// Where an event waits for its next attempt.
@@ -47,7 +49,7 @@ pub enum Wait {
     Delayed,
 }
 
-/// What is to change in a row. Every change but `Attempt` also ends a claim on it.
+/// What is to change in a row. Every change but `Attempt` and `Extend` also ends a claim on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Delivered.
@@ -78,6 +80,11 @@ pub enum Change {
     Attempt,
     /// Given back untouched: a claim's attempt is taken back.
     Release,
+    /// The claim goes on: it ends so long from now. Changes only rows that are claimed.
+    Extend {
+        /// How long.
+        lease: Duration,
+    },
 }
 
 /// An outcome of one row. Stores find the row by number, or by id where they have no number.

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Membership, Promote, Promoted, Reap, Settle, Settled,
-    StoreError,
+    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Joins, Membership, Promote, Promoted, Reap, Settle,
+    Settled, StoreError,
 };
 use crate::model::{NewRow, NodeId, Row, Written};
 
@@ -54,10 +54,8 @@ pub trait Store: Send + Sync + 'static {
     /// Takes pending rows under a lease: due, not held by anyone else; counts the attempt.
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>>;
 
-    /// Gives rows back whose claim was made too long ago; how many. Nothing to do where claims carry their own end.
-    fn reap(&self, _request: Reap) -> Answer<'_, u64> {
-        Box::pin(async { Ok(0) })
-    }
+    /// Gives rows back whose claim has run out; how many. Claims take them anyway where they carry their end.
+    fn reap(&self, request: Reap) -> Answer<'_, u64>;
 
     /// Applies outcomes if the fence holds; what is no longer pending is left alone and reported.
     fn settle(&self, request: Settle) -> Answer<'_, Settled>;
@@ -76,6 +74,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes rows in a transaction of its own.
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>>;
+
+    /// Joins, where the store has them: they need transactions.
+    fn joins(&self) -> Option<&dyn Joins> {
+        None
+    }
 
     /// Inspection and operation.
     fn admin(&self) -> &dyn Admin;

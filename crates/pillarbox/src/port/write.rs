@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
-use super::{Answer, Cancel, Store, StoreError};
+use super::{Answer, Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, Store, StoreError};
 use crate::model::{EventId, NewRow, Written};
 
 /// Writes on a transaction of this type, of an asynchronous driver.
@@ -16,6 +16,21 @@ pub trait WriteOn<Tx: ?Sized>: Store {
 
     /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
     fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>>;
+
+    /// Settles as part of the transaction, as [`Store::settle`] does.
+    fn settle_on<'a>(&'a self, _tx: &'a mut Tx, _request: Settle) -> Answer<'a, Settled> {
+        Box::pin(async { Err(no_way(self, "settle")) })
+    }
+
+    /// Changes a join as part of the transaction, as [`Joins::change_join`](super::Joins::change_join) does.
+    fn change_join_on<'a>(&'a self, _tx: &'a mut Tx, _request: JoinChange) -> Answer<'a, JoinChanged> {
+        Box::pin(async { Err(no_way(self, "change a join")) })
+    }
+}
+
+fn no_way(store: &(impl Store + ?Sized), operation: &'static str) -> StoreError {
+    let detail = "this store can't do that on a transaction of this driver";
+    StoreError::new(ErrorKind::Unsupported, operation, &store.facts().name, detail)
 }
 
 /// Writes on a transaction of this type, of a blocking driver.
@@ -25,6 +40,12 @@ pub trait BlockingWriteOn<Tx: ?Sized>: Store {
 
     /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
     fn cancel_blocking(&self, tx: &Tx, request: &Cancel) -> Result<Vec<EventId>, StoreError>;
+
+    /// Settles as part of the transaction, as [`Store::settle`] does.
+    fn settle_blocking(&self, tx: &Tx, request: &Settle) -> Result<Settled, StoreError>;
+
+    /// Changes a join as part of the transaction, as [`Joins::change_join`](super::Joins::change_join) does.
+    fn change_join_blocking(&self, tx: &Tx, request: &JoinChange) -> Result<JoinChanged, StoreError>;
 }
 
 /// Why a commit did not say yes.

@@ -8,8 +8,8 @@ use pillarbox::engine::EngineSettings;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NewRow, NodeId, Placement, Row, Status, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Settle,
-    Settled, Store, Verdict, Write,
+    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Reap,
+    Settle, Settled, Store, Verdict, Write,
 };
 
 use crate::kit::{Scripted, engine, pass, until, write};
@@ -41,6 +41,10 @@ impl Store for Counted {
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         self.note("claim");
         self.inner.claim(request)
+    }
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.note("reap");
+        self.inner.reap(request)
     }
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         self.note("settle");

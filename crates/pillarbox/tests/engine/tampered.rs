@@ -8,7 +8,7 @@ use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
-    Settle, Settled, Store, StoreError, Write,
+    Reap, Settle, Settled, Store, StoreError, Write,
 };
 use tokio::sync::Semaphore;
 
@@ -145,6 +145,10 @@ impl Store for Tampered {
             self.orders.lock().unwrap().rows_read += fetched.rows.len();
             Ok(fetched)
         }))
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.inner.reap(request)
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {

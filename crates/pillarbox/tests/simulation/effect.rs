@@ -110,6 +110,7 @@ fn kind(change: &Change) -> Settling {
         Change::Delay => Settling::Delay,
         Change::Attempt => Settling::Attempt,
         Change::Release => Settling::Release,
+        Change::Extend { .. } => unreachable!("nodes claim nothing"),
     }
 }
 

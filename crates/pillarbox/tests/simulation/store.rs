@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
-    Settle, Settled, Store, StoreError, Write,
+    Reap, Settle, Settled, Store, StoreError, Write,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -142,6 +142,10 @@ impl Store for NodeStore {
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         self.world.store.claim(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.world.store.reap(request)
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {

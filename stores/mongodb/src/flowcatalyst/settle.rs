@@ -129,10 +129,16 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
         Change::Attempt => doc! { "retryCount": retries(1) },
         // There is no field for a time to wait until.
         Change::Delay | Change::Release => return Bson::from(doc! { "$set": { "status": PENDING } }),
+        // A claim has no end that could be moved.
+        Change::Extend { .. } => return Bson::from(doc! { "$set": { "status": PROCESSING } }),
     };
     Bson::from(vec![Bson::from(doc! { "$set": set })])
 }
 
 fn one(counts: Counts) -> i32 {
-    i32::from(counts == Counts::One)
+    match counts {
+        Counts::One => 1,
+        Counts::None => 0,
+        Counts::Back => -1,
+    }
 }

@@ -106,6 +106,8 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
         Change::Attempt => changed("PROCESSING", false, None, 1),
         // There is no column for a time to wait until.
         Change::Delay | Change::Release => changed("PENDING", false, None, 0),
+        // A claim has no end that could be moved.
+        Change::Extend { .. } => changed("PROCESSING", false, None, 0),
     }
 }
 
@@ -139,5 +141,6 @@ const fn count(counts: Counts) -> i64 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,
+        Counts::Back => -1,
     }
 }

@@ -59,7 +59,7 @@ async fn settle_behind_a_lock(
     place: &Place,
     store: &MysqlStore,
     request: Settle,
-    waiting: i64,
+    waiting: usize,
     let_go: impl Future<Output = ()>,
 ) -> Settled {
     let mut settling = store.settle(request);

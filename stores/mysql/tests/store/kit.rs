@@ -8,7 +8,7 @@ use pillarbox::port::{
     Admin, Change, Cursor, Fence, Fetch, Fetched, Join, OnDone, Outcome, Scope, Settle, Store,
 };
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
-use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, raw_sql};
+use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, query_scalar, raw_sql};
 use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -79,26 +79,37 @@ impl Place {
         row.try_get(0).unwrap()
     }
 
-    /// Waits until so many transactions of ours wait for a lock. The server's list is renewed only if nobody has read it
-    /// for a tenth of a second.
-    pub(crate) async fn until_locked(&self, count: i64) {
-        let sql = format!(
-            "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p \
-             ON p.id = t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.db = '{}'",
+    /// Waits until so many transactions of ours wait for a lock. The server's table of transactions is a copy that reading it
+    /// keeps old; its report is made anew each time.
+    pub(crate) async fn until_locked(&self, count: usize) {
+        let mut connection = self.connection().await;
+        let ours = format!(
+            "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE db = '{}'",
             self.database
         );
-        let mut connection = self.connection().await;
         let asking = async {
             loop {
-                let row = query(AssertSqlSafe(sql.as_str())).fetch_one(&mut connection).await.unwrap();
-                if row.try_get::<i64, _>(0).unwrap() == count {
+                let ours =
+                    query_scalar(AssertSqlSafe(ours.as_str())).fetch_all(&mut connection).await.unwrap();
+                let report = connection.fetch_one(raw_sql("SHOW ENGINE INNODB STATUS")).await.unwrap();
+                if waiting(report.try_get_unchecked(2).unwrap()).filter(|id| ours.contains(id)).count()
+                    == count
+                {
                     return;
                 }
-                run(&mut connection, "DO sleep(0.15)").await;
             }
         };
         assert!(timeout(NEVER, asking).await.is_ok(), "never {count} that wait");
     }
+}
+
+/// The connections whose transactions wait for a lock, by the server's report.
+fn waiting(report: &str) -> impl Iterator<Item = i64> {
+    let blocks = report.split("---TRANSACTION ").skip(1).filter(|block| block.contains("LOCK WAIT"));
+    blocks.filter_map(|block| {
+        let (_, rest) = block.split_once("thread id ")?;
+        rest.split([',', ' ']).next()?.parse().ok()
+    })
 }
 
 impl Drop for Place {

@@ -81,6 +81,8 @@ impl Columns {
                 Change::Attempt => (4, None, 1),
                 // There is no column for a time to wait until.
                 Change::Delay | Change::Release => (5, None, 0),
+                // A claim has no end that could be moved; no row is of this kind.
+                Change::Extend { .. } => (6, None, 0),
             };
             columns.ids.push(outcome.id.to_string());
             columns.kinds.push(kind);
@@ -115,5 +117,6 @@ const fn count(counts: Counts) -> i32 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,
+        Counts::Back => -1,
     }
 }

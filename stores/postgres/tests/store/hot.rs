@@ -6,7 +6,7 @@ use pillarbox::Outbox;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Membership,
-    Promote, Promoted, Settle, Settled, Store, Write, WriteOn,
+    Promote, Promoted, Reap, Settle, Settled, Store, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use tokio::sync::{Semaphore, watch};
@@ -69,6 +69,10 @@ impl Store for Gated {
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         self.store.claim(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.store.reap(request)
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {

@@ -57,6 +57,8 @@ fn apply(
         Change::Attempt => run(&tx.sql.attempt, params![id, token]),
         // There is no column for a time to wait until.
         Change::Delay | Change::Release => run(&tx.sql.release, params![id, token]),
+        // A claim has no end that could be moved.
+        Change::Extend { .. } => Ok(false),
     }
 }
 
@@ -83,5 +85,6 @@ const fn counted(counts: Counts) -> i64 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,
+        Counts::Back => -1,
     }
 }

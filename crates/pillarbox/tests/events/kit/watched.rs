@@ -174,6 +174,10 @@ impl Store for Watched {
         self.through("claim", self.inner.claim(request))
     }
 
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.through("reap", self.inner.reap(request))
+    }
+
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         self.through("settle", self.inner.settle(request))
     }

@@ -1,0 +1,254 @@
+//! Joins: the member is the truth, the join counts the members that really changed.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::state::State;
+use super::stored::Stored;
+use crate::model::{
+    Continuation, Event, EventId, Headers, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, Lane,
+    NewRow, Placement, Status, StepState,
+};
+use crate::port::{JoinAction, JoinChange, JoinChanged, JoinShown, ListJoins};
+
+/// The tables of joins.
+#[derive(Debug, Clone, Default)]
+pub(super) struct JoinTables {
+    joins: BTreeMap<JoinId, JoinRecord>,
+    members: BTreeMap<(JoinId, EventId), JoinMember>,
+}
+
+/// A message that a join ended in, to be added to the queue.
+#[derive(Debug)]
+pub(super) struct Fired {
+    message: EventId,
+    continuation: Continuation,
+    headers: Option<String>,
+}
+
+impl JoinTables {
+    /// Changes one join. `step` tells of a message of the queue how it stands as a step, if it is there.
+    pub(super) fn change(
+        &mut self,
+        request: &JoinChange,
+        now: Timestamp,
+        step: impl Fn(&EventId) -> Option<StepState>,
+    ) -> (JoinChanged, Option<Fired>) {
+        let id = &request.join;
+        if let JoinAction::Start { grouping_key, expected, metadata } = &request.action {
+            return (self.start(id, grouping_key.as_ref(), *expected, metadata.as_ref(), now), None);
+        }
+        let Some(join) = self.joins.get(id) else {
+            return (JoinChanged::NoSuchJoin, None);
+        };
+        match &request.action {
+            JoinAction::Report { message, state } => self.report(id, message, *state, now),
+            JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => {
+                (JoinChanged::Unchanged, None)
+            }
+            _ if join.status != JoinStatus::Pending => (JoinChanged::Ended(join.status), None),
+            JoinAction::Attach { messages } => self.attach(id, messages, now, step),
+            JoinAction::Wait(_) if join.wait.is_some() => (JoinChanged::AlreadyWaiting, None),
+            JoinAction::Wait(wait) => {
+                self.update(id, now, |join| join.wait = Some(wait.clone()));
+                (JoinChanged::Changed, self.fire(id, now))
+            }
+            JoinAction::Start { .. } | JoinAction::Cancel { .. } => {
+                self.update(id, now, |join| join.status = JoinStatus::Cancelled);
+                (JoinChanged::Changed, None)
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        id: &JoinId,
+        grouping_key: Option<&String>,
+        expected: u32,
+        metadata: Option<&String>,
+        now: Timestamp,
+    ) -> JoinChanged {
+        if self.joins.contains_key(id) {
+            return JoinChanged::Unchanged;
+        }
+        let join = JoinRecord {
+            id: id.clone(),
+            grouping_key: grouping_key.cloned(),
+            expected,
+            attached: 0,
+            completed: 0,
+            failed: 0,
+            status: JoinStatus::Pending,
+            metadata: metadata.cloned(),
+            wait: None,
+            fired: None,
+            created_at: now,
+            updated_at: now,
+        };
+        self.joins.insert(id.clone(), join);
+        JoinChanged::Changed
+    }
+
+    fn attach(
+        &mut self,
+        id: &JoinId,
+        messages: &[EventId],
+        now: Timestamp,
+        step: impl Fn(&EventId) -> Option<StepState>,
+    ) -> (JoinChanged, Option<Fired>) {
+        let mut fresh = BTreeMap::new();
+        for message in messages {
+            if self.members.contains_key(&(id.clone(), message.clone())) {
+                continue;
+            }
+            match step(message) {
+                Some(state) => fresh.insert(message.clone(), state),
+                None => return (JoinChanged::NoSuchMessage(message.clone()), None),
+            };
+        }
+        if fresh.is_empty() {
+            return (JoinChanged::Unchanged, None);
+        }
+        let expected = self.joins[id].expected;
+        if self.joins[id].attached as usize + fresh.len() > expected as usize {
+            return (JoinChanged::Full { expected }, None);
+        }
+        for (message, state) in fresh {
+            let member = JoinMember { message: message.clone(), state, attached_at: now };
+            self.members.insert((id.clone(), message), member);
+            self.update(id, now, |join| join.attached += 1);
+            self.count(id, state, now);
+        }
+        (JoinChanged::Changed, self.fire(id, now))
+    }
+
+    fn report(
+        &mut self,
+        id: &JoinId,
+        message: &EventId,
+        state: StepState,
+        now: Timestamp,
+    ) -> (JoinChanged, Option<Fired>) {
+        let Some(member) = self.members.get_mut(&(id.clone(), message.clone())) else {
+            return (JoinChanged::NotAMember, None);
+        };
+        if member.state != StepState::Pending || state == StepState::Pending {
+            return (JoinChanged::Unchanged, None);
+        }
+        member.state = state;
+        self.count(id, state, now);
+        (JoinChanged::Changed, self.fire(id, now))
+    }
+
+    /// A message has ended: it counts in each join it is a pending member of.
+    pub(super) fn ended(&mut self, message: &EventId, state: StepState, now: Timestamp) -> Vec<Fired> {
+        let joins: Vec<JoinId> =
+            self.members.keys().filter(|(_, member)| member == message).map(|(id, _)| id.clone()).collect();
+        joins.iter().filter_map(|id| self.report(id, message, state, now).1).collect()
+    }
+
+    fn count(&mut self, id: &JoinId, state: StepState, now: Timestamp) {
+        self.update(id, now, |join| match state {
+            StepState::Pending => {}
+            StepState::Completed => join.completed += 1,
+            StepState::Failed => join.failed += 1,
+        });
+    }
+
+    /// Ends a join whose last step has ended, if someone has said what happens then.
+    fn fire(&mut self, id: &JoinId, now: Timestamp) -> Option<Fired> {
+        let join = self.joins.get(id).filter(|join| join.status == JoinStatus::Pending)?;
+        let status = join.verdict()?;
+        let JoinWait { on_complete, on_fail, message, headers, .. } = join.wait.clone()?;
+        let continuation = if status == JoinStatus::Completed { on_complete } else { on_fail };
+        let fired = continuation.map(|continuation| Fired { message, continuation, headers });
+        self.update(id, now, |join| {
+            join.status = status;
+            join.fired = fired.as_ref().map(|fired| fired.message.clone());
+        });
+        fired
+    }
+
+    fn update(&mut self, id: &JoinId, now: Timestamp, change: impl FnOnce(&mut JoinRecord)) {
+        if let Some(join) = self.joins.get_mut(id) {
+            change(join);
+            join.updated_at = now;
+        }
+    }
+
+    pub(super) fn is_member(&self, message: &EventId) -> bool {
+        self.members.keys().any(|(_, member)| member == message)
+    }
+
+    pub(super) fn show(&self, id: &JoinId, limit: usize) -> Option<JoinShown> {
+        let join = self.joins.get(id)?.clone();
+        let members = self.members.iter().filter(|((join, _), _)| join == id);
+        Some(JoinShown { join, members: members.map(|(_, member)| member.clone()).take(limit).collect() })
+    }
+
+    pub(super) fn list(&self, request: &ListJoins) -> Vec<JoinRecord> {
+        let wanted = |join: &&JoinRecord| {
+            request.grouping_key.as_ref().is_none_or(|key| join.grouping_key.as_ref() == Some(key))
+                && request.status.is_none_or(|status| join.status == status)
+        };
+        let mut joins: Vec<&JoinRecord> = self.joins.values().filter(wanted).collect();
+        joins.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        joins.into_iter().take(request.limit).cloned().collect()
+    }
+
+    /// Deletes joins that ended before a time, up to so many, and their members.
+    pub(super) fn purge(&mut self, before: Timestamp, limit: usize) {
+        let old = |join: &&JoinRecord| join.status != JoinStatus::Pending && join.updated_at < before;
+        let old: Vec<JoinId> =
+            self.joins.values().filter(old).take(limit).map(|join| join.id.clone()).collect();
+        for id in old {
+            self.joins.remove(&id);
+            self.members.retain(|(join, _), _| *join != id);
+        }
+    }
+}
+
+/// How a message of the queue stands as a step of a join.
+pub(super) fn step_of(row: &Stored) -> Option<StepState> {
+    (row.lane == Some(Lane::QUEUE)).then_some(match row.status {
+        Status::New | Status::Retry => StepState::Pending,
+        Status::Done => StepState::Completed,
+        Status::Dead => StepState::Failed,
+    })
+}
+
+impl State {
+    pub(super) fn change_join(&mut self, request: &JoinChange, now: Timestamp) -> JoinChanged {
+        let mut joins = std::mem::take(&mut self.joins);
+        let step = |id: &EventId| self.find(id).and_then(|seq| step_of(&self.rows[&seq]));
+        let (changed, fired) = joins.change(request, now, step);
+        self.joins = joins;
+        self.continue_with(fired, now);
+        if let (JoinAction::Cancel { by }, JoinChanged::Changed) = (&request.action, &changed) {
+            self.record(now, by, "cancel join", request.join.as_str());
+        }
+        changed
+    }
+
+    /// A message is done, dead or gone: what it means for its joins.
+    pub(super) fn step_ended(&mut self, message: &EventId, state: StepState, now: Timestamp) {
+        let fired = self.joins.ended(message, state, now);
+        self.continue_with(fired, now);
+    }
+
+    /// Adds the messages that joins ended in; one whose id is taken was added before.
+    fn continue_with(&mut self, fired: impl IntoIterator<Item = Fired>, now: Timestamp) {
+        for Fired { message, continuation, headers } in fired {
+            if self.by_id.contains_key(&message) {
+                continue;
+            }
+            let headers = headers.and_then(|json| Headers::from_stored(Some(&json)).ok()).unwrap_or_default();
+            let event = Event::text(continuation.topic, continuation.payload);
+            let event = event.headers(headers).occurred_at(now).build_from_row(message);
+            let row = Stored::new(&NewRow { event, placement: Placement::Queue }, now);
+            let seq = self.draw();
+            self.add(seq, Box::new(row));
+        }
+    }
+}
