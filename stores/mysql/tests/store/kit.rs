@@ -79,32 +79,32 @@ impl Place {
         row.try_get(0).unwrap()
     }
 
-    /// Waits until so many transactions of ours wait for a lock. The server's table of transactions is a copy that reading it
-    /// keeps old; its report is made anew each time.
+    /// Waits until so many transactions of ours wait for a lock.
     pub(crate) async fn until_locked(&self, count: usize) {
         let mut connection = self.connection().await;
-        let ours = format!(
-            "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE db = '{}'",
-            self.database
-        );
-        let asking = async {
-            loop {
-                let ours =
-                    query_scalar(AssertSqlSafe(ours.as_str())).fetch_all(&mut connection).await.unwrap();
-                let report = connection.fetch_one(raw_sql("SHOW ENGINE INNODB STATUS")).await.unwrap();
-                if waiting(report.try_get_unchecked(2).unwrap()).filter(|id| ours.contains(id)).count()
-                    == count
-                {
-                    return;
-                }
-            }
-        };
+        let asking = async { while self.waiting(&mut connection).await != count {} };
         assert!(timeout(NEVER, asking).await.is_ok(), "never {count} that wait");
+    }
+
+    /// How many wait. The table of transactions that both servers have is a copy that reading it keeps old.
+    async fn waiting(&self, connection: &mut MySqlConnection) -> usize {
+        let version: String = query_scalar("SELECT version()").fetch_one(&mut *connection).await.unwrap();
+        if !version.contains("MariaDB") {
+            let waiting = "SELECT count(DISTINCT w.requesting_thread_id) FROM performance_schema.data_lock_waits w \
+                JOIN performance_schema.threads t ON t.thread_id = w.requesting_thread_id WHERE t.processlist_db = ?";
+            let waiting: i64 =
+                query_scalar(waiting).bind(&self.database).fetch_one(connection).await.unwrap();
+            return waiting.try_into().unwrap();
+        }
+        let ours = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE db = ?";
+        let ours = query_scalar(ours).bind(&self.database).fetch_all(&mut *connection).await.unwrap();
+        let report = connection.fetch_one(raw_sql("SHOW ENGINE INNODB STATUS")).await.unwrap();
+        reported(report.try_get_unchecked(2).unwrap()).filter(|id| ours.contains(id)).count()
     }
 }
 
-/// The connections whose transactions wait for a lock, by the server's report.
-fn waiting(report: &str) -> impl Iterator<Item = i64> {
+/// The connections whose transactions wait for a lock, by MariaDB's report.
+fn reported(report: &str) -> impl Iterator<Item = i64> {
     let blocks = report.split("---TRANSACTION ").skip(1).filter(|block| block.contains("LOCK WAIT"));
     blocks.filter_map(|block| {
         let (_, rest) = block.split_once("thread id ")?;
