@@ -8,6 +8,7 @@ pub mod events;
 pub mod memory;
 pub mod model;
 pub mod port;
+pub mod queue;
 pub mod rules;
 pub mod testing;
 
@@ -15,3 +16,4 @@ pub use events::{Failure, Outbox, WriteError, Writer};
 pub use model::{AggregateType, Event, EventType, Global};
 #[cfg(feature = "derive")]
 pub use pillarbox_derive::{AggregateType, EventType};
+pub use queue::Queue;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::careful::Careful;
+use super::claims::Claims;
 use super::groups::Groups;
 use super::intake::GROUPS_MAX;
 use super::item::Item;
@@ -88,6 +89,7 @@ pub(crate) struct Core {
     pub(super) groups: Groups,
     pub(super) careful: Careful,
     pub(super) known: Known,
+    pub(super) claims: Claims,
     pub(super) slots: Slots,
     pub(super) breaker: Breaker,
     pub(super) cursor: Cursor,
@@ -158,6 +160,7 @@ impl Core {
             groups,
             careful: Careful::default(),
             known: Known::default(),
+            claims: Claims::default(),
             slots: Slots::default(),
             breaker: Breaker::default(),
             cursor: Cursor::default(),
@@ -237,7 +240,7 @@ impl Core {
         Signals {
             work: self.idle_workers > 0 && !self.halted && self.runnable(),
             settle,
-            read: self.reader_idle && (due_moved || self.wants_read()),
+            read: (self.reader_idle && (due_moved || self.wants_read())) || self.claims_may_go_on(),
             member: self.slots.any_leaving() && self.has_drained_slots(),
             quiet,
         }
@@ -270,7 +273,8 @@ impl Core {
     }
 
     /// The rest goes back: it is pending in the store, where someone will read it.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self, now: Instant) {
+        self.release_claims(now);
         self.lines.clear();
         self.groups.clear();
         self.careful.clear();

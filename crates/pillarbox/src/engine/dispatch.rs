@@ -48,7 +48,7 @@ pub(crate) enum Delivered {
 
 /// What the verdict on one event means for those behind it in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     GoOn,
     Stop,
 }
@@ -103,6 +103,7 @@ impl Core {
                 line => vec![self.lines.pop(line)?],
             };
             match items.first() {
+                Some(first) if self.claims.lost(first) => items.iter().for_each(|item| self.drop_item(item)),
                 Some(first) if first.careful && first.attempts >= self.settings.max_attempts => {
                     self.die_of_crashes(items, now);
                 }
@@ -248,6 +249,13 @@ impl Core {
                 self.settle_later(item, Change::Done, Meanwhile::GoesOn, now);
                 Then::GoOn
             }
+            Verdict::Settled => {
+                self.breaker.accepted();
+                self.tally.success += 1;
+                self.claims.end(item.id(), item.token);
+                self.drop_item(&item);
+                Then::GoOn
+            }
             Verdict::Failed { error, after } => {
                 self.breaker.answered();
                 self.fail(item, error, after, now)
@@ -256,6 +264,9 @@ impl Core {
                 self.breaker.answered();
                 self.tally.failure += 1;
                 self.die(item, error, Counts::One, true, now)
+            }
+            Verdict::NoRoute { route } if self.within_grace(&item, now) => {
+                self.wait_for_a_listener(item, &route, now)
             }
             Verdict::NoRoute { route } => {
                 self.die(item, format!("no listener for {route}"), Counts::None, true, now)

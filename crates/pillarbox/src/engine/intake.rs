@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    fn item(&self, event: Event, seq: Seq, slot: Slot, source: Source) -> Item {
+    pub(super) fn item(&self, event: Event, seq: Seq, slot: Slot, source: Source) -> Item {
         Item {
             seq,
             slot,
@@ -78,6 +78,8 @@ impl Core {
             expires: None,
             careful: false,
             accepted_before: None,
+            claimed: None,
+            written: None,
         }
     }
 

@@ -1,9 +1,11 @@
 //! An event in memory on its way out.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use crate::model::{Event, EventId, GroupKey, Seq, Slot, Token};
-use crate::port::{Change, Delivery, Outcome, Source};
+use crate::port::{Change, Claimed, Delivery, Outcome, Source};
 
 /// One event in memory.
 #[derive(Debug, Clone)]
@@ -24,6 +26,10 @@ pub(crate) struct Item {
     pub(crate) careful: bool,
     /// How many events the sink had accepted when the endpoint last failed under this one.
     pub(crate) accepted_before: Option<u64>,
+    /// The claim it is held by.
+    pub(crate) claimed: Option<Arc<Claimed>>,
+    /// When it was written, if that is known.
+    pub(crate) written: Option<Instant>,
 }
 
 impl Item {
@@ -41,7 +47,13 @@ impl Item {
     }
 
     pub(crate) fn delivery(&self) -> Delivery {
-        Delivery { event: self.event.clone(), attempt: self.attempt(), seq: self.seq, source: self.source }
+        Delivery {
+            event: self.event.clone(),
+            attempt: self.attempt(),
+            seq: self.seq,
+            source: self.source,
+            claimed: self.claimed.clone(),
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod breaker;
 mod careful;
+mod claimer;
+mod claims;
 mod core;
 mod dispatch;
 mod groups;
@@ -25,6 +27,7 @@ mod slots;
 mod tests;
 mod worker;
 
+pub(crate) use claimer::Claimer;
 pub use running::{Engine, EngineParts};
 pub use settings::{EngineSettings, OnDead, Reading};
 pub(crate) use shared::{Reservation, Shared};

@@ -113,7 +113,7 @@ impl Engine {
         self.until_quiet(deadline).await;
         self.shared.with(|core| {
             core.stop();
-            core.give_back();
+            core.give_back(Instant::now());
         });
         (0..self.workers.len()).for_each(|_| self.shared.work.notify_one());
         self.shared.work.notify_waiters();

@@ -69,6 +69,8 @@ pub struct EngineSettings {
     pub settle_linger: Duration,
     /// Outcomes settled in one call.
     pub settle_rows: usize,
+    /// How long an event that was claimed and that nobody listens to is tried again; zero: dead at once.
+    pub no_route_grace: Duration,
     /// A label for people, such as host and process.
     pub label: String,
 }
@@ -95,6 +97,7 @@ impl Default for EngineSettings {
             drain: Duration::from_secs(5),
             settle_linger: Duration::from_millis(10),
             settle_rows: 1_000,
+            no_route_grace: Duration::ZERO,
             label: String::new(),
         }
     }
@@ -126,6 +129,7 @@ impl EngineSettings {
             ("drain", self.drain, Duration::ZERO, DAY),
             ("settle linger", self.settle_linger, Duration::ZERO, Duration::from_secs(10)),
             ("skip recent", self.skip_recent, Duration::ZERO, DAY),
+            ("no route grace", self.no_route_grace, Duration::ZERO, DAY * 365),
         ];
         let bad_counts = counts.into_iter().filter(|&(_, value, max)| value < 1 || value > max);
         let bad_times = times.into_iter().filter(|&(_, value, min, max)| value < min || value > max);

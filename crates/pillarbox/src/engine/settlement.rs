@@ -103,6 +103,7 @@ impl Core {
             return;
         }
         self.known.settled(&outcome.id);
+        self.claims.end(&outcome.id, outcome.token);
         self.slots.left(slot);
         let Some(key) = group else {
             return;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::core::{Core, Tally};
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) read: Notify,
     pub(crate) member: Notify,
     pub(crate) quiet: Notify,
+    /// Until when claims may be worked on; none where rows are not claimed.
+    pub(crate) lease: watch::Sender<Option<Instant>>,
 }
 
 impl Shared {
@@ -52,6 +54,7 @@ impl Shared {
             read: Notify::new(),
             member: Notify::new(),
             quiet: Notify::new(),
+            lease: watch::Sender::new(None),
         })
     }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::dispatch::{Delivered, Next};
 use super::item::Job;
@@ -61,12 +61,38 @@ async fn deliver(shared: &Shared, job: &Job) -> Delivered {
     let first = poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx))).await;
     let outcome = match first {
         Poll::Ready(outcome) => Ok(outcome),
-        Poll::Pending => timeout(deadline, delivery).await,
+        Poll::Pending => tokio::select! {
+            biased;
+            outcome = delivery => Ok(outcome),
+            () = sleep(deadline) => Err(format!("not finished within its deadline of {deadline:?}")),
+            () = claim_over(shared) => Err("its claim ran out before it was finished".to_owned()),
+        },
     };
     match outcome {
         Ok(Ok(verdicts)) => Delivered::Verdicts(verdicts),
         Ok(Err(message)) => Delivered::Broken(format!("panicked: {message}")),
-        Err(_) => Delivered::Broken(format!("not finished within its deadline of {deadline:?}")),
+        Err(error) => Delivered::Broken(error),
+    }
+}
+
+/// Waits until claims may not be worked on any more, because nobody could renew them.
+async fn claim_over(shared: &Shared) {
+    let mut lease = shared.lease.subscribe();
+    loop {
+        let until = *lease.borrow_and_update();
+        tokio::select! {
+            changed = lease.changed() => if changed.is_err() {
+                return;
+            },
+            () = over(until) => return,
+        }
+    }
+}
+
+async fn over(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
     }
 }
 

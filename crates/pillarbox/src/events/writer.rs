@@ -76,7 +76,7 @@ impl<S: Store> Writer<S> {
     }
 
     /// Checks events and runs the before-write hooks.
-    pub(super) fn prepare<E: IntoEvent>(
+    pub(crate) fn prepare<E: IntoEvent>(
         &self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Event>, WriteError> {

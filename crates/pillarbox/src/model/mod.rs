@@ -8,7 +8,7 @@ mod id;
 mod invalid;
 mod join;
 mod layout;
-mod limits;
+pub(crate) mod limits;
 mod names;
 mod payload;
 mod place;

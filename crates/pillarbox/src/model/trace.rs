@@ -32,6 +32,14 @@ impl TraceContext {
         Self::new(headers.get(TRACEPARENT)?, state).ok()
     }
 
+    /// Puts the context into headers.
+    pub(crate) fn write_to(&self, headers: &mut Headers) {
+        headers.insert(TRACEPARENT.to_owned(), self.traceparent.clone());
+        if let Some(state) = &self.tracestate {
+            headers.insert(TRACESTATE.to_owned(), state.clone());
+        }
+    }
+
     /// The `traceparent` value.
     #[must_use]
     pub fn traceparent(&self) -> &str {

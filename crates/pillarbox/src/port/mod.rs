@@ -25,7 +25,7 @@ pub use fetch::{Cursor, Fetch, Fetched, Horizon, Scope};
 pub use join::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
 pub use metrics::{MetricsExporter, NoMetrics};
 pub use settle::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
-pub use sink::{Delivery, Handed, Sink, Source, Verdict};
+pub use sink::{Claimed, Delivery, Handed, Sink, Source, Verdict};
 pub use store::{Answer, Hints, Order, Store, Write};
 pub use write::{
     Begin, BlockingWriteOn, Body, CommitError, Insert, Transact, TransactError, WriteOn, WriteSql,

@@ -2,9 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Event, Seq};
+use jiff::Timestamp;
+
+use crate::model::{Event, Seq, Token};
 
 /// How an event came to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,19 @@ pub struct Delivery {
     pub seq: Seq,
     /// How it came.
     pub source: Source,
+    /// The claim on it, where there is one.
+    pub claimed: Option<Arc<Claimed>>,
+}
+
+/// What a claim tells of its row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    /// Its token.
+    pub token: Token,
+    /// When the row was written.
+    pub created_at: Timestamp,
+    /// Why it failed last.
+    pub last_error: Option<String>,
 }
 
 /// What a sink says of one event.
@@ -33,6 +49,8 @@ pub struct Delivery {
 pub enum Verdict {
     /// Taken.
     Accepted,
+    /// Taken, and settled by whoever took it, in a transaction of its own.
+    Settled,
     /// Failed by its own fault: again, after this long if the sink said so, else by policy.
     Failed {
         /// Why.

@@ -91,3 +91,62 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 }
+
+/// A shared store is a store.
+impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
+    fn facts(&self) -> &Facts {
+        (**self).facts()
+    }
+
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        (**self).fetch(request)
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        (**self).claim(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        (**self).reap(request)
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        (**self).settle(request)
+    }
+
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        (**self).join(request)
+    }
+
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        (**self).beat(request)
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        (**self).leave(node)
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        (**self).promote(request)
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        (**self).write(request)
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        (**self).joins()
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        (**self).admin()
+    }
+
+    fn announce(&self) {
+        (**self).announce();
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        (**self).hints()
+    }
+}

@@ -32,6 +32,26 @@ impl RetryPolicy for Exponential {
     }
 }
 
+/// 2, 4, 8 … seconds, up to a bound: `min(2^attempts, max)`, the work queue's policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubling {
+    /// The longest delay.
+    pub max: Duration,
+}
+
+impl Default for Doubling {
+    /// Up to 60 s.
+    fn default() -> Self {
+        Self { max: Duration::from_secs(60) }
+    }
+}
+
+impl RetryPolicy for Doubling {
+    fn delay(&self, attempts: u32, _random: f64) -> Duration {
+        Duration::from_secs(1_u64.checked_shl(attempts).unwrap_or(u64::MAX)).min(self.max)
+    }
+}
+
 /// The same delay each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fixed(pub Duration);
@@ -45,6 +65,17 @@ impl RetryPolicy for Fixed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// OBX-061, OBX-062
+    #[test]
+    fn the_queue_waits_two_to_the_power_of_its_retries_up_to_a_minute() {
+        let policy = Doubling::default();
+        let seconds = |attempts| policy.delay(attempts, 0.9).as_secs();
+        assert_eq!(
+            [1, 2, 3, 4, 5, 6, 7, 63, 64, u32::MAX].map(seconds),
+            [2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+        );
+    }
 
     /// EVT-100
     #[test]

@@ -6,7 +6,7 @@ mod lease;
 mod share;
 mod transition;
 
-pub use backoff::{Exponential, Fixed, RetryPolicy};
+pub use backoff::{Doubling, Exponential, Fixed, RetryPolicy};
 pub use held::{Head, held_after};
 pub use lease::Lease;
 pub use share::{SLOTS, Share, SlotState, free_lane, share};

@@ -187,10 +187,10 @@ impl TestOutbox {
             Err(why) => return dead(format!("undecodable: {why}"), Counts::None),
         };
         let attempt = row.attempts + 1;
-        let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold };
+        let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold, claimed: None };
         let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
         match verdict {
-            Verdict::Accepted => Change::Done,
+            Verdict::Accepted | Verdict::Settled => Change::Done,
             Verdict::Failed { error, after } | Verdict::Unavailable { error, after }
                 if attempt < self.max_attempts =>
             {

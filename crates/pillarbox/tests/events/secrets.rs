@@ -31,7 +31,10 @@ async fn no_debug_output_of_a_public_type_shows_them() {
     hidden(format!("{:?} {:?}", event.headers(), Payload::Bytes(CANARY.as_bytes().into())));
     hidden(format!("{:?}", NewRow { event: event.clone(), placement: Placement::Slot }));
     hidden(format!("{:?}", Polled { event: event.clone(), attempts: 0, seq: Seq(1), token: Token(0) }));
-    hidden(format!("{:?}", Delivery { event: event.clone(), attempt: 1, seq: Seq(1), source: Source::Hot }));
+    hidden(format!(
+        "{:?}",
+        Delivery { event: event.clone(), attempt: 1, seq: Seq(1), source: Source::Hot, claimed: None }
+    ));
     let store = Watched::new();
     let rows = vec![NewRow { event, placement: Placement::Slot }];
     let write = Write { rows, now: None };

@@ -1,0 +1,111 @@
+//! The claimer: takes rows under leases for an engine, renews them, gives back what has run out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::claims::Clock;
+use super::shared::Shared;
+use crate::model::{OwnerId, SlotSet};
+use crate::port::{Claim, ClaimFrom, Cursor, Fence, Fetch, OnDone, Scope, Settle, StoreError};
+use crate::rules::Lease;
+
+/// The clocks are compared again after this long.
+const CLOCK_HOLDS: Duration = Duration::from_secs(300);
+
+/// Claims for one owner on one store.
+pub(crate) struct Claimer {
+    shared: Arc<Shared>,
+    owner: OwnerId,
+    lease: Lease,
+    from: ClaimFrom,
+    clock: Mutex<Option<Clock>>,
+}
+
+impl Claimer {
+    /// Outcomes of the engine are settled by this owner's claims from here on.
+    pub(crate) fn new(shared: Arc<Shared>, owner: OwnerId, lease: Lease, from: ClaimFrom) -> Self {
+        shared.with(|core| core.settle_by(Fence::Owner(owner.clone())));
+        Self { shared, owner, lease, from, clock: Mutex::new(None) }
+    }
+
+    /// Claims up to so many rows, no more than there is room for. How many were asked for and taken.
+    pub(crate) async fn claim(&self, rows: usize) -> Result<(usize, usize), StoreError> {
+        let rows = rows.min(self.shared.with(|core| core.room_for_claims()));
+        if rows == 0 {
+            return Ok((0, 0));
+        }
+        let clock = self.clock().await?;
+        let asked = Instant::now();
+        let (owner, lease) = (self.owner.clone(), self.lease.length());
+        let skip_recent = self.shared.settings.skip_recent;
+        let claim = Claim { from: self.from, owner, lease, rows, skip_recent, now: None };
+        let claimed = self.shared.store.claim(claim).await?;
+        let taken = claimed.len();
+        if taken > 0 {
+            let until = asked + self.lease.usable_for();
+            self.shared.with(|core| core.take_claimed(claimed, clock, until, Instant::now()));
+            self.tell_lease();
+        }
+        Ok((rows, taken))
+    }
+
+    /// The database's time, asked for now and then.
+    async fn clock(&self) -> Result<Clock, StoreError> {
+        let known = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clock) = known.filter(|clock| clock.here.elapsed() < CLOCK_HOLDS) {
+            return Ok(clock);
+        }
+        let scope = Scope::Slots { slots: SlotSet::new([]), cursor: Cursor::default() };
+        let look = Fetch { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None };
+        let database = self.shared.store.fetch(look).await?.now;
+        let clock = Clock { database, here: Instant::now() };
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
+        Ok(clock)
+    }
+
+    /// Renews what is held at a third of the lease, until it is told to stop.
+    pub(crate) async fn renew_until(&self, stop: CancellationToken) {
+        let mut pause = self.lease.renew_after();
+        while stop.run_until_cancelled(sleep(pause)).await.is_some() {
+            pause = match self.renew().await {
+                Ok(()) => self.lease.renew_after(),
+                Err(error) => {
+                    tracing::warn!(store = self.store(), %error, "claims could not be renewed, trying again");
+                    self.lease.renew_after() / 4
+                }
+            };
+        }
+    }
+
+    async fn renew(&self) -> Result<(), StoreError> {
+        let lease = self.lease.length();
+        let outcomes: Arc<[_]> = self.shared.with(|core| core.extensions(lease)).into();
+        if outcomes.is_empty() {
+            return Ok(());
+        }
+        let asked = Instant::now();
+        let fence = Fence::Owner(self.owner.clone());
+        let request = Settle { fence, outcomes: Arc::clone(&outcomes), on_done: OnDone::Keep, now: None };
+        let settled = self.shared.store.settle(request).await?;
+        let until = asked + self.lease.usable_for();
+        let lost = self.shared.with(|core| core.extended(&outcomes, &settled, until));
+        self.tell_lease();
+        if lost > 0 {
+            tracing::debug!(store = self.store(), messages = lost, "claims ended before they were renewed");
+        }
+        Ok(())
+    }
+
+    /// Those who work on claims have to know how long they may.
+    fn tell_lease(&self) {
+        let until = self.shared.with(|core| core.claimed_until());
+        self.shared.lease.send_if_modified(|lease| std::mem::replace(lease, until) != until);
+    }
+
+    fn store(&self) -> &str {
+        &self.shared.store.facts().name
+    }
+}

@@ -1,0 +1,163 @@
+//! Claims: rows that an owner holds under a lease, and that are renewed together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::Map;
+use super::core::{Core, Meanwhile, Phase};
+use super::dispatch::Then;
+use super::item::Item;
+use crate::model::{EventId, Row, Seq, Token};
+use crate::port::{Change, Claimed, Counts, Outcome, Settled, Source, Wait};
+
+/// A message that nobody listens to is tried again after its age, within these bounds.
+const SHORTEST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// A moment of the database's clock on ours.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    pub(crate) database: Timestamp,
+    pub(crate) here: Instant,
+}
+
+/// The claims that are held.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    held: Map<EventId, (Seq, Token)>,
+    /// Someone waits for room to claim more.
+    wanted: bool,
+}
+
+impl Claims {
+    /// An outcome is in the store, or will never be: the claim needs no renewal.
+    pub(crate) fn end(&mut self, id: &EventId, token: Token) {
+        if self.held.get(id).is_some_and(|(_, held)| *held == token) {
+            self.held.remove(id);
+        }
+    }
+
+    /// Whether an item is under a claim that is not held any more.
+    pub(crate) fn lost(&self, item: &Item) -> bool {
+        item.claimed.is_some() && self.held.get(item.id()).is_none_or(|(_, token)| *token != item.token)
+    }
+}
+
+impl Core {
+    /// Rows that were claimed come in. Work on them may go on until `until`, unless they are renewed.
+    pub(crate) fn take_claimed(&mut self, rows: Vec<Row>, clock: Clock, until: Instant, now: Instant) {
+        if self.claims.held.is_empty() {
+            self.lease_until = Some(until);
+            self.halted = false;
+        }
+        for row in rows {
+            match row.event {
+                // Claimed again while it is being worked on: never twice at once. This claim runs out by itself.
+                Ok(event) if !self.known.admit(event.id(), row.seq) => {}
+                Ok(event) => {
+                    self.claims.held.insert(row.id, (row.seq, row.token));
+                    let claimed =
+                        Claimed { token: row.token, created_at: row.created_at, last_error: row.last_error };
+                    let item = Item {
+                        attempts: row.attempts,
+                        token: row.token,
+                        counted: true,
+                        claimed: Some(Arc::new(claimed)),
+                        expires: row.expires_at.map(|at| Self::local(at, clock.database, clock.here)),
+                        written: clock.ago(row.created_at),
+                        ..self.item(event, row.seq, row.slot, Source::Cold)
+                    };
+                    self.tally.cold += 1;
+                    self.enter(&item);
+                    self.lines.push(item);
+                }
+                Err(why) => {
+                    let error = format!("undecodable: {why}");
+                    self.tally.undecodable.push((row.id.clone(), error.clone()));
+                    let change = Change::Dead { error, counts: Counts::None, blocks: None };
+                    let outcome = Outcome { seq: row.seq, id: row.id, token: row.token, change };
+                    self.push_unsettled(super::core::Unsettled { outcome, slot: row.slot, group: None }, now);
+                }
+            }
+        }
+    }
+
+    /// What renews every claim that is held.
+    pub(crate) fn extensions(&self, lease: Duration) -> Vec<Outcome> {
+        let extend = |(id, (seq, token)): (&EventId, &(Seq, Token))| Outcome {
+            seq: *seq,
+            id: id.clone(),
+            token: *token,
+            change: Change::Extend { lease },
+        };
+        self.claims.held.iter().map(extend).collect()
+    }
+
+    /// The answer to that: what is stale is another's now. How many those are.
+    pub(crate) fn extended(&mut self, outcomes: &[Outcome], settled: &Settled, until: Instant) -> usize {
+        for place in &settled.stale {
+            self.claims.end(&outcomes[*place].id, outcomes[*place].token);
+        }
+        self.lease_until = Some(until);
+        self.halted = false;
+        settled.stale.len()
+    }
+
+    /// Until when claims may be worked on.
+    pub(crate) fn claimed_until(&self) -> Option<Instant> {
+        self.lease_until.filter(|_| !self.claims.held.is_empty())
+    }
+
+    /// How many more may be claimed; with none, a signal tells when there is room.
+    pub(crate) fn room_for_claims(&mut self) -> usize {
+        let room = if self.phase == Phase::Running { self.cold_room().0 } else { 0 };
+        self.claims.wanted = room < self.read_at_room();
+        room
+    }
+
+    /// There is room again for someone who waits for it. Tells once.
+    pub(super) fn claims_may_go_on(&mut self) -> bool {
+        let room = self.claims.wanted && self.cold_room().0 >= self.read_at_room();
+        self.claims.wanted &= !room;
+        room
+    }
+
+    /// Every claim without an outcome is given back, its attempt not counted.
+    pub(super) fn release_claims(&mut self, now: Instant) {
+        let unsettled: Vec<EventId> = self.settles.iter().map(|one| one.outcome.id.clone()).collect();
+        let held: Vec<_> = self.claims.held.iter().map(|(id, held)| (id.clone(), *held)).collect();
+        for (id, (seq, token)) in held {
+            if !unsettled.contains(&id) {
+                let outcome = Outcome { seq, id, token, change: Change::Release };
+                let slot = crate::model::Lane::QUEUE.slot();
+                self.push_unsettled(super::core::Unsettled { outcome, slot, group: None }, now);
+            }
+        }
+    }
+
+    pub(super) fn within_grace(&self, item: &Item, now: Instant) -> bool {
+        let age = item.written.map(|at| now.saturating_duration_since(at));
+        age.is_some_and(|age| age < self.settings.no_route_grace)
+    }
+
+    /// Nobody listens yet, perhaps because a newer release is still to come: no attempt is counted.
+    pub(super) fn wait_for_a_listener(&mut self, item: Item, route: &str, now: Instant) -> Then {
+        let age = item.written.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
+        let delay = age.clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        let error = format!("no listener for {route}");
+        let change = Change::Retry { delay, error, counts: Counts::Back, wait: Wait::InPlace };
+        self.settle_later(item, change, Meanwhile::GoesOn, now);
+        Then::Stop
+    }
+}
+
+impl Clock {
+    /// When something happened, on our clock; none where that is before our clock began.
+    fn ago(self, at: Timestamp) -> Option<Instant> {
+        let age = Duration::try_from(self.database.duration_since(at)).unwrap_or_default();
+        self.here.checked_sub(age)
+    }
+}

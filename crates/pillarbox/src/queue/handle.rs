@@ -1,0 +1,382 @@
+//! The queue handle: enqueue, claim, and what an owner does with what it claimed. Each is one call of the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
+use crate::events::Writer;
+use crate::model::{Event, IntoEvent, Invalid, Limits, NewRow, OwnerId, Placement, Token, Written};
+use crate::port::{
+    BlockingWriteOn, Change, Claim, ClaimFrom, Counts, Fence, List, OnDone, Outcome, Reap, Select, Settle,
+    Settled, Store, Wait, Write, WriteOn,
+};
+use crate::rules::{Doubling, Lease, RetryPolicy};
+
+/// Most messages of one claim.
+pub(super) const BATCH_MAX: usize = 10_000;
+
+/// A message that was enqueued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Its id; where one with the same logical id was there already, that one's.
+    pub message: MessageId,
+    /// Whether it was added.
+    pub fresh: bool,
+}
+
+/// What came of a number of work items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settlement {
+    /// Changed.
+    pub changed: usize,
+    /// Left alone: unknown, ended, or another's.
+    pub ignored: usize,
+}
+
+/// The work queue of a store. Cheap to clone.
+pub struct Queue<S> {
+    store: Arc<S>,
+    limits: Limits,
+    retry: Arc<dyn RetryPolicy>,
+    on_done: OnDone,
+    /// Rung when something was enqueued here, for workers of this process.
+    bell: Arc<watch::Sender<u64>>,
+}
+
+impl<S> Clone for Queue<S> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            limits: self.limits,
+            retry: Arc::clone(&self.retry),
+            on_done: self.on_done,
+            bell: Arc::clone(&self.bell),
+        }
+    }
+}
+
+impl<S: Store> Queue<S> {
+    /// The queue of a store.
+    #[must_use]
+    pub fn new(store: S) -> Self {
+        Self::shared(Arc::new(store))
+    }
+
+    /// The queue of a store that others use too.
+    #[must_use]
+    pub fn shared(store: Arc<S>) -> Self {
+        let limits = store.facts().limits;
+        let (retry, bell) = (Arc::new(Doubling::default()), Arc::new(watch::Sender::new(0)));
+        Self { store, limits, retry, on_done: OnDone::Keep, bell }
+    }
+
+    /// How long abandoned messages wait. Default: 2, 4, 8 … up to 60 s.
+    #[must_use]
+    pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
+        self.retry = Arc::new(policy);
+        self
+    }
+
+    /// What happens to messages that are acknowledged. Default: kept until purge.
+    #[must_use]
+    pub fn on_done(mut self, on_done: OnDone) -> Self {
+        self.on_done = on_done;
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<S> {
+        &self.store
+    }
+
+    /// Joins of messages of this queue.
+    #[must_use]
+    pub fn joins(&self) -> QueueJoins<'_, S> {
+        QueueJoins::new(self)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.store.facts().name
+    }
+
+    pub(super) fn bell(&self) -> watch::Receiver<u64> {
+        self.bell.subscribe()
+    }
+
+    /// Something may be there to be claimed: workers here and elsewhere are told, where that is possible.
+    pub(super) fn ring(&self) {
+        self.bell.send_modify(|count| *count += 1);
+        self.store.announce();
+    }
+
+    /// Enqueues one message in a transaction of its own. Its event type is the topic.
+    pub async fn enqueue(&self, message: impl IntoEvent) -> Result<Enqueued, QueueError> {
+        let mut enqueued = self.enqueue_all([message]).await?;
+        enqueued.pop().ok_or_else(|| QueueError::NotHeld("nothing was written".to_owned()))
+    }
+
+    /// Enqueues messages in one transaction, all or none.
+    pub async fn enqueue_all<E: IntoEvent>(
+        &self,
+        messages: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Enqueued>, QueueError> {
+        let rows = self.rows(messages)?;
+        let events: Vec<Event> = rows.iter().map(|row| row.event.clone()).collect();
+        let written = self.store.write(Write { rows, now: None }).await?;
+        self.ring();
+        Ok(self.enqueued(&events, written))
+    }
+
+    /// Enqueues messages on a transaction the caller has, and does not end it.
+    ///
+    /// Workers see them after its commit, at their next look; [`Queue::committed`] makes that at once.
+    pub async fn enqueue_on<Tx: ?Sized, E: IntoEvent>(
+        &self,
+        tx: &mut Tx,
+        messages: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Enqueued>, QueueError>
+    where
+        S: WriteOn<Tx>,
+    {
+        let rows = self.rows(messages)?;
+        let written = self.store.insert(tx, &rows).await?;
+        let events: Vec<Event> = rows.into_iter().map(|row| row.event).collect();
+        Ok(self.enqueued(&events, written))
+    }
+
+    /// Enqueues messages on a transaction of a blocking driver that the caller has.
+    pub fn enqueue_on_blocking<Tx: ?Sized, E: IntoEvent>(
+        &self,
+        tx: &Tx,
+        messages: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Enqueued>, QueueError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        let rows = self.rows(messages)?;
+        let written = self.store.insert_blocking(tx, &rows)?;
+        let events: Vec<Event> = rows.into_iter().map(|row| row.event).collect();
+        Ok(self.enqueued(&events, written))
+    }
+
+    /// A transaction that enqueued something has committed: workers look at once.
+    pub fn committed(&self) {
+        self.ring();
+    }
+
+    fn rows<E: IntoEvent>(&self, messages: impl IntoIterator<Item = E>) -> Result<Vec<NewRow>, QueueError> {
+        let writer = Writer::<S>::new(Arc::clone(&self.store));
+        let events = writer.prepare(messages)?;
+        Ok(events.into_iter().map(|event| NewRow { event, placement: Placement::Queue }).collect())
+    }
+
+    fn enqueued(&self, events: &[Event], written: Vec<Written>) -> Vec<Enqueued> {
+        for (event, one) in events.iter().zip(&written) {
+            tracing::info!(
+                store = self.name(),
+                topic = event.event_type(),
+                correlation_id = event.correlation_id(),
+                message = %one.id,
+                "enqueued"
+            );
+        }
+        written.into_iter().map(|one| Enqueued { message: MessageId(one.id), fresh: one.fresh }).collect()
+    }
+
+    /// Claims up to so many messages that are due, for so long: they are this owner's alone until then.
+    ///
+    /// A message that has expired, or that can't be read, is ended here as dead and not answered.
+    pub async fn claim(
+        &self,
+        owner: &OwnerId,
+        lease: Duration,
+        batch: usize,
+    ) -> Result<Vec<Message>, QueueError> {
+        let lease = Lease::new(lease)?.length();
+        if !(1..=BATCH_MAX).contains(&batch) {
+            return Err(Invalid::range("batch", batch, format!("1 to {BATCH_MAX}")).into());
+        }
+        let claim = Claim {
+            from: ClaimFrom::Queue,
+            owner: owner.clone(),
+            lease,
+            rows: batch,
+            skip_recent: Duration::ZERO,
+            now: None,
+        };
+        let rows = self.store.claim(claim).await?;
+        tracing::debug!(store = self.name(), %owner, messages = rows.len(), "claimed");
+        let now =
+            if rows.iter().any(|row| row.expires_at.is_some()) { Some(self.now().await?) } else { None };
+        let (mut messages, mut dead) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in rows {
+            let expired = row.expires_at.zip(now).is_some_and(|(at, now)| at <= now);
+            let why = match &row.event {
+                Err(why) => Some(format!("undecodable: {why}")),
+                Ok(_) if expired => Some("expired before it was delivered".to_owned()),
+                Ok(_) => None,
+            };
+            let outcome = |error| {
+                let change = Change::Dead { error, counts: Counts::None, blocks: None };
+                Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }
+            };
+            match why.map(outcome) {
+                Some(outcome) => dead.push(outcome),
+                None => messages.extend(Message::of_row(row, owner)),
+            }
+        }
+        if !dead.is_empty() {
+            self.settle(owner, dead).await?;
+        }
+        Ok(messages)
+    }
+
+    /// The database's time.
+    async fn now(&self) -> Result<jiff::Timestamp, QueueError> {
+        let scope = crate::port::Scope::Slots {
+            slots: crate::model::SlotSet::new([]),
+            cursor: crate::port::Cursor::default(),
+        };
+        let look = crate::port::Fetch { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None };
+        Ok(self.store.fetch(look).await?.now)
+    }
+
+    /// Work items from their text `ID@TOKEN`, with what the table says of them now. Ids that are unknown or that no claim
+    /// holds any more are work items too: nothing they are used for changes anything.
+    pub async fn find(&self, texts: &[impl AsRef<str>]) -> Result<Vec<WorkItemId>, QueueError> {
+        let parsed =
+            texts.iter().map(|text| WorkItemId::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let ids = parsed.iter().map(|(message, _)| message.0.clone()).collect();
+        let list =
+            List { select: Select { ids, ..Select::default() }, limit: parsed.len(), ..List::default() };
+        let records = if parsed.is_empty() { Vec::new() } else { self.store.admin().list(list).await? };
+        let item = |(message, token): (MessageId, i64)| {
+            let record = records.iter().find(|record| record.id == message.0);
+            WorkItemId {
+                token: Token(token),
+                seq: record.map(|record| record.seq).unwrap_or_default(),
+                attempts: record.map_or(0, |record| record.attempts),
+                message,
+            }
+        };
+        Ok(parsed.into_iter().map(item).collect())
+    }
+
+    /// Done.
+    pub async fn ack(&self, owner: &OwnerId, items: &[WorkItemId]) -> Result<Settlement, QueueError> {
+        self.apply(owner, items, |_| Change::Done).await
+    }
+
+    /// Given back, to be tried again after a while, by the retry policy; the reason is kept.
+    pub async fn abandon(
+        &self,
+        owner: &OwnerId,
+        items: &[WorkItemId],
+        error: Option<&str>,
+    ) -> Result<Settlement, QueueError> {
+        let error = error.unwrap_or("abandoned").to_owned();
+        self.apply(owner, items, |item| Change::Retry {
+            delay: self.retry.delay(item.attempts.max(1), 0.5),
+            error: error.clone(),
+            counts: Counts::None,
+            wait: Wait::InPlace,
+        })
+        .await
+    }
+
+    /// Given up for good.
+    pub async fn fail(
+        &self,
+        owner: &OwnerId,
+        items: &[WorkItemId],
+        error: &str,
+    ) -> Result<Settlement, QueueError> {
+        self.apply(owner, items, |_| Change::Dead {
+            error: error.to_owned(),
+            counts: Counts::None,
+            blocks: None,
+        })
+        .await
+    }
+
+    /// Held for so long from now on.
+    pub async fn extend(
+        &self,
+        owner: &OwnerId,
+        items: &[WorkItemId],
+        lease: Duration,
+    ) -> Result<Settlement, QueueError> {
+        let lease = Lease::new(lease)?.length();
+        self.apply(owner, items, |_| Change::Extend { lease }).await
+    }
+
+    /// Frees messages whose claim has run out, up to so many; how many. Claims take them anyway.
+    pub async fn reap(&self, limit: usize) -> Result<u64, QueueError> {
+        let reaped = self.store.reap(Reap { older_than: Duration::ZERO, rows: limit, now: None }).await?;
+        tracing::info!(store = self.name(), messages = reaped, "reaped");
+        Ok(reaped)
+    }
+
+    async fn apply(
+        &self,
+        owner: &OwnerId,
+        items: &[WorkItemId],
+        change: impl Fn(&WorkItemId) -> Change,
+    ) -> Result<Settlement, QueueError> {
+        if items.is_empty() {
+            return Ok(Settlement { changed: 0, ignored: 0 });
+        }
+        self.settle(owner, items.iter().map(|item| outcome(item, change(item))).collect()).await
+    }
+
+    async fn settle(&self, owner: &OwnerId, outcomes: Vec<Outcome>) -> Result<Settlement, QueueError> {
+        let count = outcomes.len();
+        let settled = self.store.settle(self.request(owner, outcomes)).await?;
+        // A join may have ended.
+        self.bell.send_modify(|count| *count += 1);
+        Ok(Settlement { changed: count - settled.stale.len(), ignored: settled.stale.len() })
+    }
+
+    fn request(&self, owner: &OwnerId, outcomes: Vec<Outcome>) -> Settle {
+        let fence = Fence::Owner(owner.clone());
+        Settle { fence, outcomes: outcomes.into(), on_done: self.on_done, now: None }
+    }
+
+    /// Marks a message done as part of the handler's own transaction: its effect and the mark commit together.
+    ///
+    /// An error says that the claim is another's by now; roll back then. A handler that has used this and committed answers
+    /// `Ok`; the worker leaves the message alone. Should the commit fail, the handler answers with its error as always.
+    pub async fn complete_on<Tx: ?Sized>(&self, tx: &mut Tx, message: &Message) -> Result<(), QueueError>
+    where
+        S: WriteOn<Tx>,
+    {
+        let request = self.request(message.owner(), vec![outcome(message.id(), Change::Done)]);
+        let settled = self.store.settle_on(tx, request).await?;
+        held(message, &settled)
+    }
+
+    /// Marks a message done as part of a transaction of a blocking driver, as [`Queue::complete_on`] does.
+    pub fn complete_on_blocking<Tx: ?Sized>(&self, tx: &Tx, message: &Message) -> Result<(), QueueError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        let request = self.request(message.owner(), vec![outcome(message.id(), Change::Done)]);
+        let settled = self.store.settle_blocking(tx, &request)?;
+        held(message, &settled)
+    }
+}
+
+fn outcome(item: &WorkItemId, change: Change) -> Outcome {
+    Outcome { seq: item.seq, id: item.message.0.clone(), token: item.token, change }
+}
+
+fn held(message: &Message, settled: &Settled) -> Result<(), QueueError> {
+    if settled.stale.is_empty() {
+        message.mark_settled();
+        return Ok(());
+    }
+    Err(QueueError::NotHeld(message.id().to_string()))
+}

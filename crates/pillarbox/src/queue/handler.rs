@@ -1,0 +1,92 @@
+//! Handlers: code that takes messages of a topic, and the sink that finds them.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::Message;
+use crate::events::{Failure, trace};
+use crate::model::OwnerId;
+use crate::port::{Delivery, Handed, Sink, Verdict};
+
+/// Takes messages of one topic. Closures `|message| async { … }` are handlers; so are types.
+///
+/// A message may come more than once: remember its [`message_id`](Message::message_id) where that matters, or settle in
+/// the transaction of the effect. A handler past its deadline, or whose claim could not be renewed, is dropped where it
+/// waits, and has failed.
+pub trait Handler: Send + Sync + 'static {
+    /// Takes one message. A [`Failure`] says whether and when it is tried again; any other error is tried again.
+    fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+impl<F, Fut, E> Handler for F
+where
+    F: Fn(Message) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send,
+    E: Into<Failure>,
+{
+    async fn handle(&self, message: Message) -> Result<(), Failure> {
+        self(message).await.map_err(Into::into)
+    }
+}
+
+type Handled<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
+
+/// A handler of any type.
+pub(super) trait AnyHandler: Send + Sync {
+    fn call(&self, message: Message) -> Handled<'_>;
+}
+
+impl<H: Handler> AnyHandler for H {
+    fn call(&self, message: Message) -> Handled<'_> {
+        Box::pin(self.handle(message))
+    }
+}
+
+/// Handlers by topic.
+pub(super) type Handlers = HashMap<String, Arc<dyn AnyHandler>>;
+
+/// Hands each message to the handler of its topic.
+pub(super) struct QueueSink {
+    pub(super) handlers: Arc<Handlers>,
+    pub(super) owner: OwnerId,
+    /// The store's name, in every line of the log.
+    pub(super) store: String,
+}
+
+impl QueueSink {
+    async fn one(&self, delivery: &Delivery) -> Verdict {
+        let Some(message) = Message::of_delivery(delivery, &self.owner) else { return Verdict::Skipped };
+        let (store, topic, id) = (self.store.as_str(), message.topic(), message.message_id());
+        let Some(handler) = self.handlers.get(topic) else {
+            tracing::warn!(store, topic, message = %id, "no handler for this topic: it is tried again");
+            return Verdict::NoRoute { route: format!("topic {topic}") };
+        };
+        tracing::info!(store, topic, message = %id, attempt = delivery.attempt, "handling");
+        let handled = match delivery.event.trace_context() {
+            Some(context) => trace::scope(context, handler.call(message.clone())).await,
+            None => handler.call(message.clone()).await,
+        };
+        match handled {
+            Ok(()) if message.is_settled() => Verdict::Settled,
+            Ok(()) => Verdict::Accepted,
+            Err(failure) => {
+                tracing::error!(store, topic, message = %id, error = failure.message(), "handler failed");
+                failure.into_verdict()
+            }
+        }
+    }
+}
+
+impl Sink for QueueSink {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(async move {
+            let mut verdicts = Vec::with_capacity(batch.len());
+            for delivery in batch {
+                verdicts.push(self.one(delivery).await);
+            }
+            verdicts
+        })
+    }
+}

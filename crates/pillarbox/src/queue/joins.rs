@@ -1,0 +1,318 @@
+//! Joins of messages: a fan-out that ends in one message.
+
+use super::{JoinError, MessageId, Queue};
+use crate::model::{
+    Continuation, EVENT_TYPE_MAX, EventId, FailedSteps, GROUPING_KEY_MAX, Headers, Invalid, JOIN_STEPS_MAX,
+    JoinId, JoinRecord, JoinStatus, JoinWait, StepState, limits,
+};
+use crate::port::{
+    BlockingWriteOn, ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Store,
+    StoreError, WriteOn,
+};
+
+/// The joins of a queue.
+pub struct QueueJoins<'a, S> {
+    queue: &'a Queue<S>,
+}
+
+/// A join to be started.
+#[derive(Debug, Clone)]
+#[must_use = "a join is not there before it is started"]
+pub struct JoinBuilder {
+    id: Option<JoinId>,
+    grouping_key: Option<String>,
+    expected: u32,
+    metadata: Option<String>,
+}
+
+impl JoinBuilder {
+    /// A join of so many steps.
+    pub fn of(expected: u32) -> Self {
+        Self { id: None, grouping_key: None, expected, metadata: None }
+    }
+
+    /// An id of the caller's own; starting a join that is there changes nothing.
+    pub fn id(mut self, id: JoinId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// What it belongs to, such as a customer; joins are found by it.
+    pub fn grouping_key(mut self, key: impl Into<String>) -> Self {
+        self.grouping_key = Some(key.into()).filter(|key| !key.is_empty());
+        self
+    }
+
+    /// A note.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.metadata = Some(metadata.into());
+        self
+    }
+
+    fn change(self) -> Result<JoinChange, Invalid> {
+        if !(1..=JOIN_STEPS_MAX).contains(&self.expected) {
+            return Err(Invalid::range("expected steps", self.expected, format!("1 to {JOIN_STEPS_MAX}")));
+        }
+        if let Some(key) = &self.grouping_key {
+            limits::name("grouping key", key, GROUPING_KEY_MAX)?;
+        }
+        let action = JoinAction::Start {
+            grouping_key: self.grouping_key,
+            expected: self.expected,
+            metadata: self.metadata,
+        };
+        Ok(JoinChange { join: self.id.unwrap_or_else(JoinId::random), action, now: None })
+    }
+}
+
+/// What happens at the end of a join.
+#[derive(Debug, Clone, Default)]
+pub struct Waiting {
+    failed_steps: FailedSteps,
+    on_complete: Option<Continuation>,
+    on_fail: Option<Continuation>,
+}
+
+impl Waiting {
+    /// Nothing yet; a failed step fails the join.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Enqueued when it completes.
+    #[must_use]
+    pub fn on_complete(mut self, topic: impl Into<String>, payload: impl Into<String>) -> Self {
+        self.on_complete = Some(Continuation { topic: topic.into(), payload: payload.into() });
+        self
+    }
+
+    /// Enqueued when it fails.
+    #[must_use]
+    pub fn on_fail(mut self, topic: impl Into<String>, payload: impl Into<String>) -> Self {
+        self.on_fail = Some(Continuation { topic: topic.into(), payload: payload.into() });
+        self
+    }
+
+    /// Whether failed steps fail it. Default: they do.
+    #[must_use]
+    pub fn failed_steps(mut self, failed_steps: FailedSteps) -> Self {
+        self.failed_steps = failed_steps;
+        self
+    }
+
+    fn action(self) -> Result<JoinAction, Invalid> {
+        if self.on_complete.is_none() && self.on_fail.is_none() {
+            let hint = "say what is enqueued on completion, on failure, or both";
+            return Err(Invalid::Missing { field: "continuation", hint });
+        }
+        for topic in [&self.on_complete, &self.on_fail].into_iter().flatten().map(|next| &next.topic) {
+            limits::name("topic", topic, EVENT_TYPE_MAX)?;
+        }
+        let mut headers = Headers::default();
+        if let Some(trace) = crate::events::trace::current() {
+            trace.write_to(&mut headers);
+        }
+        Ok(JoinAction::Wait(JoinWait {
+            failed_steps: self.failed_steps,
+            on_complete: self.on_complete,
+            on_fail: self.on_fail,
+            message: EventId::ulid(),
+            headers: headers.to_stored(),
+        }))
+    }
+}
+
+fn attach(join: &JoinId, messages: &[MessageId]) -> JoinChange {
+    let messages = messages.iter().map(|message| message.0.clone()).collect();
+    JoinChange { join: join.clone(), action: JoinAction::Attach { messages }, now: None }
+}
+
+fn wait(join: &JoinId, waiting: Waiting) -> Result<JoinChange, Invalid> {
+    Ok(JoinChange { join: join.clone(), action: waiting.action()?, now: None })
+}
+
+/// Whether it was changed, or had been before.
+fn judged(request: &JoinChange, changed: JoinChanged) -> Result<bool, JoinError> {
+    let join = || request.join.clone();
+    Err(match changed {
+        JoinChanged::Changed => return Ok(true),
+        JoinChanged::Unchanged => return Ok(false),
+        JoinChanged::NoSuchJoin => JoinError::NoSuchJoin(join()),
+        JoinChanged::Ended(status) => JoinError::Ended { join: join(), status },
+        JoinChanged::Full { expected } => JoinError::Full { join: join(), expected },
+        JoinChanged::NoSuchMessage(message) => JoinError::NoSuchMessage(MessageId(message)),
+        JoinChanged::AlreadyWaiting => JoinError::AlreadyWaiting(join()),
+        JoinChanged::NotAMember => {
+            let message = match &request.action {
+                JoinAction::Report { message, .. } => message.clone(),
+                _ => EventId::from_row(""),
+            };
+            JoinError::NotAMember { join: join(), message: MessageId(message) }
+        }
+    })
+}
+
+impl<'a, S: Store> QueueJoins<'a, S> {
+    pub(super) fn new(queue: &'a Queue<S>) -> Self {
+        Self { queue }
+    }
+
+    fn port(&self) -> Result<&'a dyn Joins, JoinError> {
+        self.queue.store().joins().ok_or_else(|| {
+            let detail = "joins need transactions, which this database does not have here";
+            StoreError::new(ErrorKind::Unsupported, "joins", self.queue.name(), detail).into()
+        })
+    }
+
+    async fn change(&self, request: JoinChange) -> Result<bool, JoinError> {
+        let changed = self.port()?.change_join(request.clone()).await?;
+        self.queue.ring();
+        judged(&request, changed)
+    }
+
+    async fn change_on<Tx: ?Sized>(&self, tx: &mut Tx, request: JoinChange) -> Result<bool, JoinError>
+    where
+        S: WriteOn<Tx>,
+    {
+        self.port()?;
+        let changed = self.queue.store().change_join_on(tx, request.clone()).await?;
+        judged(&request, changed)
+    }
+
+    fn change_on_blocking<Tx: ?Sized>(&self, tx: &Tx, request: &JoinChange) -> Result<bool, JoinError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        self.port()?;
+        let changed = self.queue.store().change_join_blocking(tx, request)?;
+        judged(request, changed)
+    }
+
+    /// Starts a join; its id.
+    pub async fn start(&self, join: JoinBuilder) -> Result<JoinId, JoinError> {
+        let request = join.change()?;
+        let id = request.join.clone();
+        self.change(request).await.map(|_| id)
+    }
+
+    /// Starts a join on a transaction the caller has.
+    pub async fn start_on<Tx: ?Sized>(&self, tx: &mut Tx, join: JoinBuilder) -> Result<JoinId, JoinError>
+    where
+        S: WriteOn<Tx>,
+    {
+        let request = join.change()?;
+        let id = request.join.clone();
+        self.change_on(tx, request).await.map(|_| id)
+    }
+
+    /// Starts a join on a transaction of a blocking driver.
+    pub fn start_on_blocking<Tx: ?Sized>(&self, tx: &Tx, join: JoinBuilder) -> Result<JoinId, JoinError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        let request = join.change()?;
+        let id = request.join.clone();
+        self.change_on_blocking(tx, &request).map(|_| id)
+    }
+
+    /// Makes messages steps of a join, all or none; false if all were before. One that has ended counts at once.
+    pub async fn attach(&self, join: &JoinId, messages: &[MessageId]) -> Result<bool, JoinError> {
+        self.change(attach(join, messages)).await
+    }
+
+    /// Attaches on a transaction the caller has: the one that enqueues the messages, for instance.
+    pub async fn attach_on<Tx: ?Sized>(
+        &self,
+        tx: &mut Tx,
+        join: &JoinId,
+        messages: &[MessageId],
+    ) -> Result<bool, JoinError>
+    where
+        S: WriteOn<Tx>,
+    {
+        self.change_on(tx, attach(join, messages)).await
+    }
+
+    /// Attaches on a transaction of a blocking driver.
+    pub fn attach_on_blocking<Tx: ?Sized>(
+        &self,
+        tx: &Tx,
+        join: &JoinId,
+        messages: &[MessageId],
+    ) -> Result<bool, JoinError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        self.change_on_blocking(tx, &attach(join, messages))
+    }
+
+    /// Says what happens at the end of a join, once; where the end has come, it happens now.
+    pub async fn wait(&self, join: &JoinId, waiting: Waiting) -> Result<(), JoinError> {
+        self.change(wait(join, waiting)?).await.map(drop)
+    }
+
+    /// Waits on a transaction the caller has.
+    pub async fn wait_on<Tx: ?Sized>(
+        &self,
+        tx: &mut Tx,
+        join: &JoinId,
+        waiting: Waiting,
+    ) -> Result<(), JoinError>
+    where
+        S: WriteOn<Tx>,
+    {
+        self.change_on(tx, wait(join, waiting)?).await.map(drop)
+    }
+
+    /// Waits on a transaction of a blocking driver.
+    pub fn wait_on_blocking<Tx: ?Sized>(
+        &self,
+        tx: &Tx,
+        join: &JoinId,
+        waiting: Waiting,
+    ) -> Result<(), JoinError>
+    where
+        S: BlockingWriteOn<Tx>,
+    {
+        self.change_on_blocking(tx, &wait(join, waiting)?).map(drop)
+    }
+
+    /// A step has ended well, told by hand; false if it had ended before. Messages of the queue tell it themselves.
+    pub async fn report_completed(&self, join: &JoinId, message: &MessageId) -> Result<bool, JoinError> {
+        self.report(join, message, StepState::Completed).await
+    }
+
+    /// A step has failed, told by hand; false if it had ended before.
+    pub async fn report_failed(&self, join: &JoinId, message: &MessageId) -> Result<bool, JoinError> {
+        self.report(join, message, StepState::Failed).await
+    }
+
+    async fn report(&self, join: &JoinId, message: &MessageId, state: StepState) -> Result<bool, JoinError> {
+        let action = JoinAction::Report { message: message.0.clone(), state };
+        self.change(JoinChange { join: join.clone(), action, now: None }).await
+    }
+
+    /// Takes a join back: nothing is enqueued at its end. False if it was taken back before.
+    pub async fn cancel(&self, join: &JoinId, by: impl Into<String>) -> Result<bool, JoinError> {
+        let action = JoinAction::Cancel { by: by.into() };
+        self.change(JoinChange { join: join.clone(), action, now: None }).await
+    }
+
+    /// A join with up to so many of its members.
+    pub async fn show(&self, join: &JoinId, members: usize) -> Result<JoinShown, JoinError> {
+        let shown = self.port()?.show_join(join.clone(), members).await?;
+        shown.ok_or_else(|| JoinError::NoSuchJoin(join.clone()))
+    }
+
+    /// Joins, newest first, by grouping key and status.
+    pub async fn list(
+        &self,
+        grouping_key: Option<&str>,
+        status: Option<JoinStatus>,
+        limit: usize,
+    ) -> Result<Vec<JoinRecord>, JoinError> {
+        let request = ListJoins { grouping_key: grouping_key.map(str::to_owned), status, limit };
+        Ok(self.port()?.list_joins(request).await?)
+    }
+}

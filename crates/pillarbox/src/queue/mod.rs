@@ -1,0 +1,23 @@
+//! The queue door: messages that workers claim under leases, joins of messages, many databases.
+
+mod databases;
+mod error;
+mod handle;
+mod handler;
+mod ids;
+mod joins;
+mod message;
+mod select;
+mod station;
+mod supervisor;
+mod worker;
+
+pub use databases::{Connect, Database, Databases, Discovery, RouteError, RouteKey};
+pub use error::{JoinError, QueueError};
+pub use handle::{Enqueued, Queue, Settlement};
+pub use handler::Handler;
+pub use ids::{MessageId, WorkItemId};
+pub use joins::{JoinBuilder, QueueJoins, Waiting};
+pub use message::Message;
+pub use select::{DrainFirst, RoundRobin, Selection, Standing};
+pub use worker::{Worker, WorkerBuilder};

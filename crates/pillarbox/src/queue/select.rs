@@ -1,0 +1,108 @@
+//! Which database is looked at next.
+
+/// How the databases of a worker stand.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    /// Those that may be looked at now, by name, ascending. Never empty.
+    pub ready: &'a [&'a str],
+    /// Those that are being looked at, and have not taken long over it.
+    pub busy: &'a [&'a str],
+    /// The one whose look ended last, and how many messages it gave.
+    pub last: Option<(&'a str, usize)>,
+}
+
+/// Chooses the next database.
+pub trait Selection: Send + 'static {
+    /// Its place in `ready`; `None` waits for one that is busy, and is asked again when something changes.
+    fn select(&mut self, standing: Standing<'_>) -> Option<usize>;
+}
+
+/// One batch from each in turn.
+#[derive(Debug, Clone, Default)]
+pub struct RoundRobin {
+    last: Option<String>,
+}
+
+impl Selection for RoundRobin {
+    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
+        let place = after(standing.ready, self.last.as_deref());
+        self.last = Some(standing.ready[place].to_owned());
+        Some(place)
+    }
+}
+
+/// The same one until it has no more, then the next.
+#[derive(Debug, Clone, Default)]
+pub struct DrainFirst {
+    current: Option<String>,
+}
+
+impl Selection for DrainFirst {
+    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
+        let current = self.current.as_deref();
+        if current.is_some_and(|current| standing.busy.contains(&current)) {
+            return None;
+        }
+        let more = standing.last.filter(|(name, messages)| Some(*name) == current && *messages > 0);
+        let same = more.and_then(|(name, _)| standing.ready.iter().position(|ready| *ready == name));
+        let place = same.unwrap_or_else(|| after(standing.ready, current));
+        self.current = Some(standing.ready[place].to_owned());
+        Some(place)
+    }
+}
+
+/// The first behind a name, round the end.
+fn after(ready: &[&str], last: Option<&str>) -> usize {
+    last.and_then(|last| ready.iter().position(|name| *name > last)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [&str; 3] = ["a", "b", "c"];
+
+    fn standing<'a>(
+        ready: &'a [&'a str],
+        busy: &'a [&'a str],
+        last: Option<(&'a str, usize)>,
+    ) -> Standing<'a> {
+        Standing { ready, busy, last }
+    }
+
+    /// OBX-068
+    #[test]
+    fn round_robin_takes_one_batch_from_each() {
+        let mut robin = RoundRobin::default();
+        let mut taken = Vec::new();
+        let mut last = None;
+        for _ in 0..7 {
+            let place = robin.select(standing(&ALL, &[], last)).unwrap();
+            taken.push(ALL[place]);
+            last = Some((ALL[place], 50));
+        }
+        assert_eq!(taken, ["a", "b", "c", "a", "b", "c", "a"]);
+        assert_eq!(
+            robin.select(standing(&["a", "c"], &["b"], None)),
+            Some(1),
+            "what is not ready is passed over"
+        );
+    }
+
+    /// OBX-069
+    #[test]
+    fn drain_first_stays_until_there_is_no_more() {
+        let mut drain = DrainFirst::default();
+        assert_eq!(drain.select(standing(&ALL, &[], None)), Some(0));
+        assert_eq!(drain.select(standing(&["b", "c"], &["a"], None)), None, "its answer is waited for");
+        for _ in 0..3 {
+            assert_eq!(drain.select(standing(&ALL, &[], Some(("a", 50)))), Some(0));
+        }
+        assert_eq!(drain.select(standing(&ALL, &[], Some(("a", 0)))), Some(1));
+        assert_eq!(
+            drain.select(standing(&["a", "c"], &[], Some(("b", 9)))),
+            Some(1),
+            "full or slow: the next"
+        );
+    }
+}

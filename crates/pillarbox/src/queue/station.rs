@@ -1,0 +1,109 @@
+//! A station: the engine of one database, while a worker works for it.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Queue;
+use super::handler::QueueSink;
+use super::worker::Plan;
+use crate::engine::{Claimer, Engine, EngineParts, Shared};
+use crate::port::{ClaimFrom, Store, StoreError};
+
+/// Something happened at a database: it may be worth a look.
+#[derive(Debug, Clone)]
+pub(super) struct Signal {
+    pub(super) name: String,
+}
+
+/// The engine of one database.
+pub(super) struct Station {
+    claimer: Arc<Claimer>,
+    shared: Arc<Shared>,
+    engine: Mutex<Engine>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Station {
+    /// Starts the engine, the renewals, and the watch for hints.
+    pub(super) fn open<S: Store>(
+        name: &str,
+        queue: &Queue<S>,
+        plan: &Plan,
+        signals: mpsc::Sender<Signal>,
+    ) -> Arc<Self> {
+        let sink = QueueSink {
+            handlers: Arc::clone(&plan.handlers),
+            owner: plan.owner.clone(),
+            store: name.to_owned(),
+        };
+        let parts = EngineParts {
+            store: Arc::clone(queue.store()) as Arc<dyn Store>,
+            sink: Arc::new(sink),
+            metrics: Arc::clone(&plan.metrics),
+            settings: plan.settings.clone(),
+            seed: plan.seed(),
+        };
+        let shared = parts.shared();
+        let claimer =
+            Arc::new(Claimer::new(Arc::clone(&shared), plan.owner.clone(), plan.lease, ClaimFrom::Queue));
+        let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let renewing = Arc::clone(&claimer);
+        let stopped = stop.clone();
+        tasks.spawn(async move { renewing.renew_until(stopped).await });
+        let watching = watch(name.to_owned(), Arc::clone(&shared), queue.clone(), signals);
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            stopped.run_until_cancelled(watching).await;
+        });
+        Arc::new(Self { claimer, shared, engine, stop, tasks })
+    }
+
+    /// Claims up to so many; how many were asked for, and taken.
+    pub(super) async fn claim(&self, rows: usize) -> Result<(usize, usize), StoreError> {
+        self.claimer.claim(rows).await
+    }
+
+    /// Nothing in memory, nothing out, nothing unsettled.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.shared.with(|core| core.quiet())
+    }
+
+    /// Finishes what is in memory within the drain time, gives the rest back, ends.
+    pub(super) async fn close(&self) {
+        self.engine.lock().await.close().await;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Tells of room in memory, of messages enqueued in this process, and of what the database tells.
+async fn watch<S: Store>(name: String, shared: Arc<Shared>, queue: Queue<S>, signals: mpsc::Sender<Signal>) {
+    let mut bell = queue.bell();
+    let mut hints = queue.store().hints();
+    loop {
+        let hinted = async {
+            match &mut hints {
+                Some(hints) => hints.0.changed().await.is_ok(),
+                None => std::future::pending().await,
+            }
+        };
+        let goes_on = tokio::select! {
+            () = shared.read.notified() => true,
+            rung = bell.changed() => rung.is_ok(),
+            hinted = hinted => hinted,
+        };
+        if !goes_on {
+            // Whoever told has ended: polling goes on.
+            hints = None;
+        }
+        if signals.send(Signal { name: name.clone() }).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A worker: handlers by topic, at work for one database or many.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::databases::owner_of;
+use super::handle::BATCH_MAX;
+use super::handler::{Handler, Handlers};
+use super::select::{RoundRobin, Selection};
+use super::supervisor::Supervisor;
+use super::{Databases, Queue};
+use crate::engine::EngineSettings;
+use crate::events::StartError;
+use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, OwnerId, limits};
+use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
+use crate::rules::{Doubling, Lease, RetryPolicy};
+
+/// What every station of a worker has in common.
+pub(super) struct Plan {
+    pub(super) handlers: Arc<Handlers>,
+    pub(super) owner: OwnerId,
+    pub(super) lease: Lease,
+    pub(super) batch: usize,
+    pub(super) poll: Duration,
+    pub(super) idle_poll: Option<Duration>,
+    pub(super) settings: EngineSettings,
+    pub(super) metrics: Arc<dyn MetricsExporter>,
+}
+
+impl Plan {
+    /// Jitter of its own for each station.
+    pub(super) fn seed(&self) -> u64 {
+        Uuid::new_v4().as_u64_pair().0
+    }
+}
+
+/// Sets up a worker.
+#[must_use = "a worker does nothing until it is started"]
+pub struct WorkerBuilder<S: Store> {
+    databases: Databases<S>,
+    handlers: Handlers,
+    owner: Option<OwnerId>,
+    lease: Duration,
+    batch: usize,
+    poll: Duration,
+    idle_poll: Option<Duration>,
+    deadline: Option<Duration>,
+    settings: EngineSettings,
+    metrics: Arc<dyn MetricsExporter>,
+    selection: Box<dyn Selection>,
+    problems: Vec<Invalid>,
+}
+
+impl<S: Store> Queue<S> {
+    /// A worker on this queue.
+    pub fn worker(&self) -> WorkerBuilder<S> {
+        WorkerBuilder::new(Databases::one(self.clone()))
+    }
+}
+
+impl<S: Store> WorkerBuilder<S> {
+    pub(super) fn new(databases: Databases<S>) -> Self {
+        let settings = EngineSettings {
+            retry: Arc::new(Doubling::default()),
+            no_route_grace: Duration::from_secs(3_600),
+            ..EngineSettings::default()
+        };
+        Self {
+            databases,
+            handlers: HashMap::new(),
+            owner: None,
+            lease: Duration::from_secs(30),
+            batch: 50,
+            poll: Duration::from_millis(500),
+            idle_poll: None,
+            deadline: None,
+            settings,
+            metrics: Arc::new(NoMetrics),
+            selection: Box::new(RoundRobin::default()),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The handler of a topic; one for each.
+    pub fn handler(mut self, topic: impl EventType, handler: impl Handler) -> Self {
+        let topic = topic.name().into_owned();
+        if let Err(invalid) = limits::name("topic", &topic, EVENT_TYPE_MAX) {
+            self.problems.push(invalid);
+        } else if self.handlers.contains_key(&topic) {
+            let reason = format!("a handler for the topic {topic} is registered already");
+            self.problems.push(Invalid::Malformed { field: "topic", reason });
+        }
+        self.handlers.insert(topic, Arc::new(handler));
+        self
+    }
+
+    /// Who its claims belong to, such as host and process. Never the same for two workers at once. Default: random.
+    pub fn owner(mut self, owner: OwnerId) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// How long a claim holds without renewal. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Most messages claimed at once, and held in memory, for each database. Default: 50.
+    pub fn batch(mut self, batch: usize) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// Handlers that run at once, for each database. Default: 4.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.settings.workers = workers;
+        self
+    }
+
+    /// How soon an empty queue is looked at again. Default: 0.5 s, where nothing tells sooner.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// How soon a queue is looked at again that has been empty for a while; its connections are let go of, if others can
+    /// be made. Default: 5 s, or 0.8 s where they are kept.
+    pub fn idle_poll_interval(mut self, interval: Duration) -> Self {
+        self.idle_poll = Some(interval);
+        self
+    }
+
+    /// A handler that takes longer has failed. Default: seven eighths of the lease; claims are renewed while it runs.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Attempts before a message is dead. Default: 10.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.max_attempts = attempts;
+        self
+    }
+
+    /// How long to wait between attempts. Default: 2, 4, 8 … up to 60 s.
+    pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
+        self.settings.retry = Arc::new(policy);
+        self
+    }
+
+    /// How long a message without a handler is tried again, from when it was enqueued, before it is dead. Default: 1 h.
+    pub fn no_handler_grace(mut self, grace: Duration) -> Self {
+        self.settings.no_route_grace = grace;
+        self
+    }
+
+    /// What happens to messages that are done. Default: kept until purge.
+    pub fn on_done(mut self, on_done: OnDone) -> Self {
+        self.settings.on_done = on_done;
+        self
+    }
+
+    /// How long closing waits for handlers. Default: 5 s.
+    pub fn drain_timeout(mut self, drain: Duration) -> Self {
+        self.settings.drain = drain;
+        self
+    }
+
+    /// What counts go to. Default: nothing.
+    pub fn metrics(mut self, metrics: Arc<dyn MetricsExporter>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Which database is looked at next. Default: one batch from each in turn.
+    pub fn selection(mut self, selection: impl Selection) -> Self {
+        self.selection = Box::new(selection);
+        self
+    }
+
+    fn check(mut self) -> Result<(Databases<S>, Plan, Box<dyn Selection>), StartError> {
+        let mut problems = std::mem::take(&mut self.problems);
+        if self.handlers.is_empty() {
+            problems.push(Invalid::Missing { field: "handler", hint: "register one for each topic" });
+        }
+        if !(1..=BATCH_MAX).contains(&self.batch) {
+            problems.push(Invalid::range("batch", self.batch, format!("1 to {BATCH_MAX}")));
+        }
+        let idle = self.idle_poll.unwrap_or(self.poll);
+        for (field, interval) in [("poll interval", self.poll), ("idle poll interval", idle)] {
+            if interval < Duration::from_millis(1) {
+                problems.push(Invalid::range(field, format!("{interval:?}"), "1ms or more"));
+            }
+        }
+        let lease = Lease::new(self.lease).unwrap_or_else(|invalid| {
+            problems.push(invalid);
+            Lease::default()
+        });
+        let mut settings = self.settings;
+        settings.deadline = self.deadline.unwrap_or(lease.usable_for());
+        settings.cold_rows = self.batch.max(1);
+        settings.fetch_rows = self.batch.max(1);
+        problems.extend(settings.problems());
+        if !problems.is_empty() {
+            return Err(StartError::Settings(problems.into_iter().map(Into::into).collect()));
+        }
+        let plan = Plan {
+            handlers: Arc::new(self.handlers),
+            owner: self.owner.unwrap_or_else(|| owner_of(None)),
+            lease,
+            batch: self.batch,
+            poll: self.poll,
+            idle_poll: self.idle_poll,
+            settings,
+            metrics: self.metrics,
+        };
+        Ok((self.databases, plan, self.selection))
+    }
+
+    /// Checks everything, then starts. A database that can't be reached does not stop the others: it is tried again.
+    pub fn start(self) -> Result<Worker, StartError> {
+        let (databases, plan, selection) = self.check()?;
+        let stop = CancellationToken::new();
+        let owner = plan.owner.clone();
+        let supervisor = Supervisor::new(databases, plan, selection, stop.clone());
+        #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
+        let task = tokio::spawn(supervisor.run());
+        Ok(Worker { owner, stop, task: tokio::sync::Mutex::new(Some(task)) })
+    }
+}
+
+/// A worker at work.
+pub struct Worker {
+    owner: OwnerId,
+    stop: CancellationToken,
+    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    /// Who its claims belong to.
+    #[must_use]
+    pub fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    /// Claims nothing more, lets handlers end within the drain time, gives the rest back. Harmless when repeated.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        let task = self.task.lock().await.take();
+        if let Some(task) = task
+            && task.await.is_err()
+        {
+            tracing::error!("the worker ended by a panic");
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
