@@ -1,6 +1,6 @@
 //! Joins: the member is the truth, the join counts the members that really changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -59,6 +59,13 @@ impl JoinTables {
                 (JoinChanged::Changed, None)
             }
         }
+    }
+
+    /// The messages that a change would attach.
+    fn not_attached(&self, request: &JoinChange) -> Vec<EventId> {
+        let JoinAction::Attach { messages } = &request.action else { return Vec::new() };
+        let member = |message: &EventId| (request.join.clone(), message.clone());
+        messages.iter().filter(|message| !self.members.contains_key(&member(message))).cloned().collect()
     }
 
     fn start(
@@ -141,11 +148,22 @@ impl JoinTables {
         (JoinChanged::Changed, self.fire(id, now))
     }
 
-    /// A message has ended: it counts in each join it is a pending member of.
-    pub(super) fn ended(&mut self, message: &EventId, state: StepState, now: Timestamp) -> Vec<Fired> {
-        let joins: Vec<JoinId> =
-            self.members.keys().filter(|(_, member)| member == message).map(|(id, _)| id.clone()).collect();
-        joins.iter().filter_map(|id| self.report(id, message, state, now).1).collect()
+    /// Messages have ended: each counts in the joins it is a pending member of, which then end in the order of their ids.
+    fn ended(&mut self, messages: &[(EventId, StepState)], now: Timestamp) -> Vec<Fired> {
+        let mut joins = BTreeSet::new();
+        for (message, state) in messages {
+            let pending = |one: &JoinMember| one.message == *message && one.state == StepState::Pending;
+            let changed = self.members.iter_mut().filter(|(_, member)| pending(member));
+            let changed: Vec<JoinId> = changed
+                .map(|((join, _), member)| {
+                    member.state = *state;
+                    join.clone()
+                })
+                .collect();
+            changed.iter().for_each(|join| self.count(join, *state, now));
+            joins.extend(changed);
+        }
+        joins.iter().filter_map(|id| self.fire(id, now)).collect()
     }
 
     fn count(&mut self, id: &JoinId, state: StepState, now: Timestamp) {
@@ -175,10 +193,6 @@ impl JoinTables {
             change(join);
             join.updated_at = now;
         }
-    }
-
-    pub(super) fn is_member(&self, message: &EventId) -> bool {
-        self.members.keys().any(|(_, member)| member == message)
     }
 
     pub(super) fn show(&self, id: &JoinId, limit: usize) -> Option<JoinShown> {
@@ -222,8 +236,14 @@ impl State {
     pub(super) fn change_join(&mut self, request: &JoinChange, now: Timestamp) -> JoinChanged {
         let mut joins = std::mem::take(&mut self.joins);
         let step = |id: &EventId| self.find(id).and_then(|seq| step_of(&self.rows[&seq]));
+        let fresh = joins.not_attached(request);
         let (changed, fired) = joins.change(request, now, step);
         self.joins = joins;
+        if changed == JoinChanged::Changed {
+            for seq in fresh.iter().filter_map(|id| self.find(id)).collect::<Vec<_>>() {
+                self.change(seq, |row| row.joined = true);
+            }
+        }
         self.continue_with(fired, now);
         if let (JoinAction::Cancel { by }, JoinChanged::Changed) = (&request.action, &changed) {
             self.record(now, by, "cancel join", request.join.as_str());
@@ -231,9 +251,14 @@ impl State {
         changed
     }
 
-    /// A message is done, dead or gone: what it means for its joins.
-    pub(super) fn step_ended(&mut self, message: &EventId, state: StepState, now: Timestamp) {
-        let fired = self.joins.ended(message, state, now);
+    /// Messages of one call are done, dead or gone: what it means for their joins.
+    pub(super) fn steps_ended(
+        &mut self,
+        steps: impl IntoIterator<Item = (EventId, StepState)>,
+        now: Timestamp,
+    ) {
+        let steps: Vec<_> = steps.into_iter().collect();
+        let fired = self.joins.ended(&steps, now);
         self.continue_with(fired, now);
     }
 

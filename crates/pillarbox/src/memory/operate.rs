@@ -38,14 +38,15 @@ impl State {
     }
 
     pub(super) fn cancel(&mut self, request: &Cancel, now: Timestamp) -> Vec<EventId> {
-        let mut cancelled = Vec::new();
+        let (mut cancelled, mut ended) = (Vec::new(), Vec::new());
         for id in &request.ids {
             if self.may_cancel(id, now) {
-                self.cancel_one(id, now);
+                ended.extend(self.cancel_one(id));
                 self.record(now, &request.by, "cancel", id.as_str());
                 cancelled.push(id.clone());
             }
         }
+        self.steps_ended(ended, now);
         cancelled
     }
 
@@ -56,11 +57,9 @@ impl State {
     }
 
     /// A step that was taken back will never come: it has failed.
-    pub(super) fn cancel_one(&mut self, id: &EventId, now: Timestamp) {
-        if let Some(seq) = self.find(id) {
-            self.remove(seq);
-            self.step_ended(id, StepState::Failed, now);
-        }
+    pub(super) fn cancel_one(&mut self, id: &EventId) -> Option<(EventId, StepState)> {
+        let row = self.find(id).and_then(|seq| self.remove(seq))?;
+        row.joined.then(|| (row.id.clone(), StepState::Failed))
     }
 
     pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> u64 {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::state::State;
 use super::stored::Stored;
 use super::time::later;
-use crate::model::{Attempt, GroupKey, Status, StepState, stored_error};
+use crate::model::{Attempt, EventId, GroupKey, Status, StepState, stored_error};
 use crate::port::{Change, Counts, Fence, GroupState, HeldGroup, OnDone, Outcome, Settle, Settled, Wait};
 use crate::rules::{Move, transition};
 
@@ -16,14 +16,15 @@ impl State {
         {
             return Settled { held: false, stale: (0..request.outcomes.len()).collect() };
         }
-        let mut stale = Vec::new();
+        let (mut stale, mut ended) = (Vec::new(), Vec::new());
         for (place, outcome) in request.outcomes.iter().enumerate() {
             if self.may_settle(outcome, &request.fence) {
-                self.apply(outcome, request, now);
+                ended.extend(self.apply(outcome, request, now));
             } else {
                 stale.push(place);
             }
         }
+        self.steps_ended(ended, now);
         Settled { held: true, stale }
     }
 
@@ -31,7 +32,8 @@ impl State {
         self.rows.get(&outcome.seq.0).is_some_and(|row| may_change(row, outcome, fence))
     }
 
-    fn apply(&mut self, outcome: &Outcome, request: &Settle, now: Timestamp) {
+    /// Changes the row; the step that ends with it, if it is one.
+    fn apply(&mut self, outcome: &Outcome, request: &Settle, now: Timestamp) -> Option<(EventId, StepState)> {
         let seq = outcome.seq.0;
         match &outcome.change {
             Change::Done if request.on_done == OnDone::Delete && !self.is_kept(seq) => {
@@ -39,7 +41,7 @@ impl State {
             }
             Change::Done => {
                 self.change(seq, |row| row.end_by(Status::Done, &request.fence, now));
-                self.step_ended(&outcome.id, StepState::Completed, now);
+                return self.step(seq, StepState::Completed);
             }
             Change::Retry { delay, error, counts, wait } => self.change(seq, |row| {
                 row.status = Status::Retry;
@@ -64,7 +66,7 @@ impl State {
                 if let Some(group) = blocks {
                     self.block(group, outcome, error, now);
                 }
-                self.step_ended(&outcome.id, StepState::Failed, now);
+                return self.step(seq, StepState::Failed);
             }
             Change::Delay => self.change(seq, |row| {
                 row.put_off();
@@ -82,12 +84,18 @@ impl State {
                 }
             }),
         }
+        None
+    }
+
+    fn step(&self, seq: i64, state: StepState) -> Option<(EventId, StepState)> {
+        let row = self.rows.get(&seq)?;
+        row.joined.then(|| (row.id.clone(), state))
     }
 
     /// Rows that others may ask for are kept when they are done.
     fn is_kept(&self, seq: i64) -> bool {
         let row = &self.rows[&seq];
-        row.message_id().is_some() || self.joins.is_member(&row.id)
+        row.message_id().is_some() || row.joined
     }
 
     /// Puts a group behind its dead head. One that is paused stays so, and is blocked once it is resumed.

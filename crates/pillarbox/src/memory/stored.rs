@@ -39,6 +39,8 @@ pub(super) struct Stored {
     pub(super) processed_by: Option<String>,
     pub(super) lock: Option<Lock>,
     pub(super) token: Token,
+    /// Is or was a step of a join.
+    pub(super) joined: bool,
     pub(super) history: Vec<Attempt>,
 }
 
@@ -81,6 +83,7 @@ impl Stored {
             processed_by: None,
             lock: None,
             token: Token::default(),
+            joined: false,
             history: Vec::new(),
         }
     }

@@ -114,7 +114,8 @@ impl MemoryTransaction {
         self.open.take().into_iter().for_each(|open| state.close(open));
         for cancel in self.cancels.drain(..) {
             if !cancel.own {
-                state.cancel_one(&cancel.id, cancel.at);
+                let ended = state.cancel_one(&cancel.id);
+                state.steps_ended(ended, cancel.at);
             }
             state.record(cancel.at, &cancel.by, "cancel", cancel.id.as_str());
         }
