@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use pillarbox::model::{Row, Token};
-use pillarbox::port::{Claim, ClaimFrom};
+use pillarbox::port::{Claim, ClaimFrom, Reap};
 use rusqlite::params;
 
 use crate::error::Failure;
 use crate::row::{Claimed, read_row};
-use crate::time::{later, old_enough};
+use crate::time::{earlier, later, old_enough};
 use crate::transaction::SqliteTransaction;
 
 pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
@@ -30,4 +30,11 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
         row.attempts = row.attempts.saturating_add(1);
     }
     Ok(rows)
+}
+
+/// Gives back what was claimed until too long ago.
+pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap, now: Timestamp) -> Result<u64, Failure> {
+    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
+    let before = earlier(now, request.older_than);
+    Ok(tx.prepare_cached(&tx.sql.reap)?.execute(params![before, limit])? as u64)
 }

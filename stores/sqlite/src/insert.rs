@@ -39,7 +39,8 @@ pub(crate) fn insert_rows(
     }
 }
 
-fn all_or_none<T>(
+/// What fails is taken back alone.
+pub(crate) fn all_or_none<T>(
     connection: &Connection,
     insert: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -56,7 +57,13 @@ fn all_or_none<T>(
     written
 }
 
-fn insert_row(connection: &Connection, sql: &Sql, row: &NewRow, now: Timestamp) -> Result<Written, Failure> {
+/// Adds one row.
+pub(crate) fn insert_row(
+    connection: &Connection,
+    sql: &Sql,
+    row: &NewRow,
+    now: Timestamp,
+) -> Result<Written, Failure> {
     let event = &row.event;
     let now_us = now.as_microsecond();
     let at = |when: When| when.resolve(now).as_microsecond();

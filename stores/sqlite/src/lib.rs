@@ -38,6 +38,7 @@ mod hints;
 mod insert;
 mod inspect;
 mod job;
+mod joins;
 mod membership;
 mod migrate;
 mod operate;

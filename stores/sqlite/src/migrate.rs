@@ -8,7 +8,10 @@ use crate::sql::{Names, Sql};
 use crate::transaction::SqliteTransaction;
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_outbox.sql"), include_str!("../migrations/0002_queue.sql")];
+/// The version that this release makes and knows.
+const KNOWN: u32 = MIGRATIONS.len() as u32;
 
 /// The migrations of one outbox, with its names.
 pub(crate) struct Migrations(Vec<String>);
@@ -31,7 +34,7 @@ impl Migrations {
 /// Makes or upgrades the tables, in the transaction that is open: two processes at once wait for each other.
 pub(crate) fn migrate(tx: &SqliteTransaction, texts: &[String]) -> Result<Migrated, Failure> {
     let from = version(tx, &tx.sql)?;
-    refuse_newer(from)?;
+    refuse_newer(from, KNOWN)?;
     for text in texts.iter().skip(from as usize) {
         tx.execute_batch(text)?;
     }
@@ -40,20 +43,18 @@ pub(crate) fn migrate(tx: &SqliteTransaction, texts: &[String]) -> Result<Migrat
 
 pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
     let found = version(connection, sql)?;
-    refuse_newer(found)?;
-    let wanted = MIGRATIONS.len() as u32;
-    if found == wanted {
+    refuse_newer(found, KNOWN)?;
+    if found == KNOWN {
         return Ok(());
     }
     let detail = match found {
         0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
-        _ => format!("the tables are of version {found}, this needs {wanted}; run `pillarbox migrate`"),
+        _ => format!("the tables are of version {found}, this needs {KNOWN}; run `pillarbox migrate`"),
     };
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
-    let known = MIGRATIONS.len() as u32;
+pub(crate) fn refuse_newer(found: u32, known: u32) -> Result<(), Failure> {
     if found <= known {
         return Ok(());
     }

@@ -1,13 +1,14 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Layout, Status};
+use pillarbox::model::{EventId, Lane, Layout, Status, StepState};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Failure;
 use crate::groups::free_group_behind;
 use crate::inspect::Selection;
+use crate::joins::{Ended, purge_joins};
 use crate::promote::{draw, renumber};
 use crate::row::lossy_text;
 use crate::settle::remembers;
@@ -54,19 +55,26 @@ pub(crate) fn cancel(
     request: &Cancel,
     now: Timestamp,
 ) -> Result<Vec<EventId>, Failure> {
-    let now = now.as_microsecond();
-    let mut cancelled = Vec::new();
+    let now_us = now.as_microsecond();
+    let (mut cancelled, mut ended) = (Vec::new(), Ended::default());
     for id in &request.ids {
-        let gone = connection.prepare_cached(&sql.cancel)?.execute(params![id.as_str(), now])?;
-        if gone > 0 {
-            if sql.layout == Layout::Native {
-                connection.prepare_cached(&sql.forget)?.execute([id.as_str()])?;
-            }
-            let audit = params![now, request.by, "cancel", id.as_str()];
-            connection.prepare_cached(&sql.audit)?.execute(audit)?;
-            cancelled.push(id.clone());
+        let joined: Option<bool> = connection
+            .prepare_cached(&sql.cancel)?
+            .query_row(params![id.as_str(), now_us], |row| row.get(0))
+            .optional()?;
+        let Some(joined) = joined else { continue };
+        if sql.layout == Layout::Native {
+            connection.prepare_cached(&sql.forget)?.execute([id.as_str()])?;
         }
+        if joined {
+            // A step that was taken back will never come.
+            ended.message(connection, sql, id.as_str(), StepState::Failed)?;
+        }
+        let audit = params![now_us, request.by, "cancel", id.as_str()];
+        connection.prepare_cached(&sql.audit)?.execute(audit)?;
+        cancelled.push(id.clone());
     }
+    ended.count(connection, sql, now)?;
     Ok(cancelled)
 }
 
@@ -89,7 +97,7 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
             .query_map(params![before, limit], found)?
             .collect::<Result<_, _>>()?,
     };
-    let remembers = tx.sql.layout == Layout::Native && remembers(tx)?;
+    let remembers = tx.sql.layout == Layout::Native && remembers(tx, &tx.sql)?;
     let mut purged = 0;
     for (seq, id) in rows {
         let gone = match status {
@@ -100,6 +108,9 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
             forget(tx, &id)?;
         }
         purged += gone as u64;
+    }
+    if tx.sql.layout == Layout::Native && request.status == PurgeStatus::Done {
+        purge_joins(tx, &tx.sql, earlier(now, request.older_than), limit)?;
     }
     Ok(purged)
 }

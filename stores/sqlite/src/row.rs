@@ -12,9 +12,9 @@ use crate::time::timestamp;
 /// What every read of rows selects, in the order of the constants below.
 pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
-    due_at, headers, payload, payload_bytes, lock_token";
+    due_at, headers, payload, payload_bytes, lock_token, last_error";
 /// What people see beyond that.
-pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until";
+pub(crate) const RECORD_COLUMNS: &str = "done_at, locked_by, locked_until, processed_by";
 
 const SEQ: usize = 0;
 const EVENT_ID: usize = 1;
@@ -37,10 +37,11 @@ const HEADERS: usize = 17;
 const PAYLOAD: usize = 18;
 const PAYLOAD_BYTES: usize = 19;
 const LOCK_TOKEN: usize = 20;
-const DONE_AT: usize = 21;
-const LAST_ERROR: usize = 22;
+const LAST_ERROR: usize = 21;
+const DONE_AT: usize = 22;
 const LOCKED_BY: usize = 23;
 const LOCKED_UNTIL: usize = 24;
+const PROCESSED_BY: usize = 25;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -241,11 +242,16 @@ pub(crate) fn read_row(row: &rusqlite::Row<'_>, claimed: Claimed) -> Row {
         available_at: columns.time(AVAILABLE_AT).unwrap_or_default(),
         expires_at,
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
-        last_error: None,
+        last_error: if claimed == Claimed::Yes { last_error(row) } else { None },
         group: keys.group(),
         event: columns.event(&id, &keys, created_at, expires_at),
         id,
     }
+}
+
+/// The last error, if it can be read: whatever else it is says nothing about the event.
+fn last_error(row: &rusqlite::Row<'_>) -> Option<String> {
+    Columns { row, wrong: None }.owned(LAST_ERROR)
 }
 
 /// Everything in a row, for people.
@@ -262,8 +268,8 @@ pub(crate) fn read_record(row: &rusqlite::Row<'_>) -> Record {
         available_at: read.available_at,
         expires_at: read.expires_at,
         done_at: columns.time(DONE_AT),
-        last_error: columns.owned(LAST_ERROR),
-        processed_by: None,
+        last_error: read.last_error,
+        processed_by: columns.owned(PROCESSED_BY),
         locked_by: columns.owned(LOCKED_BY),
         locked_until: columns.time(LOCKED_UNTIL),
         token: read.token,

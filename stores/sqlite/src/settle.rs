@@ -1,35 +1,48 @@
 //! Applying outcomes, fenced: the write lock is held from looking at the node's row to the commit.
 
 use jiff::Timestamp;
-use pillarbox::model::{GroupKey, stored_error};
+use pillarbox::model::{GroupKey, Layout, StepState, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
-use rusqlite::{CachedStatement, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Failure;
+use crate::flowcatalyst;
+use crate::joins::Ended;
+use crate::sql::Sql;
 use crate::time::later;
-use crate::transaction::SqliteTransaction;
 
-pub(crate) fn settle(tx: &SqliteTransaction, request: &Settle, now: Timestamp) -> Result<Settled, Failure> {
+/// Also for transactions of the user's own connection.
+pub(crate) fn settle(
+    connection: &Connection,
+    sql: &Sql,
+    request: &Settle,
+    now: Timestamp,
+) -> Result<Settled, Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::settle(connection, sql, request, now);
+    }
     if let Fence::Node(node) = &request.fence {
         let here: bool =
-            tx.prepare_cached(&tx.sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
+            connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
         if !here {
             return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
         }
     }
-    let mut settling = Settling::new(tx, request, now)?;
+    let mut settling = Settling::new(connection, sql, request, now)?;
     let mut stale = Vec::new();
     for (place, outcome) in request.outcomes.iter().enumerate() {
         if !settling.apply(outcome)? {
             stale.push(place);
         }
     }
+    settling.ended.count(connection, sql, now)?;
     Ok(Settled { held: true, stale })
 }
 
 /// A batch under way.
 struct Settling<'a> {
-    tx: &'a SqliteTransaction,
+    connection: &'a Connection,
+    sql: &'a Sql,
     request: &'a Settle,
     now: Timestamp,
     owner: Option<&'a str>,
@@ -37,17 +50,28 @@ struct Settling<'a> {
     delete: CachedStatement<'a>,
     /// Whether there are attempts that a deleted row may leave behind.
     remembers: bool,
+    /// Whether there are members of joins that an ended row may be.
+    joins: bool,
+    ended: Ended,
 }
 
 impl<'a> Settling<'a> {
-    fn new(tx: &'a SqliteTransaction, request: &'a Settle, now: Timestamp) -> Result<Self, Failure> {
+    fn new(
+        connection: &'a Connection,
+        sql: &'a Sql,
+        request: &'a Settle,
+        now: Timestamp,
+    ) -> Result<Self, Failure> {
         let owner = match &request.fence {
             Fence::Owner(owner) => Some(owner.as_str()),
             Fence::Node(_) | Fence::Open => None,
         };
-        let remembers = request.on_done == OnDone::Delete && remembers(tx)?;
-        let (done, delete) = (tx.prepare_cached(&tx.sql.done)?, tx.prepare_cached(&tx.sql.done_delete)?);
-        Ok(Self { tx, request, now, owner, done, delete, remembers })
+        let remembers = request.on_done == OnDone::Delete && remembers(connection, sql)?;
+        let joins = connection.prepare_cached(&sql.joins_here)?.query_row([], |row| row.get(0))?;
+        let done = connection.prepare_cached(&sql.done)?;
+        let delete = connection.prepare_cached(&sql.done_delete)?;
+        let ended = Ended::default();
+        Ok(Self { connection, sql, request, now, owner, done, delete, remembers, joins, ended })
     }
 
     /// Whether the row changed.
@@ -55,7 +79,7 @@ impl<'a> Settling<'a> {
         match &outcome.change {
             Change::Done => self.done(outcome),
             Change::Retry { delay, error, counts, wait } => {
-                let changed = self.tx.prepare_cached(&self.tx.sql.retry)?.execute(params![
+                let changed = self.connection.prepare_cached(&self.sql.retry)?.execute(params![
                     outcome.seq.0,
                     later(self.now, *delay),
                     stored_error(error),
@@ -64,16 +88,19 @@ impl<'a> Settling<'a> {
                     self.owner,
                     outcome.token.0,
                 ])?;
-                if changed > 0 {
+                if changed > 0 && *counts != Counts::Back {
                     self.remember(outcome, error)?;
                 }
                 Ok(changed > 0)
             }
             Change::Dead { error, counts, blocks } => self.dead(outcome, error, *counts, blocks.as_ref()),
-            Change::Delay => self.keep(&self.tx.sql.delay, outcome),
-            Change::Attempt => self.keep(&self.tx.sql.attempt, outcome),
-            Change::Release => self.keep(&self.tx.sql.release, outcome),
-            Change::Extend { .. } => Ok(false),
+            Change::Delay => self.keep(&self.sql.delay, outcome),
+            Change::Attempt => self.keep(&self.sql.attempt, outcome),
+            Change::Release => self.keep(&self.sql.release, outcome),
+            Change::Extend { lease } => {
+                let extend = params![outcome.seq.0, later(self.now, *lease), self.owner, outcome.token.0];
+                Ok(self.connection.prepare_cached(&self.sql.extend)?.execute(extend)? > 0)
+            }
         }
     }
 
@@ -82,15 +109,32 @@ impl<'a> Settling<'a> {
         if self.request.on_done == OnDone::Delete && self.delete.execute(params![seq, self.owner, token])? > 0
         {
             if self.remembers {
-                self.tx.prepare_cached(&self.tx.sql.forget)?.execute([outcome.id.as_str()])?;
+                self.connection.prepare_cached(&self.sql.forget)?.execute([outcome.id.as_str()])?;
             }
             return Ok(true);
         }
-        Ok(self.done.execute(params![seq, self.now.as_microsecond(), self.owner, token])? > 0)
+        let done = self.done.execute(params![seq, self.now.as_microsecond(), self.owner, token])? > 0;
+        if done {
+            self.step_ended(seq, StepState::Completed)?;
+        }
+        Ok(done)
+    }
+
+    /// What the end of a row means for its joins, where it has some.
+    fn step_ended(&mut self, seq: i64, state: StepState) -> Result<(), Failure> {
+        if !self.joins {
+            return Ok(());
+        }
+        let mut joined = self.connection.prepare_cached(&self.sql.joined)?;
+        let message: Option<String> = joined.query_row([seq], |row| row.get(0)).optional()?;
+        match message {
+            Some(message) => self.ended.message(self.connection, self.sql, &message, state),
+            None => Ok(()),
+        }
     }
 
     fn dead(
-        &self,
+        &mut self,
         outcome: &Outcome,
         error: &str,
         counts: Counts,
@@ -98,7 +142,7 @@ impl<'a> Settling<'a> {
     ) -> Result<bool, Failure> {
         let now_us = self.now.as_microsecond();
         let stored = stored_error(error);
-        let changed = self.tx.prepare_cached(&self.tx.sql.dead)?.execute(params![
+        let changed = self.connection.prepare_cached(&self.sql.dead)?.execute(params![
             outcome.seq.0,
             now_us,
             stored,
@@ -113,21 +157,22 @@ impl<'a> Settling<'a> {
             self.remember(outcome, error)?;
         }
         if let Some(group) = blocks {
-            let blocked = self.tx.prepare_cached(&self.tx.sql.group_block)?.execute(params![
+            let blocked = self.connection.prepare_cached(&self.sql.group_block)?.execute(params![
                 group.as_str(),
                 outcome.id.as_str(),
                 stored,
                 now_us,
             ])?;
             if blocked > 0 {
-                self.tx.prepare_cached(&self.tx.sql.epoch_grow)?.execute([])?;
+                self.connection.prepare_cached(&self.sql.epoch_grow)?.execute([])?;
             }
         }
+        self.step_ended(outcome.seq.0, StepState::Failed)?;
         Ok(true)
     }
 
     fn keep(&self, statement: &str, outcome: &Outcome) -> Result<bool, Failure> {
-        let changed = self.tx.prepare_cached(statement)?.execute(params![
+        let changed = self.connection.prepare_cached(statement)?.execute(params![
             outcome.seq.0,
             self.owner,
             outcome.token.0
@@ -141,7 +186,7 @@ impl<'a> Settling<'a> {
             Fence::Owner(owner) => owner.to_string(),
             Fence::Open => "-".to_owned(),
         };
-        self.tx.prepare_cached(&self.tx.sql.remember)?.execute(params![
+        self.connection.prepare_cached(&self.sql.remember)?.execute(params![
             outcome.seq.0,
             self.now.as_microsecond(),
             by,
@@ -152,8 +197,8 @@ impl<'a> Settling<'a> {
 }
 
 /// Whether there are failed attempts at all.
-pub(crate) fn remembers(tx: &SqliteTransaction) -> Result<bool, Failure> {
-    Ok(tx.prepare_cached(&tx.sql.remembers)?.query_row([], |row| row.get(0))?)
+pub(crate) fn remembers(connection: &Connection, sql: &Sql) -> Result<bool, Failure> {
+    Ok(connection.prepare_cached(&sql.remembers)?.query_row([], |row| row.get(0))?)
 }
 
 const fn counted(counts: Counts) -> i64 {

@@ -4,8 +4,8 @@ use pillarbox::model::{Layout, Record, Status, TableName};
 use pillarbox::port::Select;
 use rusqlite::types::{Value, ValueRef};
 
-use crate::flowcatalyst;
 use crate::row::{COLUMNS, RECORD_COLUMNS, read_record};
+use crate::{flowcatalyst, joins};
 
 /// What a selection of operators has in common; parameters 1 to 6.
 const MATCHES: &str = "(?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
@@ -44,6 +44,7 @@ impl Names {
                 .to_owned(),
             ),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
+            ("{join_columns}", joins::COLUMNS.to_owned()),
         ];
         for (place, index) in [
             ("{event_pending}", "pending"),
@@ -61,6 +62,12 @@ impl Names {
             ("{attempt}", "attempt"),
             ("{audit}", "audit"),
             ("{meta}", "meta"),
+            ("{join}", "join"),
+            ("{join_grouping}", "join_grouping"),
+            ("{join_created}", "join_created"),
+            ("{join_ended}", "join_ended"),
+            ("{join_member}", "join_member"),
+            ("{join_member_event}", "join_member_event"),
         ] {
             replacements.push((place, format!("\"{family}_{beside}\"")));
         }
@@ -178,11 +185,13 @@ statements!(
     native: written, fetch_slots, fetch_group, claim_queue, delay, remember, forget, remembers, attempts, node_here, node_join,
         node_renew, node_delete, node_expired, nodes, slots, slot_take, slot_release, slot_drop, slots_free, promotable,
         renumber, sequence, sequence_draw, epoch, epoch_grow, groups, group_show, group_block, group_hold, group_free,
-        group_behind, group_forget, audit, audits, stats_beside, tables;
+        group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joins_here, join_start,
+        join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,
+        member_show, member_add, member_report, member_end, step_show, step_mark;
     each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending,
         next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
-        stats_written, stats_dead, version;
-    items: reap, lacking;
+        stats_written, stats_dead, version, reap;
+    items: lacking;
     over: list, list_newest, dead_matching
 );
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote,
-    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Membership,
+    Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::sync::oneshot;
@@ -20,11 +20,12 @@ use crate::insert::insert_rows;
 use crate::job::{Call, Durability};
 use crate::migrate::Migrations;
 use crate::reader::Reader;
+use crate::settle::settle;
 use crate::sql::Sql;
 use crate::time::now;
 use crate::transaction::SqliteTransaction;
 use crate::writer::Writer;
-use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
+use crate::{claim, fetch, flowcatalyst, membership, promote};
 
 /// An outbox in an SQLite file. A clone is the same outbox; its threads end with the last one.
 #[derive(Clone)]
@@ -189,21 +190,18 @@ impl Store for SqliteStore {
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        match self.0.facts.layout() {
-            Layout::Native => Box::pin(async { Ok(0) }),
-            Layout::Flowcatalyst => self.change("reap", Durability::Full, move |tx| {
-                flowcatalyst::reap(tx, &request, now(request.now))
-            }),
-        }
+        self.change("reap", Durability::Full, move |tx| match tx.sql.layout {
+            Layout::Native => claim::reap(tx, &request, now(request.now)),
+            Layout::Flowcatalyst => flowcatalyst::reap(tx, &request, now(request.now)),
+        })
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        // Lost in a power cut, it is done again, and so is all that it did for joins: that is in the same commit, and the
+        // log loses its last commits only, so nobody has seen a message that was lost with its join.
         let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
         let durability = if all_done { Durability::Relaxed } else { Durability::Full };
-        self.change("settle", durability, move |tx| match tx.sql.layout {
-            Layout::Native => settle::settle(tx, &request, now(request.now)),
-            Layout::Flowcatalyst => flowcatalyst::settle(tx, &request, now(request.now)),
-        })
+        self.change("settle", durability, move |tx| settle(tx, &tx.sql, &request, now(request.now)))
     }
 
     fn join(&self, request: Join) -> Answer<'_, Membership> {
@@ -229,6 +227,10 @@ impl Store for SqliteStore {
         self.change("write", Durability::Full, move |tx| {
             insert_rows(tx, &tx.sql, &request.rows, now(request.now))
         })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pillarbox::model::{EventId, NewRow, Written};
+use pillarbox::model::{EventId, Layout, NewRow, Written};
 use pillarbox::port::{
     BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled,
     StoreError, Transact, TransactError,
@@ -13,9 +13,12 @@ use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use tokio::sync::oneshot;
 
-use crate::insert::{insert_rows, open_transaction};
+use crate::error::Failure;
+use crate::insert::{all_or_none, insert_rows, open_transaction};
 use crate::job::Transaction;
+use crate::joins::change_join;
 use crate::operate::cancel;
+use crate::settle::settle;
 use crate::sql::Sql;
 use crate::store::SqliteStore;
 use crate::time::now;
@@ -100,16 +103,16 @@ impl Deref for SqliteTransaction {
 }
 
 impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
-    fn settle_blocking(&self, _tx: &SqliteTransaction, _request: &Settle) -> Result<Settled, StoreError> {
-        Err(StoreError::new(ErrorKind::Unsupported, "settle", self.name(), "not yet"))
+    fn settle_blocking(&self, tx: &SqliteTransaction, request: &Settle) -> Result<Settled, StoreError> {
+        self.settle_on(tx, request)
     }
 
     fn change_join_blocking(
         &self,
-        _tx: &SqliteTransaction,
-        _request: &JoinChange,
+        tx: &SqliteTransaction,
+        request: &JoinChange,
     ) -> Result<JoinChanged, StoreError> {
-        Err(StoreError::new(ErrorKind::Unsupported, "change a join", self.name(), "not yet"))
+        self.change_join_on(tx, request)
     }
 
     fn insert_blocking(&self, tx: &SqliteTransaction, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
@@ -125,18 +128,18 @@ impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
 impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
     fn settle_blocking(
         &self,
-        _tx: &rusqlite::Transaction<'_>,
-        _request: &Settle,
+        tx: &rusqlite::Transaction<'_>,
+        request: &Settle,
     ) -> Result<Settled, StoreError> {
-        Err(StoreError::new(ErrorKind::Unsupported, "settle", self.name(), "not yet"))
+        self.settle_on(tx, request)
     }
 
     fn change_join_blocking(
         &self,
-        _tx: &rusqlite::Transaction<'_>,
-        _request: &JoinChange,
+        tx: &rusqlite::Transaction<'_>,
+        request: &JoinChange,
     ) -> Result<JoinChanged, StoreError> {
-        Err(StoreError::new(ErrorKind::Unsupported, "change a join", self.name(), "not yet"))
+        self.change_join_on(tx, request)
     }
 
     fn insert_blocking(
@@ -158,20 +161,16 @@ impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
 
 /// A part of such a transaction.
 impl BlockingWriteOn<rusqlite::Savepoint<'_>> for SqliteStore {
-    fn settle_blocking(
-        &self,
-        _tx: &rusqlite::Savepoint<'_>,
-        _request: &Settle,
-    ) -> Result<Settled, StoreError> {
-        Err(StoreError::new(ErrorKind::Unsupported, "settle", self.name(), "not yet"))
+    fn settle_blocking(&self, tx: &rusqlite::Savepoint<'_>, request: &Settle) -> Result<Settled, StoreError> {
+        self.settle_on(tx, request)
     }
 
     fn change_join_blocking(
         &self,
-        _tx: &rusqlite::Savepoint<'_>,
-        _request: &JoinChange,
+        tx: &rusqlite::Savepoint<'_>,
+        request: &JoinChange,
     ) -> Result<JoinChanged, StoreError> {
-        Err(StoreError::new(ErrorKind::Unsupported, "change a join", self.name(), "not yet"))
+        self.change_join_on(tx, request)
     }
 
     fn insert_blocking(
@@ -198,9 +197,42 @@ impl SqliteStore {
     }
 
     fn cancel_on(&self, connection: &Connection, request: &Cancel) -> Result<Vec<EventId>, StoreError> {
-        open_transaction(connection)
-            .and_then(|()| cancel(connection, &self.shared().sql, request, now(request.now)))
-            .map_err(|failure| failure.into_store_error("cancel", self.name()))
+        self.on(connection, "cancel", |sql| cancel(connection, sql, request, now(request.now)))
+    }
+
+    fn settle_on(&self, connection: &Connection, request: &Settle) -> Result<Settled, StoreError> {
+        self.on(connection, "settle", |sql| settle(connection, sql, request, now(request.now)))
+    }
+
+    fn change_join_on(
+        &self,
+        connection: &Connection,
+        request: &JoinChange,
+    ) -> Result<JoinChanged, StoreError> {
+        self.on(connection, "change a join", |sql| match sql.layout {
+            Layout::Native => change_join(connection, sql, request, now(request.now)),
+            Layout::Flowcatalyst => {
+                let detail = "there are no joins in the layout flowcatalyst".to_owned();
+                Err(Failure::Refused(ErrorKind::Unsupported, detail))
+            }
+        })
+    }
+
+    /// A change as part of a transaction: whole or not at all. A deferred transaction that read before it wrote would
+    /// lose against whoever writes between the two, so it takes the lock first.
+    fn on<T>(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        change: impl FnOnce(&Sql) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        let sql = &self.shared().sql;
+        let locked = || {
+            open_transaction(connection)?;
+            connection.prepare_cached(&sql.write_lock)?.execute([])?;
+            all_or_none(connection, || change(sql))
+        };
+        locked().map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 }
 

@@ -10,6 +10,8 @@ use crate::transaction::SqliteTransaction;
 
 const ITEMS: &str = include_str!("../../sql/flowcatalyst/create_items.sql");
 const BESIDE: &str = include_str!("../../sql/flowcatalyst/create_beside.sql");
+/// The version of the tables beside that this release makes and knows.
+const KNOWN: u32 = 1;
 
 /// The statements that make the tables of one outbox.
 #[derive(Clone)]
@@ -32,7 +34,7 @@ impl Tables {
 /// Makes what is missing, in the transaction that is open. A table of items that is there stays as it is.
 pub(crate) fn migrate(tx: &SqliteTransaction, tables: &Tables) -> Result<Migrated, Failure> {
     let from = version(tx, &tx.sql)?;
-    refuse_newer(from)?;
+    refuse_newer(from, KNOWN)?;
     let lacking = lacking(tx, &tx.sql)?;
     if lacking.len() == ALL {
         tx.execute_batch(&tables.items)?;
@@ -47,7 +49,7 @@ pub(crate) fn migrate(tx: &SqliteTransaction, tables: &Tables) -> Result<Migrate
 
 /// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
 pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
-    refuse_newer(version(connection, sql)?)?;
+    refuse_newer(version(connection, sql)?, KNOWN)?;
     let lacking = lacking(connection, sql)?;
     if lacking.len() < ALL {
         return refuse_lacking(sql, &lacking);

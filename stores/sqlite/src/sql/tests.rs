@@ -31,7 +31,13 @@ fn filled() -> (Connection, Sql) {
              SELECT 'id-' || i, 'T', '{}', CASE WHEN i <= 100000 THEN 1 WHEN i <= 100200 THEN 3 ELSE 0 END,
                  CASE WHEN i > 100500 THEN -2 WHEN i > 100400 THEN -1 WHEN i > 100300 THEN 64 END,
                  CASE WHEN i <= 100200 THEN i END, i
-             FROM n;",
+             FROM n;
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+             INSERT INTO outbox_join (join_id, grouping_key, expected_steps, status, created_at, updated_at)
+             SELECT 'j-' || i, 'k-' || (i / 4), 3, CASE WHEN i < 9000 THEN 1 ELSE 0 END, i, i FROM n;
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)
+             INSERT INTO outbox_join_member (join_id, event_id, created_at)
+             SELECT 'j-' || (i / 3), 'id-' || i, i FROM n;",
         )
         .unwrap();
     (connection, sql)
@@ -76,6 +82,19 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
         (&sql.list.dead, "outbox_event_ended (status=?"),
         (&sql.dead_matching.dead, "outbox_event_ended (status=?"),
         (&sql.count.dead, "outbox_event_ended (status=?"),
+        (&sql.reap, "outbox_event_pending"),
+        (&sql.extend, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.joined, "INTEGER PRIMARY KEY (rowid=?)"),
+        (&sql.step_show, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.step_mark, "sqlite_autoindex_outbox_event_1 (event_id=?)"),
+        (&sql.join_show, "sqlite_autoindex_outbox_join_1 (join_id=?)"),
+        (&sql.join_count, "sqlite_autoindex_outbox_join_1 (join_id=?)"),
+        (&sql.joins, "outbox_join_created"),
+        (&sql.joins_grouped, "outbox_join_grouping (grouping_key=?)"),
+        (&sql.joins_ended, "outbox_join_ended (updated_at<?)"),
+        (&sql.members, "PRIMARY KEY (join_id=?)"),
+        (&sql.member_show, "PRIMARY KEY (join_id=? AND event_id=?)"),
+        (&sql.member_end, "outbox_join_member_event (event_id=?)"),
     ];
     for analyzed in [false, true] {
         if analyzed {
@@ -85,9 +104,17 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
             let plan = plan(&connection, statement);
             assert!(plan.contains(index), "analyzed {analyzed}: {statement}\n{plan}");
         }
-        for statement in
-            [&sql.fetch_slots, &sql.fetch_group, &sql.fetch_due, &sql.claim_queue, &sql.promotable]
-        {
+        for statement in [
+            &sql.fetch_slots,
+            &sql.fetch_group,
+            &sql.fetch_due,
+            &sql.claim_queue,
+            &sql.promotable,
+            &sql.joins,
+            &sql.joins_grouped,
+            &sql.joins_ended,
+            &sql.members,
+        ] {
             assert!(!plan(&connection, statement).contains("TEMP B-TREE"), "sorts: {statement}");
         }
     }

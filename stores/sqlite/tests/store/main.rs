@@ -4,6 +4,7 @@
 mod compile_fail;
 mod faults;
 mod flowcatalyst;
+mod joins;
 mod kit;
 mod rows;
 mod schema;
