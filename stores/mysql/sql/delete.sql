@@ -1,2 +1,2 @@
 -- Deletes rows that this transaction has locked.
-DELETE FROM {event} WHERE seq IN ({seqs})
+DELETE FROM {event} WHERE {rows}

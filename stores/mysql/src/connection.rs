@@ -113,7 +113,11 @@ impl Server {
 
     fn limit(&self, timeout: Duration) -> String {
         if self.maria {
-            format!("SET SESSION max_statement_time = {}", timeout.as_secs_f64())
+            // Lists of numbers stay lists: a join with them would lock rows in no order.
+            format!(
+                "SET SESSION max_statement_time = {}, in_predicate_conversion_threshold = 0",
+                timeout.as_secs_f64()
+            )
         } else {
             format!("SET SESSION max_execution_time = {}", timeout.as_millis())
         }
@@ -154,6 +158,20 @@ impl Session {
 
     pub(crate) async fn commit(&mut self) -> Result<(), Failure> {
         self.connection.execute(sqlx::raw_sql(COMMIT)).await?;
+        self.open = false;
+        Ok(())
+    }
+
+    /// Begins a transaction with statements in the same flight, and answers the rows of each.
+    pub(crate) async fn begin_with(&mut self, text: &str) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+        self.open = true;
+        let sets = self.results(format!("{BEGIN}; {text}")).await?;
+        Ok(sets.into_iter().skip(BEGIN.split(';').count()).collect())
+    }
+
+    /// Commits with statements before it in the same flight.
+    pub(crate) async fn commit_with(&mut self, text: &str) -> Result<(), Failure> {
+        self.results(format!("{text}; {COMMIT}")).await?;
         self.open = false;
         Ok(())
     }

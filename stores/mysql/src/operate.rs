@@ -151,7 +151,9 @@ pub(crate) async fn cancel(
     }
     let ids: Vec<&str> = found.iter().filter_map(|row| text_of(row, 1)).collect();
     let seqs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>, _>>()?;
-    query(fill(&sql.delete, &[("{seqs}", list(seqs))])).execute(&mut *connection).await?;
+    query(fill(&sql.delete, &[("{rows}", format!("seq IN ({})", list(seqs)))]))
+        .execute(&mut *connection)
+        .await?;
     let forget = query(fill(&sql.attempts_forget, &[("{ids}", places(ids.len()))]));
     ids.iter().fold(forget, |query, id| query.bind(*id)).execute(&mut *connection).await?;
     let rows = vec![format!("({}, ?, 'cancel', ?)", now_sql(request.now)); ids.len()].join(", ");

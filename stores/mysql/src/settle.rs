@@ -1,18 +1,18 @@
-//! Reporting outcomes under a fence: one round trip where all are done, else a short transaction.
+//! Reporting outcomes under a fence, in a short transaction: two round trips where all are done.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use pillarbox::model::{GroupKey, Lane, NodeId, Status, stored_error};
 use pillarbox::port::{Change, Counts, ErrorKind, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
 use sqlx::mysql::MySqlRow;
 
-use crate::connection::{Session, number, numbers};
+use crate::connection::{Session, number};
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::groups::show;
-use crate::row::{number_of, text_of, time_of};
-use crate::sql::{Sql, fill, list, places};
+use crate::row::{number_of, text_number, text_of, time_of};
+use crate::sql::{Sql, fill, list, locked_rows, places};
 use crate::time::{Time, literal, micros, now_sql};
 
 pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
@@ -30,24 +30,74 @@ async fn settle_done(
     request: &Settle,
     node: NodeId,
 ) -> Result<Settled, Failure> {
-    let ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-    let statement = match request.on_done {
-        OnDone::Keep => &sql.done,
-        OnDone::Delete => &sql.done_delete,
+    let Some(ended) = Ended::lock(session, sql, request, node).await? else {
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
     };
-    let parts =
-        [("{seqs}", list(&ordered)), ("{node_id}", node.to_string()), ("{now}", now_sql(request.now))];
-    let sets = session.results(fill(statement, &parts)).await?;
-    let changed: HashSet<i64> = sets.iter().flat_map(|set| numbers(set)).collect();
-    let held = !changed.is_empty() || is_there(session, sql, node).await?;
-    let outcomes = request.outcomes.iter().enumerate();
-    let stale = outcomes.filter(|(_, outcome)| !changed.contains(&outcome.seq.0)).map(|(place, _)| place);
-    Ok(Settled { held, stale: stale.collect() })
+    if !ended.rows.is_empty() {
+        ended.write(session, sql, request).await?;
+    }
+    let places = request.outcomes.iter().enumerate();
+    let stale = places.filter(|(_, outcome)| !ended.rows.contains_key(&outcome.seq.0));
+    Ok(Settled { held: true, stale: stale.map(|(place, _)| place).collect() })
 }
 
-async fn is_there(session: &mut Session, sql: &Sql, node: NodeId) -> Result<bool, Failure> {
-    let query = session.query(&*sql.node_there).bind(node.to_string());
-    Ok(number(&query.fetch_one(&mut session.connection).await?, 0)? > 0)
+/// What becomes of a row that is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Kept,
+    Deleted,
+}
+
+/// Pending rows that are done, locked under the node's fence.
+struct Ended {
+    rows: BTreeMap<i64, Done>,
+    /// Those of the deleted that may have attempts on record.
+    tried: Vec<String>,
+}
+
+impl Ended {
+    /// None where the node is not there.
+    async fn lock(
+        session: &mut Session,
+        sql: &Sql,
+        request: &Settle,
+        node: NodeId,
+    ) -> Result<Option<Self>, Failure> {
+        let ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+        let parts = [("{seqs}", list(&ordered)), ("{node_id}", node.to_string())];
+        let sets = session.begin_with(&fill(&sql.done_lock, &parts)).await?;
+        let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
+        if set(0).is_empty() {
+            return Ok(None);
+        }
+        let mut ended = Self { rows: BTreeMap::new(), tried: Vec::new() };
+        for row in set(1) {
+            let deleted = request.on_done == OnDone::Delete && text_number(row, 1) == 0;
+            ended.rows.insert(text_number(row, 0), if deleted { Done::Deleted } else { Done::Kept });
+            ended.tried.extend(text_of(row, 2).filter(|_| deleted).map(str::to_owned));
+        }
+        Ok(Some(ended))
+    }
+
+    fn those(&self, wanted: Done) -> Vec<i64> {
+        self.rows.iter().filter(|(_, done)| **done == wanted).map(|(seq, _)| *seq).collect()
+    }
+
+    /// The statements that are needed, the last of them with the commit.
+    async fn write(&self, session: &mut Session, sql: &Sql, request: &Settle) -> Result<(), Failure> {
+        if !self.tried.is_empty() {
+            forget_attempts(session, sql, self.tried.iter().map(String::as_str)).await?;
+        }
+        let mut texts = Vec::new();
+        for (done, statement) in [(Done::Kept, &sql.done), (Done::Deleted, &sql.delete)] {
+            let seqs = self.those(done);
+            if !seqs.is_empty() {
+                let parts = [("{rows}", locked_rows(seqs)), ("{now}", now_sql(request.now))];
+                texts.push(fill(statement, &parts));
+            }
+        }
+        session.commit_with(&texts.join("; ")).await
+    }
 }
 
 async fn settle_any(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
@@ -342,9 +392,20 @@ pub(crate) async fn delete_rows(
     if ids.is_empty() {
         return Err(Failure::Refused(ErrorKind::Unexpected, "no rows to delete".to_owned()));
     }
+    forget_attempts(session, sql, ids.iter().copied()).await?;
+    session
+        .once(fill(&sql.delete, &[("{rows}", locked_rows(seqs))]))
+        .execute(&mut session.connection)
+        .await?;
+    Ok(())
+}
+
+async fn forget_attempts(
+    session: &mut Session,
+    sql: &Sql,
+    ids: impl ExactSizeIterator<Item = &str>,
+) -> Result<(), Failure> {
     let forget = session.once(fill(&sql.attempts_forget, &[("{ids}", places(ids.len()))]));
-    let forget = ids.iter().fold(forget, |query, id| query.bind(*id));
-    forget.execute(&mut session.connection).await?;
-    session.once(fill(&sql.delete, &[("{seqs}", list(seqs))])).execute(&mut session.connection).await?;
+    ids.fold(forget, |query, id| query.bind(id)).execute(&mut session.connection).await?;
     Ok(())
 }

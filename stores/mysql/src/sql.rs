@@ -1,5 +1,6 @@
 //! The statements, with the names of the tables put in once, and what is put in each time.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, TableName};
@@ -13,6 +14,9 @@ pub(crate) const GROUP_KEY: &str =
 
 /// Texts compare by bytes. Each server takes the comment that is meant for it: MySQL and TiDB, MariaDB.
 const BY_BYTES: &str = "/*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */";
+
+/// Fewer numbers than this and one more are no range.
+const SHORT_RUN: i64 = 3;
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
@@ -84,6 +88,29 @@ pub(crate) fn list<T: std::fmt::Display>(numbers: impl IntoIterator<Item = T>) -
     if texts.is_empty() { "-9".to_owned() } else { texts.join(", ") }
 }
 
+/// Picks rows by their numbers, where each is there and locked by this transaction. Numbers in a row become a range, which
+/// costs the server less than single ones. It ends before the last of them: a server that looks past the end of a range
+/// finds that row, never one of others.
+pub(crate) fn locked_rows(numbers: impl IntoIterator<Item = i64>) -> String {
+    let numbers: BTreeSet<i64> = numbers.into_iter().collect();
+    let (mut ranges, mut single) = (Vec::new(), Vec::new());
+    let mut runs = numbers.into_iter().peekable();
+    while let Some(first) = runs.next() {
+        let mut last = first;
+        while let Some(next) = runs.next_if(|next| *next - 1 == last) {
+            last = next;
+        }
+        if last - first < SHORT_RUN {
+            single.extend(first..=last);
+        } else {
+            ranges.push(format!("seq BETWEEN {first} AND {}", last - 1));
+            single.push(last);
+        }
+    }
+    ranges.push(format!("seq IN ({})", list(single)));
+    ranges.join(" OR ")
+}
+
 macro_rules! statements {
     (
         native: $($name:ident),* ;
@@ -147,7 +174,7 @@ statements!(
         dead_find,
         delete,
         done,
-        done_delete,
+        done_lock,
         draw,
         epoch,
         epoch_grow,
@@ -172,7 +199,6 @@ statements!(
         node_leave,
         node_lock,
         node_renew,
-        node_there,
         nodes,
         peek,
         probe_hold,
@@ -223,3 +249,20 @@ statements!(
         items_columns = "columns",
         items_index_name = "index_name"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_a_row_are_a_range_that_ends_before_the_last() {
+        assert_eq!(locked_rows([]), "seq IN (-9)");
+        assert_eq!(locked_rows([7, 5, 6]), "seq IN (5, 6, 7)");
+        assert_eq!(locked_rows([1, 2, 3, 4, 9]), "seq BETWEEN 1 AND 3 OR seq IN (4, 9)");
+        assert_eq!(
+            locked_rows((1..=5).chain(7..=10)),
+            "seq BETWEEN 1 AND 4 OR seq BETWEEN 7 AND 9 OR seq IN (5, 10)"
+        );
+        assert_eq!(locked_rows([i64::MAX, i64::MIN]), format!("seq IN ({}, {})", i64::MIN, i64::MAX));
+    }
+}

@@ -8,3 +8,4 @@ mod fence;
 mod kit;
 mod late;
 mod numbers;
+mod settles;

@@ -1,0 +1,96 @@
+//! What a settle locks and what it leaves behind.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pillarbox::model::Written;
+use pillarbox::port::{Admin, Change, Counts, OnDone, Replay, Select, Settle, Store, Wait, Write};
+use pillarbox_mysql::MysqlStore;
+use pillarbox_mysql::sqlx::{Row, query};
+
+use crate::kit::{Place, event, insert, join, run, seq, settle};
+
+const LONG: Duration = Duration::from_secs(600);
+/// As many as a relay settles at once.
+const MANY: usize = 1_000;
+
+async fn written(store: &MysqlStore, ids: impl IntoIterator<Item = String>) -> Vec<Written> {
+    let rows = ids.into_iter().map(|id| event(&id, "1")).collect();
+    store.write(Write { rows, now: None }).await.unwrap()
+}
+
+async fn settled(store: &MysqlStore, request: Settle) {
+    let settled = store.settle(request).await.unwrap();
+    assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
+}
+
+/// PBX-015: rows that are written beside those of a settle don't hold it up, however long their transaction takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settle_waits_for_no_row_beside_its_own() {
+    for on_done in [OnDone::Keep, OnDone::Delete] {
+        for place in Place::all().await {
+            let store = place.store().await;
+            store.join(join(1, LONG)).await.unwrap();
+            let (mut before, mut after) = (place.connection().await, place.connection().await);
+            run(&mut before, &format!("START TRANSACTION; {}", insert("before", "1"))).await;
+            let rows = written(&store, (0..8).map(|n| n.to_string())).await;
+            run(&mut after, &format!("START TRANSACTION; {}", insert("after", "1"))).await;
+            settled(&store, settle(1, &rows[..1], on_done, &Change::Done)).await;
+            // The last is not there any more, so that a range up to it would go on to the open one.
+            run(&mut place.connection().await, "DELETE FROM outbox_event WHERE event_id = '7'").await;
+            let answer = store.settle(settle(1, &rows[1..], on_done, &Change::Done)).await.unwrap();
+            assert_eq!(answer.stale, [6]);
+        }
+    }
+}
+
+/// PBX-015: rows are locked in their order, however many they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_settle_locks_its_rows_in_order() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        store.join(join(1, LONG)).await.unwrap();
+        let rows = written(&store, (0..MANY).map(|n| format!("{n:04}"))).await;
+        let mut holder = place.connection().await;
+        run(&mut holder, "START TRANSACTION; SELECT 1 FROM outbox_event WHERE event_id = '0500' FOR UPDATE")
+            .await;
+        let mut settling = store.settle(settle(1, &rows, OnDone::Delete, &Change::Done));
+        tokio::select! {
+            biased;
+            settled = &mut settling => panic!("it did not wait: {settled:?}"),
+            () = place.until_locked(1) => {}
+        }
+        let free = query("SELECT event_id FROM outbox_event FORCE INDEX (PRIMARY) FOR UPDATE SKIP LOCKED");
+        let free = free.fetch_all(&mut place.connection().await).await.unwrap();
+        let free: BTreeSet<String> = free.iter().map(|row| row.get(0)).collect();
+        assert_eq!(free.first().map(String::as_str), Some("0501"));
+        assert_eq!(free.len(), MANY - 501);
+        run(&mut holder, "COMMIT").await;
+        assert!(settling.await.unwrap().stale.is_empty());
+    }
+}
+
+/// EVT-043, EVT-141: whatever an event went through before it was done, its attempts go with its row.
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_go_with_the_row_that_is_done() {
+    let retry =
+        |counts| Change::Retry { delay: Duration::ZERO, error: "no".to_owned(), counts, wait: Wait::InPlace };
+    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: None };
+    for (change, replayed) in [(retry(Counts::One), false), (retry(Counts::None), false), (dead, true)] {
+        for place in Place::all().await {
+            let store = place.store().await;
+            store.join(join(1, LONG)).await.unwrap();
+            let mut rows = written(&store, ["a".to_owned(), "b".to_owned()]).await;
+            settled(&store, settle(1, &rows[..1], OnDone::Delete, &change)).await;
+            assert_eq!(place.number("SELECT count(*) FROM outbox_attempt").await, 1, "{change:?}");
+            if replayed {
+                let replay = Replay { select: Select::default(), limit: 1, by: "ann".to_owned(), now: None };
+                assert_eq!(store.replay(replay).await.unwrap(), 1);
+                rows[0].seq = seq(&place, "a").await;
+            }
+            settled(&store, settle(1, &rows, OnDone::Delete, &Change::Done)).await;
+            assert_eq!(place.number("SELECT count(*) FROM outbox_event").await, 0, "{change:?}");
+            assert_eq!(place.number("SELECT count(*) FROM outbox_attempt").await, 0, "{change:?}");
+        }
+    }
+}
