@@ -40,12 +40,13 @@ pub trait Connect<S>: Send + Sync + 'static {
     fn connect<'a>(&'a self, database: &'a Database) -> Answer<'a, S>;
 }
 
-impl<S, F> Connect<S> for F
+impl<S, F, Fut> Connect<S> for F
 where
-    F: for<'a> Fn(&'a Database) -> Answer<'a, S> + Send + Sync + 'static,
+    F: Fn(Database) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<S, StoreError>> + Send + 'static,
 {
     fn connect<'a>(&'a self, database: &'a Database) -> Answer<'a, S> {
-        self(database)
+        Box::pin(self(database.clone()))
     }
 }
 
@@ -194,8 +195,9 @@ impl<S: Store> Databases<S> {
         self.inner.changes.subscribe()
     }
 
-    /// How often to ask for databases; none where the list is fixed.
-    pub(super) fn refresh_interval(&self) -> Option<Duration> {
+    /// How often databases are asked for; none where the list is fixed.
+    #[must_use]
+    pub fn refresh_every(&self) -> Option<Duration> {
         self.inner.discovery.as_ref().map(|_| self.inner.refresh)
     }
 

@@ -3,7 +3,7 @@
 use super::{JoinError, MessageId, Queue};
 use crate::model::{
     Continuation, EVENT_TYPE_MAX, EventId, FailedSteps, GROUPING_KEY_MAX, Headers, Invalid, JOIN_STEPS_MAX,
-    JoinId, JoinRecord, JoinStatus, JoinWait, StepState, limits,
+    JoinId, JoinRecord, JoinStatus, JoinWait, Limits, StepState, limits,
 };
 use crate::port::{
     BlockingWriteOn, ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Store,
@@ -49,12 +49,15 @@ impl JoinBuilder {
         self
     }
 
-    fn change(self) -> Result<JoinChange, Invalid> {
+    fn change(self, limits: &Limits) -> Result<JoinChange, Invalid> {
         if !(1..=JOIN_STEPS_MAX).contains(&self.expected) {
             return Err(Invalid::range("expected steps", self.expected, format!("1 to {JOIN_STEPS_MAX}")));
         }
         if let Some(key) = &self.grouping_key {
             limits::name("grouping key", key, GROUPING_KEY_MAX)?;
+        }
+        if let Some(metadata) = &self.metadata {
+            payload("metadata", metadata, limits)?;
         }
         let action = JoinAction::Start {
             grouping_key: self.grouping_key,
@@ -101,13 +104,14 @@ impl Waiting {
         self
     }
 
-    fn action(self) -> Result<JoinAction, Invalid> {
+    fn action(self, limits: &Limits) -> Result<JoinAction, Invalid> {
         if self.on_complete.is_none() && self.on_fail.is_none() {
             let hint = "say what is enqueued on completion, on failure, or both";
             return Err(Invalid::Missing { field: "continuation", hint });
         }
-        for topic in [&self.on_complete, &self.on_fail].into_iter().flatten().map(|next| &next.topic) {
-            limits::name("topic", topic, EVENT_TYPE_MAX)?;
+        for next in [&self.on_complete, &self.on_fail].into_iter().flatten() {
+            limits::name("topic", &next.topic, EVENT_TYPE_MAX)?;
+            payload("payload", &next.payload, limits)?;
         }
         let mut headers = Headers::default();
         if let Some(trace) = crate::events::trace::current() {
@@ -123,13 +127,17 @@ impl Waiting {
     }
 }
 
+/// A text that a column holds as it is.
+fn payload(field: &'static str, text: &str, limits: &Limits) -> Result<(), Invalid> {
+    if text.len() > limits.payload {
+        return Err(Invalid::TooLong { field, len: text.len(), max: limits.payload });
+    }
+    limits::text(field, text, limits)
+}
+
 fn attach(join: &JoinId, messages: &[MessageId]) -> JoinChange {
     let messages = messages.iter().map(|message| message.0.clone()).collect();
     JoinChange { join: join.clone(), action: JoinAction::Attach { messages }, now: None }
-}
-
-fn wait(join: &JoinId, waiting: Waiting) -> Result<JoinChange, Invalid> {
-    Ok(JoinChange { join: join.clone(), action: waiting.action()?, now: None })
 }
 
 /// Whether it was changed, or had been before.
@@ -156,6 +164,14 @@ fn judged(request: &JoinChange, changed: JoinChanged) -> Result<bool, JoinError>
 impl<'a, S: Store> QueueJoins<'a, S> {
     pub(super) fn new(queue: &'a Queue<S>) -> Self {
         Self { queue }
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.queue.store().facts().limits
+    }
+
+    fn wait_change(&self, join: &JoinId, waiting: Waiting) -> Result<JoinChange, Invalid> {
+        Ok(JoinChange { join: join.clone(), action: waiting.action(self.limits())?, now: None })
     }
 
     fn port(&self) -> Result<&'a dyn Joins, JoinError> {
@@ -191,7 +207,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
 
     /// Starts a join; its id.
     pub async fn start(&self, join: JoinBuilder) -> Result<JoinId, JoinError> {
-        let request = join.change()?;
+        let request = join.change(self.limits())?;
         let id = request.join.clone();
         self.change(request).await.map(|_| id)
     }
@@ -201,7 +217,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     where
         S: WriteOn<Tx>,
     {
-        let request = join.change()?;
+        let request = join.change(self.limits())?;
         let id = request.join.clone();
         self.change_on(tx, request).await.map(|_| id)
     }
@@ -211,7 +227,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     where
         S: BlockingWriteOn<Tx>,
     {
-        let request = join.change()?;
+        let request = join.change(self.limits())?;
         let id = request.join.clone();
         self.change_on_blocking(tx, &request).map(|_| id)
     }
@@ -249,7 +265,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
 
     /// Says what happens at the end of a join, once; where the end has come, it happens now.
     pub async fn wait(&self, join: &JoinId, waiting: Waiting) -> Result<(), JoinError> {
-        self.change(wait(join, waiting)?).await.map(drop)
+        self.change(self.wait_change(join, waiting)?).await.map(drop)
     }
 
     /// Waits on a transaction the caller has.
@@ -262,7 +278,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     where
         S: WriteOn<Tx>,
     {
-        self.change_on(tx, wait(join, waiting)?).await.map(drop)
+        self.change_on(tx, self.wait_change(join, waiting)?).await.map(drop)
     }
 
     /// Waits on a transaction of a blocking driver.
@@ -275,7 +291,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     where
         S: BlockingWriteOn<Tx>,
     {
-        self.change_on_blocking(tx, &wait(join, waiting)?).map(drop)
+        self.change_on_blocking(tx, &self.wait_change(join, waiting)?).map(drop)
     }
 
     /// A step has ended well, told by hand; false if it had ended before. Messages of the queue tell it themselves.

@@ -76,7 +76,7 @@ impl<S: Store> Supervisor<S> {
         selection: Box<dyn Selection>,
         stop: CancellationToken,
     ) -> Self {
-        let discover_at = databases.refresh_interval().map(|_| Instant::now());
+        let discover_at = databases.refresh_every().map(|_| Instant::now());
         Self {
             databases,
             plan: Arc::new(plan),
@@ -214,7 +214,7 @@ impl<S: Store> Supervisor<S> {
         match ended {
             Ended::Closed => {}
             Ended::Discovered(result) => {
-                let interval = self.databases.refresh_interval().unwrap_or(DISCOVERY_PAUSE);
+                let interval = self.databases.refresh_every().unwrap_or(DISCOVERY_PAUSE);
                 let pause = match result {
                     Ok(()) => interval,
                     Err(error) => {

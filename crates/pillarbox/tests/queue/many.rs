@@ -1,0 +1,357 @@
+//! Many databases: found, routed, looked at in turn, none slowed by another.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pillarbox::events::Failure;
+use pillarbox::memory::{MemoryOptions, MemoryStore};
+use pillarbox::model::{NodeId, Row, Written};
+use pillarbox::port::{
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Join, Joins, Membership, Promote, Promoted,
+    Reap, Settle, Settled, Store, StoreError, Write,
+};
+use pillarbox::queue::{
+    Database, Databases, Discovery, DrainFirst, Message, RouteError, Selection, Standing,
+};
+use uuid::Uuid;
+
+use crate::kit::*;
+
+fn named(name: &str) -> MemoryStore {
+    MemoryStore::with(MemoryOptions { name: name.to_owned(), ..MemoryOptions::default() })
+}
+
+fn noting(
+    seen: &Seen,
+) -> impl Fn(Message) -> std::future::Ready<Result<(), Failure>> + Send + Sync + 'static {
+    let seen = seen.clone();
+    move |message| {
+        seen.add(message);
+        std::future::ready(Ok(()))
+    }
+}
+
+/// Databases that live as long as the test, and how often each was connected.
+#[derive(Clone, Default)]
+struct Fleet {
+    stores: Arc<Mutex<BTreeMap<String, MemoryStore>>>,
+    connects: Arc<Mutex<BTreeMap<String, usize>>>,
+    listed: Arc<Mutex<Vec<Database>>>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Fleet {
+    fn add(&self, name: &str, url: &str) {
+        self.remove(name);
+        self.listed.lock().unwrap().push(Database { name: name.to_owned(), url: url.to_owned() });
+    }
+
+    fn remove(&self, name: &str) {
+        self.listed.lock().unwrap().retain(|database| database.name != name);
+    }
+
+    fn connects(&self, url: &str) -> usize {
+        self.connects.lock().unwrap().get(url).copied().unwrap_or_default()
+    }
+
+    fn store(&self, url: &str) -> MemoryStore {
+        self.stores.lock().unwrap().entry(url.to_owned()).or_insert_with(|| named(url)).clone()
+    }
+
+    fn databases(&self, refresh: Duration) -> Databases<MemoryStore> {
+        let fleet = self.clone();
+        let connect = move |database: Database| {
+            *fleet.connects.lock().unwrap().entry(database.url.clone()).or_default() += 1;
+            std::future::ready(Ok(fleet.store(&database.url)))
+        };
+        Databases::discovered_every(refresh, self.clone(), connect)
+    }
+}
+
+impl Discovery for Fleet {
+    fn discover(&self) -> Answer<'_, Vec<Database>> {
+        let found = self.listed.lock().unwrap().clone();
+        let broken = self.broken.load(Ordering::SeqCst);
+        Box::pin(async move {
+            if broken {
+                return Err(StoreError::new(ErrorKind::Unavailable, "discover", "list", "down"));
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// OBX-066, OBX-070, OBX-072, OBX-073, OBX-074, OBX-121
+#[tokio::test(start_paused = true)]
+async fn a_key_leads_to_its_database() {
+    let tenant = Uuid::from_u128(7);
+    let databases =
+        Databases::stores([("acme".to_owned(), named("acme")), (tenant.to_string(), named("seven"))]);
+    databases.queue("acme").await.unwrap().enqueue(message("a")).await.unwrap();
+    databases.queue(tenant).await.unwrap().enqueue_all([message("b"), message("b")]).await.unwrap();
+    let queued =
+        async |key: &str| databases.queue(key).await.unwrap().store().admin().stats().await.unwrap().queued;
+    assert_eq!((queued("acme").await, queued(&tenant.to_string()).await), (1, 2));
+    let unknown = databases.queue("nobody").await.err().unwrap();
+    assert!(matches!(&unknown, RouteError::Unknown(key) if key == "nobody"));
+    assert!(unknown.to_string().contains("nobody"));
+    let (one, other) = (databases.queue("acme").await.unwrap(), databases.queue("acme").await.unwrap());
+    assert!(Arc::ptr_eq(one.store(), other.store()), "connected once");
+}
+
+/// OBX-067, OBX-203
+#[tokio::test(start_paused = true)]
+async fn one_worker_works_for_all_of_them() {
+    let databases = Databases::stores(["a", "b", "c"].map(|name| (name, named(name))));
+    for name in ["a", "b", "c"] {
+        let messages = (0..120).map(|_| message(name));
+        databases.queue(name).await.unwrap().enqueue_all(messages).await.unwrap();
+    }
+    let seen = Seen::default();
+    let mut worker = databases.worker();
+    for name in ["a", "b", "c"] {
+        worker = worker.handler(name, noting(&seen));
+    }
+    let worker = worker.start().unwrap();
+    seen.until(360).await;
+    worker.close().await;
+}
+
+/// Notes what was chosen.
+struct Noted<T>(T, Arc<Mutex<Vec<String>>>);
+
+impl<T: Selection> Selection for Noted<T> {
+    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
+        let chosen = self.0.select(standing);
+        self.1.lock().unwrap().extend(chosen.map(|place| standing.ready[place].to_owned()));
+        chosen
+    }
+}
+
+/// OBX-067, OBX-069
+#[tokio::test(start_paused = true)]
+async fn a_strategy_of_ones_own_chooses() {
+    let databases = Databases::stores(["a", "b"].map(|name| (name, named(name))));
+    for name in ["a", "b"] {
+        databases.queue(name).await.unwrap().enqueue_all((0..30).map(|_| message("t"))).await.unwrap();
+    }
+    let (seen, chosen) = (Seen::default(), Arc::new(Mutex::new(Vec::new())));
+    let selection = Noted(DrainFirst::default(), Arc::clone(&chosen));
+    let worker = databases
+        .worker_selecting(selection)
+        .batch(10)
+        .workers(64)
+        .handler("t", noting(&seen))
+        .start()
+        .unwrap();
+    seen.until(60).await;
+    worker.close().await;
+    let chosen = chosen.lock().unwrap().clone();
+    let first_b = chosen.iter().position(|name| name == "b").unwrap();
+    assert!(first_b >= 3, "a is drained first: {chosen:?}");
+}
+
+/// OBX-075, OBX-077, OBX-078, OBX-079, OBX-203
+#[tokio::test(start_paused = true)]
+async fn databases_come_and_go() {
+    let fleet = Fleet::default();
+    fleet.add("a", "mem:a");
+    let databases = fleet.databases(secs(300));
+    let seen = Seen::default();
+    let worker = databases.worker().handler("t", noting(&seen)).start().unwrap();
+    pass(secs(1)).await;
+    databases.queue("a").await.unwrap().enqueue(message("t")).await.unwrap();
+    seen.until(1).await;
+    fleet.add("b", "mem:b");
+    assert!(databases.queue("b").await.is_err(), "not discovered yet");
+    pass(secs(300)).await;
+    databases.queue("b").await.unwrap().enqueue(message("t")).await.unwrap();
+    seen.until(2).await;
+    let connected = fleet.connects("mem:a");
+    databases.refresh().await.unwrap();
+    databases.queue("a").await.unwrap();
+    assert!(fleet.connects("mem:a") <= connected + 1, "what did not change is not made anew");
+    fleet.remove("a");
+    pass(secs(300)).await;
+    assert_eq!(databases.names(), ["b"]);
+    pillarbox::Queue::new(fleet.store("mem:a")).enqueue(message("t")).await.unwrap();
+    pass(secs(60)).await;
+    assert_eq!(seen.all().len(), 2, "nobody works for it any more");
+    fleet.add("b", "mem:elsewhere");
+    pass(secs(300)).await;
+    databases.queue("b").await.unwrap().enqueue(message("t")).await.unwrap();
+    seen.until(3).await;
+    worker.close().await;
+    assert!(fleet.connects("mem:elsewhere") >= 1, "a new URL is a new connection");
+}
+
+/// OBX-075: the last set stays when discovery fails.
+#[tokio::test(start_paused = true)]
+async fn a_failed_discovery_takes_nothing_away() {
+    let fleet = Fleet::default();
+    fleet.add("a", "mem:a");
+    let databases = fleet.databases(secs(60));
+    let seen = Seen::default();
+    let worker = databases.worker().handler("t", noting(&seen)).start().unwrap();
+    pass(secs(1)).await;
+    fleet.broken.store(true, Ordering::SeqCst);
+    pass(secs(300)).await;
+    databases.queue("a").await.unwrap().enqueue(message("t")).await.unwrap();
+    seen.until(1).await;
+    fleet.broken.store(false, Ordering::SeqCst);
+    fleet.add("b", "mem:b");
+    pass(secs(60)).await;
+    assert_eq!(databases.names(), ["a", "b"], "and goes on when it works again");
+    worker.close().await;
+}
+
+/// OBX-076
+#[test]
+fn databases_are_discovered_every_five_minutes() {
+    let fleet = Fleet::default();
+    let databases = Databases::discovered(fleet, |_: Database| async { Ok(MemoryStore::new()) });
+    assert_eq!(databases.refresh_every(), Some(secs(300)));
+}
+
+/// OBX-078: one that is removed while a handler runs finishes it.
+#[tokio::test(start_paused = true)]
+async fn a_removed_database_finishes_what_is_in_flight() {
+    let fleet = Fleet::default();
+    fleet.add("a", "mem:a");
+    let databases = fleet.databases(secs(10));
+    let (running, go_on) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let handler = {
+        let (running, go_on) = (Arc::clone(&running), Arc::clone(&go_on));
+        move |_: Message| {
+            let (running, go_on) = (Arc::clone(&running), Arc::clone(&go_on));
+            async move {
+                running.notify_one();
+                go_on.notified().await;
+                Ok::<_, Failure>(())
+            }
+        }
+    };
+    let worker = databases
+        .worker()
+        .drain_timeout(secs(600))
+        .deadline(secs(3_000))
+        .handler("t", handler)
+        .start()
+        .unwrap();
+    pass(secs(1)).await;
+    let queue = databases.queue("a").await.unwrap();
+    let id = queue.enqueue(message("t")).await.unwrap().message;
+    running.notified().await;
+    fleet.remove("a");
+    pass(secs(60)).await;
+    assert!(databases.names().is_empty());
+    go_on.notify_one();
+    until(&queue, &id, pillarbox::model::Status::Done).await;
+    worker.close().await;
+}
+
+/// OBX-066: idle databases cost no connections.
+#[tokio::test(start_paused = true)]
+async fn two_hundred_idle_databases_hold_no_connections() {
+    let fleet = Fleet::default();
+    for number in 0..200 {
+        fleet.add(&format!("tenant-{number:03}"), &format!("mem:{number}"));
+    }
+    let databases = fleet.databases(secs(300));
+    let seen = Seen::default();
+    let worker = databases.worker().handler("t", noting(&seen)).start().unwrap();
+    pass(secs(30)).await;
+    let mut peak = 0;
+    for _ in 0..200 {
+        pass(Duration::from_millis(50)).await;
+        peak = peak.max(databases.connected());
+    }
+    assert!(peak <= 32, "{peak} of 200 idle databases are connected at once");
+    databases.queue("tenant-117").await.unwrap().enqueue(message("t")).await.unwrap();
+    let began = tokio::time::Instant::now();
+    seen.until(1).await;
+    assert!(began.elapsed() <= secs(6), "{:?}", began.elapsed());
+    worker.close().await;
+    assert!(fleet.connects("mem:3") > 1, "it was looked at more than once");
+}
+
+/// A store whose claims fail, or never end.
+struct Bad {
+    inner: MemoryStore,
+    hangs: bool,
+    claims: Arc<AtomicUsize>,
+}
+
+impl Store for Bad {
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
+    }
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.inner.fetch(request)
+    }
+    fn claim(&self, _: Claim) -> Answer<'_, Vec<Row>> {
+        self.claims.fetch_add(1, Ordering::SeqCst);
+        let hangs = self.hangs;
+        Box::pin(async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down"))
+        })
+    }
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.inner.reap(request)
+    }
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        self.inner.settle(request)
+    }
+    fn join(&self, request: Join) -> Answer<'_, Membership> {
+        self.inner.join(request)
+    }
+    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+        self.inner.beat(request)
+    }
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.inner.leave(node)
+    }
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.inner.promote(request)
+    }
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.inner.write(request)
+    }
+    fn joins(&self) -> Option<&dyn Joins> {
+        self.inner.joins()
+    }
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
+    }
+}
+
+/// OBX-099: one that is down or slow does not slow the others, and is not hammered.
+#[tokio::test(start_paused = true)]
+async fn a_bad_database_slows_nobody() {
+    for drain_first in [false, true] {
+        let claims = Arc::new(AtomicUsize::new(0));
+        let bad = |hangs| -> Arc<dyn Store> {
+            Arc::new(Bad { inner: named("bad"), hangs, claims: Arc::clone(&claims) })
+        };
+        let good: Arc<dyn Store> = Arc::new(named("good"));
+        let databases = Databases::stores([("down", bad(false)), ("good", good), ("hangs", bad(true))]);
+        let queue = databases.queue("good").await.unwrap();
+        queue.enqueue_all((0..500).map(|_| message("t"))).await.unwrap();
+        let seen = Seen::default();
+        let worker = databases.worker().workers(50).drain_timeout(secs(1)).handler("t", noting(&seen));
+        let worker = if drain_first { worker.selection(DrainFirst::default()) } else { worker };
+        let worker = worker.start().unwrap();
+        let began = tokio::time::Instant::now();
+        seen.until(500).await;
+        assert!(began.elapsed() <= secs(3), "{:?} with drain first {drain_first}", began.elapsed());
+        pass(secs(60)).await;
+        let tried = claims.load(Ordering::SeqCst);
+        assert!((2..=12).contains(&tried), "{tried} tries in a minute");
+        drop(worker);
+    }
+}
