@@ -10,7 +10,7 @@ use crate::events::Writer;
 use crate::model::{Event, IntoEvent, Invalid, Limits, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
     BlockingWriteOn, Change, Claim, ClaimFrom, Counts, Fence, List, OnDone, Outcome, Reap, Select, Settle,
-    Settled, Store, Wait, Write, WriteOn,
+    Settled, Store, Transact, TransactError, Wait, Write, WriteOn,
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
@@ -366,6 +366,21 @@ impl<S: Store> Queue<S> {
         let request = self.request(message.owner(), vec![outcome(message.id(), Change::Done)]);
         let settled = self.store.settle_blocking(tx, &request)?;
         held(message, &settled)
+    }
+}
+
+impl<S: Transact> Queue<S> {
+    /// Runs a closure in a transaction on the store's writer and commits: for drivers whose transaction can't leave its
+    /// thread. Messages enqueued in it are looked at at once.
+    pub async fn transaction<R, E, F>(&self, body: F) -> Result<R, TransactError<E>>
+    where
+        F: FnOnce(&S::Tx) -> Result<R, E> + Send + 'static,
+        R: Send + 'static,
+        E: Send + 'static,
+    {
+        let result = Writer::new(Arc::clone(&self.store)).transaction(move |tx| body(tx)).await?;
+        self.ring();
+        Ok(result)
     }
 }
 
