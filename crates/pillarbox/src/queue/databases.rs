@@ -9,7 +9,6 @@ use tokio::sync::{OnceCell, watch};
 use uuid::Uuid;
 
 use super::{Queue, Selection, WorkerBuilder};
-use crate::model::OwnerId;
 use crate::port::{Answer, Store, StoreError};
 
 /// A database with an outbox.
@@ -279,9 +278,4 @@ impl<S> fmt::Debug for Databases<S> {
         let entries = self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner);
         f.debug_set().entries(entries.keys()).finish()
     }
-}
-
-/// A name for the owner of a worker's claims that people can read.
-pub(super) fn owner_of(label: Option<&str>) -> OwnerId {
-    label.and_then(|label| OwnerId::new(label).ok()).unwrap_or_else(OwnerId::random)
 }

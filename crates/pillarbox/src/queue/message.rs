@@ -23,12 +23,12 @@ pub struct Message {
 }
 
 impl Message {
-    pub(super) fn of_row(row: Row, owner: &OwnerId) -> Result<Self, Row> {
-        let Ok(event) = row.event.clone() else { return Err(row) };
+    pub(super) fn of_row(row: Row, owner: &OwnerId) -> Option<Self> {
+        let event = row.event.ok()?;
         let item =
             WorkItemId { message: MessageId(row.id), token: row.token, seq: row.seq, attempts: row.attempts };
         let (created_at, last_error) = (row.created_at, row.last_error);
-        Ok(Self { item, owner: owner.clone(), event, created_at, last_error, settled: Arc::default() })
+        Some(Self { item, owner: owner.clone(), event, created_at, last_error, settled: Arc::default() })
     }
 
     pub(super) fn of_delivery(delivery: &Delivery, owner: &OwnerId) -> Option<Self> {

@@ -8,7 +8,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::databases::owner_of;
 use super::handle::BATCH_MAX;
 use super::handler::{Handler, Handlers};
 use super::select::{RoundRobin, Selection};
@@ -184,7 +183,7 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    fn check(mut self) -> Result<(Databases<S>, Plan, Box<dyn Selection>), StartError> {
+    fn check(&mut self) -> Result<Plan, StartError> {
         let mut problems = std::mem::take(&mut self.problems);
         if self.handlers.is_empty() {
             problems.push(Invalid::Missing { field: "handler", hint: "register one for each topic" });
@@ -202,7 +201,7 @@ impl<S: Store> WorkerBuilder<S> {
             problems.push(invalid);
             Lease::default()
         });
-        let mut settings = self.settings;
+        let mut settings = self.settings.clone();
         settings.deadline = self.deadline.unwrap_or(lease.usable_for());
         settings.cold_rows = self.batch.max(1);
         settings.fetch_rows = self.batch.max(1);
@@ -211,24 +210,24 @@ impl<S: Store> WorkerBuilder<S> {
             return Err(StartError::Settings(problems.into_iter().map(Into::into).collect()));
         }
         let plan = Plan {
-            handlers: Arc::new(self.handlers),
-            owner: self.owner.unwrap_or_else(|| owner_of(None)),
+            handlers: Arc::new(std::mem::take(&mut self.handlers)),
+            owner: self.owner.take().unwrap_or_else(OwnerId::random),
             lease,
             batch: self.batch,
             poll: self.poll,
             idle_poll: self.idle_poll,
             settings,
-            metrics: self.metrics,
+            metrics: Arc::clone(&self.metrics),
         };
-        Ok((self.databases, plan, self.selection))
+        Ok(plan)
     }
 
     /// Checks everything, then starts. A database that can't be reached does not stop the others: it is tried again.
-    pub fn start(self) -> Result<Worker, StartError> {
-        let (databases, plan, selection) = self.check()?;
+    pub fn start(mut self) -> Result<Worker, StartError> {
+        let plan = self.check()?;
         let stop = CancellationToken::new();
         let owner = plan.owner.clone();
-        let supervisor = Supervisor::new(databases, plan, selection, stop.clone());
+        let supervisor = Supervisor::new(self.databases, plan, self.selection, stop.clone());
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
         let task = tokio::spawn(supervisor.run());
         Ok(Worker { owner, stop, task: tokio::sync::Mutex::new(Some(task)) })
