@@ -1,26 +1,38 @@
 //! Random sequences: the same for the same seed.
 
 use fastrand::Rng;
-use pillarbox::model::{Layout, Status};
+use pillarbox::model::{FailedSteps, Layout, Status, StepState};
 use pillarbox::port::{ClaimFrom, Counts, GroupAction, OnDone, Order, PageOrder, PurgeStatus, Wait};
 
+use super::joins::JoinSpec;
 use super::step::*;
 
 const TYPES: [&str; 3] = ["paid", "sent", "Paid"];
 const NODES: u8 = 3;
 const OWNERS: u8 = 3;
+const JOINS: u8 = 3;
 
 /// A sequence of so many steps for stores of a layout.
 pub(crate) fn sequence(layout: Layout, seed: u64, steps: usize) -> Vec<Step> {
-    let mut maker = Maker { layout, rng: Rng::with_seed(seed), events: 0, now: 0 };
+    let mut maker =
+        Maker { layout, rng: Rng::with_seed(seed), events: 0, queued: vec![], attached: vec![], now: 0 };
     let first = Step { at: 0, call: Call::Join { node: 0, lease_s: maker.rng.u64(10..200) } };
-    std::iter::once(first).chain((1..steps).map(|_| maker.step())).collect()
+    let mut sequence = vec![first];
+    if layout == Layout::Native {
+        sequence.extend((0..JOINS).map(|join| Step { at: 0, call: maker.start(join) }));
+    }
+    sequence.extend((sequence.len()..steps).map(|_| maker.step()));
+    sequence
 }
 
 struct Maker {
     layout: Layout,
     rng: Rng,
     events: usize,
+    /// What was enqueued.
+    queued: Vec<String>,
+    /// What was attached, and to which join.
+    attached: Vec<(u8, String)>,
     now: i64,
 }
 
@@ -41,7 +53,7 @@ impl Maker {
     }
 
     fn call(&mut self) -> Call {
-        match self.rng.u8(..100) {
+        match self.rng.u8(..120) {
             0..=17 => self.write(),
             18..=24 => {
                 Call::FetchSlots { lanes: self.lanes(), after: self.some_event(3), limits: self.limits() }
@@ -65,13 +77,62 @@ impl Maker {
                 rows: self.rng.usize(..6),
             },
             82..=85 => Call::Replay { select: self.select(), limit: self.rng.usize(..9) },
-            86..=87 => Call::Discard { select: self.select(), limit: self.rng.usize(..9) },
-            88..=89 => Call::Cancel { ids: (0..self.rng.usize(1..3)).map(|_| self.event()).collect() },
-            90..=91 => self.purge(),
-            92..=95 => self.change_group(),
+            86..=88 => Call::Discard { select: self.select(), limit: self.rng.usize(..9) },
+            89..=90 => Call::Cancel { ids: (0..self.rng.usize(1..3)).map(|_| self.event()).collect() },
+            91..=92 => self.purge(),
+            93..=95 => self.change_group(),
             96..=98 => self.list(),
+            99..=101 => Call::Reap { older_than_s: self.rng.u64(..20) },
+            102..=118 => self.change_join(),
             _ => Call::Look,
         }
+    }
+
+    fn change_join(&mut self) -> Call {
+        let join = self.rng.u8(..JOINS);
+        let change = match self.rng.u8(..20) {
+            0..=1 => return self.start(join),
+            2..=10 => {
+                let messages: Vec<String> = (0..self.rng.usize(1..3)).map(|_| self.message()).collect();
+                self.attached.extend(messages.iter().map(|message| (join, message.clone())));
+                JoinSpec::Attach { messages }
+            }
+            11..=15 => return self.report(join),
+            16..=18 => JoinSpec::Wait {
+                failed_steps: if self.rng.bool() { FailedSteps::Fail } else { FailedSteps::Ignore },
+                on_complete: !self.chance(4),
+                on_fail: !self.chance(4),
+                message: if self.chance(8) { self.event() } else { format!("c{join}") },
+            },
+            _ => JoinSpec::Cancel,
+        };
+        Call::ChangeJoin { join, change }
+    }
+
+    fn start(&mut self, join: u8) -> Call {
+        let expected = [1, 1, 2, 3, 5][self.rng.usize(..5)];
+        let key = self.chance(2).then_some("k");
+        Call::ChangeJoin { join, change: JoinSpec::Start { expected, key } }
+    }
+
+    /// Of a step that was attached, as far as anyone knows.
+    fn report(&mut self, join: u8) -> Call {
+        let state = if self.chance(8) { StepState::Pending } else { StepState::ALL[self.rng.usize(1..3)] };
+        let known = self.attached.len();
+        let (join, message) = match known {
+            0 => (join, self.message()),
+            known => self.attached[known - 1 - self.rng.usize(..known.min(8))].clone(),
+        };
+        Call::ChangeJoin { join, change: JoinSpec::Report { message, state } }
+    }
+
+    /// A message of the queue that may be there, or any other event.
+    fn message(&mut self) -> String {
+        let known = self.queued.len();
+        if known == 0 || self.chance(12) {
+            return self.event();
+        }
+        self.queued[known - 1 - self.rng.usize(..known.min(10))].clone()
     }
 
     fn call_of_items(&mut self) -> Call {
@@ -117,6 +178,9 @@ impl Maker {
 
     /// An event that may be there, the younger the likelier.
     fn event(&mut self) -> String {
+        if self.layout == Layout::Native && self.chance(15) {
+            return format!("c{}", self.rng.u8(..JOINS));
+        }
         let back = self.rng.usize(..=self.events.min(20)) * self.rng.usize(..=4) / 4;
         self.id(self.events.saturating_sub(back))
     }
@@ -176,17 +240,21 @@ impl Maker {
                 payload: self.rng.usize(..30),
             };
         }
+        let place = match self.rng.u8(..8) {
+            0 | 1 => Place::Queue,
+            2 | 3 => Place::Lane(self.lane()),
+            _ => Place::Slot,
+        };
+        if matches!(place, Place::Queue) {
+            self.queued.push(id.clone());
+        }
         RowSpec {
             id,
             event_type: TYPES[self.rng.usize(..TYPES.len())],
             group: self.chance(2).then(|| self.group()),
             aggregate: self.chance(4).then(|| self.rng.u8(..3)),
             message: self.chance(6).then(|| self.rng.u8(..6)),
-            place: match self.rng.u8(..6) {
-                0 => Place::Queue,
-                1 | 2 => Place::Lane(self.lane()),
-                _ => Place::Slot,
-            },
+            place,
             due: self.chance(4).then(|| self.moment()),
             expires: self.chance(6).then(|| self.moment()),
             payload: self.rng.usize(..30),
@@ -223,16 +291,22 @@ impl Maker {
     fn outcome(&mut self) -> OutcomeSpec {
         let counts = if self.rng.bool() { Counts::One } else { Counts::None };
         let wait = if self.rng.bool() { Wait::InPlace } else { Wait::Delayed };
-        let change = match self.rng.u8(..10) {
+        let native = self.layout == Layout::Native;
+        let change = match self.rng.u8(..if native { 11 } else { 10 }) {
             0 | 1 => ChangeSpec::Done,
-            2 | 3 => ChangeSpec::Retry { delay_s: self.rng.u64(..20), counts, wait },
+            2 | 3 => {
+                let counts = if native && self.chance(3) { Counts::Back } else { counts };
+                ChangeSpec::Retry { delay_s: self.rng.u64(..20), counts, wait }
+            }
             4..=6 => ChangeSpec::Dead { counts, blocks: self.rng.bool() },
             7 => ChangeSpec::Delay,
             8 => ChangeSpec::Attempt,
-            _ => ChangeSpec::Release,
+            9 => ChangeSpec::Release,
+            _ => ChangeSpec::Extend { lease_s: self.rng.u64(1..60) },
         };
         let back = if self.chance(5) { self.rng.usize(1..3) } else { 0 };
-        OutcomeSpec { id: self.event(), back, change }
+        let id = if native && self.chance(4) { self.message() } else { self.event() };
+        OutcomeSpec { id, back, change }
     }
 
     fn beat(&mut self) -> Call {

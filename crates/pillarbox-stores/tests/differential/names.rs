@@ -62,7 +62,7 @@ impl Names {
             self.learn(&row.id, row.seq, row.token);
         }
         format!(
-            "{} {} {} {} attempts {} created {} available {} expires {:?} token {} group {:?} {}",
+            "{} {} {} {} attempts {} created {} available {} expires {:?} token {} error {:?} group {:?} {}",
             self.seq(row.seq),
             row.id,
             place(row.slot),
@@ -72,6 +72,7 @@ impl Names {
             row.available_at,
             row.expires_at,
             row.token.0,
+            row.last_error,
             row.group,
             event(&row.event),
         )
@@ -81,7 +82,7 @@ impl Names {
         self.learn_place(&record.id, record.slot, record.group.as_ref());
         self.learn(&record.id, record.seq, record.token);
         format!(
-            "{} {} {} {} attempts {} created {} available {} expires {:?} done {:?} error {:?} locked {:?} until {:?} \
+            "{} {} {} {} attempts {} created {} available {} expires {:?} done {:?} error {:?} by {:?} locked {:?} until {:?} \
              token {} group {:?} {}",
             self.seq(record.seq),
             record.id,
@@ -93,6 +94,7 @@ impl Names {
             record.expires_at,
             record.done_at,
             record.last_error,
+            record.processed_by,
             record.locked_by,
             record.locked_until,
             record.token.0,

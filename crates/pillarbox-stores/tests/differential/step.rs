@@ -3,6 +3,8 @@
 use pillarbox::model::Status;
 use pillarbox::port::{ClaimFrom, Counts, GroupAction, OnDone, Order, PageOrder, PurgeStatus, Wait};
 
+use super::joins::JoinSpec;
+
 /// A call at a time, in seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
@@ -28,6 +30,7 @@ pub(crate) enum Call {
     Cancel { ids: Vec<String> },
     Purge { status: PurgeStatus, older_than_s: u64 },
     ChangeGroup { group: String, action: GroupAction },
+    ChangeJoin { join: u8, change: JoinSpec },
     List { select: SelectSpec, order: PageOrder, after: Option<String>, limit: usize },
     Look,
 }
@@ -52,6 +55,7 @@ impl Call {
             Self::Cancel { .. } => "cancel",
             Self::Purge { .. } => "purge",
             Self::ChangeGroup { .. } => "change group",
+            Self::ChangeJoin { change, .. } => change.name(),
             Self::List { .. } => "list",
             Self::Look => "look",
         }
@@ -115,6 +119,7 @@ pub(crate) enum ChangeSpec {
     Delay,
     Attempt,
     Release,
+    Extend { lease_s: u64 },
 }
 
 /// Which slots a beat gives back.

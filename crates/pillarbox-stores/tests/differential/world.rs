@@ -9,16 +9,17 @@ use pillarbox::model::{
     EventId, GroupKey, Lane, Layout, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
-    Admin, Beat, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, List, Membership,
-    Outcome, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
+    Admin, Beat, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, Joins, List,
+    Membership, Outcome, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
 };
 use pillarbox_conformance::Fixture;
 
+use super::joins;
 use super::names::Names;
 use super::step::*;
 
 /// Answers of calls that found nothing to do.
-const IDLE: [&str; 8] = [
+const IDLE: [&str; 15] = [
     "0",
     "[]",
     "false",
@@ -27,6 +28,13 @@ const IDLE: [&str; 8] = [
     "error",
     "Settled { held: false",
     "Promoted { moved: 0",
+    "Unchanged",
+    "NoSuchJoin",
+    "NoSuchMessage",
+    "NotAMember",
+    "AlreadyWaiting",
+    "Ended",
+    "Full",
 ];
 
 type Told = Result<Vec<String>, StoreError>;
@@ -37,13 +45,22 @@ pub(crate) struct World {
     names: Names,
     give: BTreeMap<u8, Vec<Slot>>,
     epoch: i64,
+    /// Whether joins are compared: both stores have them.
+    pub(crate) joins: bool,
     /// How often each kind of call found something to do.
     pub(crate) effects: BTreeMap<&'static str, usize>,
 }
 
 impl World {
     pub(crate) fn new(fixture: Fixture) -> Self {
-        Self { fixture, names: Names::default(), give: BTreeMap::new(), epoch: 0, effects: BTreeMap::new() }
+        Self {
+            joins: fixture.store.joins().is_some(),
+            fixture,
+            names: Names::default(),
+            give: BTreeMap::new(),
+            epoch: 0,
+            effects: BTreeMap::new(),
+        }
     }
 
     /// Makes a call and tells the answer, and all that is in the store after it.
@@ -59,11 +76,19 @@ impl World {
             Ok(lines) => told.extend(lines),
             Err(error) => told.push(format!("error {error:?}")),
         }
+        if self.joins {
+            let fired = told.iter().any(|line| line.contains("fired: Some"));
+            *self.effects.entry("a join that fired").or_default() += usize::from(fired);
+        }
         told
     }
 
     fn admin(&self) -> &dyn Admin {
         self.fixture.store.admin()
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        self.fixture.store.joins().filter(|_| self.joins)
     }
 
     async fn call(&mut self, call: &Call, now: Timestamp) -> Told {
@@ -108,6 +133,10 @@ impl World {
                 };
                 Ok(vec![format!("{:?}", self.fixture.store.settle(request).await?)])
             }
+            Call::ChangeJoin { join, change } => match self.joins() {
+                Some(joins) => joins::change(joins, *join, change, now).await,
+                None => Ok(vec![]),
+            },
             Call::Promote { node, lane, order, rows } => {
                 let request = Promote {
                     node: node_id(*node),
@@ -205,6 +234,7 @@ impl World {
             ChangeSpec::Delay => Change::Delay,
             ChangeSpec::Attempt => Change::Attempt,
             ChangeSpec::Release => Change::Release,
+            ChangeSpec::Extend { lease_s } => Change::Extend { lease: Duration::from_secs(lease_s) },
         }
     }
 
@@ -316,11 +346,14 @@ impl World {
         Ok(told)
     }
 
-    /// All rows and all held groups.
+    /// All rows, all held groups and all joins.
     async fn everything(&mut self) -> Told {
         let records = self.admin().list(List { limit: 100_000, ..List::default() }).await?;
         let mut told: Vec<String> = records.iter().map(|record| self.names.record(record)).collect();
         told.extend(self.admin().groups().await?.iter().map(|held| format!("{held:?}")));
+        if let Some(joins) = self.joins() {
+            told.extend(joins::everything(joins).await?);
+        }
         Ok(told)
     }
 
