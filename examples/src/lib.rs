@@ -20,3 +20,6 @@ pub mod mysql_guide {}
 
 #[doc = include_str!("../../docs/guides/databases.md")]
 pub mod databases_guide {}
+
+#[doc = include_str!("../../docs/guides/queue.md")]
+pub mod queue_guide {}

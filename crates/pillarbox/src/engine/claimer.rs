@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::claims::Clock;
 use super::shared::Shared;
 use crate::model::{OwnerId, SlotSet};
-use crate::port::{Claim, ClaimFrom, Cursor, Fence, Fetch, OnDone, Scope, Settle, StoreError};
+use crate::port::{
+    Claim, ClaimFrom, Cursor, Fence, Fetch, OnDone, Outcome, Scope, Settle, Settled, StoreError,
+};
 use crate::rules::Lease;
 
 /// The clocks are compared again after this long.
@@ -46,7 +48,11 @@ impl Claimer {
         let taken = claimed.len();
         if taken > 0 {
             let until = asked + self.lease.usable_for();
-            self.shared.with(|core| core.take_claimed(claimed, clock, until, Instant::now()));
+            let back = self.shared.with(|core| core.take_claimed(claimed, clock, until, Instant::now()));
+            if !back.is_empty() {
+                self.settle(back.into()).await?;
+                return Ok((rows, 0));
+            }
             self.tell_lease();
         }
         Ok((rows, taken))
@@ -87,9 +93,7 @@ impl Claimer {
             return Ok(());
         }
         let asked = Instant::now();
-        let fence = Fence::Owner(self.owner.clone());
-        let request = Settle { fence, outcomes: Arc::clone(&outcomes), on_done: OnDone::Keep, now: None };
-        let settled = self.shared.store.settle(request).await?;
+        let settled = self.settle(Arc::clone(&outcomes)).await?;
         let until = asked + self.lease.usable_for();
         let lost = self.shared.with(|core| core.extended(&outcomes, &settled, until));
         self.tell_lease();
@@ -97,6 +101,11 @@ impl Claimer {
             tracing::debug!(store = self.store(), messages = lost, "claims ended before they were renewed");
         }
         Ok(())
+    }
+
+    async fn settle(&self, outcomes: Arc<[Outcome]>) -> Result<Settled, StoreError> {
+        let fence = Fence::Owner(self.owner.clone());
+        self.shared.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await
     }
 
     /// Those who work on claims have to know how long they may.

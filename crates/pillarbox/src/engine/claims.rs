@@ -47,8 +47,21 @@ impl Claims {
 }
 
 impl Core {
-    /// Rows that were claimed come in. Work on them may go on until `until`, unless they are renewed.
-    pub(crate) fn take_claimed(&mut self, rows: Vec<Row>, clock: Clock, until: Instant, now: Instant) {
+    /// Rows that were claimed come in. Work on them may go on until `until`, unless they are renewed. What comes after the
+    /// end of intake is answered: to be given back.
+    #[must_use]
+    pub(crate) fn take_claimed(
+        &mut self,
+        rows: Vec<Row>,
+        clock: Clock,
+        until: Instant,
+        now: Instant,
+    ) -> Vec<Outcome> {
+        if self.phase != Phase::Running {
+            let back =
+                |row: Row| Outcome { seq: row.seq, id: row.id, token: row.token, change: Change::Release };
+            return rows.into_iter().map(back).collect();
+        }
         if self.claims.held.is_empty() {
             self.lease_until = Some(until);
             self.halted = false;
@@ -83,6 +96,7 @@ impl Core {
                 }
             }
         }
+        Vec::new()
     }
 
     /// What renews every claim that is held.

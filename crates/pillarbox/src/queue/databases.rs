@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, watch};
 use uuid::Uuid;
 
+use super::bell::Bell;
 use super::{Queue, Selection, WorkerBuilder};
 use crate::port::{Answer, Store, StoreError};
 
@@ -86,15 +87,20 @@ pub enum RouteError {
 pub(super) struct Entry<S> {
     pub(super) database: Database,
     queue: Mutex<Arc<OnceCell<Queue<S>>>>,
+    pub(super) bell: Bell,
     /// Given as a store, not by URL: it stays.
     fixed: bool,
 }
 
 impl<S: Store> Entry<S> {
-    fn new(database: Database, queue: Option<Queue<S>>) -> Arc<Self> {
-        let fixed = queue.is_some();
-        let queue = Mutex::new(Arc::new(OnceCell::new_with(queue)));
-        Arc::new(Self { database, queue, fixed })
+    fn fixed(database: Database, queue: Queue<S>) -> Arc<Self> {
+        let bell = queue.bell().clone();
+        let queue = Mutex::new(Arc::new(OnceCell::new_with(Some(queue))));
+        Arc::new(Self { database, queue, bell, fixed: true })
+    }
+
+    fn by_url(database: Database, bell: Bell) -> Arc<Self> {
+        Arc::new(Self { database, queue: Mutex::default(), bell, fixed: false })
     }
 
     fn cell(&self) -> Arc<OnceCell<Queue<S>>> {
@@ -125,6 +131,8 @@ struct Inner<S> {
     refresh: Duration,
     /// Grows when the set has changed.
     changes: watch::Sender<u64>,
+    /// Heard when something was enqueued by this process, in any of them.
+    rung: Arc<watch::Sender<u64>>,
 }
 
 /// The databases of a service. Cheap to clone; a clone is the same set.
@@ -144,31 +152,37 @@ impl<S: Store> Databases<S> {
         connect: Option<Box<dyn Connect<S>>>,
         discovery: Option<Box<dyn Discovery>>,
         refresh: Duration,
+        rung: Arc<watch::Sender<u64>>,
     ) -> Self {
         let entries = entries.into_iter().map(|entry| (entry.database.name.clone(), entry)).collect();
         let (entries, changes) = (Mutex::new(entries), watch::Sender::new(0));
-        Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, changes }) }
+        Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, changes, rung }) }
     }
 
     /// Stores that are connected already, by name.
     pub fn stores<N: Into<String>>(stores: impl IntoIterator<Item = (N, S)>) -> Self {
+        let rung = Arc::default();
         let entry = |(name, store): (N, S)| {
             let database = Database { name: name.into(), url: String::new() };
-            Entry::new(database, Some(Queue::new(store)))
+            Entry::fixed(database, Queue::with_bell(Arc::new(store), Bell::beside(&rung)))
         };
-        Self::of(stores.into_iter().map(entry), None, None, Duration::MAX)
+        let entries: Vec<_> = stores.into_iter().map(entry).collect();
+        Self::of(entries, None, None, Duration::MAX, rung)
     }
 
     /// One queue, as a set of one: what a worker on it works for.
     pub(super) fn one(queue: Queue<S>) -> Self {
         let database = Database { name: queue.name().to_owned(), url: String::new() };
-        Self::of([Entry::new(database, Some(queue))], None, None, Duration::MAX)
+        let rung = Arc::clone(queue.bell().any());
+        Self::of([Entry::fixed(database, queue)], None, None, Duration::MAX, rung)
     }
 
     /// A fixed list, each connected when it is needed and let go of when it has been idle.
     pub fn listed(databases: impl IntoIterator<Item = Database>, connect: impl Connect<S>) -> Self {
-        let entries = databases.into_iter().map(|database| Entry::new(database, None));
-        Self::of(entries, Some(Box::new(connect)), None, Duration::MAX)
+        let rung = Arc::default();
+        let entry = |database| Entry::by_url(database, Bell::beside(&rung));
+        let entries: Vec<_> = databases.into_iter().map(entry).collect();
+        Self::of(entries, Some(Box::new(connect)), None, Duration::MAX, rung)
     }
 
     /// Whatever is discovered, every 5 minutes. Empty until [`Databases::refresh`] or a worker has asked first.
@@ -179,7 +193,7 @@ impl<S: Store> Databases<S> {
     /// Whatever is discovered, at this interval.
     pub fn discovered_every(refresh: Duration, discovery: impl Discovery, connect: impl Connect<S>) -> Self {
         let refresh = refresh.max(Duration::from_millis(10));
-        Self::of([], Some(Box::new(connect)), Some(Box::new(discovery)), refresh)
+        Self::of([], Some(Box::new(connect)), Some(Box::new(discovery)), refresh, Arc::default())
     }
 
     fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Entry<S>>>> {
@@ -192,6 +206,10 @@ impl<S: Store> Databases<S> {
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
+    }
+
+    pub(super) fn rung(&self) -> watch::Receiver<u64> {
+        self.inner.rung.subscribe()
     }
 
     /// How often databases are asked for; none where the list is fixed.
@@ -228,7 +246,8 @@ impl<S: Store> Databases<S> {
                 let kind = crate::port::ErrorKind::Unsupported;
                 return Err(StoreError::new(kind, "connect", &entry.database.name, detail));
             };
-            Ok(Queue::new(connect.connect(&entry.database).await?))
+            let store = Arc::new(connect.connect(&entry.database).await?);
+            Ok(Queue::with_bell(store, entry.bell.clone()))
         });
         Ok(queue.await?.clone())
     }
@@ -253,7 +272,8 @@ impl<S: Store> Databases<S> {
             }
             changed += 1;
             tracing::info!(store = database.name, "database found");
-            entries.insert(database.name.clone(), Entry::new(database, None));
+            let bell = Bell::beside(&self.inner.rung);
+            entries.insert(database.name.clone(), Entry::by_url(database, bell));
         }
         drop(entries);
         if changed > 0 {

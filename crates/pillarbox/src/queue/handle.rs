@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
+use super::bell::Bell;
 use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::events::Writer;
-use crate::model::{Event, IntoEvent, Invalid, Limits, NewRow, OwnerId, Placement, Token, Written};
+use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
     BlockingWriteOn, Change, Claim, ClaimFrom, Counts, Fence, List, OnDone, Outcome, Reap, Select, Settle,
     Settled, Store, Transact, TransactError, Wait, Write, WriteOn,
@@ -38,21 +37,19 @@ pub struct Settlement {
 /// The work queue of a store. Cheap to clone.
 pub struct Queue<S> {
     store: Arc<S>,
-    limits: Limits,
     retry: Arc<dyn RetryPolicy>,
     on_done: OnDone,
     /// Rung when something was enqueued here, for workers of this process.
-    bell: Arc<watch::Sender<u64>>,
+    bell: Bell,
 }
 
 impl<S> Clone for Queue<S> {
     fn clone(&self) -> Self {
         Self {
             store: Arc::clone(&self.store),
-            limits: self.limits,
             retry: Arc::clone(&self.retry),
             on_done: self.on_done,
-            bell: Arc::clone(&self.bell),
+            bell: self.bell.clone(),
         }
     }
 }
@@ -67,9 +64,11 @@ impl<S: Store> Queue<S> {
     /// The queue of a store that others use too.
     #[must_use]
     pub fn shared(store: Arc<S>) -> Self {
-        let limits = store.facts().limits;
-        let (retry, bell) = (Arc::new(Doubling::default()), Arc::new(watch::Sender::new(0)));
-        Self { store, limits, retry, on_done: OnDone::Keep, bell }
+        Self::with_bell(store, Bell::default())
+    }
+
+    pub(super) fn with_bell(store: Arc<S>, bell: Bell) -> Self {
+        Self { store, retry: Arc::new(Doubling::default()), on_done: OnDone::Keep, bell }
     }
 
     /// How long abandoned messages wait. Default: 2, 4, 8 … up to 60 s.
@@ -102,13 +101,13 @@ impl<S: Store> Queue<S> {
         &self.store.facts().name
     }
 
-    pub(super) fn bell(&self) -> watch::Receiver<u64> {
-        self.bell.subscribe()
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     /// Something may be there to be claimed: workers here and elsewhere are told, where that is possible.
     pub(super) fn ring(&self) {
-        self.bell.send_modify(|count| *count += 1);
+        self.bell.ring();
         self.store.announce();
     }
 
@@ -336,7 +335,7 @@ impl<S: Store> Queue<S> {
         let count = outcomes.len();
         let settled = self.store.settle(self.request(owner, outcomes)).await?;
         // A join may have ended.
-        self.bell.send_modify(|count| *count += 1);
+        self.bell.ring();
         Ok(Settlement { changed: count - settled.stale.len(), ignored: settled.stale.len() })
     }
 

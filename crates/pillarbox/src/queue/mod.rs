@@ -1,5 +1,6 @@
 //! The queue door: messages that workers claim under leases, joins of messages, many databases.
 
+mod bell;
 mod databases;
 mod error;
 mod handle;

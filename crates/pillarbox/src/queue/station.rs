@@ -82,9 +82,8 @@ impl Station {
     }
 }
 
-/// Tells of room in memory, of messages enqueued in this process, and of what the database tells.
+/// Tells of room in memory, and of what the database tells.
 async fn watch<S: Store>(name: String, shared: Arc<Shared>, queue: Queue<S>, signals: mpsc::Sender<Signal>) {
-    let mut bell = queue.bell();
     let mut hints = queue.store().hints();
     loop {
         let hinted = async {
@@ -95,7 +94,6 @@ async fn watch<S: Store>(name: String, shared: Arc<Shared>, queue: Queue<S>, sig
         };
         let goes_on = tokio::select! {
             () = shared.read.notified() => true,
-            rung = bell.changed() => rung.is_ok(),
             hinted = hinted => hinted,
         };
         if !goes_on {

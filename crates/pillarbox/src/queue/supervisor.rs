@@ -43,13 +43,15 @@ struct Place<S> {
     failures: u32,
     /// Something happened while it was being looked at.
     signalled: bool,
+    /// How often its bell was heard.
+    heard: u64,
 }
 
 /// What ended.
-enum Ended {
+enum Ended<S> {
     Looked {
         name: String,
-        url: String,
+        entry: Arc<Entry<S>>,
         station: Option<Arc<Station>>,
         taken: Result<(usize, usize), StoreError>,
     },
@@ -63,7 +65,7 @@ pub(super) struct Supervisor<S: Store> {
     selection: Box<dyn Selection>,
     stop: CancellationToken,
     places: BTreeMap<String, Place<S>>,
-    jobs: JoinSet<Ended>,
+    jobs: JoinSet<Ended<S>>,
     signals: (mpsc::Sender<Signal>, mpsc::Receiver<Signal>),
     last: Option<(String, usize)>,
     discover_at: Option<Instant>,
@@ -91,7 +93,7 @@ impl<S: Store> Supervisor<S> {
     }
 
     pub(super) async fn run(mut self) {
-        let mut changes = self.databases.changes();
+        let (mut changes, mut rung) = (self.databases.changes(), self.databases.rung());
         self.sync();
         while !self.stop.is_cancelled() {
             self.begin();
@@ -106,6 +108,7 @@ impl<S: Store> Supervisor<S> {
                 },
                 Some(signal) = self.signals.1.recv() => self.signalled(&signal.name),
                 Ok(()) = changes.changed() => self.sync(),
+                Ok(()) = rung.changed() => self.listen(),
                 () = until(wake) => {}
             }
         }
@@ -139,6 +142,7 @@ impl<S: Store> Supervisor<S> {
                 empty: 0,
                 failures: 0,
                 signalled: false,
+                heard: 0,
             });
         }
     }
@@ -191,7 +195,7 @@ impl<S: Store> Supervisor<S> {
         let (databases, plan, signals) =
             (self.databases.clone(), Arc::clone(&self.plan), self.signals.0.clone());
         self.jobs.spawn(async move {
-            let (mut opened, url) = (station, entry.database.url.clone());
+            let mut opened = station;
             let taken = async {
                 let station = match &opened {
                     Some(station) => Arc::clone(station),
@@ -205,11 +209,11 @@ impl<S: Store> Supervisor<S> {
                 station.claim(plan.batch).await
             }
             .await;
-            Ended::Looked { name, url, station: opened, taken }
+            Ended::Looked { name, entry, station: opened, taken }
         });
     }
 
-    fn ended(&mut self, ended: Ended) {
+    fn ended(&mut self, ended: Ended<S>) {
         let now = Instant::now();
         match ended {
             Ended::Closed => {}
@@ -224,19 +228,19 @@ impl<S: Store> Supervisor<S> {
                 };
                 self.discover_at = Some(now + pause);
             }
-            Ended::Looked { name, url, station, taken } => self.looked(&name, &url, station, taken, now),
+            Ended::Looked { name, entry, station, taken } => self.looked(&name, &entry, station, taken, now),
         }
     }
 
     fn looked(
         &mut self,
         name: &str,
-        url: &str,
+        entry: &Arc<Entry<S>>,
         station: Option<Arc<Station>>,
         taken: Result<(usize, usize), StoreError>,
         now: Instant,
     ) {
-        let known = self.places.get_mut(name).filter(|place| place.entry.database.url == url);
+        let known = self.places.get_mut(name).filter(|place| Arc::ptr_eq(&place.entry, entry));
         let Some(place) = known else {
             // Gone while it was looked at: what was claimed is finished.
             if let Some(station) = station {
@@ -290,6 +294,18 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
+    /// Someone in this process has enqueued something: where?
+    fn listen(&mut self) {
+        let heard = |place: &mut Place<S>| std::mem::replace(&mut place.heard, place.entry.bell.count());
+        let rung = self
+            .places
+            .iter_mut()
+            .filter_map(|(name, place)| (heard(place) != place.heard).then(|| name.clone()));
+        for name in rung.collect::<Vec<_>>() {
+            self.signalled(&name);
+        }
+    }
+
     fn signalled(&mut self, name: &str) {
         if let Some(place) = self.places.get_mut(name)
             && place.failures == 0
@@ -301,15 +317,13 @@ impl<S: Store> Supervisor<S> {
 
     /// When something is to be begun without anything happening before.
     fn wake_at(&self) -> Option<Instant> {
-        let looks = self.places.values().filter(|place| place.looking.is_none()).map(|place| place.next);
-        // A look becomes slow without telling.
-        let slow = self.places.values().filter_map(|place| place.looking).map(|since| since + SLOW);
         let now = Instant::now();
-        looks
-            .map(|at| at.max(now + Duration::from_millis(1)))
-            .chain(slow.filter(|at| *at > now))
-            .chain(self.discover_at)
-            .min()
+        let looks = self.places.values().filter(|place| place.looking.is_none()).map(|place| place.next);
+        // A look becomes slow without telling. What is ready and was not chosen waits for one that is busy.
+        let slow = self.places.values().filter_map(|place| place.looking).map(|since| since + SLOW);
+        let later = looks.chain(slow).filter(|at| *at > now);
+        let idle = self.jobs.is_empty().then(|| now + self.plan.poll);
+        later.chain(self.discover_at).chain(idle).min()
     }
 
     /// Claims nothing more, and lets every station finish.

@@ -269,18 +269,32 @@ async fn two_hundred_idle_databases_hold_no_connections() {
         peak = peak.max(databases.connected());
     }
     assert!(peak <= 32, "{peak} of 200 idle databases are connected at once");
-    databases.queue("tenant-117").await.unwrap().enqueue(message("t")).await.unwrap();
+    let kept = databases.queue("tenant-117").await.unwrap();
+    pass(secs(30)).await;
+    kept.enqueue(message("t")).await.unwrap();
     let began = tokio::time::Instant::now();
     seen.until(1).await;
-    assert!(began.elapsed() <= secs(6), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(100), "told at once: {:?}", began.elapsed());
+    pillarbox::Queue::new(fleet.store("mem:3")).enqueue(message("t")).await.unwrap();
+    seen.until(2).await;
+    assert!(began.elapsed() <= secs(6), "another process' is found: {:?}", began.elapsed());
     worker.close().await;
     assert!(fleet.connects("mem:3") > 1, "it was looked at more than once");
 }
 
-/// A store whose claims fail, or never end.
+/// What is wrong with a store's claims.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    Fails,
+    Hangs,
+    /// Claims, and answers after this long.
+    Slow(Duration),
+}
+
+/// A store whose claims fail, never end, or take long.
 struct Bad {
     inner: MemoryStore,
-    hangs: bool,
+    fault: Fault,
     claims: Arc<AtomicUsize>,
 }
 
@@ -291,14 +305,18 @@ impl Store for Bad {
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.inner.fetch(request)
     }
-    fn claim(&self, _: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         self.claims.fetch_add(1, Ordering::SeqCst);
-        let hangs = self.hangs;
         Box::pin(async move {
-            if hangs {
-                std::future::pending::<()>().await;
+            match self.fault {
+                Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
+                Fault::Hangs => std::future::pending().await,
+                Fault::Slow(time) => {
+                    let claimed = self.inner.claim(request).await;
+                    pass(time).await;
+                    claimed
+                }
             }
-            Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down"))
         })
     }
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
@@ -335,11 +353,12 @@ impl Store for Bad {
 async fn a_bad_database_slows_nobody() {
     for drain_first in [false, true] {
         let claims = Arc::new(AtomicUsize::new(0));
-        let bad = |hangs| -> Arc<dyn Store> {
-            Arc::new(Bad { inner: named("bad"), hangs, claims: Arc::clone(&claims) })
+        let bad = |fault| -> Arc<dyn Store> {
+            Arc::new(Bad { inner: named("bad"), fault, claims: Arc::clone(&claims) })
         };
         let good: Arc<dyn Store> = Arc::new(named("good"));
-        let databases = Databases::stores([("down", bad(false)), ("good", good), ("hangs", bad(true))]);
+        let databases =
+            Databases::stores([("down", bad(Fault::Fails)), ("good", good), ("hangs", bad(Fault::Hangs))]);
         let queue = databases.queue("good").await.unwrap();
         queue.enqueue_all((0..500).map(|_| message("t"))).await.unwrap();
         let seen = Seen::default();
@@ -354,4 +373,22 @@ async fn a_bad_database_slows_nobody() {
         assert!((2..=12).contains(&tried), "{tried} tries in a minute");
         drop(worker);
     }
+}
+
+/// OBX-050: what a claim brings after the worker has closed is given back at once.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_comes_too_late_is_given_back() {
+    let claims = Arc::new(AtomicUsize::new(0));
+    let slow = Bad { inner: named("slow"), fault: Fault::Slow(secs(2)), claims: Arc::clone(&claims) };
+    let queue = pillarbox::Queue::new(slow);
+    let seen = Seen::default();
+    let worker = queue.worker().lease(secs(3_600)).handler("t", noting(&seen)).start().unwrap();
+    // The first look is through.
+    pass(Duration::from_millis(2_100)).await;
+    let id = queue.enqueue(message("t")).await.unwrap().message;
+    pass(secs(1)).await;
+    assert!(record(&queue, &id).await.locked_by.is_some(), "the claim is under way");
+    worker.close().await;
+    let record = record(&queue, &id).await;
+    assert_eq!((record.locked_by, record.attempts, seen.all().len()), (None, 0, 0));
 }
