@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use crate::cursor::Committed;
 use crate::error::Failure;
 use crate::row::{number_of, text_of};
 
@@ -56,7 +57,8 @@ impl Sessions {
         let sets = results(&mut connection, settings).await?;
         let server = Server::read(&sets, lock_s)?;
         connection.execute(sqlx::raw_sql(AssertSqlSafe(server.limit(self.statement_timeout)))).await?;
-        Ok(Session { connection, server, open: false, swept: std::time::Instant::now() })
+        let (swept, committed) = (std::time::Instant::now(), Committed::default());
+        Ok(Session { connection, server, open: false, swept, committed })
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -132,6 +134,8 @@ pub(crate) struct Session {
     open: bool,
     /// When a reader on this session last started from the beginning.
     pub(crate) swept: std::time::Instant,
+    /// What a reader on this session knows of the numbers ahead.
+    pub(crate) committed: Committed,
 }
 
 impl Session {

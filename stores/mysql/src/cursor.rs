@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pillarbox::model::Seq;
 use pillarbox::port::{Cursor, Horizon};
 
-use crate::connection::{Session, numbers};
+use crate::connection::{Session, number, numbers};
 use crate::error::Failure;
 use crate::sql::{Sql, fill, list};
 
@@ -25,6 +25,8 @@ const BLIND_GRACE: Duration = Duration::from_secs(30);
 const SWEEP: Duration = Duration::from_secs(300);
 /// So many numbers above the cursor are counted to see whether one is missing.
 const COUNTED: i64 = 4_096;
+/// So many at most, where a page reaches that far.
+const COUNTED_MAX: i64 = 4 * COUNTED;
 /// As many horizons as are worth waiting for at once.
 const HORIZONS: usize = 8;
 /// Start times of one server differ by so much, since they are worked out from whole seconds.
@@ -44,6 +46,56 @@ pub(crate) struct Peek {
     end: Option<i64>,
     grace: Duration,
     at_ms: u64,
+}
+
+/// Numbers of which every one is committed: nothing can still come among them.
+#[derive(Default)]
+pub(crate) struct Committed {
+    after: i64,
+    upto: i64,
+    /// How far a page reaches, as far as is known; 0 where no more than a page is waiting.
+    page: i64,
+}
+
+impl Committed {
+    /// Notes how far a page reached that a limit cut.
+    pub(crate) fn note_page(&mut self, from: Seq, last: Seq) {
+        self.page = last.0 - from.0;
+    }
+
+    /// What is known says nothing here.
+    pub(crate) fn forget_page(&mut self) {
+        self.page = 0;
+    }
+
+    fn reaches(&self, from: i64) -> bool {
+        self.after <= from && from.saturating_add(self.page) <= self.upto
+    }
+}
+
+/// Up to where every number is committed, if that is as far as the next page is likely to reach. A backlog is read by this
+/// alone: a page of it needs no look at what is not committed.
+pub(crate) async fn committed(session: &mut Session, sql: &Sql, from: Seq) -> Result<Option<Seq>, Failure> {
+    let from = from.0;
+    let page = session.committed.page;
+    if page == 0 || page > COUNTED_MAX {
+        return Ok(None);
+    }
+    if !session.committed.reaches(from) {
+        let to = from.saturating_add(page.saturating_mul(4).clamp(COUNTED, COUNTED_MAX));
+        let query = session.query(&*sql.committed).bind(from).bind(to);
+        let row = query.fetch_one(&mut session.connection).await?;
+        let (count, last) = (number(&row, 0)?, number(&row, 1)?);
+        let upto = if count == last - from { last } else { from };
+        session.committed = Committed { after: from, upto, page };
+    }
+    Ok(session.committed.reaches(from).then_some(Seq(session.committed.upto)))
+}
+
+/// Takes a cursor on over numbers that are all committed and read.
+pub(crate) fn pass(cursor: &mut Cursor, last: Seq) {
+    cursor.decided = cursor.decided.max(last);
+    cursor.waiting.retain(|horizon| horizon.upto > last);
 }
 
 /// Milliseconds on a clock that all stores of the process share, so that any of them can go on with a cursor.
@@ -215,6 +267,13 @@ mod tests {
             peek(3, None, &[3], at_ms).advance(&mut cursor, &read(&[3]), Seq(3));
             assert_eq!(cursor.decided, Seq(decided), "after {at_ms} ms");
         }
+    }
+
+    #[test]
+    fn what_is_committed_reaches_from_where_it_was_counted_to_where_it_ends() {
+        let committed = Committed { after: 10, upto: 20, page: 5 };
+        let reached: Vec<i64> = (0..30).filter(|from| committed.reaches(*from)).collect();
+        assert_eq!(reached, [10, 11, 12, 13, 14, 15]);
     }
 
     #[test]

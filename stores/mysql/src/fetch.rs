@@ -84,6 +84,9 @@ async fn fetch_slots(
     let mut cursor = cursor::start(session, given);
     let slots = slots_sql(slots);
     let text = fill(&sql.fetch_slots, &[("{now}", now_sql(request.now)), ("{slots}", slots.clone())]);
+    if let Some(fetched) = fetch_committed(session, sql, request, &text, &cursor, limit).await? {
+        return Ok(fetched);
+    }
     let mut patient = true;
     loop {
         let peek = cursor::peek(session, sql, &slots, &cursor, limit).await?;
@@ -108,8 +111,39 @@ async fn fetch_slots(
             Some(now) => now,
             None => clock(session, sql).await?,
         };
+        if let End::Cut = read.end {
+            session.committed.note_page(from, wanted);
+        }
         return Ok(Fetched { rows: read.rows, cursor, more: matches!(read.end, End::Cut), now });
     }
+}
+
+/// A page out of the middle of a backlog: all numbers up to its end are committed. None where it can't be told, or where a
+/// page is not full.
+async fn fetch_committed(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    text: &str,
+    cursor: &Cursor,
+    limit: i64,
+) -> Result<Option<Fetched>, Failure> {
+    // Before the rows are read: what is committed by then, the read sees.
+    let committed = cursor::committed(session, sql, cursor.decided).await?;
+    if let Some(upto) = committed {
+        let query = session.query(text).bind(cursor.decided.0).bind(limit);
+        let read = read(session, request, query).await?;
+        if let (End::Cut, Some(now), Some(row)) = (&read.end, read.now, read.rows.last())
+            && row.seq <= upto
+        {
+            let (last, mut cursor) = (row.seq, cursor.clone());
+            session.committed.note_page(cursor.decided, last);
+            cursor::pass(&mut cursor, last);
+            return Ok(Some(Fetched { rows: read.rows, cursor, more: true, now }));
+        }
+    }
+    session.committed.forget_page();
+    Ok(None)
 }
 
 /// The condition on slots. Ranges are numbers of ours; the delayed and the queue are never among them.

@@ -170,6 +170,7 @@ statements!(
         claim_queue_find,
         claim_queue_mark,
         clock,
+        committed,
         count,
         dead_find,
         delete,

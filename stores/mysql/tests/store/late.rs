@@ -95,3 +95,37 @@ async fn a_read_that_looks_twice_passes_nothing() {
         }
     }
 }
+
+/// PBX-010: pages out of a backlog, for which one count of committed numbers does, end at the first that may still come.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_out_of_a_backlog_passes_no_open_number() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        let write = |ids: std::ops::RangeInclusive<i64>| {
+            let rows = ids.map(|id| event(&id.to_string(), "1")).collect();
+            store.write(Write { rows, now: None })
+        };
+        write(1..=12).await.unwrap();
+        let mut cursor = Cursor::default();
+        for read in 1..=3 {
+            let fetched = fetch_some(&store, cursor, 1).await;
+            assert_eq!(ids(&fetched), [read.to_string()]);
+            cursor = fetched.cursor;
+            assert_eq!(cursor.decided, seq(&place, &read.to_string()).await);
+        }
+        let mut late = place.connection().await;
+        run(&mut late, &format!("START TRANSACTION; {}", insert("late", "1"))).await;
+        write(14..=30).await.unwrap();
+        let last = seq(&place, "12").await;
+        for rows in [15, 1, 1, 15, 1] {
+            let fetched = fetch_some(&store, cursor, rows).await;
+            assert!(fetched.more);
+            cursor = fetched.cursor;
+            assert_eq!(cursor.decided, last, "the next is still to come");
+        }
+        run(&mut late, "COMMIT").await;
+        let fetched = fetch_some(&store, cursor, 2).await;
+        assert_eq!(ids(&fetched), ["late", "14"]);
+        assert_eq!(fetched.cursor.decided, seq(&place, "14").await);
+    }
+}
