@@ -10,5 +10,5 @@ taken AS (
     SET locked_by = $4, locked_at = t.now, locked_until = t.now + $5 * interval '1 microsecond',
         lock_token = coalesce(lock_token, 0) + 1, attempts = attempts + 1
     FROM t WHERE e.seq = ANY (ARRAY(SELECT seq FROM due)) AND e.status IN (0, 2)
-    RETURNING {taken_columns})
+    RETURNING {taken_columns}, e.last_error)
 SELECT * FROM taken ORDER BY seq

@@ -1,4 +1,5 @@
--- Deletes rows of one status that ended before a time, unless one was replayed; locks the rows, skips those that others have locked.
+-- Deletes rows of one status that ended before a time, unless one was replayed, and with done ones the joins that ended before it;
+-- locks the rows and the joins, skips those that others have locked.
 WITH before AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) - $4 * interval '1 microsecond' AS at),
 old AS MATERIALIZED (
     (SELECT e.ctid FROM {event} e, before WHERE e.status IN (1, 3) AND e.status = $1 AND e.done_at < before.at
@@ -12,5 +13,13 @@ gone AS (
         AND e.status = $1 AND coalesce(e.done_at, e.created_at) < before.at
     RETURNING e.event_id),
 forgotten AS (
-    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
+ended AS MATERIALIZED (
+    SELECT j.join_id FROM {join} j, before WHERE $1 = 1 AND j.status <> 0 AND j.updated_at < before.at
+    ORDER BY j.created_at, j.join_id LIMIT $2 FOR UPDATE OF j SKIP LOCKED),
+cleared AS (
+    DELETE FROM {join} j USING before
+    WHERE j.join_id = ANY (ARRAY(SELECT join_id FROM ended)) AND j.status <> 0 AND j.updated_at < before.at
+    RETURNING j.join_id),
+left_over AS (DELETE FROM {join_member} m WHERE m.join_id = ANY (ARRAY(SELECT join_id FROM cleared)))
 SELECT count(*) FROM gone

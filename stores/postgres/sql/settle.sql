@@ -1,5 +1,8 @@
--- Applies outcomes of every kind under a fence; share lock on the node's row, locks on the rows and on groups that get blocked.
--- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release.
+-- Applies outcomes of every kind under a fence; share lock on the node's row, locks on the rows and on groups that get blocked,
+-- then on the members and joins of messages that ended.
+-- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend.
+-- A row that got its mark while this waited for it is not deleted, but read as it was: so the update comes after, and looks at all of
+-- the done rows if one is left. What was deleted is not there to be updated.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
 me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $2 FOR KEY SHARE),
 held AS MATERIALIZED (SELECT $2::text IS NULL OR EXISTS (SELECT 1 FROM me) AS held),
@@ -9,7 +12,7 @@ o AS MATERIALIZED (
     WHERE held.held),
 gone AS (
     DELETE FROM {event} e USING o
-    WHERE $13 AND o.kind = 0 AND e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL
+    WHERE $13 AND o.kind = 0 AND e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL AND e.joined IS NULL
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
     RETURNING e.seq, e.event_id, o.place),
 forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
@@ -17,20 +20,25 @@ changed AS (
     UPDATE {event} e
     SET status = CASE o.kind WHEN 0 THEN 1 WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
         done_at = CASE WHEN o.kind IN (0, 2) THEN t.now ELSE e.done_at END,
+        processed_by = CASE WHEN o.kind IN (0, 2) THEN coalesce($3, e.processed_by) ELSE e.processed_by END,
         available_at = CASE o.kind WHEN 1 THEN t.now + o.delay_us * interval '1 microsecond' ELSE e.available_at END,
         last_error = CASE WHEN o.kind IN (1, 2) THEN o.error ELSE e.last_error END,
-        attempts = CASE o.kind WHEN 5 THEN e.attempts - (e.locked_by IS NOT NULL AND e.attempts > 0)::integer ELSE e.attempts + o.counted END,
+        attempts = CASE o.kind WHEN 5 THEN e.attempts - (e.locked_by IS NOT NULL AND e.attempts > 0)::integer
+            ELSE greatest(e.attempts + o.counted, 0) END,
         lane = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.lane END,
-        locked_by = CASE o.kind WHEN 4 THEN e.locked_by END,
-        locked_at = CASE o.kind WHEN 4 THEN e.locked_at END,
-        locked_until = CASE o.kind WHEN 4 THEN e.locked_until END
+        locked_by = CASE WHEN o.kind IN (4, 6) THEN e.locked_by END,
+        locked_at = CASE WHEN o.kind IN (4, 6) THEN e.locked_at END,
+        locked_until = CASE o.kind WHEN 4 THEN e.locked_until WHEN 6 THEN t.now + o.delay_us * interval '1 microsecond' END
     FROM o, t
-    WHERE e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND NOT ($13 AND o.kind = 0 AND e.message_id IS NULL)
+    WHERE e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2)
+        AND (NOT $13 OR o.kind <> 0 OR (SELECT count(*) FROM gone) < (SELECT count(*) FROM o WHERE kind = 0))
+        AND (o.kind <> 6 OR e.locked_until IS NOT NULL)
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
-    RETURNING e.seq, e.event_id, e.attempts, o.kind, o.error, o.counted, o.blocks, o.place),
+    RETURNING e.seq, e.event_id, e.attempts, e.joined, o.kind, o.error, o.counted, o.blocks, o.place),
 remembered AS (
     INSERT INTO {attempt} (event_id, number, failed_at, failed_by, error)
-    SELECT event_id, attempts, t.now, $4::text, error FROM changed, t WHERE kind = 1 OR (kind = 2 AND counted > 0) ORDER BY place),
+    SELECT event_id, attempts, t.now, $4::text, error FROM changed, t
+    WHERE (kind = 1 AND counted >= 0) OR (kind = 2 AND counted > 0) ORDER BY place),
 blocked AS (
     INSERT INTO {group} AS g (group_key, state, event_id, reason, held_by, since)
     SELECT DISTINCT ON (blocks) blocks, 'blocked', event_id, error, 'engine', t.now FROM changed, t
@@ -40,4 +48,9 @@ blocked AS (
 grown AS (
     UPDATE {meta} SET value = value + (SELECT count(*) FROM blocked)
     WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM blocked))
-SELECT held.held, ARRAY(SELECT place FROM gone UNION ALL SELECT place FROM changed) FROM held
+SELECT held.held, ARRAY(SELECT place FROM gone UNION ALL SELECT place FROM changed),
+    CASE WHEN EXISTS (SELECT 1 FROM changed WHERE joined AND kind IN (0, 2)) THEN
+        {join_settle}(ARRAY(SELECT event_id::text FROM changed WHERE joined AND kind = 0),
+            ARRAY(SELECT event_id::text FROM changed WHERE joined AND kind = 2), t.now)
+    END
+FROM held, t

@@ -77,11 +77,19 @@ impl Admin for PostgresStore {
     }
 
     fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
-        self.at_desk("cancel", move |session, sql| {
-            Box::pin(async move {
-                let prepared = session.prepared();
-                operate::cancel(&mut session.connection, sql, &request, prepared).await
-            })
+        Box::pin(async move {
+            let cancelled = self.insist(|| {
+                let request = request.clone();
+                self.at_desk("cancel", move |session, sql| {
+                    Box::pin(async move {
+                        let prepared = session.prepared();
+                        operate::cancel(&mut session.connection, sql, &request, prepared).await
+                    })
+                })
+            });
+            let (cancelled, fired) = cancelled.await?;
+            self.tell_of(fired);
+            Ok(cancelled)
         })
     }
 
@@ -98,8 +106,14 @@ impl Admin for PostgresStore {
     }
 
     fn purge(&self, request: Purge) -> Answer<'_, u64> {
-        self.at_desk("purge", move |session, sql| {
-            Box::pin(async move { operate::purge(session, sql, &request).await })
+        Box::pin(async move {
+            let purged = self.insist(|| {
+                let request = request.clone();
+                self.at_desk("purge", move |session, sql| {
+                    Box::pin(async move { operate::purge(session, sql, &request).await })
+                })
+            });
+            purged.await
         })
     }
 

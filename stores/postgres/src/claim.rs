@@ -1,11 +1,12 @@
 //! Claiming rows under a lease.
 
 use pillarbox::model::Row;
-use pillarbox::port::{Claim, ClaimFrom};
+use pillarbox::port::{Claim, ClaimFrom, Reap};
+use sqlx::Row as _;
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::row::{Claimed, read_row};
+use crate::row::read_claimed;
 use crate::sql::Sql;
 use crate::time::{Time, micros, skipped};
 
@@ -22,5 +23,13 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         .bind(micros(request.lease))
         .fetch_all(&mut session.connection)
         .await?;
-    Ok(rows.iter().map(|row| read_row(row, Claimed::Yes)).collect())
+    Ok(rows.iter().map(read_claimed).collect())
+}
+
+/// Gives back what was claimed until too long ago; in the other layout, what was claimed too long ago.
+pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
+    let query = session.query(&sql.reap).bind(request.now.map(Time)).bind(micros(request.older_than));
+    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
+    let row = query.fetch_one(&mut session.connection).await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }

@@ -122,8 +122,8 @@ fn variant(error: &sqlx::Error) -> String {
 fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
     let known = |kind, words: &str| (kind, format!("{words} (SQLSTATE {code})"));
     match code {
-        "42P01" | "42703" | "42704" | "3F000" | "42P10" => {
-            // These messages name tables, columns and schemas, never values.
+        "42P01" | "42703" | "42704" | "42883" | "3F000" | "42P10" => {
+            // These messages name tables, columns, functions and schemas, never values.
             (ErrorKind::Schema, format!("{message}; run `pillarbox migrate`"))
         }
         "3D000" => known(ErrorKind::Unavailable, "there is no such database"),
@@ -161,6 +161,7 @@ mod tests {
         for (code, expected) in [
             ("42P01", ErrorKind::Schema),
             ("42703", ErrorKind::Schema),
+            ("42883", ErrorKind::Schema),
             ("42501", ErrorKind::Permission),
             ("28P01", ErrorKind::Permission),
             ("23505", ErrorKind::Conflict),

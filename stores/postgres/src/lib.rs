@@ -52,6 +52,7 @@ mod groups;
 mod hints;
 mod insert;
 mod inspect;
+mod joins;
 mod membership;
 mod migrate;
 mod operate;

@@ -9,7 +9,11 @@ use crate::error::Failure;
 use crate::sql::{Names, Sql};
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_outbox.sql"), include_str!("../migrations/0002_queue.sql")];
+
+/// The version that this code needs.
+const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// A schema that is named is made too. Looked for first: CREATE SCHEMA demands a right of its own even where it is there.
 pub(crate) const SCHEMA: &str = include_str!("../sql/schema.sql");
@@ -49,7 +53,7 @@ pub(crate) async fn migrate(
     let mut tx = session.begin().await?;
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
     let from = version(&mut tx.tx, sql).await?;
-    refuse_newer(from)?;
+    refuse_newer(from, VERSION)?;
     for text in migrations.from(from) {
         tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
     }
@@ -60,20 +64,18 @@ pub(crate) async fn migrate(
 
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     let found = version(&mut session.connection, sql).await?;
-    refuse_newer(found)?;
-    let wanted = MIGRATIONS.len() as u32;
-    if found == wanted {
+    refuse_newer(found, VERSION)?;
+    if found == VERSION {
         return Ok(());
     }
     let detail = match found {
         0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
-        _ => format!("the tables are of version {found}, this needs {wanted}; run `pillarbox migrate`"),
+        _ => format!("the tables are of version {found}, this needs {VERSION}; run `pillarbox migrate`"),
     };
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
-    let known = MIGRATIONS.len() as u32;
+pub(crate) fn refuse_newer(found: u32, known: u32) -> Result<(), Failure> {
     if found <= known {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Status};
+use pillarbox::model::{EventId, Layout, Status};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row};
@@ -12,6 +12,7 @@ use crate::connection::Session;
 use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::inspect::Selection;
+use crate::joins::Fired;
 use crate::sql::Sql;
 use crate::time::{Time, micros};
 
@@ -39,18 +40,24 @@ async fn on_dead(
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
-/// Also for transactions of the user's own connection.
+/// The ids that were pending, and how many joins ended in a message. Also for transactions of the user's own connection.
 pub(crate) async fn cancel(
     connection: &mut PgConnection,
     sql: &Sql,
     request: &Cancel,
     prepared: Prepared,
-) -> Result<Vec<EventId>, Failure> {
+) -> Result<(Vec<EventId>, Fired), Failure> {
     let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
     let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.cancel))).persistent(prepared == Prepared::Kept);
     let query = query.bind(ids).bind(request.now.map(Time)).bind(&request.by);
     let rows = query.fetch_all(connection).await?;
-    rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<&str, _>(0)?))).collect()
+    // Every row tells it; there are no joins in the other layout.
+    let fired = match rows.first().filter(|_| sql.layout == Layout::Native) {
+        Some(row) => Fired(row.try_get::<Option<i32>, _>(1)?.unwrap_or_default()),
+        None => Fired::default(),
+    };
+    let ids = rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<&str, _>(0)?)));
+    Ok((ids.collect::<Result<_, Failure>>()?, fired))
 }
 
 pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {

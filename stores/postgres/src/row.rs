@@ -15,7 +15,7 @@ pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
     due_at, headers, payload, payload_bytes, lock_token";
 /// What people see beyond that.
-pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until";
+pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
 const SEQ: usize = 0;
 const EVENT_ID: usize = 1;
@@ -44,6 +44,9 @@ const DONE_AT: usize = 21;
 const LAST_ERROR: usize = 22;
 const LOCKED_BY: usize = 23;
 const LOCKED_UNTIL: usize = 24;
+const PROCESSED_BY: usize = 25;
+/// Why it failed before, after the columns of a claim.
+const CLAIM_ERROR: usize = 21;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -230,6 +233,12 @@ pub(crate) fn read_row(row: &PgRow, claimed: Claimed) -> Row {
     }
 }
 
+/// A row that was claimed, which tells why it failed before.
+pub(crate) fn read_claimed(row: &PgRow) -> Row {
+    let last_error = Columns { row, wrong: None }.owned(CLAIM_ERROR);
+    Row { last_error, ..read_row(row, Claimed::Yes) }
+}
+
 /// Everything in a row, for people.
 pub(crate) fn read_record(row: &PgRow) -> Record {
     let read = read_row(row, Claimed::Yes);
@@ -245,7 +254,7 @@ pub(crate) fn read_record(row: &PgRow) -> Record {
         expires_at: read.expires_at,
         done_at: columns.time(DONE_AT),
         last_error: columns.owned(LAST_ERROR),
-        processed_by: None,
+        processed_by: columns.owned(PROCESSED_BY),
         locked_by: columns.owned(LOCKED_BY),
         locked_until: columns.time(LOCKED_UNTIL),
         token: read.token,

@@ -1,21 +1,35 @@
 //! Reporting outcomes under a fence, one statement a batch.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use pillarbox::model::{GroupKey, NodeId, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
-use sqlx::Row;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row};
 
 use crate::connection::Session;
 use crate::error::Failure;
+use crate::insert::Prepared;
+use crate::joins::Fired;
 use crate::sql::Sql;
 use crate::time::{Time, micros};
 
-pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+pub(crate) async fn settle(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+) -> Result<(Settled, Fired), Failure> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     match &request.fence {
-        Fence::Node(node) if all_done => settle_done(session, sql, request, *node).await,
-        _ => settle_any(session, sql, request).await,
+        // Messages that may be steps of a join are never settled by a node.
+        Fence::Node(node) if all_done => {
+            Ok((settle_done(session, sql, request, *node).await?, Fired::default()))
+        }
+        _ => {
+            let prepared = session.prepared();
+            settle_any(&mut session.connection, sql, request, prepared).await
+        }
     }
 }
 
@@ -46,20 +60,20 @@ async fn settle_done(
     Ok(Settled { held, stale })
 }
 
-async fn settle_any(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
-    let (node, owner) = match &request.fence {
-        Fence::Node(node) => (Some(node.to_string()), None),
-        Fence::Owner(owner) => (None, Some(owner.as_str())),
-        Fence::Open => (None, None),
-    };
-    let by = node.as_deref().or(owner).unwrap_or("-").to_owned();
-    let columns = Columns::new(&request.outcomes);
-    let query = session.query(&sql.settle);
+/// Outcomes of every kind. Also for transactions of the user's own connection: it waits for the disk as they do.
+pub(crate) async fn settle_any(
+    connection: &mut PgConnection,
+    sql: &Sql,
+    request: &Settle,
+    prepared: Prepared,
+) -> Result<(Settled, Fired), Failure> {
+    let columns = Columns::new(request);
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.settle))).persistent(prepared == Prepared::Kept);
     let row = query
-        .bind(request.now.map(Time))
-        .bind(node)
-        .bind(owner)
-        .bind(by)
+        .bind(columns.now)
+        .bind(&columns.node)
+        .bind(columns.owner)
+        .bind(columns.by())
         .bind(&columns.seq)
         .bind(&columns.kind)
         .bind(&columns.token)
@@ -68,34 +82,55 @@ async fn settle_any(session: &mut Session, sql: &Sql, request: &Settle) -> Resul
         .bind(&columns.counted)
         .bind(&columns.delayed)
         .bind(&columns.blocks)
-        .bind(request.on_done == OnDone::Delete)
-        .fetch_one(&mut session.connection)
+        .bind(columns.deletes)
+        .fetch_one(connection)
         .await?;
-    let changed: HashSet<i64> = row.try_get::<Vec<i64>, _>(1)?.into_iter().collect();
-    let stale = (0..request.outcomes.len()).filter(|place| !changed.contains(&(*place as i64 + 1))).collect();
-    Ok(Settled { held: row.try_get(0)?, stale })
+    let settled = columns.settled(row.try_get(0)?, row.try_get(1)?);
+    Ok((settled, Fired(row.try_get::<Option<i32>, _>(2)?.unwrap_or_default())))
 }
 
-/// Outcomes as the statement takes them: a list for each part.
+/// A settle as the statement takes it: a list for each part of the outcomes.
 #[derive(Default)]
-struct Columns<'a> {
-    seq: Vec<i64>,
-    kind: Vec<i16>,
-    token: Vec<i64>,
-    delay_us: Vec<i64>,
-    error: Vec<Option<String>>,
-    counted: Vec<i32>,
-    delayed: Vec<bool>,
-    blocks: Vec<Option<&'a str>>,
+pub(crate) struct Columns<'a> {
+    pub(crate) now: Option<Time>,
+    pub(crate) node: Option<String>,
+    pub(crate) owner: Option<&'a str>,
+    pub(crate) seq: Vec<i64>,
+    pub(crate) kind: Vec<i16>,
+    pub(crate) token: Vec<i64>,
+    pub(crate) delay_us: Vec<i64>,
+    pub(crate) error: Vec<Option<String>>,
+    pub(crate) counted: Vec<i32>,
+    pub(crate) delayed: Vec<bool>,
+    pub(crate) blocks: Vec<Option<&'a str>>,
+    pub(crate) deletes: bool,
 }
 
 impl<'a> Columns<'a> {
-    fn new(outcomes: &'a [Outcome]) -> Self {
-        let mut columns = Self::default();
-        for outcome in outcomes {
+    pub(crate) fn new(request: &'a Settle) -> Self {
+        let (node, owner) = match &request.fence {
+            Fence::Node(node) => (Some(node.to_string()), None),
+            Fence::Owner(owner) => (None, Some(owner.as_str())),
+            Fence::Open => (None, None),
+        };
+        let deletes = request.on_done == OnDone::Delete;
+        let mut columns = Self { now: request.now.map(Time), node, owner, deletes, ..Self::default() };
+        for outcome in request.outcomes.iter() {
             columns.push(outcome);
         }
         columns
+    }
+
+    /// Who it is that settles, for the history of attempts.
+    pub(crate) fn by(&self) -> String {
+        self.node.as_deref().or(self.owner).unwrap_or("-").to_owned()
+    }
+
+    /// What was done, from the places that changed, counted from one.
+    pub(crate) fn settled(&self, held: bool, changed: Vec<i64>) -> Settled {
+        let changed: HashSet<i64> = changed.into_iter().collect();
+        let stale = (0..self.seq.len()).filter(|place| !changed.contains(&(*place as i64 + 1))).collect();
+        Settled { held, stale }
     }
 
     fn push(&mut self, outcome: &'a Outcome) {

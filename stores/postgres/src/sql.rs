@@ -9,6 +9,7 @@ use sqlx::postgres::PgRow;
 use crate::error::Failure;
 use crate::flowcatalyst;
 use crate::insert::Values;
+use crate::joins::JOIN_COLUMNS;
 use crate::row::{COLUMNS, RECORD_COLUMNS, read_record};
 
 /// The group of a row.
@@ -61,6 +62,7 @@ impl Names {
             ("{meta_name}", format!("'{}'", full(&format!("{family}_meta")))),
             // An index is in the schema of its table.
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
+            ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{taken_columns}", taken.join(", ")),
             ("{columns}", columns.to_owned()),
             ("{event_status}", format!("\"idx_{event}_status\"")),
@@ -75,6 +77,11 @@ impl Names {
         ] {
             replacements.push((place, format!("\"{event}_{index}\"")));
         }
+        for (place, index) in
+            [("{join_group}", "group"), ("{join_created}", "created"), ("{join_event}", "event")]
+        {
+            replacements.push((place, format!("\"{family}_join_{index}\"")));
+        }
         for (place, beside) in [
             ("{node}", "node"),
             ("{slot}", "slot"),
@@ -82,6 +89,13 @@ impl Names {
             ("{attempt}", "attempt"),
             ("{audit}", "audit"),
             ("{meta}", "meta"),
+            ("{join}", "join"),
+            ("{join_member}", "join_member"),
+            ("{join_end}", "join_end"),
+            ("{join_settle}", "join_settle"),
+            ("{join_attach}", "join_attach"),
+            ("{join_report}", "join_report"),
+            ("{join_wait}", "join_wait"),
         ] {
             replacements.push((place, full(&format!("{family}_{beside}"))));
         }
@@ -226,10 +240,11 @@ statements!(
     native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, clock, claim_queue, done, done_delete, attempts,
         membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
         next_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
-        migrate_lock, tables, notify;
-    each: fetch_due, claim, settle, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
+        migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
+        join_list_grouped;
+    each: fetch_due, claim, reap, settle, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
-    items: reap, node_share, group_block, lacking;
+    items: node_share, group_block, lacking;
     added: insert, insert_many, insert_json;
     over: list, list_newest, replay, discard
 );

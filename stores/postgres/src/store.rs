@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Reap,
-    Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Membership, Promote,
+    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::postgres::PgPool;
@@ -23,10 +23,14 @@ use crate::hints::Listener;
 #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
 use crate::insert::Prepared;
 use crate::insert::insert_rows;
+use crate::joins::Fired;
 use crate::membership::Standing;
 use crate::migrate::Migrations;
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
+
+/// How often a call is made that loses against others: the order of locks can't always be told before.
+const TRIES: usize = 5;
 
 /// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
@@ -144,6 +148,24 @@ impl PostgresStore {
         }
     }
 
+    /// Makes a call again that lost against another: one of two that wait for each other goes through.
+    pub(crate) async fn insist<'a, T>(&self, call: impl Fn() -> Answer<'a, T>) -> Result<T, StoreError> {
+        for _ in 1..TRIES {
+            match call().await {
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                answer => return answer,
+            }
+        }
+        call().await
+    }
+
+    /// Tells others of messages that joins ended in.
+    pub(crate) fn tell_of(&self, fired: Fired) {
+        if fired.0 > 0 {
+            self.announce();
+        }
+    }
+
     /// Runs work on a line and names the operation in its error.
     pub(crate) fn on<'a, T, F>(&'a self, line: &'a Line, operation: &'static str, work: F) -> Answer<'a, T>
     where
@@ -226,22 +248,29 @@ impl Store for PostgresStore {
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        match self.0.facts.layout() {
-            Layout::Native => Box::pin(async { Ok(0) }),
-            Layout::Flowcatalyst => self.on(&self.0.desk, "reap", move |session, sql| {
-                Box::pin(async move { flowcatalyst::reap(session, sql, &request).await })
-            }),
-        }
+        self.on(&self.0.desk, "reap", move |session, sql| {
+            Box::pin(async move { claim::reap(session, sql, &request).await })
+        })
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        self.on(&self.0.settling, "settle", move |session, sql| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => settle::settle(session, sql, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::settle(session, sql, &request).await,
-                }
-            })
+        Box::pin(async move {
+            let settled = self.insist(|| {
+                let request = request.clone();
+                self.on(&self.0.settling, "settle", move |session, sql| {
+                    Box::pin(async move {
+                        match sql.layout {
+                            Layout::Native => settle::settle(session, sql, &request).await,
+                            Layout::Flowcatalyst => {
+                                Ok((flowcatalyst::settle(session, sql, &request).await?, Fired::default()))
+                            }
+                        }
+                    })
+                })
+            });
+            let (settled, fired) = settled.await?;
+            self.tell_of(fired);
+            Ok(settled)
         })
     }
 
@@ -284,6 +313,12 @@ impl Store for PostgresStore {
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         let written = self.on(&self.0.desk, "write", move |session, sql| {
             Box::pin(async move {
+                // One statement is a transaction; only rows that may be there already take a second one.
+                if request.rows.iter().all(|row| row.event.message_id().is_none()) {
+                    let prepared = session.prepared();
+                    let connection = &mut session.connection;
+                    return insert_rows(connection, sql, &request.rows, request.now, prepared).await;
+                }
                 let mut tx = session.begin().await?;
                 let prepared = tx.prepared();
                 let written = insert_rows(&mut tx.tx, sql, &request.rows, request.now, prepared).await?;
@@ -296,6 +331,10 @@ impl Store for PostgresStore {
             self.announce();
             Ok(written)
         })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -1,14 +1,18 @@
 //! Writing with sqlx: on transactions begun here, and on those that a caller already has.
 
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Begin, Cancel, CommitError, WriteOn};
+use pillarbox::port::{
+    Answer, Begin, Cancel, CommitError, JoinChange, JoinChanged, Settle, Settled, WriteOn,
+};
 use sqlx::Transaction;
 use sqlx::postgres::Postgres;
 
 use crate::connection::to_its_end;
 use crate::error::Failure;
 use crate::insert::insert_rows;
+use crate::joins;
 use crate::operate::cancel;
+use crate::settle::settle_any;
 use crate::store::PostgresStore;
 
 impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
@@ -32,7 +36,36 @@ impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
         Box::pin(async move {
             let prepared = self.prepared().await;
             let cancelled = cancel(tx, &self.shared().sql, &request, prepared).await;
+            let cancelled = cancelled.map(|(ids, _)| ids);
             cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
+        })
+    }
+
+    fn settle_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, Postgres>,
+        request: Settle,
+    ) -> Answer<'a, Settled> {
+        Box::pin(async move {
+            self.native("settle")?;
+            let prepared = self.prepared().await;
+            let settled = settle_any(tx, &self.shared().sql, &request, prepared).await;
+            let settled = settled.map(|(settled, _)| settled);
+            settled.map_err(|failure| failure.into_store_error("settle", self.name()))
+        })
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, Postgres>,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(async move {
+            self.native("change join")?;
+            let prepared = self.prepared().await;
+            let changed = joins::change(tx, &self.shared().sql, &request, prepared).await;
+            let changed = changed.map(|(changed, _)| changed);
+            changed.map_err(|failure| failure.into_store_error("change join", self.name()))
         })
     }
 }

@@ -1,14 +1,14 @@
 //! Claiming items: the time of the claim is its token, so it is later with each claim.
 
 use pillarbox::model::{Row, Token};
-use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
+use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Scope};
 use sqlx::Row as _;
 
 use super::row::{NOW, is_there, read_item};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::sql::Sql;
-use crate::time::{Time, micros, skipped};
+use crate::time::{Time, skipped};
 
 pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> Result<Vec<Row>, Failure> {
     if request.from == ClaimFrom::Queue {
@@ -53,14 +53,6 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
         fetched.rows.push(row);
     }
     Ok(fetched)
-}
-
-/// Gives back what was claimed too long ago.
-pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
-    let query = session.query(&sql.reap).bind(request.now.map(Time)).bind(micros(request.older_than));
-    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
-    let row = query.fetch_one(&mut session.connection).await?;
-    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
 fn unsupported(detail: &str) -> Failure {

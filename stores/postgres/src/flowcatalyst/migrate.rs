@@ -12,6 +12,9 @@ use crate::sql::{Names, Sql};
 const ITEMS: &str = include_str!("../../sql/flowcatalyst/create_items.sql");
 const BESIDE: &str = include_str!("../../sql/flowcatalyst/create_beside.sql");
 
+/// The version that the tables beside are made with.
+const VERSION: u32 = 1;
+
 /// How many columns there are to lack.
 const ALL: usize = 9;
 
@@ -43,7 +46,7 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql, tables: &Tables) -
     let mut tx = session.begin().await?;
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
     let from = version(&mut tx.tx, sql).await?;
-    refuse_newer(from)?;
+    refuse_newer(from, VERSION)?;
     let lacking = lacking(&mut tx.tx, sql).await?;
     let mut missing = Vec::new();
     if lacking.len() == ALL {
@@ -65,7 +68,7 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql, tables: &Tables) -
 
 /// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
-    refuse_newer(version(&mut session.connection, sql).await?)?;
+    refuse_newer(version(&mut session.connection, sql).await?, VERSION)?;
     let lacking = lacking(&mut session.connection, sql).await?;
     if lacking.len() < ALL {
         return refuse_lacking(sql, &lacking);

@@ -5,7 +5,7 @@ mod migrate;
 mod row;
 mod settle;
 
-pub(crate) use claim::{claim, fetch, reap};
+pub(crate) use claim::{claim, fetch};
 pub(crate) use migrate::{Tables, check, migrate};
 pub(crate) use row::{COLUMNS, read_record};
 pub(crate) use settle::settle;

@@ -56,6 +56,40 @@ pub(super) static MANY: [Type; 18] = [
     Type::TIMESTAMPTZ,
 ];
 
+/// The parameters of `settle.sql`.
+pub(super) static SETTLE: [Type; 13] = [
+    Type::TIMESTAMPTZ,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::INT8_ARRAY,
+    Type::INT2_ARRAY,
+    Type::INT8_ARRAY,
+    Type::INT8_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::INT4_ARRAY,
+    Type::BOOL_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::BOOL,
+];
+
+/// The parameters of the statements that change joins.
+pub(super) static JOIN_START: [Type; 5] = [Type::TEXT, Type::TEXT, Type::INT4, Type::TEXT, Type::TIMESTAMPTZ];
+pub(super) static JOIN_ATTACH: [Type; 3] = [Type::TEXT, Type::TEXT_ARRAY, Type::TIMESTAMPTZ];
+pub(super) static JOIN_REPORT: [Type; 4] = [Type::TEXT, Type::TEXT, Type::INT4, Type::TIMESTAMPTZ];
+pub(super) static JOIN_WAIT: [Type; 9] = [
+    Type::TEXT,
+    Type::BOOL,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TIMESTAMPTZ,
+];
+pub(super) static JOIN_CANCEL: [Type; 3] = [Type::TEXT, Type::TEXT, Type::TIMESTAMPTZ];
+
 pub(super) fn one<'a>(row: &'a Values<'a>) -> Vec<Param<'a>> {
     vec![
         quiet(row.event_id),

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use deadpool_postgres::StatementCache;
 use futures_util::TryStreamExt;
-use pillarbox::model::{EventId, Lane, NewRow, Written};
-use pillarbox::port::Cancel;
+use pillarbox::model::{EventId, FailedSteps, Lane, NewRow, Written};
+use pillarbox::port::{Cancel, ErrorKind, JoinAction, JoinChange, JoinChanged, Settle, Settled};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::bind::{self, Param, quiet};
 use crate::error::Failure;
 use crate::insert::{Values, gone, merge, message_ids, numbered};
+use crate::joins;
+use crate::settle::Columns;
 use crate::sql::Sql;
 use crate::time::Time;
 
@@ -58,6 +60,59 @@ impl<'a> Call<'a> {
         let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
         let params = vec![quiet(ids), quiet(request.now.map(Time)), quiet(request.by.as_str())];
         Self { sql: &sql.cancel, types: TYPES, params }
+    }
+
+    fn settle(sql: &'a Sql, columns: &'a Columns<'a>) -> Self {
+        let params = vec![
+            quiet(columns.now),
+            quiet(columns.node.as_deref()),
+            quiet(columns.owner),
+            quiet(columns.by()),
+            quiet(&columns.seq),
+            quiet(&columns.kind),
+            quiet(&columns.token),
+            quiet(&columns.delay_us),
+            quiet(&columns.error),
+            quiet(&columns.counted),
+            quiet(&columns.delayed),
+            quiet(&columns.blocks),
+            quiet(columns.deletes),
+        ];
+        Self { sql: &sql.settle, types: &bind::SETTLE, params }
+    }
+
+    fn change_join(sql: &'a Sql, request: &'a JoinChange) -> Self {
+        let (types, mut between): (&'static [Type], Vec<Param<'a>>) = match &request.action {
+            JoinAction::Start { grouping_key, expected, metadata } => (
+                &bind::JOIN_START,
+                vec![quiet(grouping_key), quiet(joins::steps(*expected)), quiet(metadata)],
+            ),
+            JoinAction::Attach { messages } => {
+                let messages: Vec<&str> = messages.iter().map(EventId::as_str).collect();
+                (&bind::JOIN_ATTACH, vec![quiet(messages)])
+            }
+            JoinAction::Report { message, state } => {
+                (&bind::JOIN_REPORT, vec![quiet(message.as_str()), quiet(i32::from(state.code()))])
+            }
+            JoinAction::Wait(wait) => {
+                let (complete, fail) = (wait.on_complete.as_ref(), wait.on_fail.as_ref());
+                let params = vec![
+                    quiet(wait.failed_steps == FailedSteps::Fail),
+                    quiet(complete.map(|next| &next.topic)),
+                    quiet(complete.map(|next| &next.payload)),
+                    quiet(fail.map(|next| &next.topic)),
+                    quiet(fail.map(|next| &next.payload)),
+                    quiet(wait.message.as_str()),
+                    quiet(wait.headers.as_deref()),
+                ];
+                (&bind::JOIN_WAIT, params)
+            }
+            JoinAction::Cancel { by } => (&bind::JOIN_CANCEL, vec![quiet(by)]),
+        };
+        let mut params = vec![quiet(request.join.as_str())];
+        params.append(&mut between);
+        params.push(quiet(request.now.map(Time)));
+        Self { sql: joins::statement(sql, &request.action), types, params }
     }
 }
 
@@ -106,6 +161,23 @@ impl Session<'_> {
         let rows = self.query(Call::cancel(sql, request)).await?;
         rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<_, &str>(0)?))).collect()
     }
+
+    pub(super) async fn settle(self, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+        let columns = Columns::new(request);
+        let rows = self.query(Call::settle(sql, &columns)).await?;
+        let row = rows.first().ok_or_else(no_answer)?;
+        Ok(columns.settled(row.try_get(0)?, row.try_get(1)?))
+    }
+
+    pub(super) async fn change_join(self, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
+        let rows = self.query(Call::change_join(sql, request)).await?;
+        let row = rows.first().ok_or_else(no_answer)?;
+        joins::changed(row.try_get(0)?, row.try_get(1)?)
+    }
+}
+
+fn no_answer() -> Failure {
+    Failure::Refused(ErrorKind::Unexpected, "the server answered nothing".to_owned())
 }
 
 pub(super) fn all_written(rows: &[Row]) -> Result<Vec<Written>, Failure> {

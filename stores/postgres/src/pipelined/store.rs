@@ -4,7 +4,8 @@ use deadpool_postgres::{Pool, PoolError};
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Insert,
-    Join, Membership, Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write, WriteOn, WriteSql,
+    Join, JoinChange, JoinChanged, Joins, Membership, Promote, Promoted, Reap, Settle, Settled, Store,
+    StoreError, Write, WriteOn, WriteSql,
 };
 use tokio::time::timeout_at;
 
@@ -142,6 +143,14 @@ where
     fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>> {
         self.store.cancel_on(tx, request)
     }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut Tx, request: Settle) -> Answer<'a, Settled> {
+        self.store.settle_on(tx, request)
+    }
+
+    fn change_join_on<'a>(&'a self, tx: &'a mut Tx, request: JoinChange) -> Answer<'a, JoinChanged> {
+        self.store.change_join_on(tx, request)
+    }
 }
 
 impl WriteSql for PipelinedStore {
@@ -189,6 +198,10 @@ impl Store for PipelinedStore {
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.store.write(request)
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        self.store.joins()
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -2,7 +2,7 @@
 
 use deadpool_postgres::StatementCache;
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Cancel, WriteOn};
+use pillarbox::port::{Answer, Cancel, JoinChange, JoinChanged, Settle, Settled, StoreError, WriteOn};
 use tokio_postgres::{Client, Transaction};
 
 use super::PipelinedTransaction;
@@ -11,22 +11,30 @@ use crate::insert::Prepared;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
-    async fn insert_with(
-        &self,
-        session: Session<'_>,
-        rows: &[NewRow],
-    ) -> Result<Vec<Written>, pillarbox::port::StoreError> {
+    async fn insert_with(&self, session: Session<'_>, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
         let written = session.insert(&self.shared().sql, rows).await;
         written.map_err(|failure| failure.into_store_error("write", self.name()))
     }
 
-    async fn cancel_with(
-        &self,
-        session: Session<'_>,
-        request: Cancel,
-    ) -> Result<Vec<EventId>, pillarbox::port::StoreError> {
+    async fn cancel_with(&self, session: Session<'_>, request: Cancel) -> Result<Vec<EventId>, StoreError> {
         let cancelled = session.cancel(&self.shared().sql, &request).await;
         cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
+    }
+
+    async fn settle_with(&self, session: Session<'_>, request: Settle) -> Result<Settled, StoreError> {
+        self.native("settle")?;
+        let settled = session.settle(&self.shared().sql, &request).await;
+        settled.map_err(|failure| failure.into_store_error("settle", self.name()))
+    }
+
+    async fn change_join_with(
+        &self,
+        session: Session<'_>,
+        request: JoinChange,
+    ) -> Result<JoinChanged, StoreError> {
+        self.native("change join")?;
+        let changed = session.change_join(&self.shared().sql, &request).await;
+        changed.map_err(|failure| failure.into_store_error("change join", self.name()))
     }
 
     /// A caller's client; its statements are kept if no pooler is in the way.
@@ -57,6 +65,18 @@ impl<'c> WriteOn<Transaction<'c>> for PostgresStore {
     fn cancel_on<'a>(&'a self, tx: &'a mut Transaction<'c>, request: Cancel) -> Answer<'a, Vec<EventId>> {
         Box::pin(self.cancel_with(Session { client: tx.client(), kept: None }, request))
     }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut Transaction<'c>, request: Settle) -> Answer<'a, Settled> {
+        Box::pin(self.settle_with(Session { client: tx.client(), kept: None }, request))
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c>,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(self.change_join_with(Session { client: tx.client(), kept: None }, request))
+    }
 }
 
 /// Keeps the statement prepared in the connection's cache.
@@ -82,6 +102,28 @@ impl<'c> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresStore {
             self.cancel_with(session, request).await
         })
     }
+
+    fn settle_on<'a>(
+        &'a self,
+        tx: &'a mut deadpool_postgres::Transaction<'c>,
+        request: Settle,
+    ) -> Answer<'a, Settled> {
+        Box::pin(async move {
+            let session = self.session(tx.client(), &tx.statement_cache).await;
+            self.settle_with(session, request).await
+        })
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut deadpool_postgres::Transaction<'c>,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(async move {
+            let session = self.session(tx.client(), &tx.statement_cache).await;
+            self.change_join_with(session, request).await
+        })
+    }
 }
 
 impl WriteOn<PipelinedTransaction> for PostgresStore {
@@ -99,5 +141,17 @@ impl WriteOn<PipelinedTransaction> for PostgresStore {
         request: Cancel,
     ) -> Answer<'a, Vec<EventId>> {
         Box::pin(self.cancel_with(tx.session(), request))
+    }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut PipelinedTransaction, request: Settle) -> Answer<'a, Settled> {
+        Box::pin(self.settle_with(tx.session(), request))
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut PipelinedTransaction,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(self.change_join_with(tx.session(), request))
     }
 }

@@ -1,0 +1,224 @@
+//! Joins: each change is one statement, whose work a function made by the migration does where it takes several steps.
+
+use std::sync::Arc;
+
+use pillarbox::model::{
+    Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, Layout,
+    StepState,
+};
+use pillarbox::port::{
+    Answer, ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Store, StoreError,
+};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::insert::Prepared;
+use crate::sql::Sql;
+use crate::store::PostgresStore;
+use crate::time::Time;
+
+/// What every read of joins selects, in the order that it is read in.
+pub(crate) const JOIN_COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, failed_steps, \
+    status, metadata, fail_if_any, on_complete_topic, on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, \
+    continuation_headers, fired_id, created_at, updated_at";
+/// The members, after that.
+const MEMBERS: usize = 18;
+
+/// How many joins ended in a message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Fired(pub(crate) i32);
+
+impl Joins for PostgresStore {
+    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+        Box::pin(async move {
+            let changed = self.insist(|| {
+                let request = request.clone();
+                self.on(&self.shared().desk, "change join", move |session, sql| {
+                    Box::pin(async move {
+                        let prepared = session.prepared();
+                        change(&mut session.connection, sql, &request, prepared).await
+                    })
+                })
+            });
+            let (changed, fired) = changed.await?;
+            self.tell_of(fired);
+            Ok(changed)
+        })
+    }
+
+    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+        self.on(&self.shared().desk, "show join", move |session, sql| {
+            Box::pin(async move { show(session, sql, &join, members).await })
+        })
+    }
+
+    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+        self.on(&self.shared().desk, "list joins", move |session, sql| {
+            Box::pin(async move { list(session, sql, &request).await })
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Refuses what takes joins, or rows with numbers, where there are none.
+    pub(crate) fn native(&self, operation: &'static str) -> Result<(), StoreError> {
+        match self.facts().layout() {
+            Layout::Native => Ok(()),
+            Layout::Flowcatalyst => {
+                let detail = "the layout flowcatalyst can't do that";
+                Err(StoreError::new(ErrorKind::Unsupported, operation, self.name(), detail))
+            }
+        }
+    }
+}
+
+/// One change. Also for transactions of the user's own connection.
+pub(crate) async fn change(
+    connection: &mut PgConnection,
+    sql: &Sql,
+    request: &JoinChange,
+    prepared: Prepared,
+) -> Result<(JoinChanged, Fired), Failure> {
+    let statement = statement(sql, &request.action);
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(statement))).persistent(prepared == Prepared::Kept);
+    let row = bind(query.bind(request.join.as_str()), &request.action).bind(request.now.map(Time));
+    let row = row.fetch_one(connection).await?;
+    let changed = changed(row.try_get(0)?, row.try_get(1)?)?;
+    Ok((changed, Fired(row.try_get(2)?)))
+}
+
+/// The statement of an action: the join is its first parameter, a test's now the last.
+pub(crate) fn statement<'a>(sql: &'a Sql, action: &JoinAction) -> &'a Arc<str> {
+    match action {
+        JoinAction::Start { .. } => &sql.join_start,
+        JoinAction::Attach { .. } => &sql.join_attach,
+        JoinAction::Report { .. } => &sql.join_report,
+        JoinAction::Wait(_) => &sql.join_wait,
+        JoinAction::Cancel { .. } => &sql.join_cancel,
+    }
+}
+
+fn bind<'q>(
+    query: Query<'q, Postgres, PgArguments>,
+    action: &'q JoinAction,
+) -> Query<'q, Postgres, PgArguments> {
+    match action {
+        JoinAction::Start { grouping_key, expected, metadata } => {
+            query.bind(grouping_key).bind(steps(*expected)).bind(metadata)
+        }
+        JoinAction::Attach { messages } => {
+            query.bind(messages.iter().map(EventId::as_str).collect::<Vec<_>>())
+        }
+        JoinAction::Report { message, state } => query.bind(message.as_str()).bind(i32::from(state.code())),
+        JoinAction::Wait(wait) => {
+            let (complete, fail) = (wait.on_complete.as_ref(), wait.on_fail.as_ref());
+            query
+                .bind(wait.failed_steps == FailedSteps::Fail)
+                .bind(complete.map(|next| &next.topic))
+                .bind(complete.map(|next| &next.payload))
+                .bind(fail.map(|next| &next.topic))
+                .bind(fail.map(|next| &next.payload))
+                .bind(wait.message.as_str())
+                .bind(wait.headers.as_deref())
+        }
+        JoinAction::Cancel { by } => query.bind(by),
+    }
+}
+
+/// A number of steps as its column takes it.
+pub(crate) fn steps(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// What the functions answer, in words.
+pub(crate) fn changed(answer: i32, detail: Option<String>) -> Result<JoinChanged, Failure> {
+    let number = || detail.as_deref().and_then(|detail| detail.parse::<u32>().ok()).unwrap_or_default();
+    Ok(match answer {
+        0 => JoinChanged::Changed,
+        1 => JoinChanged::Unchanged,
+        2 => JoinChanged::NoSuchJoin,
+        3 => JoinChanged::Ended(JoinStatus::from_code(i16::try_from(number()).unwrap_or(-1))),
+        4 => JoinChanged::Full { expected: number() },
+        5 => JoinChanged::NoSuchMessage(EventId::from_row(detail.unwrap_or_default())),
+        6 => JoinChanged::NotAMember,
+        7 => JoinChanged::AlreadyWaiting,
+        _ => {
+            let detail = "the functions of joins are not those of this release";
+            return Err(Failure::Refused(ErrorKind::Schema, detail.to_owned()));
+        }
+    })
+}
+
+async fn show(
+    session: &mut Session,
+    sql: &Sql,
+    join: &JoinId,
+    members: usize,
+) -> Result<Option<JoinShown>, Failure> {
+    let query = session.query(&sql.join_show).bind(join.as_str());
+    let query = query.bind(i64::try_from(members).unwrap_or(i64::MAX));
+    let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
+    let ids: Vec<String> = row.try_get(MEMBERS)?;
+    let states: Vec<i16> = row.try_get(MEMBERS + 1)?;
+    let times: Vec<Time> = row.try_get(MEMBERS + 2)?;
+    let members = ids.into_iter().zip(states).zip(times).map(|((id, state), at)| JoinMember {
+        message: EventId::from_row(id),
+        state: StepState::from_code(state),
+        attached_at: at.0,
+    });
+    Ok(Some(JoinShown { join: record(&row)?, members: members.collect() }))
+}
+
+async fn list(session: &mut Session, sql: &Sql, request: &ListJoins) -> Result<Vec<JoinRecord>, Failure> {
+    let statement = match request.grouping_key {
+        Some(_) => &sql.join_list_grouped,
+        None => &sql.join_list,
+    };
+    let query = session.query(statement).bind(request.status.map(JoinStatus::code));
+    let mut query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+    if let Some(key) = &request.grouping_key {
+        query = query.bind(key);
+    }
+    query.fetch_all(&mut session.connection).await?.iter().map(record).collect()
+}
+
+fn record(row: &PgRow) -> Result<JoinRecord, Failure> {
+    let count = |column: usize| Ok::<_, Failure>(u32::try_from(row.try_get::<i32, _>(column)?).unwrap_or(0));
+    Ok(JoinRecord {
+        id: JoinId::from_row(row.try_get::<&str, _>(0)?),
+        grouping_key: row.try_get(1)?,
+        expected: count(2)?,
+        attached: count(3)?,
+        completed: count(4)?,
+        failed: count(5)?,
+        status: JoinStatus::from_code(row.try_get(6)?),
+        metadata: row.try_get(7)?,
+        wait: wait(row)?,
+        fired: row.try_get::<Option<&str>, _>(15)?.map(EventId::from_row),
+        created_at: row.try_get::<Time, _>(16)?.0,
+        updated_at: row.try_get::<Time, _>(17)?.0,
+    })
+}
+
+/// What someone waits for; none where nobody does.
+fn wait(row: &PgRow) -> Result<Option<JoinWait>, Failure> {
+    let Some(message) = row.try_get::<Option<&str>, _>(13)? else { return Ok(None) };
+    let continuation = |topic: usize| {
+        let (topic, payload): (Option<String>, Option<String>) =
+            (row.try_get(topic)?, row.try_get(topic + 1)?);
+        Ok::<_, Failure>(topic.map(|topic| Continuation { topic, payload: payload.unwrap_or_default() }))
+    };
+    Ok(Some(JoinWait {
+        failed_steps: match row.try_get::<Option<bool>, _>(8)? {
+            Some(false) => FailedSteps::Ignore,
+            _ => FailedSteps::Fail,
+        },
+        on_complete: continuation(9)?,
+        on_fail: continuation(11)?,
+        message: EventId::from_row(message),
+        headers: row.try_get(14)?,
+    }))
+}
