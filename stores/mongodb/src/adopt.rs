@@ -69,7 +69,7 @@ async fn number(call: &mut Call<'_>, strays: &[RawDocumentBuf]) -> Result<(), Fa
     let drawn = draw(call, strays.len()).await?;
     let statements = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn)).collect();
     let placed = call.update(&call.names().event, statements).await;
-    closed(call, &drawn, placed).await.map(drop)
+    closed(call, &drawn, placed).map(drop)
 }
 
 /// What is wrong is written down, and something right put in its place, so that every later statement can work on it.

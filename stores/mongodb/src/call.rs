@@ -1,6 +1,7 @@
 //! One call: the commands it sends, all in its transaction where it has one.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -26,12 +27,12 @@ pub(crate) struct Find {
 
 /// The session of a call, if it has one, and the outbox it is on.
 pub(crate) struct Call<'s> {
-    outbox: &'s Outbox,
+    outbox: &'s Arc<Outbox>,
     session: Option<&'s mut ClientSession>,
 }
 
 impl<'s> Call<'s> {
-    pub(crate) fn new(outbox: &'s Outbox, session: Option<&'s mut ClientSession>) -> Self {
+    pub(crate) fn new(outbox: &'s Arc<Outbox>, session: Option<&'s mut ClientSession>) -> Self {
         Self { outbox, session }
     }
 
@@ -39,7 +40,7 @@ impl<'s> Call<'s> {
         &self.outbox.names
     }
 
-    pub(crate) fn outbox(&self) -> &'s Outbox {
+    pub(crate) fn outbox(&self) -> &'s Arc<Outbox> {
         self.outbox
     }
 
@@ -189,11 +190,25 @@ impl<'s> Call<'s> {
 
     /// Deletes every document that matches; how many did.
     pub(crate) async fn delete(&mut self, collection: &str, filter: Document) -> Result<u64, Failure> {
-        let deletes = vec![Bson::from(doc! { "q": filter, "limit": 0 })];
-        match self.write(doc! { "delete": collection, "deletes": deletes }).await? {
-            (_, Some((_, failure))) => Err(failure),
-            (deleted, None) => Ok(deleted),
+        self.delete_each(collection, vec![filter]).await
+    }
+
+    /// Deletes every document that matches one of the filters; how many did.
+    pub(crate) async fn delete_each(
+        &mut self,
+        collection: &str,
+        filters: Vec<Document>,
+    ) -> Result<u64, Failure> {
+        let mut deleted = 0;
+        for part in filters.chunks(STATEMENTS) {
+            let part: Vec<Bson> =
+                part.iter().map(|filter| Bson::from(doc! { "q": filter.clone(), "limit": 0 })).collect();
+            match self.write(doc! { "delete": collection, "deletes": part }).await? {
+                (_, Some((_, failure))) => return Err(failure),
+                (count, None) => deleted += count,
+            }
         }
+        Ok(deleted)
     }
 
     /// Changes one document and answers with what it has become.

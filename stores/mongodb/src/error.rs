@@ -14,7 +14,7 @@ const SERIALIZATION: i32 = 16_777_220;
 const DEADLOCK: i32 = 16_908_292;
 
 /// Why an operation failed, before it is known which operation of which store it was.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Failure {
     /// The driver or the server said no.
     Driver(Error),

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use jiff::Timestamp;
-use mongodb::bson::{Bson, Document, RawDocument, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use pillarbox::model::{Row, Seq, SlotSet};
 use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
 
@@ -24,11 +24,11 @@ enum End {
     Young(Seq),
 }
 
-/// How many numbers a read of slots looks at first, for each row it wants; then eight times as many, and so on.
+/// By how much each window of numbers is wider than the one before it. The first has room for all rows that are wanted.
 ///
 /// There are servers that sort all that matches before they answer with the first of it.
-const WINDOW: i64 = 4;
-const SMALLEST_WINDOW: i64 = 1_000;
+const WIDER: i64 = 8;
+const SMALLEST_WINDOW: i64 = 100;
 
 /// The rows of one read.
 struct Read<'a> {
@@ -119,17 +119,64 @@ impl<'a> Read<'a> {
     ) -> Result<(), Failure> {
         let of_slots = doc! { "status": pending(), "slot": slots.clone() };
         let rows = i64::try_from(self.request.rows).unwrap_or(i64::MAX);
-        let mut width = rows.saturating_mul(WINDOW).max(SMALLEST_WINDOW);
+        let mut width = rows.saturating_add(1).max(SMALLEST_WINDOW);
         while above.saturating_add(width) < last {
             let upto = above + width;
-            self.part(call, of_slots.clone(), Some(doc! { "$gt": above, "$lte": upto })).await?;
+            let window = doc! { "$gt": above, "$lte": upto };
+            if width > self.room() || !self.small(call, &of_slots, &window).await? {
+                self.part(call, of_slots.clone(), Some(window)).await?;
+            }
             if !matches!(self.end, End::Nothing) {
                 return Ok(());
             }
             above = upto;
-            width = width.saturating_mul(8);
+            width = width.saturating_mul(WIDER);
         }
-        self.part(call, of_slots, Some(doc! { "$gt": above })).await
+        let rest = doc! { "$gt": above };
+        if last.saturating_sub(above) > self.room() || !self.small(call, &of_slots, &rest).await? {
+            self.part(call, of_slots, Some(rest)).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a window with no more rows than are wanted, and sorts it here; false if there are more.
+    async fn small(
+        &mut self,
+        call: &mut Call<'_>,
+        of_slots: &Document,
+        window: &Document,
+    ) -> Result<bool, Failure> {
+        let mut filter = of_slots.clone();
+        filter.insert("seq", window.clone());
+        let limit = self.limit().saturating_add(1);
+        let (mut found, mut bytes): (Vec<(Seq, RawDocumentBuf)>, usize) = (Vec::new(), 0);
+        let most = self.request.bytes;
+        let keep = |row: &RawDocument| {
+            bytes = bytes.saturating_add(row.as_bytes().len());
+            found.push((Fields::new(row).seq(), row.to_owned()));
+            if bytes > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let find = Find { filter, sort: None, fields: Some(doc! { "failures": 0 }), limit };
+        call.each(&call.names().event, find, keep).await?;
+        if bytes > most || found.len() >= limit {
+            return Ok(false);
+        }
+        found.sort_unstable_by_key(|(seq, _)| *seq);
+        for (_, row) in &found {
+            if self.take(row).is_break() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many rows are read at most: one more than asked for tells whether there is more.
+    fn limit(&self) -> usize {
+        self.request.rows.saturating_add(1) - self.rows.len()
+    }
+
+    fn room(&self) -> i64 {
+        i64::try_from(self.limit()).unwrap_or(i64::MAX)
     }
 
     /// Reads on, with these conditions.
@@ -140,8 +187,7 @@ impl<'a> Read<'a> {
         seq: Option<Document>,
     ) -> Result<(), Failure> {
         filter.extend(seq.map(|seq| ("seq".to_owned(), Bson::from(seq))));
-        // One more than asked for tells whether there is more.
-        let limit = self.request.rows.saturating_add(1) - self.rows.len();
+        let limit = self.limit();
         let find =
             Find { filter, sort: Some(doc! { "seq": 1 }), fields: Some(doc! { "failures": 0 }), limit };
         call.each(&call.names().event, find, |document| self.take(document)).await

@@ -173,7 +173,7 @@ async fn add(call: &mut Call<'_>, rows: &[&NewRow], now: Option<Timestamp>) -> R
     {
         take_back(call, rows, mark).await?;
     }
-    closed(call, &drawn, added).await?;
+    closed(call, &drawn, added)?;
     Ok(written)
 }
 

@@ -112,18 +112,26 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
 /// In a transaction the node's own document is written, so that burying it conflicts. Without, a node that is buried
 /// between this and what follows has its outcomes applied all the same.
 pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, Failure> {
-    let there = doc! { "$in": [node.to_string(), "$nodes.id"] };
-    let pipeline =
-        vec![doc! { "$match": { "_id": MEMBERS } }, doc! { "$project": { "there": there, "now": "$$NOW" } }];
-    let found = call.aggregate(&call.names().meta, pipeline).await?;
-    let found = found.first().ok_or_else(Failure::missing)?;
-    let now = found.get_datetime("now").copied().map_err(|_| Failure::missing())?;
-    let mut there = found.get_bool("there").unwrap_or(false);
-    if there && call.in_transaction() {
+    let find = Find {
+        filter: doc! { "_id": MEMBERS, "nodes.id": node.to_string() },
+        fields: Some(doc! { "now": "$$NOW" }),
+        ..Find::default()
+    };
+    let Some(found) = call.first(&call.names().meta, find).await? else {
+        // It is gone, or there never was an outbox.
+        let members = Find { filter: doc! { "_id": MEMBERS }, ..Find::default() };
+        return match call.first(&call.names().meta, members).await? {
+            Some(_) => Ok(None),
+            None => Err(Failure::missing()),
+        };
+    };
+    let now = Fields::new(&found).time("now").ok_or_else(Failure::missing)?;
+    let mut there = true;
+    if call.in_transaction() {
         let own = doc! { "_id": node.to_string() };
         there = call.update_all(&call.names().node, own, doc! { "$inc": { "settles": 1_i64 } }).await? > 0;
     }
-    Ok(there.then(|| from_date(now)))
+    Ok(there.then_some(now))
 }
 
 /// Makes and removes what settles of a node are held to; only transactions need it.
@@ -151,11 +159,14 @@ pub(crate) async fn members(call: &mut Call<'_>) -> Result<(Members, Timestamp),
 }
 
 async fn read(call: &mut Call<'_>) -> Result<Found, Failure> {
-    let pipeline = vec![
-        doc! { "$match": { "_id": { "$in": [MEMBERS, EPOCH] } } },
-        doc! { "$addFields": { "now": "$$NOW" } },
-    ];
-    let found = call.aggregate(&call.names().meta, pipeline).await?;
+    let find = Find {
+        filter: doc! { "_id": { "$in": [MEMBERS, EPOCH] } },
+        fields: Some(doc! { "nodes": 1, "slots": 1, "version": 1, "value": 1, "now": "$$NOW" }),
+        ..Find::default()
+    };
+    let found = call.find(&call.names().meta, find).await?;
+    let found =
+        found.iter().map(|document| Document::try_from(&**document)).collect::<Result<Vec<_>, _>>()?;
     let epoch = epoch_of(&found).ok_or_else(Failure::missing)?;
     let members = found.iter().find(|document| document.get_str("_id").is_ok_and(|id| id == MEMBERS));
     let members = members.ok_or_else(Failure::missing)?;
@@ -223,14 +234,20 @@ pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> 
 }
 
 /// The first row by number, and when it was written.
+///
+/// There are servers that sort all that matches before they answer with the first of it: so any row first, and then the
+/// first of those up to it, which are few.
 async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Option<Timestamp>)>, Failure> {
-    let fields = Some(doc! { "seq": 1, "created_at": 1 });
-    let find = Find { filter, sort: Some(doc! { "seq": 1 }), fields, limit: 1 };
-    let found = call.first(&call.names().event, find).await?;
-    Ok(found.map(|row| {
-        let mut fields = Fields::new(&row);
-        (fields.seq(), fields.time("created_at"))
-    }))
+    let fields = || Some(doc! { "seq": 1, "created_at": 1 });
+    let any = Find { filter: filter.clone(), sort: None, fields: fields(), limit: 1 };
+    let Some(any) = call.first(&call.names().event, any).await? else { return Ok(None) };
+    let upto = doc! { "seq": { "$lte": Fields::new(&any).seq().0 } };
+    let filter = doc! { "$and": [filter, upto] };
+    let first = Find { filter, sort: Some(doc! { "seq": 1 }), fields: fields(), limit: 1 };
+    // Gone meanwhile: the one that was seen will do.
+    let row = call.first(&call.names().event, first).await?.unwrap_or(any);
+    let mut fields = Fields::new(&row);
+    Ok(Some((fields.seq(), fields.time("created_at"))))
 }
 
 /// When the next delayed row is due.

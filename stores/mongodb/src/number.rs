@@ -1,24 +1,24 @@
 //! The order number: a counter, and who has drawn numbers whose rows are not there yet.
 //!
 //! In a transaction the counter is raised in it. Whoever raises it next conflicts until that transaction has ended, so
-//! numbers come in the order of commits. Without transactions a draw is noted beside the counter, and struck out once
-//! its rows are in; readers do not go past it meanwhile.
+//! numbers come in the order of commits. Without transactions the office draws them, and notes beside the counter from
+//! which number on rows may still come; readers do not go past it meanwhile.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::port::ErrorKind;
 
-use crate::call::{Call, whole};
+use crate::call::{Call, Find, whole};
 use crate::error::Failure;
+use crate::office::{self, GRACE, Round, crowded};
+use crate::outbox::Outbox;
 use crate::time::from_date;
 
 pub(crate) const COUNTER: &str = "number";
 
-/// How many draws may be open at once.
-const OPEN: usize = 1_000;
-/// How long after the last moment of a call its draw still holds readers up, in milliseconds.
-const GRACE_MS: i64 = 25_000;
+/// How many processes may have draws open at once.
+const NOTES: usize = 1_000;
 
 /// Where the counter stands.
 pub(crate) struct Head {
@@ -35,97 +35,107 @@ pub(crate) struct Drawn {
     pub(crate) first: i64,
     /// The database's now.
     pub(crate) now: Timestamp,
-    /// The note of it, where there is no transaction.
-    open: Option<ObjectId>,
+    /// What the office knows it by, where there is no transaction.
+    pub(crate) open: Option<u64>,
+}
+
+/// The counter after a draw.
+pub(crate) struct Raised {
+    /// The last number that was drawn.
+    pub(crate) last: i64,
+    /// The database's now.
+    pub(crate) now: Timestamp,
 }
 
 /// Reads the counter. Fails where the collections were not made.
 pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
-    let found = call
-        .aggregate(
-            &call.names().meta,
-            vec![
-                doc! { "$match": { "_id": COUNTER } },
-                doc! { "$project": { "value": 1, "open": 1, "now": "$$NOW" } },
-            ],
-        )
-        .await?;
-    let counter = found.first().ok_or_else(Failure::missing)?;
+    let find = Find {
+        filter: doc! { "_id": COUNTER },
+        fields: Some(doc! { "value": 1, "open": 1, "now": "$$NOW" }),
+        ..Find::default()
+    };
+    let quiet = call.outbox().office.quiet().filter(|_| !call.in_transaction());
+    let found = call.first(&call.names().meta, find).await?;
+    // Asked after the answer: what has ended by now the next read sees.
+    let own = call.outbox().office.own(quiet);
+    let counter = Document::try_from(&*found.ok_or_else(Failure::missing)?)?;
     let now = counter.get_datetime("now").copied().map_err(|_| Failure::missing())?;
-    let last = whole(counter, "value").ok_or_else(Failure::missing)?;
+    let last = whole(&counter, "value").ok_or_else(Failure::missing)?;
     let open = counter.get_array("open").map(Vec::as_slice).unwrap_or_default();
+    let ours = |note: &Document| {
+        own.as_ref().is_some_and(|own| note.get_object_id("id").is_ok_and(|id| id == own.note))
+    };
     let held = open
         .iter()
         .filter_map(Bson::as_document)
-        .filter(|draw| draw.get_datetime("until").is_ok_and(|until| *until > now))
-        .filter_map(|draw| whole(draw, "first"));
+        .filter(|note| note.get_datetime("until").is_ok_and(|until| *until > now) && !ours(note))
+        .filter_map(|note| whole(note, "first"))
+        .chain(own.as_ref().and_then(|own| own.lowest));
     Ok(Head { last, vouched: held.min().map_or(last, |first| last.min(first - 1)), now: from_date(now) })
 }
 
 /// Draws so many numbers.
 pub(crate) async fn draw(call: &mut Call<'_>, count: usize) -> Result<Drawn, Failure> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
+    if !call.in_transaction() {
+        return office::draw(call.outbox(), count).await;
+    }
     let raised = doc! { "value": { "$add": ["$value", count] }, "drawn_at": "$$NOW" };
-    if call.in_transaction() {
-        let counter = raise(call, doc! { "_id": COUNTER }, doc! { "$set": raised }).await?;
-        return drawn(counter.as_ref(), count, None);
-    }
-    let id = ObjectId::new();
-    let until_ms = i64::try_from(call.outbox().timeout.as_millis()).unwrap_or(i64::MAX / 2) + GRACE_MS;
-    let note =
-        doc! { "id": id, "first": { "$add": ["$value", 1_i64] }, "until": { "$add": ["$$NOW", until_ms] } };
-    let alive =
-        doc! { "$filter": { "input": "$open", "as": "draw", "cond": { "$gt": ["$$draw.until", "$$NOW"] } } };
-    let mut change = raised;
-    change.insert("open", doc! { "$concatArrays": [alive, [note]] });
-    let room = doc! { "_id": COUNTER, format!("open.{}", OPEN - 1): { "$exists": false } };
-    let counter = raise(call, room, doc! { "$set": change }).await?;
-    if counter.is_none() {
-        head(call).await?;
-        let detail = "too many writes are under way at once";
-        return Err(Failure::Refused(ErrorKind::Conflict, detail.to_owned()));
-    }
-    drawn(counter.as_ref(), count, Some(id))
+    let change = vec![Bson::from(doc! { "$set": raised })];
+    let counter = call.modify(&call.names().meta, doc! { "_id": COUNTER }, change).await?;
+    let Raised { last, now } = raised_to(&counter.ok_or_else(Failure::missing)?)?;
+    Ok(Drawn { first: last - count + 1, now, open: None })
 }
 
-/// Strikes a draw out: its rows are in, or will never be. A draw whose outcome is not known is left to run out.
-pub(crate) async fn close(call: &mut Call<'_>, drawn: &Drawn) -> Result<(), Failure> {
-    let Some(id) = drawn.open else { return Ok(()) };
-    let strike = doc! { "$pull": { "open": { "id": id } } };
-    let statement = doc! { "q": { "_id": COUNTER }, "u": strike };
-    call.update(&call.names().meta, vec![statement]).await.map(drop)
+/// Ends the draw once its work has ended. One of whose work nobody knows whether it has is left to run out.
+pub(crate) fn closed<T>(call: &Call<'_>, drawn: &Drawn, ended: Result<T, Failure>) -> Result<T, Failure> {
+    if let Some(open) = drawn.open
+        && ended.as_ref().err().is_none_or(Failure::is_answer)
+    {
+        office::end(call.outbox(), open);
+    }
+    ended
 }
 
-/// Closes the draw once its work has ended, unless nobody knows whether it has.
-pub(crate) async fn closed<T>(
-    call: &mut Call<'_>,
-    drawn: &Drawn,
-    ended: Result<T, Failure>,
-) -> Result<T, Failure> {
-    match ended {
-        Err(failure) if !failure.is_answer() => Err(failure),
-        ended => {
-            let closed = close(call, drawn).await;
-            let value = ended?;
-            closed.map(|()| value)
+/// Raises the counter for a round of the office, and puts the note of this process in its place.
+pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised, Failure> {
+    let mut call = Call::new(outbox, None);
+    let hold = outbox.timeout.saturating_add(GRACE);
+    let until_ms = i64::try_from(hold.as_millis()).unwrap_or(i64::MAX / 2);
+    let alive = doc! { "$gt": ["$$note.until", "$$NOW"] };
+    let of_others = doc! { "$ne": ["$$note.id", round.note] };
+    let others =
+        doc! { "$filter": { "input": "$open", "as": "note", "cond": { "$and": [alive, of_others] } } };
+    let mut notes = vec![Bson::from(others)];
+    if round.lowest.is_some() || round.count.is_some() {
+        let first = round.lowest.map_or_else(|| Bson::from(doc! { "$add": ["$value", 1_i64] }), Bson::from);
+        let note = doc! { "id": round.note, "first": first, "until": { "$add": ["$$NOW", until_ms] } };
+        notes.push(Bson::from(vec![Bson::from(note)]));
+    }
+    let mut change = doc! { "open": { "$concatArrays": notes }, "drawn_at": "$$NOW" };
+    let mut counter = doc! { "_id": COUNTER };
+    if let Some(count) = round.count {
+        change.insert("value", doc! { "$add": ["$value", count] });
+        counter.insert(format!("open.{}", NOTES - 1), doc! { "$exists": false });
+    }
+    let pipeline = vec![Bson::from(doc! { "$set": change })];
+    match call.modify(&outbox.names.meta, counter, pipeline).await {
+        Ok(Some(counter)) => raised_to(&counter),
+        Ok(None) => {
+            head(&mut call).await?;
+            Err(crowded())
         }
-    }
-}
-
-async fn raise(call: &mut Call<'_>, of: Document, change: Document) -> Result<Option<Document>, Failure> {
-    match call.modify(&call.names().meta, of, vec![Bson::from(change)]).await {
         // A server may refuse to change what is in no collection.
-        Err(failure) if failure.is_answer() && !call.in_transaction() => {
-            head(call).await?;
+        Err(failure) if failure.is_answer() => {
+            head(&mut call).await?;
             Err(failure)
         }
-        counter => counter,
+        Err(failure) => Err(failure),
     }
 }
 
-fn drawn(counter: Option<&Document>, count: i64, open: Option<ObjectId>) -> Result<Drawn, Failure> {
-    let counter = counter.ok_or_else(Failure::missing)?;
+fn raised_to(counter: &Document) -> Result<Raised, Failure> {
     let last = whole(counter, "value").ok_or_else(Failure::missing)?;
     let now = counter.get_datetime("drawn_at").copied().map_err(|_| Failure::missing())?;
-    Ok(Drawn { first: last - count + 1, now: from_date(now), open })
+    Ok(Raised { last, now: from_date(now) })
 }

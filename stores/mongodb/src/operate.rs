@@ -72,7 +72,7 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     };
     let statements = dead.iter().map(statement).collect();
     let updated = call.update(&call.names().event, statements).await;
-    let count = closed(call, &drawn, updated).await?;
+    let count = closed(call, &drawn, updated)?;
     let revived = marked(call, &dead, mark, count).await?;
     // After the rows: a process that dies between leaves a group that an operator can free once more.
     let freed: Vec<&str> = revived.iter().copied().filter(|id| heads.contains(*id)).collect();

@@ -1,6 +1,7 @@
 //! The collections of one outbox, what kind of server holds them, and how calls run on it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 use crate::call::Call;
 use crate::error::Failure;
+use crate::office::Office;
 
 /// What a call does; boxed, because it borrows the call.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
@@ -88,6 +90,7 @@ pub(crate) struct Outbox {
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     pub(crate) timeout: Duration,
     pub(crate) tasks: TaskTracker,
+    pub(crate) office: Office,
     /// For how many claims it is remembered that others claim the same rows.
     pub(crate) crowd: AtomicU32,
     options: CollectionOptions,
@@ -109,7 +112,8 @@ impl Outbox {
             Server::Alone => None,
         };
         let (names, tasks, crowd) = (Names::new(&table), TaskTracker::new(), AtomicU32::new(0));
-        Self { database, names, table, layout, server, timeout, tasks, crowd, options }
+        let office = Office::new();
+        Self { database, names, table, layout, server, timeout, tasks, office, crowd, options }
     }
 
     /// A collection, read and written on the primary with the majority's consent.
@@ -143,7 +147,7 @@ impl Outbox {
     }
 
     /// Runs a call to its end, whether or not the caller goes on waiting.
-    pub(crate) async fn perform<T, F>(&self, step: Step, work: &F) -> Result<T, Failure>
+    pub(crate) async fn perform<T, F>(self: &Arc<Self>, step: Step, work: &F) -> Result<T, Failure>
     where
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
     {
@@ -162,7 +166,7 @@ impl Outbox {
         Err(failure)
     }
 
-    async fn transact<T, F>(&self, work: &F) -> Result<T, Failure>
+    async fn transact<T, F>(self: &Arc<Self>, work: &F) -> Result<T, Failure>
     where
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
     {

@@ -27,7 +27,7 @@ pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Pr
         let drawn = draw(call, due.len()).await?;
         let statements = due.iter().zip(drawn.first..).map(|(row, seq)| place(row, seq, request)).collect();
         let updated = call.update(&call.names().event, statements).await;
-        moved = closed(call, &drawn, updated).await?;
+        moved = closed(call, &drawn, updated)?;
     }
     let next_due = next_due(call).await?.map(|due| until(now, due));
     Ok(Promoted { moved: usize::try_from(moved).unwrap_or(usize::MAX), next_due })

@@ -10,6 +10,7 @@ use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, W
 
 use crate::call::{Call, Find};
 use crate::document::{code, pending, unlocked};
+use crate::done::{self, deletable};
 use crate::error::Failure;
 use crate::groups;
 use crate::membership::hold;
@@ -21,27 +22,24 @@ use crate::time::{cut, later, us};
 const FAILURES: i32 = -200;
 
 pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
-    let now = match &request.fence {
-        Fence::Node(node) => match hold(call, *node).await? {
-            Some(now) => request.now.map_or(now, cut),
-            None => return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() }),
-        },
-        Fence::Owner(_) | Fence::Open => match request.now {
-            Some(now) => cut(now),
-            None => head(call).await?.now,
-        },
+    let (now, deleting) = look(call, request).await?;
+    let Some(now) = now else {
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
     };
-    if request.outcomes.is_empty() {
+    let left = done::delete(call, request, &deleting).await?;
+    let deleted: HashSet<usize> = deleting.into_iter().filter(|at| !left.contains(at)).collect();
+    let changing = request.outcomes.iter().enumerate().filter(|(place, _)| !deleted.contains(place));
+    let batch = Batch { request, changing: changing.collect(), now, mark: ObjectId::new() };
+    if batch.changing.is_empty() {
         return Ok(Settled { held: true, stale: Vec::new() });
     }
-    let batch = Batch { request, now, mark: ObjectId::new() };
     let matched = call.update(&call.names().event, batch.statements()).await?;
     let stale =
-        if matched == request.outcomes.len() as u64 { HashSet::new() } else { batch.stale(call).await? };
+        if matched == batch.changing.len() as u64 { HashSet::new() } else { batch.stale(call).await? };
     batch.delete(call).await?;
-    for (place, outcome) in request.outcomes.iter().enumerate() {
+    for (place, outcome) in &batch.changing {
         if let Change::Dead { error, blocks: Some(group), .. } = &outcome.change
-            && !stale.contains(&place)
+            && !stale.contains(place)
         {
             groups::block(call, group, &outcome.id, error, now).await?;
         }
@@ -51,9 +49,35 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     Ok(Settled { held: true, stale })
 }
 
+/// The time, if the fence lets the call through, and which outcomes only need their rows deleted.
+async fn look(call: &mut Call<'_>, request: &Settle) -> Result<(Option<Timestamp>, Vec<usize>), Failure> {
+    let at = |now| request.now.map_or(now, cut);
+    match &request.fence {
+        Fence::Node(node) if call.in_transaction() => match hold(call, *node).await? {
+            Some(now) => Ok((Some(at(now)), deletable(call, request).await?)),
+            None => Ok((None, Vec::new())),
+        },
+        // Both only read: neither need wait for the other.
+        Fence::Node(node) => {
+            let mut beside = Call::new(call.outbox(), None);
+            let (now, deleting) = tokio::try_join!(hold(&mut beside, *node), deletable(call, request))?;
+            Ok((now.map(at), deleting))
+        }
+        Fence::Owner(_) | Fence::Open => {
+            let now = match request.now {
+                Some(now) => cut(now),
+                None => head(call).await?.now,
+            };
+            Ok((Some(now), deletable(call, request).await?))
+        }
+    }
+}
+
 /// One settle, and the mark that it leaves on every row it changes.
 struct Batch<'a> {
     request: &'a Settle,
+    /// The outcomes that are not settled yet, and their places.
+    changing: Vec<(usize, &'a Outcome)>,
     now: Timestamp,
     mark: ObjectId,
 }
@@ -62,7 +86,7 @@ impl Batch<'_> {
     /// Outcomes that say the same are one statement.
     fn statements(&self) -> Vec<Document> {
         let mut alike: Vec<(&Change, i64, Vec<i64>)> = Vec::new();
-        for outcome in self.request.outcomes.iter() {
+        for (_, outcome) in &self.changing {
             let token = match self.request.fence {
                 Fence::Owner(_) => outcome.token.0,
                 Fence::Node(_) | Fence::Open => 0,
@@ -156,7 +180,7 @@ impl Batch<'_> {
 
     /// The places of outcomes whose rows do not bear the mark.
     async fn stale(&self, call: &mut Call<'_>) -> Result<HashSet<usize>, Failure> {
-        let numbers: Vec<i64> = self.request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+        let numbers: Vec<i64> = self.changing.iter().map(|(_, outcome)| outcome.seq.0).collect();
         let find = Find {
             filter: doc! { "seq": { "$in": numbers }, "mark": self.mark },
             fields: Some(doc! { "seq": 1 }),
@@ -164,8 +188,8 @@ impl Batch<'_> {
         };
         let changed = call.find(&call.names().event, find).await?;
         let changed: HashSet<i64> = changed.iter().map(|row| Fields::new(row).seq().0).collect();
-        let places = self.request.outcomes.iter().enumerate();
-        Ok(places.filter(|(_, outcome)| !changed.contains(&outcome.seq.0)).map(|(place, _)| place).collect())
+        let stale = self.changing.iter().filter(|(_, outcome)| !changed.contains(&outcome.seq.0));
+        Ok(stale.map(|(place, _)| *place).collect())
     }
 
     /// Deletes what this settle has made done. Marked first, so that it is known whose rows went.
@@ -173,9 +197,8 @@ impl Batch<'_> {
         if self.request.on_done == OnDone::Keep {
             return Ok(());
         }
-        let done = |outcome: &&Outcome| outcome.change == Change::Done;
-        let numbers: Vec<i64> =
-            self.request.outcomes.iter().filter(done).map(|outcome| outcome.seq.0).collect();
+        let done = self.changing.iter().filter(|(_, outcome)| outcome.change == Change::Done);
+        let numbers: Vec<i64> = done.map(|(_, outcome)| outcome.seq.0).collect();
         if numbers.is_empty() {
             return Ok(());
         }

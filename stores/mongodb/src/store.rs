@@ -265,9 +265,17 @@ impl Store for MongodbStore {
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         let request = Arc::new(request);
-        self.run("write", Step::Together, move |call| {
+        let written = self.run("write", Step::Together, move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { insert_rows(call, &request.rows, request.now).await })
+        });
+        Box::pin(async move {
+            let written = written.await?;
+            // A change stream tells of them too.
+            if let Some(listener) = self.0.listener.get().filter(|_| self.outbox().server == Server::Alone) {
+                listener.written(self.outbox());
+            }
+            Ok(written)
         })
     }
 
@@ -276,7 +284,9 @@ impl Store for MongodbStore {
     }
 
     fn hints(&self) -> Option<Hints> {
-        if self.0.wake_up == WakeUp::Off || self.outbox().server == Server::Alone {
+        if self.0.wake_up == WakeUp::Off
+            || self.0.facts.layout() == Layout::Flowcatalyst && !self.0.facts.transactions
+        {
             return None;
         }
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).hints())

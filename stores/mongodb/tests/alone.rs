@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use pillarbox::model::{Seq, Token};
+use pillarbox::Event;
+use pillarbox::model::{NewRow, Placement, Seq, Token, Written};
 use pillarbox::port::{
     Admin, Begin, Change, Cursor, ErrorKind, Fence, OnDone, Outcome, Select, Settle, Store, WriteOn,
 };
 use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
+use tokio::task::JoinSet;
 
 mod server;
 
@@ -31,7 +34,80 @@ async fn transactions_are_refused_without_a_replica_set() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     drop(session);
     assert_eq!(site.store.count(Select::default()).await.unwrap(), 0, "nothing was written");
-    assert!(site.store.hints().is_none(), "nor are there change streams");
+    site.remove().await;
+}
+
+/// PBX-016: without a change stream a process is told of what it writes itself.
+#[tokio::test]
+async fn a_reader_is_told_of_rows_of_its_own_process() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    if site.store.facts().transactions {
+        say("could not run: mongodb without a replica set: the server that is named is one");
+        return site.remove().await;
+    }
+    let mut hints = site.store.hints().expect("of its own rows").0;
+    assert!(!hints.has_changed().unwrap(), "nothing was written");
+    site.store.write(rows(["a".to_owned()])).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), hints.changed()).await.unwrap().unwrap();
+    assert_eq!(site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.len(), 1);
+    site.remove().await;
+}
+
+/// PBX-010: writers of one process that draw at the same time get numbers of their own, and readers wait for none of them
+/// once all are in.
+#[tokio::test]
+async fn writers_at_the_same_time_have_numbers_of_their_own() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    let mut writing = JoinSet::new();
+    for name in 0..40 {
+        let store = site.store.clone();
+        let names = (0..=name % 3).map(move |part| format!("{name}/{part}"));
+        writing.spawn(async move { store.write(rows(names)).await.unwrap() });
+    }
+    let written: Vec<Seq> = writing.join_all().await.into_iter().flatten().map(|row| row.seq).collect();
+    let numbers: BTreeSet<Seq> = written.iter().copied().collect();
+    assert_eq!(numbers.len(), written.len(), "each its own");
+    assert_eq!(numbers.last(), Some(&Seq(written.len() as i64)), "and none left out");
+    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
+    assert_eq!((fetched.rows.len(), fetched.cursor.decided), (written.len(), *numbers.last().unwrap()));
+    let beside = pillarbox_mongodb::MongodbStore::new(site.database.clone()).await.unwrap();
+    site.store.close().await;
+    let fetched = beside.fetch(read_from(Cursor::default())).await.unwrap();
+    assert_eq!(fetched.cursor.decided, *numbers.last().unwrap(), "another process knows it too");
+    beside.close().await;
+    site.remove().await;
+}
+
+/// EVT-043: of done rows those with a message id stay, and what was not there or has another number by now is told.
+#[tokio::test]
+async fn a_batch_of_done_rows_tells_which_were_not_its_own() {
+    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
+    let mut written = rows((0..250).map(|number| format!("row {number:03}")));
+    let remembered = Event::text("order-placed", "{}").id("remembered").message_id("m").build().unwrap();
+    written.rows.push(NewRow { event: remembered, placement: Placement::Slot });
+    let written = site.store.write(written).await.unwrap();
+    let events = site.database.collection::<Document>("outbox_event");
+    events.delete_one(doc! { "_id": "row 007" }).await.unwrap();
+    events.update_one(doc! { "_id": "row 120" }, doc! { "$set": { "seq": 900_i64 } }).await.unwrap();
+    events.update_one(doc! { "_id": "row 200" }, doc! { "$set": { "status": 3 } }).await.unwrap();
+    let outcome = |row: &Written| Outcome {
+        seq: row.seq,
+        id: row.id.clone(),
+        token: Token::default(),
+        change: Change::Done,
+    };
+    let outcomes: Vec<Outcome> = written.iter().map(outcome).collect();
+    let settle = Settle { fence: Fence::Open, outcomes: outcomes.into(), on_done: OnDone::Delete, now: None };
+    let settled = site.store.settle(settle).await.unwrap();
+    assert_eq!((settled.held, settled.stale), (true, vec![7, 120, 200]));
+    let mut left = Vec::new();
+    let mut cursor = events.find(doc! {}).sort(doc! { "_id": 1 }).await.unwrap();
+    while cursor.advance().await.unwrap() {
+        let row = cursor.deserialize_current().unwrap();
+        left.push((row.get_str("_id").unwrap().to_owned(), row.get_i32("status").unwrap()));
+    }
+    let expected = [("remembered", 1), ("row 120", 0), ("row 200", 3)];
+    assert_eq!(left, expected.map(|(id, status)| (id.to_owned(), status)));
     site.remove().await;
 }
 
@@ -104,8 +180,12 @@ async fn a_draw_that_has_run_out_holds_nobody_up() {
     site.store.write(rows(["after".to_owned()])).await.unwrap();
     let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
     assert_eq!((fetched.rows.len(), fetched.cursor.decided), (1, Seq(2)));
+    site.store.close().await;
     let counter = meta.find_one(doc! { "_id": "number" }).await.unwrap().unwrap();
-    assert!(counter.get_array("open").unwrap().is_empty(), "the next draw has removed it");
+    assert!(
+        counter.get_array("open").unwrap().is_empty(),
+        "the next draw has removed it, and its own went with its end"
+    );
     site.remove().await;
 }
 

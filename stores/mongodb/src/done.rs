@@ -1,0 +1,109 @@
+//! Deleting rows that are done as they are. Marking them first tells whose they were, but costs many times as much, so
+//! it is left for those of which that is in doubt.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use mongodb::bson::{Bson, Document, RawDocument, doc};
+use pillarbox::port::{Change, Fence, OnDone, Outcome, Settle};
+
+use crate::call::{Call, Find};
+use crate::document::pending;
+use crate::error::Failure;
+use crate::row::Fields;
+
+/// How many rows one command looks for.
+const LOOK: usize = 5_000;
+/// How many rows one statement names: a server may compare each row with all of its numbers.
+const NAMED: usize = 100;
+
+/// The places of outcomes whose rows can be deleted: done, there, pending, without a message id, let through by the fence.
+pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
+    let done = |at: &usize| request.outcomes[*at].change == Change::Done;
+    let done: Vec<usize> = (0..request.outcomes.len()).filter(done).collect();
+    let numbers: HashSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+    // Of two outcomes of one row only the first counts, as the marks will tell.
+    if request.on_done == OnDone::Keep || numbers.len() < request.outcomes.len() {
+        return Ok(Vec::new());
+    }
+    let mut found = HashMap::new();
+    for part in done.chunks(LOOK) {
+        let mut filter = doc! { "_id": ids(request, part) };
+        filter.extend(condition(request));
+        let fields = Some(doc! { "seq": 1, "lock_token": 1 });
+        let note = |row: &RawDocument| {
+            let mut fields = Fields::new(row);
+            found.insert(fields.seq().0, fields.number("lock_token").unwrap_or_default());
+            ControlFlow::Continue(())
+        };
+        let find = Find { filter, sort: None, fields, limit: part.len() };
+        call.each(&call.names().event, find, note).await?;
+    }
+    let matches = |at: &usize| {
+        let outcome = &request.outcomes[*at];
+        found
+            .get(&outcome.seq.0)
+            .is_some_and(|found| token(request, outcome).is_none_or(|token| token == *found))
+    };
+    Ok(done.into_iter().filter(matches).collect())
+}
+
+/// Deletes these; the places of those that it did not, since someone else has changed them meanwhile.
+///
+/// Where some are gone and others deleted meanwhile by someone else, these count as deleted by both.
+pub(crate) async fn delete(
+    call: &mut Call<'_>,
+    request: &Settle,
+    places: &[usize],
+) -> Result<Vec<usize>, Failure> {
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut alike: HashMap<Option<i64>, Vec<usize>> = HashMap::new();
+    for at in places {
+        alike.entry(token(request, &request.outcomes[*at])).or_default().push(*at);
+    }
+    let statement = |token: Option<i64>, part: &[usize]| {
+        let numbers: Vec<i64> = part.iter().map(|at| request.outcomes[*at].seq.0).collect();
+        let mut filter = doc! { "_id": ids(request, part), "seq": { "$in": numbers } };
+        filter.extend(condition(request));
+        filter.extend(token.map(|token| ("lock_token".to_owned(), Bson::from(token))));
+        filter
+    };
+    let filters = alike.iter().flat_map(|(token, places)| {
+        places.chunks(NAMED).map(|part| statement(*token, part)).collect::<Vec<_>>()
+    });
+    let filters = filters.collect();
+    match call.delete_each(&call.names().event, filters).await? {
+        0 => return Ok(places.to_vec()),
+        deleted if deleted == places.len() as u64 => return Ok(Vec::new()),
+        _ => {}
+    }
+    let mut there = HashSet::new();
+    for part in places.chunks(LOOK) {
+        let numbers: Vec<i64> = part.iter().map(|at| request.outcomes[*at].seq.0).collect();
+        let filter = doc! { "seq": { "$in": numbers } };
+        let find = Find { filter, fields: Some(doc! { "seq": 1 }), ..Find::default() };
+        let found = call.find(&call.names().event, find).await?;
+        there.extend(found.iter().map(|row| Fields::new(row).seq()));
+    }
+    Ok(places.iter().copied().filter(|at| there.contains(&request.outcomes[*at].seq)).collect())
+}
+
+fn ids(request: &Settle, places: &[usize]) -> Document {
+    doc! { "$in": places.iter().map(|at| request.outcomes[*at].id.as_str()).collect::<Vec<_>>() }
+}
+
+/// What a row must be like.
+fn condition(request: &Settle) -> Document {
+    let mut condition = doc! { "status": pending(), "message_id": Bson::Null };
+    if let Fence::Owner(owner) = &request.fence {
+        condition.insert("locked_by", owner.as_str());
+    }
+    condition
+}
+
+/// The token that a row must have; only owners have one.
+fn token(request: &Settle, outcome: &Outcome) -> Option<i64> {
+    matches!(request.fence, Fence::Owner(_)).then_some(outcome.token.0)
+}

@@ -1,0 +1,345 @@
+//! The office of numbers: all draws of this process outside of transactions, one command at a time.
+//!
+//! Whoever asks while a command is under way shares the next one. The counter holds one note for each process: the lowest
+//! number it has drawn whose row may still come. Every command renews the note, so that draws that have ended cost no
+//! command of their own while others are drawn.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mongodb::bson::oid::ObjectId;
+use pillarbox::port::ErrorKind;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::error::Failure;
+use crate::number::{Drawn, Raised, raise};
+use crate::outbox::{Outbox, late};
+
+/// How many draws of this process may be open at once.
+const OPEN: usize = 1_000;
+/// How long after the last moment of a call its draw still holds readers up.
+pub(crate) const GRACE: Duration = Duration::from_secs(25);
+/// How long a note may say less than is known, where nobody draws meanwhile.
+const LINGER: Duration = Duration::from_millis(10);
+
+type Answered = Result<Drawn, Failure>;
+
+/// Draws of one process.
+pub(crate) struct Office {
+    desk: Mutex<Desk>,
+    asked: Notify,
+}
+
+/// What is known of them.
+struct Desk {
+    /// Whose note this process has. Another one after a command whose end is not known: that may still write the old one.
+    note: ObjectId,
+    asked: Vec<Asked>,
+    open: Vec<Open>,
+    /// Since when a draw has ended that the note still holds.
+    ended: Option<Instant>,
+    /// Whether a task is at the desk.
+    staffed: bool,
+    /// The command that is under way: how many numbers it draws, if any.
+    sending: Option<Option<i64>>,
+    /// How many commands have drawn numbers.
+    rounds: u64,
+    last_open: u64,
+}
+
+/// Someone who waits for numbers.
+struct Asked {
+    count: i64,
+    answer: oneshot::Sender<Answered>,
+}
+
+/// Numbers whose rows may still come, until then.
+struct Open {
+    id: u64,
+    first: i64,
+    until: Instant,
+}
+
+/// One command.
+pub(crate) struct Round {
+    pub(crate) note: ObjectId,
+    /// The lowest number that is open from before.
+    pub(crate) lowest: Option<i64>,
+    /// How many numbers are drawn; `None`: the note is all that changes.
+    pub(crate) count: Option<i64>,
+    asked: Vec<Asked>,
+}
+
+/// What is to be done next at the desk.
+enum Next {
+    Send(Round),
+    Linger(Instant),
+    Nothing,
+}
+
+/// What this process knows of its own draws: its note on the server adds nothing to it.
+pub(crate) struct Own {
+    pub(crate) note: ObjectId,
+    pub(crate) lowest: Option<i64>,
+}
+
+impl Office {
+    pub(crate) fn new() -> Self {
+        let desk = Desk {
+            note: ObjectId::new(),
+            asked: Vec::new(),
+            open: Vec::new(),
+            ended: None,
+            staffed: false,
+            sending: None,
+            rounds: 0,
+            last_open: 0,
+        };
+        Self { desk: Mutex::new(desk), asked: Notify::new() }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A mark to ask `own` with later; none while numbers are being drawn.
+    pub(crate) fn quiet(&self) -> Option<u64> {
+        let desk = self.desk();
+        (!desk.is_drawing()).then_some(desk.rounds)
+    }
+
+    /// What is known of the draws of this process, if no numbers were drawn since the mark was taken.
+    pub(crate) fn own(&self, since: Option<u64>) -> Option<Own> {
+        let mut desk = self.desk();
+        desk.forget_late();
+        let known = !desk.is_drawing() && since == Some(desk.rounds);
+        known.then(|| Own { note: desk.note, lowest: desk.lowest() })
+    }
+}
+
+/// Draws so many numbers, together with whoever else asks now.
+pub(crate) async fn draw(outbox: &Arc<Outbox>, count: i64) -> Answered {
+    let (answer, answered) = oneshot::channel();
+    {
+        let mut desk = outbox.office.desk();
+        desk.forget_late();
+        if desk.open.len() + desk.asked.len() >= OPEN {
+            return Err(crowded());
+        }
+        desk.asked.push(Asked { count, answer });
+        staff(outbox, &mut desk);
+    }
+    outbox.office.asked.notify_one();
+    answered.await.unwrap_or_else(|_| Err(late()))
+}
+
+/// A draw has ended: its rows are in, or will never be. Nobody waits until the counter says so.
+pub(crate) fn end(outbox: &Arc<Outbox>, open: u64) {
+    let mut desk = outbox.office.desk();
+    desk.open.retain(|draw| draw.id != open);
+    desk.ended.get_or_insert_with(Instant::now);
+    staff(outbox, &mut desk);
+}
+
+pub(crate) fn crowded() -> Failure {
+    Failure::Refused(ErrorKind::Conflict, "too many writes are under way at once".to_owned())
+}
+
+/// Sees to it that a task is at the desk; closing the store waits for it.
+fn staff(outbox: &Arc<Outbox>, desk: &mut Desk) {
+    if !std::mem::replace(&mut desk.staffed, true) {
+        outbox.tasks.spawn(serve(Arc::clone(outbox)));
+    }
+}
+
+/// Sends commands until there is nothing to send.
+async fn serve(outbox: Arc<Outbox>) {
+    let office = &outbox.office;
+    let mut leaving = Leaving(Some(office));
+    loop {
+        let next = office.desk().next(Instant::now());
+        match next {
+            Next::Send(round) => {
+                let sent = timeout_at(outbox.deadline(), raise(&outbox, &round)).await;
+                office.desk().answer(round, sent.unwrap_or_else(|_| Err(late())), outbox.timeout);
+            }
+            Next::Linger(until) => tokio::select! {
+                biased;
+                () = office.asked.notified() => {}
+                () = sleep_until(until) => {}
+            },
+            Next::Nothing => {
+                leaving.0 = None;
+                return;
+            }
+        }
+    }
+}
+
+/// Clears the desk where a task ends before its time, with a runtime for example.
+struct Leaving<'a>(Option<&'a Office>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let Some(office) = self.0 else { return };
+        let mut desk = office.desk();
+        desk.staffed = false;
+        desk.asked.clear();
+        if desk.sending.take().is_some() {
+            desk.note = ObjectId::new();
+        }
+    }
+}
+
+impl Desk {
+    fn next(&mut self, now: Instant) -> Next {
+        self.forget_late();
+        match self.ended {
+            _ if !self.asked.is_empty() => {}
+            Some(ended) if ended + LINGER <= now => {}
+            Some(ended) => return Next::Linger(ended + LINGER),
+            None => {
+                self.staffed = false;
+                return Next::Nothing;
+            }
+        }
+        let asked = std::mem::take(&mut self.asked);
+        let count = (!asked.is_empty()).then(|| asked.iter().map(|asked| asked.count).sum());
+        self.ended = None;
+        self.sending = Some(count);
+        self.rounds += u64::from(count.is_some());
+        Next::Send(Round { note: self.note, lowest: self.lowest(), count, asked })
+    }
+
+    fn answer(&mut self, round: Round, sent: Result<Raised, Failure>, timeout: Duration) {
+        self.sending = None;
+        let raised = match sent {
+            Ok(raised) => raised,
+            Err(failure) => {
+                if !failure.is_answer() {
+                    self.note = ObjectId::new();
+                }
+                for asked in round.asked {
+                    // Who has gone needs no answer.
+                    let _ = asked.answer.send(Err(failure.clone()));
+                }
+                return;
+            }
+        };
+        let until = Instant::now() + timeout + GRACE;
+        let mut first = raised.last - round.count.unwrap_or_default() + 1;
+        for asked in round.asked {
+            self.last_open += 1;
+            let id = self.last_open;
+            self.open.push(Open { id, first, until });
+            let drawn = Drawn { first, now: raised.now, open: Some(id) };
+            if asked.answer.send(Ok(drawn)).is_err() {
+                self.open.pop();
+                self.ended.get_or_insert_with(Instant::now);
+            }
+            first += asked.count;
+        }
+    }
+
+    /// Whether numbers may be drawn that are not known here yet.
+    fn is_drawing(&self) -> bool {
+        self.sending.flatten().is_some()
+    }
+
+    fn lowest(&self) -> Option<i64> {
+        self.open.iter().map(|draw| draw.first).min()
+    }
+
+    /// Draws whose end nobody told hold readers up no longer than those of a process that died.
+    fn forget_late(&mut self) {
+        let now = Instant::now();
+        self.open.retain(|draw| draw.until > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    fn ask(office: &Office, count: i64) -> oneshot::Receiver<Answered> {
+        let (answer, answered) = oneshot::channel();
+        office.desk().asked.push(Asked { count, answer });
+        answered
+    }
+
+    fn round(office: &Office) -> Round {
+        match office.desk().next(Instant::now() + LINGER) {
+            Next::Send(round) => round,
+            _ => panic!("there is something to send"),
+        }
+    }
+
+    fn raised(last: i64) -> Result<Raised, Failure> {
+        Ok(Raised { last, now: Timestamp::UNIX_EPOCH })
+    }
+
+    fn first(answered: &mut oneshot::Receiver<Answered>) -> (i64, u64) {
+        let drawn = answered.try_recv().unwrap().unwrap();
+        (drawn.first, drawn.open.unwrap())
+    }
+
+    fn close(office: &Office, open: u64) {
+        let mut desk = office.desk();
+        desk.open.retain(|draw| draw.id != open);
+        desk.ended = Some(Instant::now());
+    }
+
+    /// PBX-010: the note holds the lowest number whose row may still come, whoever draws above it.
+    #[test]
+    fn a_round_is_shared_and_notes_the_lowest_open_number() {
+        let office = Office::new();
+        let (mut ann, mut ben) = (ask(&office, 2), ask(&office, 3));
+        let sent = round(&office);
+        assert_eq!((sent.count, sent.lowest), (Some(5), None));
+        office.desk().answer(sent, raised(15), Duration::from_secs(1));
+        let ((ann_first, ann), (ben_first, ben)) = (first(&mut ann), first(&mut ben));
+        assert_eq!((ann_first, ben_first), (11, 13));
+        close(&office, ann);
+        let mut cat = ask(&office, 1);
+        let sent = round(&office);
+        assert_eq!((sent.count, sent.lowest), (Some(1), Some(13)), "ben's rows may still come");
+        office.desk().answer(sent, raised(16), Duration::from_secs(1));
+        close(&office, ben);
+        close(&office, first(&mut cat).1);
+        let sent = round(&office);
+        assert_eq!((sent.count, sent.lowest), (None, None), "the note goes");
+        office.desk().answer(sent, raised(16), Duration::from_secs(1));
+        assert!(matches!(office.desk().next(Instant::now()), Next::Nothing));
+    }
+
+    /// PBX-010: numbers that were drawn but not told yet are not known here, so the server's note counts.
+    #[test]
+    fn draws_are_known_only_while_none_is_under_way() {
+        let office = Office::new();
+        let mut asked = ask(&office, 1);
+        let before = office.quiet();
+        let sent = round(&office);
+        assert!(office.quiet().is_none() && office.own(before).is_none());
+        office.desk().answer(sent, raised(7), Duration::from_secs(1));
+        assert!(office.own(before).is_none(), "one was under way since");
+        let quiet = office.quiet();
+        assert_eq!(office.own(quiet).unwrap().lowest, Some(7));
+        close(&office, first(&mut asked).1);
+        assert_eq!(office.own(quiet).unwrap().lowest, None, "what has ended can be read");
+    }
+
+    /// PBX-010: a command that may still arrive must not take the note away that later draws are held by.
+    #[test]
+    fn after_a_lost_answer_the_note_is_another_one() {
+        let office = Office::new();
+        let mut asked = ask(&office, 1);
+        let sent = round(&office);
+        let lost = sent.note;
+        office.desk().answer(sent, Err(late()), Duration::from_secs(1));
+        assert!(asked.try_recv().unwrap().is_err());
+        let _again = ask(&office, 1);
+        assert_ne!(round(&office).note, lost);
+    }
+}
