@@ -14,7 +14,7 @@ async fn a_fan_out_ends_in_one_message() {
     let join = joins.start(JoinBuilder::of(3).grouping_key("customer-7").metadata("{}")).await.unwrap();
     for step in ["customers", "orders", "products"] {
         let enqueued = queue.enqueue(message(step)).await.unwrap();
-        assert!(joins.attach(&join, &[enqueued.message.clone()]).await.unwrap());
+        assert!(joins.attach(&join, std::slice::from_ref(&enqueued.message)).await.unwrap());
         assert!(!joins.attach(&join, &[enqueued.message]).await.unwrap(), "once is enough");
     }
     joins.wait(&join, Waiting::new().on_complete("transform", r#"{"customer":7}"#)).await.unwrap();
