@@ -57,7 +57,7 @@ fn try_on(harness: &dyn Harness) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// RLY-010
+/// RLY-010, OBX-098, OBX-101
 async fn every_row_is_had_by_one_of_six_claimers(t: &Fixture) -> Result<Duration, StoreError> {
     for page in 0..ROWS / PAGE {
         let rows = (page * PAGE..(page + 1) * PAGE).map(|number| row(t, number)).collect();

@@ -206,7 +206,7 @@ async fn operate(store: &MysqlStore) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// EVT-040, EVT-048: each user does its work with the grants of the guide, and no more than that.
+/// EVT-040, EVT-048, OBX-123: each user does its work with the grants of the guide, and no more than that.
 #[tokio::test]
 async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     for site in Site::all().await {

@@ -197,7 +197,7 @@ async fn operate(store: &PostgresStore) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// EVT-040, EVT-048: each role does its work with the grants of the guide, and no more than that.
+/// EVT-040, EVT-048, OBX-123, OBX-124: each role does its work with the grants of the guide, and no more than that.
 #[tokio::test]
 async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     let Some(site) = Site::new("grants").await else { return };

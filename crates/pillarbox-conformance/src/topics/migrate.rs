@@ -1,7 +1,7 @@
 //! Making and checking the tables.
 
 use pillarbox::port::{
-    Cancel, ClaimFrom, Cursor, ErrorKind, List, Migrated, Scope, Select, StoreError, Write,
+    Cancel, ClaimFrom, Cursor, ErrorKind, List, ListJoins, Migrated, Scope, Select, StoreError, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -19,7 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
     )
 }
 
-/// EVT-040
+/// EVT-040, OBX-110
 async fn migrating_again_is_harmless(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     t.join(1, at(0)).await?;
@@ -34,7 +34,7 @@ async fn migrating_again_is_harmless(t: Fixture) -> Checked {
     Ok(())
 }
 
-/// EVT-040
+/// EVT-040, OBX-108, OBX-111
 async fn migrating_makes_the_tables(t: Fixture) -> Checked {
     let bare = t.bare.clone().expect("a store without tables");
     let first = bare.admin().migrate().await?;
@@ -42,6 +42,11 @@ async fn migrating_makes_the_tables(t: Fixture) -> Checked {
     bare.admin().check().await?;
     bare.write(Write { rows: plain(&["a"]), now: Some(at(0)) }).await?;
     assert_eq!(bare.admin().count(Select::default()).await?, 1);
+    if let Some(joins) = bare.joins() {
+        let list = ListJoins { limit: 9, ..ListJoins::default() };
+        assert!(joins.list_joins(list).await?.is_empty());
+        assert!(joins.show_join(join_id("j"), 9).await?.is_none());
+    }
     Ok(())
 }
 
@@ -52,7 +57,7 @@ fn is_schema<T>(answer: Result<T, StoreError>, operation: &str) {
     }
 }
 
-/// EVT-143
+/// EVT-143, OBX-109
 async fn missing_tables_are_told_as_such(t: Fixture) -> Checked {
     let bare = t.bare.clone().expect("a store without tables");
     let admin = bare.admin();

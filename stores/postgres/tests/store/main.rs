@@ -3,6 +3,7 @@
 
 mod bouncer;
 mod clock;
+mod encryption;
 mod fence;
 mod hot;
 mod kit;

@@ -8,5 +8,6 @@ mod flight;
 mod kit;
 mod lost;
 mod pipelined;
+mod round_trips;
 mod users;
 mod wire;

@@ -86,6 +86,20 @@ impl Wire {
         sent.unwrap_or_else(|_| panic!("never sent: {}", bytes.escape_ascii())).unwrap().sent.clone()
     }
 
+    /// How many times something was sent that the server answers, since this was last asked.
+    pub(crate) fn trips(&self) -> usize {
+        let mut sent = Vec::new();
+        self.state.send_modify(|state| sent = std::mem::take(&mut state.sent));
+        let (mut rest, mut trips) = (sent.as_slice(), 0);
+        // A letter and a length; what begins a connection has no letter, and is not asked for.
+        while let [kind, a, b, c, d, ..] = *rest {
+            trips += usize::from(kind == b'S' || kind == b'Q');
+            let length = u32::from_be_bytes([a, b, c, d]) as usize + 1;
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        trips
+    }
+
     /// Both ends close when either way ends.
     async fn pass(&self, client: TcpStream, server: TcpStream) {
         let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());

@@ -204,3 +204,24 @@ async fn a_due_time_is_by_the_clock_that_was_passed() {
     let available = outbox.number("SELECT available_at FROM outbox_event");
     assert_eq!(available, now.as_microsecond() + 60_000_000);
 }
+
+/// OBX-119: ready messages are found in their order by their index, however many rows there are.
+#[tokio::test]
+async fn an_index_serves_the_claim() {
+    let outbox = Outbox::new().await;
+    let connection = outbox.connection();
+    let find =
+        "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '%(available_at, seq)%lane = -2%'";
+    let index: String = connection.query_row(find, [], |row| row.get(0)).unwrap();
+    let claim = include_str!("../../sql/claim_queue.sql");
+    let claim =
+        claim.replace("{columns}", "*").replace("{event}", "outbox_event").replace("{event_queue}", &index);
+    let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {claim}")).unwrap();
+    let steps = explain.query_map((9, 9, 9), |row| row.get::<_, String>(3)).unwrap();
+    let steps: Vec<String> = steps.map(Result::unwrap).collect();
+    assert_eq!(
+        steps,
+        [format!("SEARCH outbox_event USING INDEX {index} (available_at<?)")],
+        "no scan, no sort"
+    );
+}
