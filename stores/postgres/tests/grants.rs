@@ -5,11 +5,14 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use pillarbox::Event;
-use pillarbox::model::{EventId, GroupKey, Lane, NewRow, NodeId, Placement, Seq, SlotSet, TableName, Token};
+use pillarbox::model::{
+    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
+    OwnerId, Placement, Row, Seq, SlotSet, TableName, Token,
+};
 use pillarbox::port::{
-    Admin, Beat, Begin, Cancel, Change, Counts, Cursor, Discard, ErrorKind, Fence, Fetch, GroupAction,
-    GroupChange, Join, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Replay, Scope, Select, Settle,
-    Store, StoreError, Wait, WriteOn,
+    Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence, Fetch,
+    GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Promote, Purge,
+    PurgeStatus, Reap, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write, WriteOn,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
@@ -18,7 +21,7 @@ use uuid::Uuid;
 
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
 const GUIDE: &str = include_str!("../../../docs/guides/postgresql.md");
-const ROLES: [&str; 4] = ["shop_migrate", "shop_write", "shop_deliver", "shop_operate"];
+const ROLES: [&str; 5] = ["shop_migrate", "shop_write", "shop_deliver", "shop_work", "shop_operate"];
 
 /// The guide's schema and roles, under names of this test's own.
 struct Site {
@@ -180,6 +183,46 @@ async fn deliver(store: &PostgresStore, rows: &[Seq]) -> Result<(), StoreError> 
     store.leave(node).await
 }
 
+/// What a worker of the queue does, with a join that ends.
+async fn work(store: &PostgresStore) -> Result<(), StoreError> {
+    store.check().await?;
+    let id = EventId::new(Uuid::now_v7().to_string())?;
+    let event = Event::text("Extract", "{}").id(id.as_str()).build()?;
+    store.write(Write { rows: vec![NewRow { event, placement: Placement::Queue }], now: None }).await?;
+    let join = JoinId::random();
+    let wait = JoinWait {
+        failed_steps: FailedSteps::Fail,
+        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
+        on_fail: None,
+        message: EventId::new(Uuid::now_v7().to_string())?,
+        headers: None,
+    };
+    for action in [
+        JoinAction::Start { grouping_key: None, expected: 1, metadata: None },
+        JoinAction::Attach { messages: vec![id.clone()] },
+        JoinAction::Wait(wait),
+    ] {
+        store.change_join(JoinChange { join: join.clone(), action, now: None }).await?;
+    }
+    let owner = OwnerId::new("worker")?;
+    let claim = Claim {
+        from: ClaimFrom::Queue,
+        owner: owner.clone(),
+        lease: Duration::from_secs(60),
+        rows: 100,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
+    let claimed = store.claim(claim).await?;
+    let done =
+        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
+    let outcomes = claimed.iter().map(done).collect();
+    store.settle(Settle { fence: Fence::Owner(owner), outcomes, on_done: OnDone::Keep, now: None }).await?;
+    let shown = store.show_join(join, 1).await?.expect("the join");
+    assert_eq!(shown.join.status, JoinStatus::Completed);
+    store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
+}
+
 /// What people do with the command line.
 async fn operate(store: &PostgresStore) -> Result<(), StoreError> {
     let by = "grants".to_owned();
@@ -203,6 +246,7 @@ async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     let Some(site) = Site::new("grants").await else { return };
     let rows = write(&site.store("shop_write")).await.unwrap();
     deliver(&site.store("shop_deliver"), &rows).await.unwrap();
+    work(&site.store("shop_work")).await.unwrap();
     operate(&site.store("shop_operate")).await.unwrap();
     for (role, sql) in [
         ("shop_write", "SELECT payload FROM shop.outbox_event"),
@@ -218,6 +262,11 @@ async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
             "INSERT INTO shop.outbox_audit (at, actor, action, target) VALUES (now(), 'a', 'b', 'c')",
         ),
         ("shop_deliver", "DROP TABLE shop.outbox_event"),
+        ("shop_write", "SELECT * FROM shop.outbox_join"),
+        (
+            "shop_work",
+            "INSERT INTO shop.outbox_audit (at, actor, action, target) VALUES (now(), 'a', 'b', 'c')",
+        ),
     ] {
         let refused = site.plain(role, sql).await.unwrap_err();
         assert!(
@@ -261,6 +310,7 @@ async fn no_grant_of_the_guide_is_too_much() {
         let answer = match role.as_str() {
             "shop_write" => write(&site.store(&role)).await.map(drop),
             "shop_deliver" => deliver(&site.store(&role), &rows).await,
+            "shop_work" => work(&site.store(&role)).await,
             _ => operate(&site.store(&role)).await,
         };
         site.run(&format!("GRANT {privilege} ON {thing} TO {role}")).await;

@@ -6,6 +6,7 @@ mod clock;
 mod encryption;
 mod fence;
 mod hot;
+mod joins;
 mod kit;
 mod late;
 mod names;

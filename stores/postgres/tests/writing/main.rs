@@ -8,6 +8,7 @@ mod flight;
 mod kit;
 mod lost;
 mod pipelined;
+mod queue;
 mod round_trips;
 mod users;
 mod wire;

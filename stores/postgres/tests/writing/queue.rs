@@ -1,4 +1,4 @@
-//! The queue with both drivers: settles and joins on transactions of tokio-postgres, and what a call sends.
+//! The queue on transactions of tokio-postgres: settles and joins, as on those of sqlx.
 
 use std::time::Duration;
 
@@ -8,13 +8,12 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, Begin, Change, Claim, ClaimFrom, Counts, Fence, JoinAction, JoinChange, JoinChanged, Joins,
-    OnDone, Outcome, Settle, Settled, Store, StoreError, Wait, Write, WriteOn,
+    OnDone, Outcome, Settle, Settled, Store, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::tokio_postgres::NoTls;
 
 use crate::kit::{Kit, event};
-use crate::wire::Wire;
 
 fn id(text: &str) -> EventId {
     EventId::new(text).unwrap()
@@ -166,53 +165,4 @@ async fn joins_and_settles_are_part_of_a_callers_transaction() {
     is_done(&kit).await;
     drop(client);
     talking.await.unwrap().unwrap();
-}
-
-/// OBX-112, OBX-120: with every answer held back, a call has sent all that it sends.
-#[tokio::test(flavor = "multi_thread")]
-async fn enqueue_claim_settle_and_join_are_one_round_trip_each() {
-    let Some(kit) = Kit::new("enqueue_claim_settle_and_join_are_one_round_trip_each").await else { return };
-    let wire = Wire::to_server(&kit).await;
-    let store = kit.quiet_through(wire.port);
-    // The first of each kind prepares its statement.
-    for (round, name) in ["message-1", "message-2"].into_iter().enumerate() {
-        let held = round == 1;
-        let join = JoinChange { join: JoinId::new(format!("join-{name}")).unwrap(), ..start(1) };
-        let attach = JoinChange { join: join.join.clone(), ..attach(&[name]) };
-        let begun = join.join.to_string();
-        one_flight(&wire, held, name, store.write(Write { rows: vec![message(name)], now: None })).await;
-        one_flight(&wire, held, &begun, store.change_join(join)).await;
-        one_flight(&wire, held, &begun, store.change_join(attach)).await;
-        let row = one_flight(&wire, held, "worker-ann", store.claim(claim(1))).await.remove(0);
-        let abandon = Change::Retry {
-            delay: Duration::ZERO,
-            error: "no".to_owned(),
-            counts: Counts::None,
-            wait: Wait::InPlace,
-        };
-        one_flight(&wire, held, "worker-ann", store.settle(settle(&row, abandon))).await;
-        let row = store.claim(claim(1)).await.unwrap().remove(0);
-        one_flight(&wire, held, "worker-ann", store.settle(settle(&row, Change::Done))).await;
-    }
-    store.close().await;
-}
-
-/// Makes a call. Where its answers are held back until `mark` is sent, nothing may follow that.
-async fn one_flight<T>(
-    wire: &Wire,
-    held: bool,
-    mark: &str,
-    call: impl Future<Output = Result<T, StoreError>>,
-) -> T {
-    if !held {
-        return call.await.unwrap();
-    }
-    wire.hold(true);
-    let sent = async {
-        wire.has_sent(mark.as_bytes()).await;
-        wire.hold(false);
-    };
-    let (answer, ()) = tokio::join!(call, sent);
-    assert_eq!(wire.sent(), b"", "{mark}");
-    answer.unwrap()
 }
