@@ -12,6 +12,7 @@ use pillarbox::port::{
 };
 use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::tokio_postgres::NoTls;
+use tokio::task::JoinSet;
 
 use crate::kit::{Kit, event};
 
@@ -154,7 +155,8 @@ async fn joins_and_settles_are_part_of_a_callers_transaction() {
     let Some(kit) = Kit::new("joins_and_settles_are_part_of_a_callers_transaction").await else { return };
     let row = claimed(&kit).await;
     let (mut client, connection) = kit.config().connect(NoTls).await.unwrap();
-    let talking = tokio::spawn(connection);
+    let mut talking = JoinSet::new();
+    talking.spawn(connection);
     let mut tx = client.transaction().await.unwrap();
     all_of_it(&kit.store, &mut tx, &row).await;
     tx.rollback().await.unwrap();
@@ -164,5 +166,5 @@ async fn joins_and_settles_are_part_of_a_callers_transaction() {
     tx.commit().await.unwrap();
     is_done(&kit).await;
     drop(client);
-    talking.await.unwrap().unwrap();
+    talking.join_next().await.unwrap().unwrap().unwrap();
 }
