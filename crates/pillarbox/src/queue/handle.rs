@@ -328,7 +328,11 @@ impl<S: Store> Queue<S> {
         if items.is_empty() {
             return Ok(Settlement { changed: 0, ignored: 0 });
         }
-        self.settle(owner, items.iter().map(|item| outcome(item, change(item))).collect()).await
+        let newest = WorkItemId::newest(items);
+        let twice = items.len() - newest.len();
+        let outcomes = newest.into_iter().map(|item| outcome(item, change(item))).collect();
+        let settlement = self.settle(owner, outcomes).await?;
+        Ok(Settlement { ignored: settlement.ignored + twice, ..settlement })
     }
 
     async fn settle(&self, owner: &OwnerId, outcomes: Vec<Outcome>) -> Result<Settlement, QueueError> {

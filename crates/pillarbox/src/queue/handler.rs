@@ -44,8 +44,22 @@ impl<H: Handler> AnyHandler for H {
     }
 }
 
-/// Handlers by topic.
-pub(super) type Handlers = HashMap<String, Arc<dyn AnyHandler>>;
+/// Handlers by topic, and one for every other topic where there is one.
+#[derive(Default)]
+pub(super) struct Handlers {
+    pub(super) by_topic: HashMap<String, Arc<dyn AnyHandler>>,
+    pub(super) fallback: Option<Arc<dyn AnyHandler>>,
+}
+
+impl Handlers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_topic.is_empty() && self.fallback.is_none()
+    }
+
+    fn of(&self, topic: &str) -> Option<&Arc<dyn AnyHandler>> {
+        self.by_topic.get(topic).or(self.fallback.as_ref())
+    }
+}
 
 /// Hands each message to the handler of its topic.
 pub(super) struct QueueSink {
@@ -59,7 +73,7 @@ impl QueueSink {
     async fn one(&self, delivery: &Delivery) -> Verdict {
         let Some(message) = Message::of_delivery(delivery, &self.owner) else { return Verdict::Skipped };
         let (store, topic, id) = (self.store.as_str(), message.topic(), message.message_id());
-        let Some(handler) = self.handlers.get(topic) else {
+        let Some(handler) = self.handlers.of(topic) else {
             tracing::warn!(store, topic, message = %id, "no handler for this topic: it is tried again");
             return Verdict::NoRoute { route: format!("topic {topic}") };
         };

@@ -1,5 +1,6 @@
 //! Ids of the queue, each of its own type.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::{EventId, Invalid, Seq, Token};
@@ -64,6 +65,18 @@ impl WorkItemId {
         let (id, token) = text.rsplit_once('@').ok_or_else(|| malformed("it has the form ID@TOKEN"))?;
         let token = token.parse().map_err(|_| malformed("the token behind the @ is no number"))?;
         Ok((MessageId::parse(id)?, token))
+    }
+
+    /// Each message once: a store changes a row once in a call, and only its newest claim can be held.
+    pub(super) fn newest(items: &[Self]) -> Vec<&Self> {
+        let mut newest: BTreeMap<&MessageId, &Self> = BTreeMap::new();
+        for item in items {
+            let known = newest.entry(&item.message).or_insert(item);
+            if known.token < item.token {
+                *known = item;
+            }
+        }
+        newest.into_values().collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Discovery that fails is tried again after this at the latest.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(10);
 
+/// How much there is to do, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rest {
+    /// Something is in hand, or some database was not looked at yet.
+    Busy,
+    /// Nothing is in hand.
+    Quiet,
+    /// And a look that began so found nothing.
+    Empty,
+}
+
 /// One database as the worker sees it.
 struct Place<S> {
     entry: Arc<Entry<S>>,
@@ -45,6 +56,20 @@ struct Place<S> {
     signalled: bool,
     /// How often its bell was heard.
     heard: u64,
+    /// Nothing was in hand when the look began that is under way, or that was the last.
+    began_quiet: bool,
+    /// What the last look found: `Busy` before the first.
+    found: Rest,
+}
+
+impl<S> Place<S> {
+    fn is_quiet(&self) -> bool {
+        self.station.as_ref().is_none_or(|station| station.is_quiet())
+    }
+
+    fn rest(&self) -> Rest {
+        if self.is_quiet() { self.found } else { Rest::Busy }
+    }
 }
 
 /// What ended.
@@ -69,6 +94,7 @@ pub(super) struct Supervisor<S: Store> {
     signals: (mpsc::Sender<Signal>, mpsc::Receiver<Signal>),
     last: Option<(String, usize)>,
     discover_at: Option<Instant>,
+    rest: watch::Sender<Rest>,
 }
 
 impl<S: Store> Supervisor<S> {
@@ -77,6 +103,7 @@ impl<S: Store> Supervisor<S> {
         plan: Plan,
         selection: Box<dyn Selection>,
         stop: CancellationToken,
+        rest: watch::Sender<Rest>,
     ) -> Self {
         let discover_at = databases.refresh_every().map(|_| Instant::now());
         Self {
@@ -89,6 +116,7 @@ impl<S: Store> Supervisor<S> {
             signals: mpsc::channel(1_024),
             last: None,
             discover_at,
+            rest,
         }
     }
 
@@ -96,6 +124,7 @@ impl<S: Store> Supervisor<S> {
         let (mut changes, mut rung) = (self.databases.changes(), self.databases.rung());
         self.sync();
         while !self.stop.is_cancelled() {
+            self.tell_rest();
             self.begin();
             let wake = self.wake_at();
             let stop = self.stop.clone();
@@ -143,8 +172,16 @@ impl<S: Store> Supervisor<S> {
                 failures: 0,
                 signalled: false,
                 heard: 0,
+                began_quiet: true,
+                found: Rest::Busy,
             });
         }
+    }
+
+    /// How things stand. What a look that is under way has taken shows when it is in hand.
+    fn tell_rest(&self) {
+        let rest = self.places.values().map(Place::rest).min().unwrap_or(Rest::Busy);
+        self.rest.send_if_modified(|told| std::mem::replace(told, rest) != rest);
     }
 
     fn retire(&mut self, place: Place<S>) {
@@ -191,6 +228,7 @@ impl<S: Store> Supervisor<S> {
         let Some(place) = self.places.get_mut(name) else { return };
         place.looking = Some(now);
         place.signalled = false;
+        place.began_quiet = place.is_quiet();
         let (name, entry, station) = (name.to_owned(), Arc::clone(&place.entry), place.station.clone());
         let (databases, plan, signals) =
             (self.databases.clone(), Arc::clone(&self.plan), self.signals.0.clone());
@@ -256,6 +294,8 @@ impl<S: Store> Supervisor<S> {
         match taken {
             Ok((asked, taken)) => {
                 place.failures = 0;
+                let nothing = place.began_quiet && asked > 0 && taken == 0;
+                place.found = if nothing { Rest::Empty } else { Rest::Quiet };
                 place.empty = if taken > 0 || asked == 0 { 0 } else { place.empty.saturating_add(1) };
                 place.next = match (asked, taken) {
                     // There was no room: a signal tells when there is.

@@ -1,9 +1,9 @@
 //! A worker: handlers by topic, at work for one database or many.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::handle::BATCH_MAX;
 use super::handler::{Handler, Handlers};
 use super::select::{RoundRobin, Selection};
-use super::supervisor::Supervisor;
+use super::supervisor::{Rest, Supervisor};
 use super::{Databases, Queue};
 use crate::engine::EngineSettings;
 use crate::events::StartError;
@@ -71,7 +71,7 @@ impl<S: Store> WorkerBuilder<S> {
         };
         Self {
             databases,
-            handlers: HashMap::new(),
+            handlers: Handlers::default(),
             owner: None,
             lease: Duration::from_secs(30),
             batch: 50,
@@ -90,11 +90,17 @@ impl<S: Store> WorkerBuilder<S> {
         let topic = topic.name().into_owned();
         if let Err(invalid) = limits::name("topic", &topic, EVENT_TYPE_MAX) {
             self.problems.push(invalid);
-        } else if self.handlers.contains_key(&topic) {
+        } else if self.handlers.by_topic.contains_key(&topic) {
             let reason = format!("a handler for the topic {topic} is registered already");
             self.problems.push(Invalid::Malformed { field: "topic", reason });
         }
-        self.handlers.insert(topic, Arc::new(handler));
+        self.handlers.by_topic.insert(topic, Arc::new(handler));
+        self
+    }
+
+    /// The handler of every topic that has none of its own. The last one that is set counts.
+    pub fn handler_for_all(mut self, handler: impl Handler) -> Self {
+        self.handlers.fallback = Some(Arc::new(handler));
         self
     }
 
@@ -186,7 +192,8 @@ impl<S: Store> WorkerBuilder<S> {
     fn check(&mut self) -> Result<Plan, StartError> {
         let mut problems = std::mem::take(&mut self.problems);
         if self.handlers.is_empty() {
-            problems.push(Invalid::Missing { field: "handler", hint: "register one for each topic" });
+            problems
+                .push(Invalid::Missing { field: "handler", hint: "register one for each topic, or for all" });
         }
         if !(1..=BATCH_MAX).contains(&self.batch) {
             problems.push(Invalid::range("batch", self.batch, format!("1 to {BATCH_MAX}")));
@@ -227,10 +234,11 @@ impl<S: Store> WorkerBuilder<S> {
         let plan = self.check()?;
         let stop = CancellationToken::new();
         let owner = plan.owner.clone();
-        let supervisor = Supervisor::new(self.databases, plan, self.selection, stop.clone());
+        let (rest, resting) = watch::channel(Rest::Busy);
+        let supervisor = Supervisor::new(self.databases, plan, self.selection, stop.clone(), rest);
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
         let task = tokio::spawn(supervisor.run());
-        Ok(Worker { owner, stop, task: tokio::sync::Mutex::new(Some(task)) })
+        Ok(Worker { owner, stop, resting, task: tokio::sync::Mutex::new(Some(task)) })
     }
 }
 
@@ -238,6 +246,7 @@ impl<S: Store> WorkerBuilder<S> {
 pub struct Worker {
     owner: OwnerId,
     stop: CancellationToken,
+    resting: watch::Receiver<Rest>,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -246,6 +255,22 @@ impl Worker {
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.owner
+    }
+
+    /// Waits until nothing is in hand, after each database was looked at once at least. What is to come is not asked.
+    pub async fn quiet(&self) {
+        self.rests(Rest::Quiet).await;
+    }
+
+    /// Waits until each database was looked at with nothing in hand, and had nothing that is due. Messages that wait for
+    /// their time, for a retry or for another owner's lease to end are not waited for.
+    pub async fn empty(&self) {
+        self.rests(Rest::Empty).await;
+    }
+
+    async fn rests(&self, least: Rest) {
+        // A worker that has ended rests for good.
+        let _ = self.resting.clone().wait_for(|rest| *rest >= least).await;
     }
 
     /// Claims nothing more, lets handlers end within the drain time, gives the rest back. Harmless when repeated.

@@ -9,4 +9,5 @@ mod kit;
 mod logs;
 mod many;
 mod observe;
+mod rest;
 mod worker;
