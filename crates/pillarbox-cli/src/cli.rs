@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, dead, events, groups, migrate, nodes, purge, stats, write};
+use crate::commands::{completions, dead, events, groups, join, migrate, nodes, purge, queue, stats, write};
 use crate::demo;
 use crate::exit;
 use crate::target::Target;
@@ -48,6 +48,18 @@ pub(crate) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox nodes list")]
     Nodes(nodes::Nodes),
+    /// Enqueue messages, claim them, settle them: the work queue
+    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        after_help = "Example:\n  pillarbox queue work --exec ./send-mail --topic mail.send\n\nTo look at messages: pillarbox events list, dead list."
+    )]
+    Queue(queue::Queue),
+    /// Join messages of the queue: when all have ended, another is enqueued
+    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        after_help = "Example:\n  pillarbox join start --expected 3\n\nThen enqueue messages with --join, and say with `join wait` what follows the last."
+    )]
+    Join(join::Join),
     /// Delete old rows
     Purge(purge::Purge),
     /// Print the completions of a shell

@@ -5,6 +5,7 @@ use std::io;
 use pillarbox::events::StartError;
 use pillarbox::model::Invalid;
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::queue::{JoinError, QueueError};
 use pillarbox_stores::ConnectError;
 
 use crate::exit::Exit;
@@ -42,6 +43,21 @@ impl Failure {
     /// A thing that was named is not there.
     pub(crate) fn not_found(message: impl AsRef<str>) -> Self {
         Self::new(Exit::NotFound, "not-found", message)
+    }
+
+    /// Someone else holds what was to be changed.
+    pub(crate) fn ownership_lost(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::OwnershipLost, "ownership-lost", message)
+    }
+
+    /// The state of things forbids it.
+    pub(crate) fn conflict(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Failed, "conflict", message)
+    }
+
+    /// This database can't do it.
+    pub(crate) fn unsupported(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Usage, "unsupported", message)
     }
 
     /// Whoever read the output has gone; there is nobody to tell.
@@ -96,6 +112,10 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Store(error) => error.into(),
+            StartError::Settings(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                Self::new(Exit::Usage, "invalid-input", problems.join("; "))
+            }
             other => Self::failed(other.to_string()),
         }
     }
@@ -104,6 +124,33 @@ impl From<StartError> for Failure {
 impl From<Invalid> for Failure {
     fn from(invalid: Invalid) -> Self {
         Self::new(Exit::Usage, "invalid-input", invalid.to_string())
+    }
+}
+
+impl From<QueueError> for Failure {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Invalid(invalid) => invalid.into(),
+            QueueError::Store(error) => error.into(),
+            QueueError::NotHeld(_) => Self::ownership_lost(error.to_string()),
+        }
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        let message = error.to_string();
+        match error {
+            JoinError::Invalid(invalid) => invalid.into(),
+            JoinError::Store(error) => error.into(),
+            JoinError::NoSuchJoin(_) => {
+                Self::not_found(message).hint("`pillarbox join list` shows those that are there")
+            }
+            JoinError::NoSuchMessage(_) | JoinError::NotAMember { .. } => Self::not_found(message),
+            JoinError::Ended { .. } | JoinError::Full { .. } | JoinError::AlreadyWaiting(_) => {
+                Self::conflict(message)
+            }
+        }
     }
 }
 

@@ -1,15 +1,19 @@
-//! The forms of values on the command line: durations, times, headers.
+//! The forms of values on the command line: durations, times, headers, owners, work items.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::When;
+use pillarbox::model::{OwnerId, When};
+use pillarbox::queue::WorkItemId;
+use pillarbox::rules::Lease;
+use uuid::Uuid;
 
 use crate::failure::{Failure, Outcome};
 
 const DURATION_FORM: &str = "a duration is a whole number and a unit, as in 500ms, 30s, 5m, 2h or 7d";
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 24 * 3_600_000)];
+const OWNER_FORM: &str = "an owner is a UUID, as `uuidgen` prints one: draw it once and keep it";
 /// A hundred years: whatever is longer is a slip of the pen.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
@@ -24,6 +28,23 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         Some(duration) if duration <= LONGEST => Ok(duration),
         _ => Err("a duration is at most 36500d".to_owned()),
     }
+}
+
+/// Reads the length of a lease.
+pub(crate) fn lease(text: &str) -> Result<Duration, String> {
+    let length = duration(text)?;
+    Lease::new(length).map(Lease::length).map_err(|invalid| invalid.to_string())
+}
+
+/// Reads an owner: a UUID in any of its forms, which all name the same one.
+pub(crate) fn owner(text: &str) -> Result<OwnerId, String> {
+    let uuid = Uuid::try_parse(text).map_err(|_| OWNER_FORM.to_owned())?;
+    OwnerId::new(uuid.to_string()).map_err(|invalid| invalid.to_string())
+}
+
+/// Reads `ID@TOKEN`.
+pub(crate) fn work_item(text: &str) -> Result<String, String> {
+    WorkItemId::parse(text).map(|_| text.to_owned()).map_err(|invalid| invalid.to_string())
 }
 
 /// Reads a time of RFC 3339, or a duration from now.
@@ -76,6 +97,30 @@ mod tests {
         assert_eq!(when("1970-01-01T01:00:01+01:00"), Ok(When::At(Timestamp::from_second(1).unwrap())));
         for bad in ["", "now", "2030-01-01", "2030-13-01T00:00:00Z", "5x", "tomorrow"] {
             assert!(when(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// OBX-021
+    #[test]
+    fn owners_are_uuids_in_one_form() {
+        let plain = owner("0B6C3B9E-6E0B-4C4B-9C1F-0C9A7C0D1E2F").unwrap();
+        assert_eq!(plain.as_str(), "0b6c3b9e-6e0b-4c4b-9c1f-0c9a7c0d1e2f");
+        assert_eq!(owner("0b6c3b9e6e0b4c4b9c1f0c9a7c0d1e2f").unwrap(), plain);
+        for bad in ["", "worker-1", "0b6c3b9e"] {
+            assert!(owner(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// OBX-116: none of zero, and none for ever.
+    #[test]
+    fn leases_and_work_items_have_bounds_and_a_form() {
+        assert_eq!(lease("30s"), Ok(Duration::from_secs(30)));
+        for bad in ["0s", "299ms", "25h", "30"] {
+            assert!(lease(bad).is_err(), "{bad}");
+        }
+        assert_eq!(work_item("01J@7").as_deref(), Ok("01J@7"));
+        for bad in ["01J", "01J@", "@7", "01J@x"] {
+            assert!(work_item(bad).is_err(), "{bad}");
         }
     }
 

@@ -8,6 +8,7 @@ mod environment;
 mod exit;
 mod failure;
 mod form;
+mod interrupts;
 mod output;
 mod redact;
 mod target;

@@ -2,21 +2,27 @@
 
 pub(crate) mod completions;
 pub(crate) mod dead;
+mod envelope;
 pub(crate) mod events;
 pub(crate) mod groups;
+pub(crate) mod join;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 mod paging;
+mod payload;
 pub(crate) mod purge;
+pub(crate) mod queue;
 pub(crate) mod stats;
 pub(crate) mod write;
 
 use std::sync::Arc;
 
+use pillarbox::Queue;
+use pillarbox::model::Layout;
 use pillarbox::port::Store;
 
 use crate::cli::{Cli, Command};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::target::Target;
 
@@ -32,6 +38,16 @@ impl Session {
     pub(crate) async fn store(&self) -> Outcome<Arc<dyn Store>> {
         self.target.connect().await
     }
+
+    /// Its queue, where its tables have one.
+    pub(crate) async fn queue(&self) -> Outcome<Queue<Arc<dyn Store>>> {
+        let store = self.store().await?;
+        match store.facts().layout() {
+            Layout::Native => Ok(Queue::new(store)),
+            Layout::Flowcatalyst => Err(Failure::unsupported("the layout flowcatalyst has no queue")
+                .hint("name a database with tables of the layout native; `pillarbox migrate` makes them")),
+        }
+    }
 }
 
 /// Runs the command.
@@ -46,6 +62,8 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Outcome {
         Command::Dead(dead) => dead.run(&session).await,
         Command::Groups(groups) => groups.run(&session).await,
         Command::Nodes(nodes) => nodes.run(&session).await,
+        Command::Queue(queue) => queue.run(&session).await,
+        Command::Join(join) => join.run(&session).await,
         Command::Purge(purge) => purge.run(&session).await,
         Command::Completions(completions) => completions.run(output),
     }

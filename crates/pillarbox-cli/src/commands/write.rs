@@ -1,16 +1,15 @@
 //! `write`: events in transactions of their own.
 
 mod ids;
-mod payload;
 
 use clap::Args;
-use pillarbox::model::{Event, EventBuilder, NewRow, Placement, When};
+use pillarbox::model::{Event, EventBuilder, NewRow, Placement};
 use pillarbox::port::{self, Store};
 
-use super::Session;
+use super::envelope::Envelope;
+use super::{Session, payload};
 use crate::bulk::{BATCH, counted};
 use crate::failure::{Failure, Outcome};
-use crate::form;
 use ids::Ids;
 
 /// No more than this in one transaction, also when payloads are large.
@@ -45,21 +44,8 @@ pub(crate) struct Write {
     /// The tenant, passed through
     #[arg(long)]
     tenant: Option<String>,
-    /// A header; may be given several times
-    #[arg(long = "header", value_name = "NAME=VALUE")]
-    headers: Vec<String>,
-    /// Not to be delivered before: RFC 3339, or a duration from now
-    #[arg(long, value_name = "TIME|DURATION", value_parser = form::when)]
-    due: Option<When>,
-    /// Not to be delivered after: it then ends as dead
-    #[arg(long, value_name = "TIME|DURATION", value_parser = form::when)]
-    expires: Option<When>,
-    /// A logical id: a second write with the same one is the same event
-    #[arg(long, value_name = "ID")]
-    message_id: Option<String>,
-    /// What ties related events together
-    #[arg(long, value_name = "ID")]
-    correlation_id: Option<String>,
+    #[command(flatten)]
+    envelope: Envelope,
     /// Write so many events with the same content
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
@@ -67,7 +53,7 @@ pub(crate) struct Write {
 
 impl Write {
     pub(crate) async fn run(self, session: &Session) -> Outcome {
-        if self.count > 1 && self.message_id.is_some() {
+        if self.count > 1 && self.envelope.message_id.is_some() {
             return Err(Failure::usage("--count and --message-id exclude each other")
                 .hint("events with the same message id are one event"));
         }
@@ -84,11 +70,7 @@ impl Write {
     }
 
     fn fields(&self) -> Outcome<EventBuilder> {
-        let mut builder = Event::builder(self.event_type.as_str());
-        for header in &self.headers {
-            let (name, value) = form::header(header)?;
-            builder = builder.header(name, value);
-        }
+        let mut builder = self.envelope.put_into(Event::builder(self.event_type.as_str()))?;
         if let Some(kind) = &self.aggregate_type {
             builder = builder.aggregate_type(kind.as_str());
         }
@@ -100,18 +82,6 @@ impl Write {
         }
         if let Some(tenant) = &self.tenant {
             builder = builder.tenant(tenant);
-        }
-        if let Some(id) = &self.message_id {
-            builder = builder.message_id(id);
-        }
-        if let Some(id) = &self.correlation_id {
-            builder = builder.correlation_id(id);
-        }
-        if let Some(due) = self.due {
-            builder = builder.due(due);
-        }
-        if let Some(expires) = self.expires {
-            builder = builder.expires(expires);
         }
         Ok(builder)
     }

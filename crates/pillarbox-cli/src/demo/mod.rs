@@ -1,7 +1,6 @@
 //! `demo`: the main job with nothing to install, a crash included.
 
 mod crew;
-mod interrupts;
 mod ledger;
 mod place;
 mod plan;
@@ -22,9 +21,9 @@ use pillarbox::port::Store;
 use pillarbox_sqlite::SqliteStore;
 
 use crate::failure::{Failure, Outcome};
+use crate::interrupts::Interrupts;
 use crate::output::{Output, count};
 use crew::Orders;
-use interrupts::Interrupts;
 use place::Place;
 use plan::{EVENTS, Plan};
 use receiver::Receiver;

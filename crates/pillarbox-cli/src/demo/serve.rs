@@ -7,12 +7,12 @@ use pillarbox::port::Store;
 use tokio::time::interval;
 
 use super::crew::{Orders, Worker};
-use super::interrupts::Interrupts;
 use super::plan::{self, Plan};
 use super::screen::{Screen, State};
 use super::shop::Shop;
 use super::story::Ending;
 use crate::failure::Outcome;
+use crate::interrupts::Interrupts;
 
 const ORDER_EVERY: Duration = Duration::from_millis(200);
 /// The last orders have this long to arrive.

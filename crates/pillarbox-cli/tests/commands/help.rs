@@ -2,7 +2,7 @@
 
 use crate::outbox::run;
 
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 38] = [
     &["demo"],
     &["migrate"],
     &["write"],
@@ -22,6 +22,23 @@ const COMMANDS: [&[&str]; 21] = [
     &["groups", "unblock"],
     &["nodes"],
     &["nodes", "list"],
+    &["queue"],
+    &["queue", "enqueue"],
+    &["queue", "claim"],
+    &["queue", "ack"],
+    &["queue", "abandon"],
+    &["queue", "fail"],
+    &["queue", "extend"],
+    &["queue", "reap"],
+    &["queue", "work"],
+    &["join"],
+    &["join", "start"],
+    &["join", "attach"],
+    &["join", "report"],
+    &["join", "wait"],
+    &["join", "cancel"],
+    &["join", "show"],
+    &["join", "list"],
     &["purge"],
     &["completions"],
 ];
@@ -45,7 +62,7 @@ fn the_top_tells_the_exit_codes_and_only_the_commands_that_are_there() {
     let help = run(&["--help"]).done().stdout;
     assert!(help.contains("Exit codes:\n  0  done (an empty list is done)\n  1  failed\n"));
     assert!(help.contains("  5  store unavailable"));
-    for absent in ["relay", "queue", "join", "doctor", "config", "worker"] {
+    for absent in ["relay", "doctor", "config", "worker", "demo-worker"] {
         assert!(!help.contains(&format!("\n  {absent}")), "{absent}");
     }
     assert!(run(&["--version"]).done().stdout.starts_with("pillarbox "));
@@ -56,6 +73,6 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(&["completions", shell]).done().stdout;
         assert!(script.contains("database-url") && script.contains("replay"), "{shell}");
-        assert!(!script.contains("worker"), "{shell}");
+        assert!(!script.contains("demo-worker"), "{shell}");
     }
 }

@@ -7,14 +7,18 @@ mod demo;
 mod events;
 mod groups;
 mod help;
+mod join;
 mod layout;
 mod migrate;
 mod nodes;
 mod outbox;
 mod postgres;
 mod purge;
+mod queue;
 mod secrets;
 mod stats;
 mod target;
 mod usage;
+#[cfg(unix)]
+mod work;
 mod write;

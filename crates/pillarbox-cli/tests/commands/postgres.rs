@@ -143,6 +143,13 @@ fn groups_nodes_cancel_and_purge_work_as_on_every_store() {
     assert_eq!((&left["events"]["new"], &left["events"]["done"]), (&json!(1_200), &json!(0)));
 }
 
+/// OBX-001, OBX-016, OBX-032, OBX-089, OBX-093
+#[test]
+fn the_queue_and_its_joins_work_as_on_every_store() {
+    let Some(place) = Place::new() else { return };
+    crate::join::fan_out_and_in(&place.outbox());
+}
+
 /// EVT-048: the schema is made if it is not there, and named tables are found under their names only.
 #[test]
 fn a_new_schema_is_made_and_other_names_are_kept_apart() {
@@ -152,7 +159,7 @@ fn a_new_schema_is_made_and_other_names_are_kept_apart() {
     assert!(missing["hint"].as_str().unwrap().contains("pillarbox migrate"));
 
     let made = place.run(&["migrate", "--json"]).done().json();
-    assert_eq!(made, json!({"store": "postgres", "from": 0, "to": 1}));
+    assert_eq!(made, json!({"store": "postgres", "from": 0, "to": 2}));
     assert!(place.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
     place.run(&["migrate", "--table", "letters"]).done();
     let id = place.run(&["write", "--type", "t", "--table", "letters"]).done().stdout;

@@ -5,20 +5,20 @@ use std::io;
 /// Listens from when it is made; until then an interrupt ends the process at once.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(super) struct Interrupts {
+pub(crate) struct Interrupts {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Interrupts {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Waits for one; one that came before counts.
-    pub(super) async fn come(&mut self) {
+    pub(crate) async fn come(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -29,16 +29,16 @@ impl Interrupts {
 /// Listens from when it is first waited for.
 #[cfg(not(unix))]
 #[derive(Debug)]
-pub(super) struct Interrupts;
+pub(crate) struct Interrupts;
 
 #[cfg(not(unix))]
 impl Interrupts {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self)
     }
 
     /// Waits for one.
-    pub(super) async fn come(&mut self) {
+    pub(crate) async fn come(&mut self) {
         let _ = tokio::signal::ctrl_c().await;
     }
 }

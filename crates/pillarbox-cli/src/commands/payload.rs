@@ -9,13 +9,13 @@ use crate::failure::{Failure, Outcome};
 
 /// What was read: text, or bytes that are none.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     Text(String),
     Bytes(Vec<u8>),
 }
 
 impl Content {
-    pub(super) fn put_into(self, builder: EventBuilder) -> EventBuilder {
+    pub(crate) fn put_into(self, builder: EventBuilder) -> EventBuilder {
         match self {
             Self::Text(text) => builder.payload_json(text),
             Self::Bytes(bytes) => builder.payload_bytes(bytes),
@@ -23,8 +23,13 @@ impl Content {
     }
 }
 
+/// Reads what a message or a continuation carries: as [`read`] does, and `-` too is standard input.
+pub(crate) fn read_or_input(source: &str, max: usize) -> Outcome<Content> {
+    read(if source == "-" { "@-" } else { source }, max)
+}
+
 /// Reads `text`, `@FILE` or `@-`, and no more than the limit of it.
-pub(super) fn read(source: &str, max: usize) -> Outcome<Content> {
+pub(crate) fn read(source: &str, max: usize) -> Outcome<Content> {
     let bytes = match source.strip_prefix('@') {
         None => return Ok(Content::Text(source.to_owned())),
         Some("-") => bounded(io::stdin().lock(), max)?,

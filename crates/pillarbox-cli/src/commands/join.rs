@@ -1,0 +1,265 @@
+//! `join`: messages of the queue whose last end enqueues another.
+
+mod show;
+mod wait;
+
+use clap::{Args, Subcommand, ValueEnum};
+use pillarbox::model::{JoinId, JoinStatus};
+use pillarbox::queue::{JoinBuilder, MessageId};
+use serde::Serialize;
+
+use super::Session;
+use super::paging::Limit;
+use crate::bulk::counted;
+use crate::environment::operator;
+use crate::failure::Outcome;
+use crate::output::{Answer, Ink};
+use show::{Listed, Shown};
+use wait::Wait;
+
+/// What to do with joins.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Join {
+    /// Start a join of so many steps, and print its id
+    #[command(after_help = "\
+Examples:
+  join=$(pillarbox join start --expected 3 --group customer-7)
+  pillarbox join start --expected 3 --id import-7 --metadata '{\"file\":\"a.csv\"}'
+
+Starting one that is there already changes nothing.")]
+    Start(Start),
+    /// Make messages of the queue steps of a join, all or none
+    #[command(after_help = "\
+Example:
+  pillarbox join attach import-7 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR
+
+`queue enqueue --join` does it for a new message. One that has ended already counts at once.")]
+    Attach(Attach),
+    /// Say by hand that a step has ended
+    #[command(after_help = "\
+Example:
+  pillarbox join report import-7 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR --completed
+
+Messages that end in the queue tell it themselves: this is for those that end elsewhere.")]
+    Report(Report),
+    /// Say what is enqueued when the last step has ended; it does not block
+    #[command(after_help = "\
+Example:
+  pillarbox join wait import-7 --on-complete-topic transform --on-complete-payload '{\"import\":7}' --on-fail-topic alarm
+
+Once for each join. Where the end has come already, it is enqueued now.")]
+    Wait(Wait),
+    /// Take a join back: nothing is enqueued at its end
+    #[command(after_help = "Example:\n  pillarbox join cancel import-7")]
+    Cancel {
+        /// The join's id
+        join: String,
+    },
+    /// Show a join with its members
+    #[command(after_help = "Example:\n  pillarbox join show import-7 --json")]
+    Show {
+        /// The join's id
+        join: String,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// List joins, newest first
+    #[command(after_help = "Example:\n  pillarbox join list --group customer-7 --status pending")]
+    List(List),
+}
+
+/// A join to be started.
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// How many steps it has
+    #[arg(long, value_name = "N")]
+    expected: u32,
+    /// An id of your own; by default one is made
+    #[arg(long)]
+    id: Option<String>,
+    /// What it belongs to: joins are found by it
+    #[arg(long, value_name = "KEY")]
+    group: Option<String>,
+    /// A note, kept as it is
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
+}
+
+/// Which messages become steps.
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// The join's id
+    join: String,
+    /// The messages' ids
+    #[arg(value_name = "ID", required = true)]
+    messages: Vec<String>,
+}
+
+/// How a step has ended.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// The join's id
+    join: String,
+    /// The message's id
+    #[arg(value_name = "ID")]
+    message: String,
+    /// Well
+    #[arg(long, conflicts_with = "failed", required_unless_present = "failed")]
+    completed: bool,
+    /// Badly
+    #[arg(long)]
+    failed: bool,
+}
+
+/// Which joins to list.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only those that belong to this
+    #[arg(long, value_name = "KEY")]
+    group: Option<String>,
+    /// Only those that stand here
+    #[arg(long)]
+    status: Option<Status>,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+/// Where a join stands.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Status {
+    // Its end has not come, or nobody waits for it
+    Pending,
+    // All steps ended, well enough
+    Completed,
+    // All steps ended, and one that failed was too many
+    Failed,
+    // Taken back
+    Cancelled,
+}
+
+impl From<Status> for JoinStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::Completed => Self::Completed,
+            Status::Failed => Self::Failed,
+            Status::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl Join {
+    pub(crate) async fn run(self, session: &Session) -> Outcome {
+        match self {
+            Self::Start(start) => start.run(session).await,
+            Self::Attach(attach) => attach.run(session).await,
+            Self::Report(report) => report.run(session).await,
+            Self::Wait(wait) => wait.run(session).await,
+            Self::Cancel { join } => cancel(session, &join).await,
+            Self::Show { join, limit } => show(session, &join, limit).await,
+            Self::List(list) => list.run(session).await,
+        }
+    }
+}
+
+impl Start {
+    async fn run(self, session: &Session) -> Outcome {
+        let mut join = JoinBuilder::of(self.expected);
+        if let Some(id) = self.id {
+            join = join.id(JoinId::new(id)?);
+        }
+        if let Some(key) = self.group {
+            join = join.grouping_key(key);
+        }
+        if let Some(metadata) = self.metadata {
+            join = join.metadata(metadata);
+        }
+        let id = session.queue().await?.joins().start(join).await?;
+        session.output.answer(&Started { id: id.to_string() })
+    }
+}
+
+impl Attach {
+    async fn run(self, session: &Session) -> Outcome {
+        let join = JoinId::new(self.join)?;
+        let messages = self.messages.iter().map(|id| MessageId::parse(id)).collect::<Result<Vec<_>, _>>()?;
+        let changed = session.queue().await?.joins().attach(&join, &messages).await?;
+        let did = format!("attached {}", counted(messages.len() as u64, "message"));
+        session.output.answer(&Changed { action: "attach", did, join: join.to_string(), changed })
+    }
+}
+
+impl Report {
+    async fn run(self, session: &Session) -> Outcome {
+        let (join, message) = (JoinId::new(self.join)?, MessageId::parse(&self.message)?);
+        let queue = session.queue().await?;
+        let (changed, did) = if self.failed {
+            (queue.joins().report_failed(&join, &message).await?, "a step has failed")
+        } else {
+            (queue.joins().report_completed(&join, &message).await?, "a step has completed")
+        };
+        let (did, join) = (did.to_owned(), join.to_string());
+        session.output.answer(&Changed { action: "report", did, join, changed })
+    }
+}
+
+async fn cancel(session: &Session, join: &str) -> Outcome {
+    let join = JoinId::new(join)?;
+    let changed = session.queue().await?.joins().cancel(&join, operator()).await?;
+    let (did, join) = ("cancelled".to_owned(), join.to_string());
+    session.output.answer(&Changed { action: "cancel", did, join, changed })
+}
+
+async fn show(session: &Session, join: &str, limit: Limit) -> Outcome {
+    let join = JoinId::new(join)?;
+    let shown = session.queue().await?.joins().show(&join, limit.limit as usize).await?;
+    let more = shown.join.attached as usize > shown.members.len();
+    session.output.answer(&Shown::from(&shown))?;
+    if more {
+        session.output.note(&format!("{} members shown, there are more: --limit", shown.members.len()));
+    }
+    Ok(())
+}
+
+impl List {
+    async fn run(self, session: &Session) -> Outcome {
+        let (status, limit) = (self.status.map(Into::into), self.limit.limit as usize);
+        let joins = session.queue().await?.joins().list(self.group.as_deref(), status, limit).await?;
+        session.output.answer(&Listed::from(joins.as_slice()))?;
+        if joins.len() == limit {
+            session.output.note(&format!("{limit} shown, there may be more: --limit"));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Started {
+    id: String,
+}
+
+impl Answer for Started {
+    fn for_people(&self, _: Ink) -> String {
+        self.id.clone()
+    }
+}
+
+/// What was done to a join.
+#[derive(Debug, Serialize)]
+struct Changed {
+    action: &'static str,
+    #[serde(skip)]
+    did: String,
+    join: String,
+    /// False: it had been done before.
+    changed: bool,
+}
+
+impl Answer for Changed {
+    fn for_people(&self, _: Ink) -> String {
+        match self.changed {
+            true => format!("{}: {}", self.join, self.did),
+            false => format!("{}: nothing to change", self.join),
+        }
+    }
+}

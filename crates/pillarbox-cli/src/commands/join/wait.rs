@@ -1,0 +1,62 @@
+//! `join wait`: what is enqueued at the end.
+
+use clap::Args;
+use pillarbox::model::{FailedSteps, JoinId};
+use pillarbox::queue::Waiting;
+
+use super::Changed;
+use crate::commands::Session;
+use crate::commands::payload::{self, Content};
+use crate::failure::{Failure, Outcome};
+
+/// What follows the last step.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The join's id
+    join: String,
+    /// The topic of what is enqueued when it completes
+    #[arg(long, value_name = "TOPIC", required_unless_present = "on_fail_topic")]
+    on_complete_topic: Option<String>,
+    /// Its payload: text as it is, `@FILE` for a file, `-` for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true, default_value = "{}")]
+    on_complete_payload: String,
+    /// The topic of what is enqueued when it fails
+    #[arg(long, value_name = "TOPIC")]
+    on_fail_topic: Option<String>,
+    /// Its payload
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true, default_value = "{}")]
+    on_fail_payload: String,
+    /// It completes also when steps have failed
+    #[arg(long)]
+    ignore_failed: bool,
+}
+
+impl Wait {
+    pub(super) async fn run(self, session: &Session) -> Outcome {
+        let join = JoinId::new(self.join)?;
+        let queue = session.queue().await?;
+        let max = queue.store().facts().limits.payload;
+        let mut waiting = Waiting::new();
+        if let Some(topic) = self.on_complete_topic {
+            waiting = waiting.on_complete(topic, text(&self.on_complete_payload, max)?);
+        }
+        if let Some(topic) = self.on_fail_topic {
+            waiting = waiting.on_fail(topic, text(&self.on_fail_payload, max)?);
+        }
+        if self.ignore_failed {
+            waiting = waiting.failed_steps(FailedSteps::Ignore);
+        }
+        queue.joins().wait(&join, waiting).await?;
+        let (did, join) = ("waited for".to_owned(), join.to_string());
+        session.output.answer(&Changed { action: "wait", did, join, changed: true })
+    }
+}
+
+fn text(source: &str, max: usize) -> Outcome<String> {
+    match payload::read_or_input(source, max)? {
+        Content::Text(text) => Ok(text),
+        Content::Bytes(_) => {
+            Err(Failure::usage("the payload of what follows a join is text, and this is not UTF-8"))
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `queue enqueue`: one message, in a transaction of its own.
+
+use std::sync::Arc;
+
+use clap::Args;
+use pillarbox::Queue;
+use pillarbox::model::{Event, JoinId, JoinStatus};
+use pillarbox::port::Store;
+use pillarbox::queue::JoinError;
+use serde::Serialize;
+
+use crate::commands::envelope::Envelope;
+use crate::commands::{Session, payload};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Answer, Ink};
+
+/// What to enqueue.
+#[derive(Debug, Args)]
+pub(crate) struct Enqueue {
+    /// The topic: what workers choose by
+    #[arg(long)]
+    topic: String,
+    /// The payload: text as it is, `@FILE` for a file, `-` for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    payload: String,
+    #[command(flatten)]
+    envelope: Envelope,
+    /// Make it a step of this join
+    #[arg(long)]
+    join: Option<String>,
+}
+
+impl Enqueue {
+    pub(crate) async fn run(self, session: &Session) -> Outcome {
+        // Checked before the store is opened, so that a slip of the pen costs nothing.
+        let plain = self.envelope.put_into(Event::builder(self.topic.as_str()))?;
+        let join = self.join.as_deref().map(JoinId::new).transpose()?;
+        let queue = session.queue().await?;
+        let content = payload::read_or_input(&self.payload, queue.store().facts().limits.payload)?;
+        if let Some(join) = &join {
+            self.check(&queue, join).await?;
+        }
+        let enqueued = queue.enqueue(content.put_into(plain)).await?;
+        if let Some(join) = &join {
+            let attached = queue.joins().attach(join, std::slice::from_ref(&enqueued.message)).await;
+            attached.map_err(|error| {
+                let id = &enqueued.message;
+                let failure = Failure::from(error).during(format!("message {id} is enqueued, not attached"));
+                failure.hint(format!("`pillarbox join attach {join} {id}` attaches it"))
+            })?;
+        }
+        if !enqueued.fresh {
+            session.output.note("a message with this message id was there already: nothing was added");
+        }
+        let id = enqueued.message.to_string();
+        session.output.answer(&Enqueued { id, fresh: enqueued.fresh, join: self.join })
+    }
+
+    /// What can be known before, so that no message is enqueued in vain.
+    async fn check(&self, queue: &Queue<Arc<dyn Store>>, join: &JoinId) -> Outcome {
+        let found = queue.joins().show(join, 0).await?.join;
+        if found.status != JoinStatus::Pending {
+            return Err(JoinError::Ended { join: join.clone(), status: found.status }.into());
+        }
+        // One with a message id may be there, and attached.
+        if self.envelope.message_id.is_none() && found.attached >= found.expected {
+            return Err(JoinError::Full { join: join.clone(), expected: found.expected }.into());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Enqueued {
+    id: String,
+    /// False: one with this message id was there already.
+    fresh: bool,
+    join: Option<String>,
+}
+
+impl Answer for Enqueued {
+    fn for_people(&self, _: Ink) -> String {
+        self.id.clone()
+    }
+}

@@ -1,0 +1,147 @@
+//! `queue ack`, `abandon`, `fail`, `extend`: what an owner does with what it claimed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use pillarbox::Queue;
+use pillarbox::model::OwnerId;
+use pillarbox::port::Store;
+use pillarbox::queue::{Settlement, WorkItemId};
+use serde::Serialize;
+
+use crate::bulk::counted;
+use crate::commands::Session;
+use crate::failure::{Failure, Outcome};
+use crate::form;
+use crate::output::{Answer, Ink};
+
+/// The end of the help of each of them.
+macro_rules! after_help {
+    ($command:literal, $option:literal) => {
+        concat!(
+            "Example:\n  pillarbox queue ",
+            $command,
+            " --owner $owner 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR@3",
+            $option,
+            "\n\nItems that are unknown, ended, or another's by now are left alone and counted as ignored; the exit code is 0.",
+            "\nIt is 4, ownership lost, where nothing at all was changed."
+        )
+    };
+}
+pub(super) use after_help;
+
+/// What is settled, and for whom.
+#[derive(Debug, Args)]
+struct Held {
+    /// Who claimed them
+    #[arg(long, value_name = "UUID", value_parser = form::owner)]
+    owner: OwnerId,
+    /// The messages, each as `queue claim` gave it
+    #[arg(value_name = "ID@TOKEN", required = true, value_parser = form::work_item)]
+    items: Vec<String>,
+}
+
+impl Held {
+    async fn find(&self, session: &Session) -> Outcome<(Queue<Arc<dyn Store>>, Vec<WorkItemId>)> {
+        let queue = session.queue().await?;
+        let items = queue.find(&self.items).await?;
+        Ok((queue, items))
+    }
+}
+
+/// What is done.
+#[derive(Debug, Args)]
+pub(crate) struct Ack {
+    #[command(flatten)]
+    held: Held,
+}
+
+impl Ack {
+    pub(super) async fn run(self, session: &Session) -> Outcome {
+        let (queue, items) = self.held.find(session).await?;
+        answer(session, "ack", "acknowledged", queue.ack(&self.held.owner, &items).await?)
+    }
+}
+
+/// What is given back.
+#[derive(Debug, Args)]
+pub(crate) struct Abandon {
+    #[command(flatten)]
+    held: Held,
+    /// Why, for whoever looks
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+}
+
+impl Abandon {
+    pub(super) async fn run(self, session: &Session) -> Outcome {
+        let (queue, items) = self.held.find(session).await?;
+        let settlement = queue.abandon(&self.held.owner, &items, self.error.as_deref()).await?;
+        answer(session, "abandon", "abandoned", settlement)
+    }
+}
+
+/// What is given up.
+#[derive(Debug, Args)]
+pub(crate) struct Fail {
+    #[command(flatten)]
+    held: Held,
+    /// Why, for whoever looks
+    #[arg(long, value_name = "TEXT", default_value = "failed")]
+    error: String,
+}
+
+impl Fail {
+    pub(super) async fn run(self, session: &Session) -> Outcome {
+        let (queue, items) = self.held.find(session).await?;
+        answer(session, "fail", "failed", queue.fail(&self.held.owner, &items, &self.error).await?)
+    }
+}
+
+/// What is held for longer.
+#[derive(Debug, Args)]
+pub(crate) struct Extend {
+    #[command(flatten)]
+    held: Held,
+    /// For how long, from now on
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = form::lease)]
+    lease: Duration,
+}
+
+impl Extend {
+    pub(super) async fn run(self, session: &Session) -> Outcome {
+        let (queue, items) = self.held.find(session).await?;
+        let settlement = queue.extend(&self.held.owner, &items, self.lease).await?;
+        answer(session, "extend", "extended", settlement)
+    }
+}
+
+fn answer(session: &Session, action: &'static str, did: &'static str, settlement: Settlement) -> Outcome {
+    let Settlement { changed, ignored } = settlement;
+    session.output.answer(&Settled { action, did, changed, ignored })?;
+    if changed > 0 {
+        return Ok(());
+    }
+    Err(Failure::ownership_lost("nothing was changed: no item is held by this owner with this token")
+        .hint("its lease has ended, or it was settled before; claim again"))
+}
+
+#[derive(Debug, Serialize)]
+struct Settled {
+    action: &'static str,
+    #[serde(skip)]
+    did: &'static str,
+    changed: usize,
+    ignored: usize,
+}
+
+impl Answer for Settled {
+    fn for_people(&self, _: Ink) -> String {
+        let changed = format!("{} {}", self.did, counted(self.changed as u64, "message"));
+        match self.ignored {
+            0 => changed,
+            ignored => format!("{changed}, {ignored} ignored"),
+        }
+    }
+}

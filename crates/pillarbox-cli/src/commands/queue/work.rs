@@ -1,0 +1,187 @@
+//! `queue work`: a worker in any language, by running a command for each message.
+
+mod exec;
+mod process;
+mod report;
+
+use std::time::Duration;
+
+use clap::Args;
+use pillarbox::port::Store;
+use pillarbox::queue::{Selection, Standing, Worker};
+use tokio::sync::mpsc;
+
+use crate::commands::Session;
+use crate::failure::Outcome;
+use crate::form;
+use crate::interrupts::Interrupts;
+use exec::Exec;
+use report::{Ending, Report, Tally};
+
+/// Reports that may wait to be printed; no command is started without room for its own.
+const REPORTS: usize = 1_024;
+/// Messages of other topics are another's business: they are not to die here.
+const OTHERS_GRACE: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+pub(super) const AFTER_HELP: &str = "\
+Examples:
+  pillarbox queue work --exec ./send-mail --topic mail.send --workers 8
+  pillarbox queue work --exec 'jq .id' --until-empty
+  pillarbox queue work --exec './import \"$PILLARBOX_MESSAGE_ID\"' --deadline 10m --max-attempts 3
+
+CMD is run by `sh -c` with the payload on its standard input and these variables: PILLARBOX_MESSAGE_ID (the same at each
+attempt), PILLARBOX_ITEM (ID@TOKEN), PILLARBOX_TOKEN, PILLARBOX_OWNER, PILLARBOX_TOPIC, PILLARBOX_RETRY_COUNT, PILLARBOX_CREATED_AT,
+PILLARBOX_HEADERS (JSON), and where they are set PILLARBOX_CORRELATION_ID, PILLARBOX_DUE_AT, PILLARBOX_LAST_ERROR.
+
+Its exit code settles the message:
+  0    done
+  65   dead at once: it will never work
+  75   tried again after 2, 4, 8 … up to 60 s, and so with every other code, and when it is killed;
+       the end of its standard error is kept as the reason
+At the deadline CMD is killed with all it has started, and the message is tried again. The lease is renewed while CMD runs.
+
+CMD's output is passed on. With --json it goes to standard error, and standard output has a document a line for each message,
+then one with the counts. A message may come more than once: remember PILLARBOX_MESSAGE_ID where that matters.
+
+With --topic, messages of other topics that are come upon are given back and wait 2 to 60 s, no attempt counted.
+
+Ctrl-C and SIGTERM end it: nothing more is claimed, CMDs that run may end within --drain, the rest is killed and given back.";
+
+/// How to work.
+#[derive(Debug, Args)]
+pub(crate) struct Work {
+    /// The command to run for each message
+    #[arg(long, value_name = "CMD")]
+    exec: String,
+    /// Only messages of this topic; may be given several times
+    #[arg(long = "topic", value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Run so many at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    workers: u64,
+    /// How long a crashed worker's messages are held back
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = form::lease)]
+    lease: Duration,
+    /// Hold at most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: u64,
+    /// Attempts before a message is dead
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_attempts: u32,
+    /// Kill CMD after so long; by default seven eighths of the lease
+    #[arg(long, value_name = "DURATION", value_parser = form::duration)]
+    deadline: Option<Duration>,
+    /// How long CMDs that run may go on when told to end
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = form::duration)]
+    drain: Duration,
+    /// End when nothing is due; what waits for its time or a retry is left
+    #[arg(long)]
+    until_empty: bool,
+    /// Take one batch, and end with it
+    #[arg(long, conflicts_with = "until_empty")]
+    once: bool,
+}
+
+/// When to end without being told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Told,
+    Empty,
+    OneBatch,
+}
+
+impl Until {
+    async fn comes(self, worker: &Worker) -> Ending {
+        match self {
+            Self::Told => std::future::pending().await,
+            Self::Empty => worker.empty().await,
+            Self::OneBatch => worker.quiet().await,
+        }
+        Ending::ByItself
+    }
+}
+
+/// Looks until something was taken, or nothing was there.
+struct OneBatch;
+
+impl Selection for OneBatch {
+    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
+        if standing.last.is_some_and(|(_, taken)| taken > 0) { None } else { Some(0) }
+    }
+}
+
+impl Work {
+    pub(crate) async fn run(self, session: &Session) -> Outcome {
+        let mut interrupts = Interrupts::listen()?;
+        let queue = session.queue().await?;
+        // The worker would wait for a database that is not there.
+        queue.store().admin().check().await?;
+        let (reports, mut arriving) = mpsc::channel(REPORTS);
+        let exec = Exec::new(&self.exec, self.max_attempts, session.output.reader(), reports);
+        let until = match (self.until_empty, self.once) {
+            (true, _) => Until::Empty,
+            (false, true) => Until::OneBatch,
+            (false, false) => Until::Told,
+        };
+        let worker = self.worker(&queue, exec, until)?;
+        let mut tally = Tally::new(session.output);
+        let ending = go_on(&worker, until, &mut interrupts, &mut arriving, &mut tally).await;
+        close(&worker, &mut arriving, &mut tally).await;
+        tally.end(ending?)
+    }
+
+    fn worker<S: Store>(self, queue: &pillarbox::Queue<S>, exec: Exec, until: Until) -> Outcome<Worker> {
+        let mut builder = queue
+            .worker()
+            .workers(self.workers as usize)
+            .lease(self.lease)
+            .batch(self.batch as usize)
+            .max_attempts(self.max_attempts)
+            .drain_timeout(self.drain)
+            .no_handler_grace(OTHERS_GRACE);
+        if let Some(deadline) = self.deadline {
+            builder = builder.deadline(deadline);
+        }
+        if until == Until::OneBatch {
+            builder = builder.selection(OneBatch);
+        }
+        if self.topics.is_empty() {
+            return Ok(builder.handler_for_all(exec).start()?);
+        }
+        for topic in self.topics {
+            builder = builder.handler(topic.as_str(), exec.clone());
+        }
+        Ok(builder.start()?)
+    }
+}
+
+/// Prints what arrives until it is time to end.
+async fn go_on(
+    worker: &Worker,
+    until: Until,
+    interrupts: &mut Interrupts,
+    arriving: &mut mpsc::Receiver<Report>,
+    tally: &mut Tally,
+) -> Outcome<Ending> {
+    loop {
+        tokio::select! {
+            Some(report) = arriving.recv() => tally.take(&report)?,
+            () = interrupts.come() => return Ok(Ending::Told),
+            ending = until.comes(worker) => return Ok(ending),
+        }
+    }
+}
+
+/// Closes the worker; what arrives meanwhile is counted, and printed while someone reads.
+async fn close(worker: &Worker, arriving: &mut mpsc::Receiver<Report>, tally: &mut Tally) {
+    let mut closing = std::pin::pin!(worker.close());
+    loop {
+        tokio::select! {
+            () = &mut closing => break,
+            Some(report) = arriving.recv() => drop(tally.take(&report)),
+        }
+    }
+    while let Ok(report) = arriving.try_recv() {
+        let _ = tally.take(&report);
+    }
+}

@@ -1,0 +1,117 @@
+//! The handler that runs the command, and what its exit code says.
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pillarbox::Failure;
+use pillarbox::queue::{Handler, Message};
+use tokio::sync::mpsc::{self, OwnedPermit};
+
+use super::process::{self, Ended};
+use super::report::{Report, Result as Came};
+use crate::output::Reader;
+
+/// EX_DATAERR of sysexits.h: the message is wrong, and always will be.
+const NEVER: i32 = 65;
+
+/// Runs the command for each message.
+#[derive(Debug, Clone)]
+pub(super) struct Exec {
+    command: Arc<str>,
+    max_attempts: u32,
+    reader: Reader,
+    reports: mpsc::Sender<Report>,
+}
+
+impl Exec {
+    pub(super) fn new(
+        command: &str,
+        max_attempts: u32,
+        reader: Reader,
+        reports: mpsc::Sender<Report>,
+    ) -> Self {
+        Self { command: command.into(), max_attempts, reader, reports }
+    }
+
+    fn judge(&self, ended: &Ended, attempt: u32) -> (Came, Option<Failure>) {
+        let Some(error) = error(ended) else { return (Came::Done, None) };
+        if ended.status.code() == Some(NEVER) {
+            return (Came::Dead, Some(Failure::permanent(error)));
+        }
+        let came = if attempt >= self.max_attempts { Came::Dead } else { Came::Retry };
+        (came, Some(Failure::retry(error)))
+    }
+}
+
+impl Handler for Exec {
+    async fn handle(&self, message: Message) -> Result<(), Failure> {
+        let room = self.reports.clone().reserve_owned().await;
+        let room = room.map_err(|_| Failure::unavailable("the worker has ended", None))?;
+        let mut run = Run::begin(&message, room);
+        let ended = match process::run(&self.command, self.reader, &message).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                let error = format!("the command can't be started: {error}");
+                run.end(Came::Retry, None, Some(error.clone()));
+                return Err(Failure::unavailable(error, None));
+            }
+        };
+        let (came, failure) = self.judge(&ended, message.retry_count() + 1);
+        run.end(came, ended.status.code(), failure.as_ref().map(|failure| failure.message().to_owned()));
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// One run: reported in any case, also when it is dropped where it waits, at its deadline or at the end of the drain.
+struct Run {
+    started: Instant,
+    report: Option<(OwnedPermit<Report>, Report)>,
+}
+
+impl Run {
+    fn begin(message: &Message, room: OwnedPermit<Report>) -> Self {
+        let report = Report {
+            id: message.message_id().to_string(),
+            item: message.id().to_string(),
+            topic: message.topic().to_owned(),
+            result: Came::Killed,
+            exit_code: None,
+            error: Some("killed before it ended".to_owned()),
+            took_ms: 0,
+        };
+        Self { started: Instant::now(), report: Some((room, report)) }
+    }
+
+    fn end(&mut self, result: Came, exit_code: Option<i32>, error: Option<String>) {
+        if let Some((_, report)) = &mut self.report {
+            (report.result, report.exit_code, report.error) = (result, exit_code, error);
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some((room, mut report)) = self.report.take() {
+            report.took_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            room.send(report);
+        }
+    }
+}
+
+/// Why it failed; none if it did not.
+fn error(ended: &Ended) -> Option<String> {
+    if ended.status.success() {
+        return None;
+    }
+    let how = how(ended.status);
+    Some(if ended.tail.is_empty() { how } else { format!("{how}: {}", ended.tail) })
+}
+
+fn how(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("ended by signal {signal}");
+    }
+    status.code().map_or_else(|| "ended without an exit code".to_owned(), |code| format!("exit code {code}"))
+}
