@@ -1,15 +1,15 @@
 //! Claiming rows under a lease.
 
 use pillarbox::model::{OwnerId, Row, Token};
-use pillarbox::port::{Claim, ClaimFrom};
+use pillarbox::port::{Claim, ClaimFrom, Reap};
 use sqlx::mysql::MySqlRow;
 
-use crate::connection::Session;
+use crate::connection::{Session, numbers};
 use crate::error::Failure;
 use crate::probe::Locking;
-use crate::row::{Claimed, read_row};
+use crate::row::read_claimed;
 use crate::sql::{Sql, fill, list};
-use crate::time::{micros, now_sql, youngest_sql};
+use crate::time::{micros, micros_back, now_sql, youngest_sql};
 
 pub(crate) async fn claim(
     session: &mut Session,
@@ -24,14 +24,14 @@ pub(crate) async fn claim(
         Locking::Skips => skip_locked(session, sql, request, &parts).await?,
         Locking::Waits => mark(session, sql, request, &parts).await?,
     };
-    let mut rows: Vec<Row> = found.iter().map(|row| read_row(row, Claimed::Yes)).collect();
+    let mut rows: Vec<Row> = found.iter().map(read_claimed).collect();
     if rows.is_empty() {
         return Ok(rows);
     }
-    let mut numbers: Vec<i64> = rows.iter().map(|row| row.seq.0).collect();
-    numbers.sort_unstable();
+    let mut seqs: Vec<i64> = rows.iter().map(|row| row.seq.0).collect();
+    seqs.sort_unstable();
     let now = rows_now(&found, request);
-    let query = session.once(fill(&sql.claim, &[("{now}", now), ("{seqs}", list(numbers))]));
+    let query = session.once(fill(&sql.claim, &[("{now}", now), ("{seqs}", list(seqs))]));
     let query = query.bind(request.owner.as_str()).bind(micros(request.lease));
     query.execute(&mut session.connection).await?;
     session.commit().await?;
@@ -90,4 +90,33 @@ async fn mark(
 
 fn limit(request: &Claim) -> i64 {
     i64::try_from(request.rows).unwrap_or(i64::MAX)
+}
+
+/// Gives back what was claimed until too long ago. What is to be given back is looked for without a lock, and then only that
+/// is locked.
+pub(crate) async fn reap(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Reap,
+    locking: Locking,
+) -> Result<u64, Failure> {
+    let parts = [
+        ("{now}", now_sql(request.now)),
+        ("{age_us}", micros_back(request.older_than).to_string()),
+        ("{limit}", request.rows.to_string()),
+        ("{skip_locked}", locking.words()),
+    ];
+    let found = session.results(fill(&sql.reap_find, &parts)).await?;
+    let seqs: Vec<i64> = found.iter().flat_map(|rows| numbers(rows)).collect();
+    if seqs.is_empty() {
+        return Ok(0);
+    }
+    let lock = fill(&fill(&sql.reap_lock, &parts), &[("{seqs}", list(seqs))]);
+    let locked = session.begin_with(&lock).await?;
+    let seqs: Vec<i64> = locked.iter().flat_map(|rows| numbers(rows)).collect();
+    if seqs.is_empty() {
+        return Ok(0);
+    }
+    session.commit_with(&fill(&sql.reap, &[("{seqs}", list(&seqs))])).await?;
+    Ok(seqs.len() as u64)
 }

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cursor::Committed;
 use crate::error::Failure;
+use crate::flight::Flight;
 use crate::row::{number_of, text_of};
 
 /// How long a transaction of the store's own may wait for its next statement: a process that is stopped between two
@@ -141,12 +142,12 @@ pub(crate) struct Session {
 impl Session {
     /// A statement that is kept prepared.
     pub(crate) fn query(&self, sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
-        sqlx::query(AssertSqlSafe(sql.into()))
+        prepared(sql)
     }
 
     /// A statement whose text is hardly ever the same.
     pub(crate) fn once(&self, sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
-        sqlx::query(AssertSqlSafe(sql.into())).persistent(false)
+        once(sql)
     }
 
     /// Several statements in one go; the rows of each that has some to give.
@@ -173,8 +174,17 @@ impl Session {
         Ok(sets.into_iter().skip(BEGIN.split(';').count()).collect())
     }
 
+    /// Begins a transaction with the first statements that are sent in it.
+    pub(crate) fn begins(&mut self) -> Flight<'_> {
+        self.open = true;
+        Flight::new(&mut self.connection, BEGIN)
+    }
+
     /// Commits with statements before it in the same flight.
     pub(crate) async fn commit_with(&mut self, text: &str) -> Result<(), Failure> {
+        if text.is_empty() {
+            return self.commit().await;
+        }
         self.results(format!("{text}; {COMMIT}")).await?;
         self.open = false;
         Ok(())
@@ -222,8 +232,21 @@ impl Session {
     }
 }
 
+/// A statement that is kept prepared.
+pub(crate) fn prepared(sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(AssertSqlSafe(sql.into()))
+}
+
+/// A statement whose text is hardly ever the same.
+pub(crate) fn once(sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+    prepared(sql).persistent(false)
+}
+
 /// The rows of each statement of a text that has some to give, empty ones too.
-async fn results(connection: &mut MySqlConnection, text: String) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+pub(crate) async fn results(
+    connection: &mut MySqlConnection,
+    text: String,
+) -> Result<Vec<Vec<MySqlRow>>, Failure> {
     let (mut sets, mut rows) = (Vec::new(), Vec::new());
     let mut stream = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection);
     while let Some(next) = stream.try_next().await? {

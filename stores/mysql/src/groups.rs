@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
 use pillarbox::rules::{Head, held_after};
-use sqlx::mysql::MySqlRow;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::connection::Session;
+use crate::connection::{Session, prepared};
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::row::{text_of, time_of};
@@ -41,7 +41,7 @@ pub(crate) async fn change_group(
         Some(now) => now,
         None => clock(session, sql).await?,
     };
-    let (state, event) = match show(session, sql, key).await? {
+    let (state, event) = match show(&mut session.connection, sql, key).await? {
         None => (None, None),
         Some((state, event)) => (Some(state), event),
     };
@@ -58,12 +58,11 @@ pub(crate) async fn change_group(
 
 /// A held group's state and the event it waits for; locks its row.
 pub(crate) async fn show(
-    session: &mut Session,
+    connection: &mut MySqlConnection,
     sql: &Sql,
     key: &str,
 ) -> Result<Option<(GroupState, Option<String>)>, Failure> {
-    let query = session.query(&*sql.group_show).bind(key);
-    let row = query.fetch_optional(&mut session.connection).await?;
+    let row = prepared(&*sql.group_show).bind(key).fetch_optional(connection).await?;
     Ok(row.map(|row| {
         let state = GroupState::from_stored(text_of(&row, 0).unwrap_or_default());
         (state, text_of(&row, 1).map(str::to_owned))

@@ -40,16 +40,20 @@
 //! [`WriteSql`](MysqlStore#impl-WriteSql-for-MysqlStore).
 
 mod admin;
+mod attach;
 mod claim;
 mod config;
 mod connection;
 mod cursor;
+mod done;
 mod error;
 mod fetch;
+mod flight;
 mod flowcatalyst;
 mod groups;
 mod insert;
 mod inspect;
+mod joins;
 mod membership;
 mod migrate;
 mod operate;

@@ -8,7 +8,10 @@ use crate::row::number_of;
 use crate::sql::{Names, Sql};
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_outbox.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_outbox.sql"), include_str!("../migrations/0002_queue.sql")];
+/// The version that this release makes and knows.
+const KNOWN: u32 = MIGRATIONS.len() as u32;
 
 /// How long a migration waits for another, and what TiDB takes as the time of a row where others have UTC.
 const LOCK_S: i64 = 60;
@@ -55,7 +58,7 @@ pub(crate) async fn locked(session: &mut Session, sql: &Sql) -> Result<(), Failu
 
 async fn bring_up(session: &mut Session, sql: &Sql, migrations: &Migrations) -> Result<Migrated, Failure> {
     let from = version(session, sql).await?;
-    refuse_newer(from)?;
+    refuse_newer(from, KNOWN)?;
     for text in migrations.tables.iter().skip(from as usize) {
         let text = if session.server.tidb { text.replace(DEFAULTS.0, DEFAULTS.1) } else { text.clone() };
         session.results(text).await?;
@@ -65,20 +68,18 @@ async fn bring_up(session: &mut Session, sql: &Sql, migrations: &Migrations) -> 
 
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     let found = version(session, sql).await?;
-    refuse_newer(found)?;
-    let wanted = MIGRATIONS.len() as u32;
-    if found == wanted {
+    refuse_newer(found, KNOWN)?;
+    if found == KNOWN {
         return Ok(());
     }
     let detail = match found {
         0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
-        _ => format!("the tables are of version {found}, this needs {wanted}; run `pillarbox migrate`"),
+        _ => format!("the tables are of version {found}, this needs {KNOWN}; run `pillarbox migrate`"),
     };
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
-    let known = MIGRATIONS.len() as u32;
+pub(crate) fn refuse_newer(found: u32, known: u32) -> Result<(), Failure> {
     if found <= known {
         return Ok(());
     }

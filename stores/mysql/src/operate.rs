@@ -1,23 +1,24 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Layout, Status};
+use pillarbox::model::{EventId, Lane, Layout, Status, StepState};
 use pillarbox::port::{Cancel, Discard, GroupState, Purge, PurgeStatus, Replay, Select};
-use sqlx::AssertSqlSafe;
-use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
+use sqlx::mysql::{MySql, MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 
 use crate::connection::{Session, number};
 use crate::error::Failure;
 use crate::fetch::clock;
+use crate::flight::Flight;
 use crate::flowcatalyst;
 use crate::groups::record;
 use crate::inspect::Selection;
+use crate::joins::{Ended, purge_joins};
 use crate::probe::Locking;
 use crate::renumber::{Moving, renumber};
-use crate::row::text_of;
+use crate::row::{text_number, text_of};
 use crate::settle::delete_rows;
-use crate::sql::{Sql, fill, list, places};
+use crate::sql::{Sql, fill, list, places, quoted, quoted_list};
 use crate::time::{literal, micros_back, now_sql};
 
 /// Dead rows that this transaction has locked, and the time.
@@ -124,49 +125,65 @@ pub(crate) async fn cancel_here(
     sql: &Sql,
     request: &Cancel,
 ) -> Result<Vec<EventId>, Failure> {
-    session.begin().await?;
-    let cancelled = cancel(&mut session.connection, sql, request).await?;
-    session.commit().await?;
+    let mut flight = session.begins();
+    let cancelled = cancel(&mut flight, sql, request).await?;
+    let rest = flight.rest();
+    if !cancelled.is_empty() {
+        session.commit_with(&rest).await?;
+    }
     Ok(cancelled)
 }
 
 /// Also for transactions of the user's own connection.
 pub(crate) async fn cancel(
-    connection: &mut MySqlConnection,
+    flight: &mut Flight<'_>,
     sql: &Sql,
     request: &Cancel,
 ) -> Result<Vec<EventId>, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::cancel(connection, sql, request).await;
-    }
     if request.ids.is_empty() {
         return Ok(Vec::new());
     }
-    let parts = [("{ids}", places(request.ids.len())), ("{now}", now_sql(request.now))];
-    let find =
-        request.ids.iter().fold(query(fill(&sql.cancel_find, &parts)), |query, id| query.bind(id.as_str()));
-    let found = find.fetch_all(&mut *connection).await?;
+    if sql.layout == Layout::Flowcatalyst {
+        return flowcatalyst::cancel(flight.connection().await?, sql, request).await;
+    }
+    let ids = quoted_list(request.ids.iter().map(EventId::as_str));
+    let find = fill(&sql.cancel_find, &[("{ids}", ids), ("{now}", now_sql(request.now))]);
+    let (now, sets) = flight.ask_at(sql, request.now, &[find]).await?;
+    let found: Vec<&MySqlRow> = sets.iter().flatten().collect();
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let ids: Vec<&str> = found.iter().filter_map(|row| text_of(row, 1)).collect();
-    let seqs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>, _>>()?;
-    query(fill(&sql.delete, &[("{rows}", format!("seq IN ({})", list(seqs)))]))
-        .execute(&mut *connection)
-        .await?;
-    let forget = query(fill(&sql.attempts_forget, &[("{ids}", places(ids.len()))]));
-    ids.iter().fold(forget, |query, id| query.bind(*id)).execute(&mut *connection).await?;
-    let rows = vec![format!("({}, ?, 'cancel', ?)", now_sql(request.now)); ids.len()].join(", ");
-    let record = query(fill(&sql.audit, &[("{rows}", rows)]));
-    ids.iter().fold(record, |query, id| query.bind(&request.by).bind(*id)).execute(connection).await?;
+    let seqs = list(found.iter().map(|row| text_number(row, 0)));
+    flight.push(fill(&sql.delete, &[("{rows}", format!("seq IN ({seqs})"))]));
+    flight.push(fill(&sql.attempts_forget, &[("{ids}", quoted_list(ids.iter().copied()))]));
+    let record = |id: &&str| format!("({}, {}, 'cancel', {})", literal(now), quoted(&request.by), quoted(id));
+    let rows: Vec<String> = ids.iter().map(record).collect();
+    flight.push(fill(&sql.audit, &[("{rows}", rows.join(", "))]));
+    let joined = found.iter().filter(|row| text_number(row, 2) != 0);
+    let steps = joined.filter_map(|row| Some((text_of(row, 1)?.to_owned(), StepState::Failed))).collect();
+    let mut ended = Ended::default();
+    ended.messages(flight, sql, &steps).await?;
+    ended.count(flight, sql, now).await?;
     Ok(ids.into_iter().map(EventId::from_row).collect())
 }
 
-fn query(text: String) -> Query<'static, MySql, MySqlArguments> {
-    sqlx::query(AssertSqlSafe(text)).persistent(false)
+pub(crate) async fn purge(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Purge,
+    locking: Locking,
+) -> Result<u64, Failure> {
+    session.begin().await?;
+    let gone = purge_rows(session, sql, request, locking).await?;
+    if request.status == PurgeStatus::Done {
+        purge_joins(session, sql, request, locking).await?;
+    }
+    session.commit().await?;
+    Ok(gone)
 }
 
-pub(crate) async fn purge(
+async fn purge_rows(
     session: &mut Session,
     sql: &Sql,
     request: &Purge,
@@ -181,7 +198,6 @@ pub(crate) async fn purge(
         Some(_) => (&sql.purge_find, &sql.purge),
         None => (&sql.purge_any_find, &sql.purge_any),
     };
-    session.begin().await?;
     let now = ("{now}", now_sql(request.now));
     let age_us = micros_back(request.older_than);
     let query = session.query(fill(find, &[now.clone(), ("{skip_locked}", locking.words())]));
@@ -196,10 +212,8 @@ pub(crate) async fn purge(
     forget.execute(&mut session.connection).await?;
     let seqs = old.iter().map(|row: &MySqlRow| number(row, 0)).collect::<Result<Vec<_>, _>>()?;
     let query = session.once(fill(delete, &[now, ("{seqs}", list(seqs))]));
-    let gone =
-        bind_status(query, status).bind(age_us).execute(&mut session.connection).await?.rows_affected();
-    session.commit().await?;
-    Ok(gone)
+    let gone = bind_status(query, status).bind(age_us).execute(&mut session.connection).await?;
+    Ok(gone.rows_affected())
 }
 
 fn bind_status<'q>(

@@ -8,14 +8,14 @@ use pillarbox::model::{
 use sqlx::mysql::{MySql, MySqlRow};
 use sqlx::{Column, Decode, Row as _, ValueRef};
 
-use crate::time::from_binary;
+use crate::time::{from_binary, from_text};
 
 /// What every read of rows selects, in the order of the constants below.
 pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
     due_at, headers, payload, payload_bytes, lock_token";
 /// What people see beyond that.
-pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until";
+pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
 const SEQ: usize = 0;
 const EVENT_ID: usize = 1;
@@ -44,6 +44,9 @@ const DONE_AT: usize = 21;
 const LAST_ERROR: usize = 22;
 const LOCKED_BY: usize = 23;
 const LOCKED_UNTIL: usize = 24;
+const PROCESSED_BY: usize = 25;
+/// Why it failed before, after the columns of a claim and the time.
+const CLAIM_ERROR: usize = 22;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -223,6 +226,12 @@ pub(crate) fn read_row(row: &MySqlRow, claimed: Claimed) -> Row {
     }
 }
 
+/// A row that is being claimed, which tells why it failed before.
+pub(crate) fn read_claimed(row: &MySqlRow) -> Row {
+    let last_error = Columns { row, wrong: None }.owned(CLAIM_ERROR);
+    Row { last_error, ..read_row(row, Claimed::Yes) }
+}
+
 /// Everything in a row, for people.
 pub(crate) fn read_record(row: &MySqlRow) -> Record {
     let read = read_row(row, Claimed::Yes);
@@ -238,7 +247,7 @@ pub(crate) fn read_record(row: &MySqlRow) -> Record {
         expires_at: read.expires_at,
         done_at: columns.time(DONE_AT),
         last_error: columns.owned(LAST_ERROR),
-        processed_by: None,
+        processed_by: columns.owned(PROCESSED_BY),
         locked_by: columns.owned(LOCKED_BY),
         locked_until: columns.time(LOCKED_UNTIL),
         token: read.token,
@@ -287,4 +296,9 @@ pub(crate) fn time_of(row: &MySqlRow, column: usize) -> Option<Timestamp> {
 /// A number of a text that was not prepared; zero where there is none.
 pub(crate) fn text_number(row: &MySqlRow, column: usize) -> i64 {
     text_of(row, column).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// A time of a text that was not prepared.
+pub(crate) fn text_time(row: &MySqlRow, column: usize) -> Option<Timestamp> {
+    from_text(text_of(row, column)?)
 }

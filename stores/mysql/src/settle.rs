@@ -1,131 +1,66 @@
-//! Reporting outcomes under a fence, in a short transaction: two round trips where all are done.
+//! Reporting outcomes under a fence, in a short transaction: two round trips where nothing failed and no join counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use pillarbox::model::{GroupKey, Lane, NodeId, Status, stored_error};
+use pillarbox::model::{GroupKey, Lane, Status, StepState, stored_error};
 use pillarbox::port::{Change, Counts, ErrorKind, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
-use sqlx::mysql::MySqlRow;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::connection::{Session, number};
+use crate::connection::{Session, once, prepared};
+use crate::done::settle_done;
 use crate::error::Failure;
-use crate::fetch::clock;
+use crate::flight::Flight;
 use crate::groups::show;
-use crate::row::{number_of, text_number, text_of, time_of};
-use crate::sql::{Sql, fill, list, locked_rows, places};
+use crate::joins::Ended;
+use crate::row::{text_number, text_of};
+use crate::sql::{Sql, fill, list, locked_rows, places, quoted, quoted_list};
 use crate::time::{Time, literal, micros, now_sql};
 
 pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     match &request.fence {
         Fence::Node(node) if all_done => settle_done(session, sql, request, *node).await,
-        _ => settle_any(session, sql, request).await,
+        _ => {
+            let mut flight = session.begins();
+            let settled = settle_on(&mut flight, sql, request).await?;
+            let rest = flight.rest();
+            if settled.held {
+                session.commit_with(&rest).await?;
+            }
+            Ok(settled)
+        }
     }
 }
 
-/// Nearly every batch: all done.
-async fn settle_done(
-    session: &mut Session,
+/// Settles in a transaction that is open. Also for transactions of the user's own connection: nothing is read but under locks,
+/// as that may see the rows of before.
+pub(crate) async fn settle_on(
+    flight: &mut Flight<'_>,
     sql: &Sql,
     request: &Settle,
-    node: NodeId,
 ) -> Result<Settled, Failure> {
-    let Some(ended) = Ended::lock(session, sql, request, node).await? else {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
-    };
-    if !ended.rows.is_empty() {
-        ended.write(session, sql, request).await?;
-    }
-    let places = request.outcomes.iter().enumerate();
-    let stale = places.filter(|(_, outcome)| !ended.rows.contains_key(&outcome.seq.0));
-    Ok(Settled { held: true, stale: stale.map(|(place, _)| place).collect() })
-}
-
-/// What becomes of a row that is done.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Done {
-    Kept,
-    Deleted,
-}
-
-/// Pending rows that are done, locked under the node's fence.
-struct Ended {
-    rows: BTreeMap<i64, Done>,
-    /// Those of the deleted that may have attempts on record.
-    tried: Vec<String>,
-}
-
-impl Ended {
-    /// None where the node is not there.
-    async fn lock(
-        session: &mut Session,
-        sql: &Sql,
-        request: &Settle,
-        node: NodeId,
-    ) -> Result<Option<Self>, Failure> {
-        let ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-        let parts = [("{seqs}", list(&ordered)), ("{node_id}", node.to_string())];
-        let sets = session.begin_with(&fill(&sql.done_lock, &parts)).await?;
-        let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
-        if set(0).is_empty() {
-            return Ok(None);
-        }
-        let mut ended = Self { rows: BTreeMap::new(), tried: Vec::new() };
-        for row in set(1) {
-            let deleted = request.on_done == OnDone::Delete && text_number(row, 1) == 0;
-            ended.rows.insert(text_number(row, 0), if deleted { Done::Deleted } else { Done::Kept });
-            ended.tried.extend(text_of(row, 2).filter(|_| deleted).map(str::to_owned));
-        }
-        Ok(Some(ended))
-    }
-
-    fn those(&self, wanted: Done) -> Vec<i64> {
-        self.rows.iter().filter(|(_, done)| **done == wanted).map(|(seq, _)| *seq).collect()
-    }
-
-    /// The statements that are needed, the last of them with the commit.
-    async fn write(&self, session: &mut Session, sql: &Sql, request: &Settle) -> Result<(), Failure> {
-        if !self.tried.is_empty() {
-            forget_attempts(session, sql, self.tried.iter().map(String::as_str)).await?;
-        }
-        let mut texts = Vec::new();
-        for (done, statement) in [(Done::Kept, &sql.done), (Done::Deleted, &sql.delete)] {
-            let seqs = self.those(done);
-            if !seqs.is_empty() {
-                let parts = [("{rows}", locked_rows(seqs)), ("{now}", now_sql(request.now))];
-                texts.push(fill(statement, &parts));
-            }
-        }
-        session.commit_with(&texts.join("; ")).await
-    }
-}
-
-async fn settle_any(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
-    let every = || (0..request.outcomes.len()).collect();
-    session.begin().await?;
-    let (now, by) = match &request.fence {
+    let (guard, by) = match &request.fence {
         Fence::Node(node) => {
-            let text = fill(&sql.node_lock, &[("{now}", now_sql(request.now))]);
-            let query = session.query(text).bind(node.to_string());
-            let Some(row) = query.fetch_optional(&mut session.connection).await? else {
-                return Ok(Settled { held: false, stale: every() });
-            };
-            (request.now.or(time_of(&row, 0)).unwrap_or_default(), node.to_string())
+            let parts = [("{now}", now_sql(request.now)), ("?", format!("'{node}'"))];
+            (fill(&sql.node_lock, &parts), node.to_string())
         }
-        Fence::Owner(owner) => (time(session, sql, request.now).await?, owner.as_str().to_owned()),
-        Fence::Open => (time(session, sql, request.now).await?, "-".to_owned()),
+        Fence::Owner(owner) => (sql.alive.to_string(), owner.as_str().to_owned()),
+        Fence::Open => (sql.alive.to_string(), "-".to_owned()),
     };
-    let batch = Batch::read(session, sql, request).await?;
-    batch.write(session, sql, now, &by).await?;
-    session.commit().await?;
-    Ok(Settled { held: true, stale: batch.stale })
-}
-
-async fn time(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
-    match given {
-        Some(now) => Ok(now),
-        None => clock(session, sql).await,
+    let seqs: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+    let find = fill(&sql.settle_find, &[("{seqs}", list(&seqs))]);
+    let (now, sets) = flight.ask_at(sql, request.now, &[guard, find]).await?;
+    let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
+    if set(0).is_empty() {
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
     }
+    let batch = Batch::new(set(1), request);
+    batch.write(flight, sql, now, &by).await?;
+    let mut ended = Ended::default();
+    ended.messages(flight, sql, &batch.steps).await?;
+    ended.count(flight, sql, now).await?;
+    Ok(Settled { held: true, stale: batch.stale })
 }
 
 /// A pending row as it is, and what it becomes.
@@ -138,7 +73,10 @@ struct Settling {
     token: i64,
     /// A message id keeps a row that is done.
     named: bool,
+    /// The mark of joins too.
+    joined: bool,
     delay_us: Option<i64>,
+    lease_us: Option<i64>,
     error: Option<String>,
     ended: bool,
     kept: bool,
@@ -146,21 +84,23 @@ struct Settling {
 }
 
 impl Settling {
-    fn read(row: &MySqlRow) -> Result<Self, Failure> {
-        Ok(Self {
+    fn read(row: &MySqlRow) -> Self {
+        Self {
             event_id: text_of(row, 1).unwrap_or_default().to_owned(),
-            status: number(row, 2)?,
-            attempts: number(row, 3)?,
-            lane: number_of(row, 4),
+            status: text_number(row, 2),
+            attempts: text_number(row, 3),
+            lane: text_of(row, 4).and_then(|lane| lane.parse().ok()),
             owner: text_of(row, 5).map(str::to_owned),
-            token: number_of(row, 6).unwrap_or_default(),
-            named: number(row, 7)? != 0,
+            token: text_number(row, 6),
+            named: text_number(row, 7) != 0,
+            joined: text_number(row, 8) != 0,
             delay_us: None,
+            lease_us: None,
             error: None,
             ended: false,
             kept: false,
             touched: false,
-        })
+        }
     }
 
     fn lets_through(&self, fence: &Fence, outcome: &Outcome) -> bool {
@@ -170,7 +110,8 @@ impl Settling {
             }
             _ => true,
         };
-        owned && !self.ended
+        let extends = matches!(outcome.change, Change::Extend { .. });
+        owned && !self.ended && (!extends || self.owner.is_some())
     }
 
     fn apply(&mut self, change: &Change) {
@@ -185,7 +126,7 @@ impl Settling {
                 self.status = Status::Retry.code().into();
                 self.delay_us = Some(micros(*delay));
                 self.error = Some(stored_error(error));
-                self.attempts += count(*counts);
+                self.attempts = (self.attempts + count(*counts)).max(0);
                 if *wait == Wait::Delayed {
                     self.delay();
                 }
@@ -193,7 +134,7 @@ impl Settling {
             Change::Dead { error, counts, .. } => {
                 self.status = Status::Dead.code().into();
                 self.error = Some(stored_error(error));
-                self.attempts += count(*counts);
+                self.attempts = (self.attempts + count(*counts)).max(0);
                 self.ended = true;
             }
             Change::Delay => self.delay(),
@@ -201,11 +142,28 @@ impl Settling {
             Change::Release => {
                 self.attempts -= i64::from(self.owner.is_some() && self.attempts > 0);
             }
-            Change::Extend { .. } => {}
+            Change::Extend { lease } => self.lease_us = Some(micros(*lease)),
         }
         if !self.kept {
             self.owner = None;
         }
+    }
+
+    /// What it becomes, as a row of its statement.
+    fn outcome(&self, seq: i64) -> String {
+        let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
+        format!(
+            "SELECT {seq} AS seq, {} AS status, {} AS attempts, {} AS lane, {} AS ended, {} AS delay_us, \
+             {} AS lease_us, {} AS kept, {} AS error",
+            self.status,
+            self.attempts,
+            number(self.lane),
+            i8::from(self.ended),
+            number(self.delay_us),
+            number(self.lease_us),
+            i8::from(self.kept),
+            if self.error.is_some() { "?" } else { "CAST(NULL AS char)" }
+        )
     }
 
     /// Rows of the queue stay in it.
@@ -238,26 +196,31 @@ struct Batch {
     failed: Vec<Failed>,
     /// Groups to block, by the event that died and why.
     blocks: BTreeMap<String, (String, String)>,
+    /// Messages with the mark of joins that have ended.
+    steps: BTreeMap<String, StepState>,
     stale: Vec<usize>,
+    /// Whose claims end, as it stands in a statement.
+    owner: String,
 }
 
 impl Batch {
-    async fn read(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Self, Failure> {
-        let seqs: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-        let query = session.once(fill(&sql.settle_find, &[("{seqs}", list(&seqs))]));
-        let found = query.fetch_all(&mut session.connection).await?;
-        let rows = found.iter().map(|row| Ok((number(row, 0)?, Settling::read(row)?)));
+    fn new(found: &[MySqlRow], request: &Settle) -> Self {
         let mut batch = Self {
-            rows: rows.collect::<Result<_, Failure>>()?,
+            rows: found.iter().map(|row| (text_number(row, 0), Settling::read(row))).collect(),
             deleted: BTreeSet::new(),
             failed: Vec::new(),
             blocks: BTreeMap::new(),
+            steps: BTreeMap::new(),
             stale: Vec::new(),
+            owner: match &request.fence {
+                Fence::Owner(owner) => quoted(owner.as_str()),
+                Fence::Node(_) | Fence::Open => "NULL".to_owned(),
+            },
         };
         for (place, outcome) in request.outcomes.iter().enumerate() {
             batch.apply(place, outcome, request);
         }
-        Ok(batch)
+        batch
     }
 
     fn apply(&mut self, place: usize, outcome: &Outcome, request: &Settle) {
@@ -268,7 +231,7 @@ impl Batch {
         };
         row.apply(&outcome.change);
         let remembered = match &outcome.change {
-            Change::Retry { .. } => true,
+            Change::Retry { counts, .. } => *counts != Counts::Back,
             Change::Dead { counts, .. } => *counts == Counts::One,
             _ => false,
         };
@@ -281,63 +244,69 @@ impl Batch {
             let blocked = (row.event_id.clone(), row.error.clone().unwrap_or_default());
             self.blocks.entry(GroupKey::as_str(group).to_owned()).or_insert(blocked);
         }
-        if outcome.change == Change::Done && request.on_done == OnDone::Delete && !row.named {
+        let state = match &outcome.change {
+            Change::Done => StepState::Completed,
+            Change::Dead { .. } => StepState::Failed,
+            _ => return,
+        };
+        if row.joined {
+            self.steps.insert(row.event_id.clone(), state);
+        } else if state == StepState::Completed && request.on_done == OnDone::Delete && !row.named {
             self.deleted.insert(outcome.seq.0);
         }
     }
 
-    async fn write(&self, session: &mut Session, sql: &Sql, now: Timestamp, by: &str) -> Result<(), Failure> {
-        self.change(session, sql, now).await?;
-        self.delete(session, sql).await?;
-        self.remember(session, sql, now, by).await?;
-        block_groups(session, sql, &self.blocks, now).await
-    }
-
-    async fn change(&self, session: &mut Session, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
-        let changed = || self.rows.iter().filter(|(seq, row)| row.touched && !self.deleted.contains(*seq));
-        if changed().next().is_none() {
+    async fn write(
+        &self,
+        flight: &mut Flight<'_>,
+        sql: &Sql,
+        now: Timestamp,
+        by: &str,
+    ) -> Result<(), Failure> {
+        self.change(flight, sql, now).await?;
+        self.delete(flight, sql);
+        self.remember(flight, sql, now, by).await?;
+        if self.blocks.is_empty() {
             return Ok(());
         }
-        let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
-        let outcomes: Vec<String> = changed()
-            .map(|(seq, row)| {
-                format!(
-                    "SELECT {seq} AS seq, {} AS status, {} AS attempts, {} AS lane, {} AS ended, {} AS delay_us, \
-                     {} AS kept, ? AS error",
-                    row.status,
-                    row.attempts,
-                    number(row.lane),
-                    i8::from(row.ended),
-                    number(row.delay_us),
-                    i8::from(row.kept)
-                )
-            })
-            .collect();
-        let parts = [("{outcomes}", outcomes.join(" UNION ALL ")), ("{now}", literal(now))];
-        let mut query = session.once(fill(&sql.settle, &parts));
-        for (_, row) in changed() {
-            query = query.bind(row.error.as_deref());
-        }
-        query.execute(&mut session.connection).await?;
-        Ok(())
+        block_groups(flight.connection().await?, sql, &self.blocks, now).await
     }
 
-    async fn delete(&self, session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+    /// Errors are the words of others: they are bound, and no log of statements tells them.
+    async fn change(&self, flight: &mut Flight<'_>, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
+        let changed = self.rows.iter().filter(|(seq, row)| row.touched && !self.deleted.contains(*seq));
+        let changed: Vec<(&i64, &Settling)> = changed.collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let outcomes: Vec<String> = changed.iter().map(|(seq, row)| row.outcome(**seq)).collect();
+        let parts = [
+            ("{outcomes}", outcomes.join(" UNION ALL ")),
+            ("{now}", literal(now)),
+            ("{owner}", self.owner.clone()),
+        ];
+        let statement = fill(&sql.settle, &parts);
+        let errors: Vec<&str> = changed.iter().filter_map(|(_, row)| row.error.as_deref()).collect();
+        if errors.is_empty() {
+            flight.push(statement);
+            return Ok(());
+        }
+        flight.run(errors.into_iter().fold(once(statement), |query, error| query.bind(error))).await
+    }
+
+    fn delete(&self, flight: &mut Flight<'_>, sql: &Sql) {
         if self.deleted.is_empty() {
-            return Ok(());
+            return;
         }
-        let ids: Vec<&str> = self
-            .rows
-            .iter()
-            .filter(|(seq, _)| self.deleted.contains(*seq))
-            .map(|(_, row)| row.event_id.as_str())
-            .collect();
-        delete_rows(session, sql, self.deleted.iter().copied(), &ids).await
+        let ids = self.rows.iter().filter(|(seq, _)| self.deleted.contains(*seq));
+        let ids = quoted_list(ids.map(|(_, row)| row.event_id.as_str()));
+        flight.push(fill(&sql.attempts_forget, &[("{ids}", ids)]));
+        flight.push(fill(&sql.delete, &[("{rows}", locked_rows(self.deleted.iter().copied()))]));
     }
 
     async fn remember(
         &self,
-        session: &mut Session,
+        flight: &mut Flight<'_>,
         sql: &Sql,
         now: Timestamp,
         by: &str,
@@ -346,38 +315,37 @@ impl Batch {
             return Ok(());
         }
         let rows = vec!["(?, ?, ?, ?, ?)"; self.failed.len()].join(", ");
-        let mut query = session.once(fill(&sql.attempts_add, &[("{rows}", rows)]));
+        let mut query = once(fill(&sql.attempts_add, &[("{rows}", rows)]));
         for failed in &self.failed {
             query =
                 query.bind(&failed.event_id).bind(failed.number).bind(Time(now)).bind(by).bind(&failed.error);
         }
-        query.execute(&mut session.connection).await?;
-        Ok(())
+        flight.run(query).await
     }
 }
 
 /// Puts groups behind their dead heads; one that is paused remembers the event.
 pub(crate) async fn block_groups(
-    session: &mut Session,
+    connection: &mut MySqlConnection,
     sql: &Sql,
     blocks: &BTreeMap<String, (String, String)>,
     now: Timestamp,
 ) -> Result<(), Failure> {
     let mut grown = 0_i64;
     for (key, (event, error)) in blocks {
-        let query = match show(session, sql, key).await? {
+        let query = match show(connection, sql, key).await? {
             Some((_, Some(_))) => continue,
-            Some((_, None)) => session.query(&*sql.group_head).bind(event).bind(key),
+            Some((_, None)) => prepared(&*sql.group_head).bind(event).bind(key),
             None => {
-                let query = session.query(&*sql.group_hold).bind(key).bind(GroupState::Blocked.as_str());
+                let query = prepared(&*sql.group_hold).bind(key).bind(GroupState::Blocked.as_str());
                 query.bind(event).bind(error).bind("engine").bind(Time(now))
             }
         };
-        query.execute(&mut session.connection).await?;
+        query.execute(&mut *connection).await?;
         grown += 1;
     }
     if grown > 0 {
-        session.query(&*sql.epoch_grow).bind(grown).execute(&mut session.connection).await?;
+        prepared(&*sql.epoch_grow).bind(grown).execute(&mut *connection).await?;
     }
     Ok(())
 }
@@ -400,7 +368,7 @@ pub(crate) async fn delete_rows(
     Ok(())
 }
 
-async fn forget_attempts(
+pub(crate) async fn forget_attempts(
     session: &mut Session,
     sql: &Sql,
     ids: impl ExactSizeIterator<Item = &str>,

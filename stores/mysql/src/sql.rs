@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, TableName};
 
-use crate::flowcatalyst;
 use crate::row::{COLUMNS, RECORD_COLUMNS};
+use crate::{flowcatalyst, joins};
 
 /// The group of a row.
 pub(crate) const GROUP_KEY: &str =
@@ -47,6 +47,8 @@ impl Names {
                 .to_owned(),
             ),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
+            ("{join_columns}", joins::COLUMNS.to_owned()),
+            ("{join_state}", joins::STATE_COLUMNS.to_owned()),
         ];
         for (place, beside) in [
             ("{node}", "node"),
@@ -55,6 +57,8 @@ impl Names {
             ("{attempt}", "attempt"),
             ("{audit}", "audit"),
             ("{meta}", "meta"),
+            ("{join}", "join"),
+            ("{join_member}", "join_member"),
         ] {
             replacements.push((place, full(&format!("{family}_{beside}"))));
         }
@@ -86,6 +90,18 @@ pub(crate) fn places(count: usize) -> String {
 pub(crate) fn list<T: std::fmt::Display>(numbers: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
     if texts.is_empty() { "-9".to_owned() } else { texts.join(", ") }
+}
+
+/// A text as it stands in a statement: by its bytes, so that none of them can end it.
+pub(crate) fn quoted(text: &str) -> String {
+    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("_utf8mb4 X'{digits}'")
+}
+
+/// Texts as a list; one that compares with nothing where there are none.
+pub(crate) fn quoted_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(quoted).collect();
+    if texts.is_empty() { "NULL".to_owned() } else { texts.join(", ") }
 }
 
 /// Picks rows by their numbers, where each is there and locked by this transaction. Numbers in a row become a range, which
@@ -189,8 +205,25 @@ statements!(
         groups,
         groups_behind,
         insert,
+        join_count,
+        join_end,
+        join_fire,
+        join_show,
+        join_start,
+        join_wait,
+        joins,
+        joins_ended,
+        joins_lock,
+        joins_purge,
         list,
         list_newest,
+        member_end,
+        member_show,
+        members_add,
+        members_end,
+        members_pending,
+        members_purge,
+        members_there,
         membership_lock,
         migrate_lock,
         migrate_unlock,
@@ -209,6 +242,9 @@ statements!(
         purge_any,
         purge_any_find,
         purge_find,
+        reap,
+        reap_find,
+        reap_lock,
         renumber,
         renumber_lock,
         settle,
@@ -220,6 +256,10 @@ statements!(
         slots_release,
         slots_take,
         stats_beside,
+        steps_find,
+        steps_lock,
+        steps_mark,
+        steps_seek,
         written,
         written_ids;
     each:
@@ -254,6 +294,12 @@ statements!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_stand_in_statements_by_their_bytes() {
+        assert_eq!(quoted_list(["a'", ""]), "_utf8mb4 X'6127', _utf8mb4 X''");
+        assert_eq!(quoted_list([]), "NULL");
+    }
 
     #[test]
     fn numbers_in_a_row_are_a_range_that_ends_before_the_last() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Reap,
-    Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Joins, Membership, Promote, Promoted,
+    Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
@@ -247,11 +247,17 @@ impl Store for MysqlStore {
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        if self.0.facts.layout() == Layout::Native {
-            return Box::pin(async { Ok(0) });
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return self.at_desk("reap", request, |session, sql, request| {
+                Box::pin(flowcatalyst::reap(session, sql, request))
+            });
         }
-        self.at_desk("reap", request, |session, sql, request| {
-            Box::pin(flowcatalyst::reap(session, sql, request))
+        Box::pin(async move {
+            let locking = self.locking("reap").await?;
+            let reaped = self.at_desk("reap", (request, locking), |session, sql, (request, locking)| {
+                Box::pin(claim::reap(session, sql, request, *locking))
+            });
+            reaped.await
         })
     }
 
@@ -316,6 +322,10 @@ impl Store for MysqlStore {
                 Ok(rows)
             })
         })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -89,6 +89,12 @@ pub(crate) fn from_binary(bytes: &[u8]) -> Option<Timestamp> {
     Some(Offset::UTC.to_timestamp(at).unwrap_or(Timestamp::MAX))
 }
 
+/// A time as the server tells it in a text that was not prepared.
+pub(crate) fn from_text(text: &str) -> Option<Timestamp> {
+    let at: DateTime = text.parse().ok()?;
+    Some(Offset::UTC.to_timestamp(at).unwrap_or(Timestamp::MAX))
+}
+
 /// A duration in microseconds.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().min(LONGEST_US)).unwrap_or(i64::MAX)
@@ -129,6 +135,11 @@ mod tests {
             read(&[11, 0xea, 7, 1, 2, 3, 4, 5, 0x40, 0xe2, 1, 0]).unwrap(),
             "2026-01-02T03:04:05.123456Z"
         );
+        assert_eq!(
+            from_text("2026-01-02 03:04:05.123456").unwrap().to_string(),
+            "2026-01-02T03:04:05.123456Z"
+        );
+        assert_eq!(from_text("0000-00-00 00:00:00"), None);
         for rubbish in [&[][..], &[0], &[4, 0, 0, 0, 0], &[4, 0xea, 7, 13, 2]] {
             assert_eq!(read(rubbish), None, "a date that is none");
         }

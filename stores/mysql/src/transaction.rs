@@ -1,14 +1,20 @@
 //! Writing with sqlx: on transactions begun here, and on those that a caller already has.
 
-use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Begin, Cancel, CommitError, WriteOn};
+use pillarbox::model::{EventId, Layout, NewRow, Written};
+use pillarbox::port::{
+    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, Store,
+    StoreError, WriteOn,
+};
 use sqlx::Transaction;
 use sqlx::mysql::MySql;
 
 use crate::connection::to_its_end;
 use crate::error::Failure;
+use crate::flight::Flight;
 use crate::insert::insert_rows;
+use crate::joins::change_join;
 use crate::operate::cancel;
+use crate::settle::settle_on;
 use crate::store::MysqlStore;
 
 impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
@@ -30,9 +36,48 @@ impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
         request: Cancel,
     ) -> Answer<'a, Vec<EventId>> {
         Box::pin(async move {
-            let cancelled = cancel(tx, &self.shared().sql, &request).await;
+            let mut flight = Flight::part(tx);
+            let cancelled = cancel(&mut flight, &self.shared().sql, &request).await;
+            let cancelled = flight.land(cancelled, |ids| !ids.is_empty()).await;
             cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
         })
+    }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut Transaction<'c, MySql>, request: Settle) -> Answer<'a, Settled> {
+        Box::pin(async move {
+            self.native("settle")?;
+            let mut flight = Flight::part(tx);
+            let settled = settle_on(&mut flight, &self.shared().sql, &request).await;
+            let settled = flight.land(settled, |settled| settled.held).await;
+            settled.map_err(|failure| failure.into_store_error("settle", self.name()))
+        })
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, MySql>,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(async move {
+            self.native("change a join")?;
+            let mut flight = Flight::part(tx);
+            let changed = change_join(&mut flight, &self.shared().sql, &request).await;
+            let changed = flight.land(changed, |changed| *changed == JoinChanged::Changed).await;
+            changed.map_err(|failure| failure.into_store_error("change a join", self.name()))
+        })
+    }
+}
+
+impl MysqlStore {
+    /// Refuses what takes joins, or rows with numbers, where there are none.
+    fn native(&self, operation: &'static str) -> Result<(), StoreError> {
+        match self.facts().layout() {
+            Layout::Native => Ok(()),
+            Layout::Flowcatalyst => {
+                let detail = "the layout flowcatalyst can't do that";
+                Err(StoreError::new(ErrorKind::Unsupported, operation, self.name(), detail))
+            }
+        }
     }
 }
 

@@ -5,11 +5,14 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use pillarbox::Event;
-use pillarbox::model::{EventId, GroupKey, Lane, NewRow, NodeId, Placement, Seq, SlotSet, Token};
+use pillarbox::model::{
+    EventId, FailedSteps, GroupKey, JoinId, JoinWait, Lane, NewRow, NodeId, Placement, Seq, SlotSet,
+    StepState, Token,
+};
 use pillarbox::port::{
     Admin, Beat, Begin, Cancel, Change, Counts, Cursor, Discard, ErrorKind, Fence, Fetch, GroupAction,
-    GroupChange, Join, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Replay, Scope, Select, Settle,
-    Store, StoreError, Wait, WriteOn,
+    GroupChange, Join, JoinAction, JoinChange, JoinChanged, Joins, OnDone, Order, Outcome, Promote, Purge,
+    PurgeStatus, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write, WriteOn,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -51,7 +54,7 @@ impl Site {
                 site.clear().await;
                 continue;
             }
-            site.run("GRANT CREATE, ALTER, INDEX, SELECT, INSERT ON shop.* TO shop_migrate").await;
+            site.run("GRANT CREATE, ALTER, INDEX, SELECT, INSERT, UPDATE ON shop.* TO shop_migrate").await;
             site.store("shop_migrate").migrate().await.unwrap();
             for [privilege, thing, user] in grants() {
                 site.grant("GRANT", &privilege, &thing, &user).await;
@@ -183,10 +186,38 @@ async fn deliver(store: &MysqlStore, rows: &[Seq]) -> Result<(), StoreError> {
         |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
     store.beat(beat(Vec::new(), false)).await?.expect("a member");
     store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
+    join_messages(store).await?;
     store
         .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
         .await?;
     store.leave(node).await
+}
+
+/// What a worker of the queue does with a join that ends, so that the purge finds it.
+async fn join_messages(store: &MysqlStore) -> Result<(), StoreError> {
+    let (join, message) = (JoinId::random(), EventId::uuid_v7());
+    let queued = Event::text("Extract", "{}").id(message.as_str()).build()?;
+    store
+        .write(Write { rows: vec![NewRow { event: queued, placement: Placement::Queue }], now: None })
+        .await?;
+    let wait = JoinWait {
+        failed_steps: FailedSteps::Fail,
+        on_complete: None,
+        on_fail: None,
+        message: EventId::uuid_v7(),
+        headers: None,
+    };
+    for action in [
+        JoinAction::Start { grouping_key: None, expected: 1, metadata: None },
+        JoinAction::Attach { messages: vec![message.clone()] },
+        JoinAction::Wait(wait),
+        JoinAction::Report { message, state: StepState::Completed },
+    ] {
+        let change = JoinChange { join: join.clone(), action, now: None };
+        assert_eq!(store.change_join(change).await?, JoinChanged::Changed);
+    }
+    assert!(store.show_join(join, 1).await?.is_some());
+    Ok(())
 }
 
 /// What people do with the command line.

@@ -11,6 +11,8 @@ use crate::sql::{Names, Sql};
 
 const ITEMS: &str = include_str!("../../sql/flowcatalyst/create_items.sql");
 const BESIDE: &str = include_str!("../../sql/flowcatalyst/create_beside.sql");
+/// The version of the tables beside that this release makes and knows.
+const KNOWN: u32 = 1;
 
 /// The statements that make the tables of one outbox.
 pub(crate) struct Tables {
@@ -39,7 +41,7 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql, tables: &Tables) -
 
 async fn bring_up(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<Migrated, Failure> {
     let from = version(session, sql).await?;
-    refuse_newer(from)?;
+    refuse_newer(from, KNOWN)?;
     match lacking(session, sql).await? {
         None => drop(session.results(tables.items.clone()).await?),
         Some(lacking) => refuse_lacking(sql, &lacking)?,
@@ -52,7 +54,7 @@ async fn bring_up(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<M
 
 /// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
-    refuse_newer(version(session, sql).await?)?;
+    refuse_newer(version(session, sql).await?, KNOWN)?;
     match lacking(session, sql).await? {
         Some(lacking) => refuse_lacking(sql, &lacking),
         None => {

@@ -44,7 +44,7 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
             blocks.entry(GroupKey::as_str(group).to_owned()).or_insert(head);
         }
     }
-    block_groups(session, sql, &blocks, now).await?;
+    block_groups(&mut session.connection, sql, &blocks, now).await?;
     session.commit().await?;
     let stale = (0..request.outcomes.len()).filter(|place| !held.contains(place)).collect();
     Ok(Settled { held: true, stale })

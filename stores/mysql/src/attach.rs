@@ -1,0 +1,171 @@
+//! Making messages the steps of a join.
+
+use std::collections::{BTreeSet, HashMap};
+
+use pillarbox::model::{EventId, JoinStatus, Status, StepState};
+use pillarbox::port::{JoinChange, JoinChanged};
+use sqlx::mysql::MySqlRow;
+
+use crate::error::Failure;
+use crate::flight::Flight;
+use crate::joins::{Ended, locks, read_join};
+use crate::row::{text_number, text_of};
+use crate::sql::{Sql, fill, list, quoted, quoted_list};
+use crate::time::literal;
+
+/// A message of the queue, locked.
+struct Step {
+    seq: i64,
+    state: StepState,
+    /// Whether it is or was a member of some join.
+    marked: bool,
+}
+
+/// The members go in before the join is locked, as it may be for someone who waits for their place: a settle under REPEATABLE
+/// READ locks what is beside its members too. Where the join has no room for them they are taken back.
+pub(crate) async fn attach(
+    flight: &mut Flight<'_>,
+    sql: &Sql,
+    request: &JoinChange,
+    messages: &[EventId],
+) -> Result<JoinChanged, Failure> {
+    let mut attaching =
+        Attaching { flight, sql, request, messages, steps: HashMap::new(), now: String::new() };
+    let now = attaching.lock().await?;
+    attaching.now = literal(now);
+    // A message without the mark was never attached, unless it has the id of one that is gone. Then the key says no.
+    let unsure = attaching.unsure();
+    let members = attaching.members(&unsure).await?;
+    let (joins, fresh) = match attaching.add(&members).await {
+        Err(failure) if failure.is_duplicate() => {
+            let members = attaching.members(&messages.iter().collect::<Vec<_>>()).await?;
+            attaching.add(&members).await?
+        }
+        added => added?,
+    };
+    let changed = attaching.judge(&joins, &fresh);
+    if changed == JoinChanged::Changed {
+        let mut ended = Ended::default();
+        let counted = ended.of(&request.join);
+        for message in &fresh {
+            counted.attached += 1;
+            counted.add(attaching.steps.get(message.as_str()).map_or(StepState::Pending, |step| step.state));
+        }
+        ended.add(attaching.flight, sql, &joins, now);
+    }
+    Ok(changed)
+}
+
+struct Attaching<'a, 'c> {
+    flight: &'a mut Flight<'c>,
+    sql: &'a Sql,
+    request: &'a JoinChange,
+    messages: &'a [EventId],
+    steps: HashMap<String, Step>,
+    now: String,
+}
+
+impl<'a> Attaching<'a, '_> {
+    /// Locks the messages that are in the queue, by their numbers as a settle does.
+    async fn lock(&mut self) -> Result<jiff::Timestamp, Failure> {
+        let all = ("{ids}", quoted_list(self.messages.iter().map(EventId::as_str)));
+        let find = fill(&self.sql.steps_find, std::slice::from_ref(&all));
+        let (now, found) = self.flight.ask_at(self.sql, self.request.now, &[find]).await?;
+        let seqs: BTreeSet<i64> = found.iter().flatten().map(|row| text_number(row, 0)).collect();
+        let locked = fill(&self.sql.steps_lock, &[("{seqs}", list(&seqs)), all]);
+        let locked = self.flight.ask(&[locked]).await?;
+        self.note(&locked);
+        let lost: Vec<&str> = self.unlocked().map(EventId::as_str).collect();
+        if !lost.is_empty() {
+            let seek = fill(&self.sql.steps_seek, &[("{ids}", quoted_list(lost))]);
+            let locked = self.flight.ask(&[seek]).await?;
+            self.note(&locked);
+        }
+        Ok(now)
+    }
+
+    fn unlocked(&self) -> impl Iterator<Item = &'a EventId> {
+        self.messages.iter().filter(|message| !self.steps.contains_key(message.as_str()))
+    }
+
+    fn note(&mut self, locked: &[Vec<MySqlRow>]) {
+        for row in locked.iter().flatten() {
+            let state = match Status::from_code(text_number(row, 2)) {
+                Some(Status::Done) => StepState::Completed,
+                Some(Status::Dead) => StepState::Failed,
+                _ => StepState::Pending,
+            };
+            let step = Step { seq: text_number(row, 1), state, marked: text_number(row, 3) != 0 };
+            self.steps.insert(text_of(row, 0).unwrap_or_default().to_owned(), step);
+        }
+    }
+
+    fn unsure(&self) -> Vec<&'a EventId> {
+        let unsure = |message: &&EventId| self.steps.get(message.as_str()).is_none_or(|step| step.marked);
+        self.messages.iter().filter(unsure).collect()
+    }
+
+    /// Which of these are members of the join.
+    async fn members(&mut self, messages: &[&EventId]) -> Result<BTreeSet<String>, Failure> {
+        if messages.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let ids = quoted_list(messages.iter().map(|message| message.as_str()));
+        let parts = [("{id}", quoted(self.request.join.as_str())), ("{ids}", ids)];
+        let found = self.flight.ask(&[fill(&self.sql.members_there, &parts)]).await?;
+        Ok(found.iter().flatten().filter_map(|row| text_of(row, 0)).map(str::to_owned).collect())
+    }
+
+    /// Adds those that are no members yet, if all are in the queue; then locks the join. In the order given, each once.
+    async fn add(
+        &mut self,
+        members: &BTreeSet<String>,
+    ) -> Result<(Vec<MySqlRow>, Vec<&'a EventId>), Failure> {
+        let fresh = self.fresh(members);
+        if let Some((add, mark)) = self.adds(&fresh) {
+            self.flight.push(add);
+            self.flight.push(mark);
+        }
+        let mut locked = self.flight.ask(&[locks(self.sql, [&self.request.join])]).await?;
+        Ok((locked.pop().unwrap_or_default(), fresh))
+    }
+
+    fn fresh(&self, members: &BTreeSet<String>) -> Vec<&'a EventId> {
+        let mut seen = BTreeSet::new();
+        let fresh = |message: &&EventId| {
+            !members.contains(message.as_str()) && seen.insert(message.as_str().to_owned())
+        };
+        self.messages.iter().filter(fresh).collect()
+    }
+
+    /// The statements that add members and mark their rows; none where one is not in the queue, or there is none.
+    fn adds(&self, fresh: &[&EventId]) -> Option<(String, String)> {
+        let (mut rows, mut seqs) = (Vec::new(), BTreeSet::new());
+        for message in fresh {
+            let step = self.steps.get(message.as_str())?;
+            let (join, message) = (quoted(self.request.join.as_str()), quoted(message.as_str()));
+            rows.push(format!("({join}, {message}, {}, {})", step.state.code(), self.now));
+            seqs.insert(step.seq);
+        }
+        let add = fill(&self.sql.members_add, &[("{rows}", rows.join(", "))]);
+        let mark = fill(&self.sql.steps_mark, &[("{seqs}", list(&seqs))]);
+        Some((add, mark)).filter(|_| !rows.is_empty())
+    }
+
+    fn judge(&self, joins: &[MySqlRow], fresh: &[&EventId]) -> JoinChanged {
+        let Some(join) = joins.first().map(read_join) else { return JoinChanged::NoSuchJoin };
+        if join.status != JoinStatus::Pending {
+            return JoinChanged::Ended(join.status);
+        }
+        if let Some(unknown) = fresh.iter().find(|message| !self.steps.contains_key(message.as_str())) {
+            return JoinChanged::NoSuchMessage((*unknown).clone());
+        }
+        if fresh.is_empty() {
+            return JoinChanged::Unchanged;
+        }
+        if join.attached as usize + fresh.len() > join.expected as usize {
+            return JoinChanged::Full { expected: join.expected };
+        }
+        JoinChanged::Changed
+    }
+}

@@ -1,0 +1,100 @@
+//! Settling a node's batch that is all done, which nearly every one is: two round trips.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pillarbox::model::NodeId;
+use pillarbox::port::{OnDone, Settle, Settled};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::flight::Flight;
+use crate::row::{text_number, text_of};
+use crate::settle::{forget_attempts, settle_on};
+use crate::sql::{Sql, fill, list, locked_rows};
+use crate::time::now_sql;
+
+pub(crate) async fn settle_done(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+    node: NodeId,
+) -> Result<Settled, Failure> {
+    let Some(ended) = Ended::lock(session, sql, request, node).await? else {
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+    };
+    if ended.joined {
+        let mut flight = Flight::new(&mut session.connection, "");
+        let settled = settle_on(&mut flight, sql, request).await?;
+        let rest = flight.rest();
+        session.commit_with(&rest).await?;
+        return Ok(settled);
+    }
+    if !ended.rows.is_empty() {
+        ended.write(session, sql, request).await?;
+    }
+    let places = request.outcomes.iter().enumerate();
+    let stale = places.filter(|(_, outcome)| !ended.rows.contains_key(&outcome.seq.0));
+    Ok(Settled { held: true, stale: stale.map(|(place, _)| place).collect() })
+}
+
+/// What becomes of a row that is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Kept,
+    Deleted,
+}
+
+/// Pending rows that are done, locked under the node's fence.
+struct Ended {
+    rows: BTreeMap<i64, Done>,
+    /// Those of the deleted that may have attempts on record.
+    tried: Vec<String>,
+    /// Whether one bears the mark of joins, as rows of the queue may. Nodes read none of these.
+    joined: bool,
+}
+
+impl Ended {
+    /// None where the node is not there.
+    async fn lock(
+        session: &mut Session,
+        sql: &Sql,
+        request: &Settle,
+        node: NodeId,
+    ) -> Result<Option<Self>, Failure> {
+        let ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+        let parts = [("{seqs}", list(&ordered)), ("{node_id}", node.to_string())];
+        let sets = session.begin_with(&fill(&sql.done_lock, &parts)).await?;
+        let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
+        if set(0).is_empty() {
+            return Ok(None);
+        }
+        let mut ended = Self { rows: BTreeMap::new(), tried: Vec::new(), joined: false };
+        for row in set(1) {
+            let deleted = request.on_done == OnDone::Delete && text_number(row, 1) == 0;
+            ended.rows.insert(text_number(row, 0), if deleted { Done::Deleted } else { Done::Kept });
+            ended.joined |= text_number(row, 2) != 0;
+            ended.tried.extend(text_of(row, 3).filter(|_| deleted).map(str::to_owned));
+        }
+        Ok(Some(ended))
+    }
+
+    fn those(&self, wanted: Done) -> Vec<i64> {
+        self.rows.iter().filter(|(_, done)| **done == wanted).map(|(seq, _)| *seq).collect()
+    }
+
+    /// The statements that are needed, the last of them with the commit.
+    async fn write(&self, session: &mut Session, sql: &Sql, request: &Settle) -> Result<(), Failure> {
+        if !self.tried.is_empty() {
+            forget_attempts(session, sql, self.tried.iter().map(String::as_str)).await?;
+        }
+        let mut texts = Vec::new();
+        for (done, statement) in [(Done::Kept, &sql.done), (Done::Deleted, &sql.delete)] {
+            let seqs = self.those(done);
+            if !seqs.is_empty() {
+                let parts = [("{rows}", locked_rows(seqs)), ("{now}", now_sql(request.now))];
+                texts.push(fill(statement, &parts));
+            }
+        }
+        session.commit_with(&texts.join("; ")).await
+    }
+}

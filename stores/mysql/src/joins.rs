@@ -1,0 +1,395 @@
+//! Joins: the member is the truth, the join counts the members that really changed. Locks go from messages to members to
+//! joins; nothing is read but under them, so that a transaction which sees the rows of before counts right too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use pillarbox::model::{
+    Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState,
+};
+use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Purge};
+use sqlx::mysql::MySqlRow;
+
+use crate::attach::attach;
+use crate::connection::{Session, prepared};
+use crate::error::Failure;
+use crate::flight::Flight;
+use crate::probe::Locking;
+use crate::row::{text_number, text_of, text_time};
+use crate::sql::{Sql, fill, quoted, quoted_list};
+use crate::store::MysqlStore;
+use crate::time::{literal, micros_back, now_sql};
+
+/// What every read of joins selects, in the order of [`read_join`].
+pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
+    failed_steps, status, metadata, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, \
+    on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, continuation_headers";
+/// The same without what may be long and decides nothing.
+pub(crate) const STATE_COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
+    failed_steps, status, NULL, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, NULL, \
+    on_fail_topic, NULL, continuation_id, NULL";
+
+impl Joins for MysqlStore {
+    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+        self.at_desk("change a join", request, |session, sql, request| {
+            Box::pin(async move {
+                let mut flight = session.begins();
+                let changed = change_join(&mut flight, sql, request).await?;
+                let rest = flight.rest();
+                if changed == JoinChanged::Changed {
+                    session.commit_with(&rest).await?;
+                }
+                Ok(changed)
+            })
+        })
+    }
+
+    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+        self.at_desk("show a join", (join, members), |session, sql, (join, members)| {
+            Box::pin(show_join(session, sql, join, *members))
+        })
+    }
+
+    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+        self.at_desk("list joins", request, |session, sql, request| {
+            Box::pin(list_joins(session, sql, request))
+        })
+    }
+}
+
+/// Changes one join in a transaction that is open. Also for transactions of the user's own connection. Where it answers that
+/// nothing changed, what it did is to be taken back.
+pub(crate) async fn change_join(
+    flight: &mut Flight<'_>,
+    sql: &Sql,
+    request: &JoinChange,
+) -> Result<JoinChanged, Failure> {
+    let id = &request.join;
+    match &request.action {
+        JoinAction::Start { .. } => start(flight, sql, request).await,
+        JoinAction::Attach { messages } => attach(flight, sql, request, messages).await,
+        JoinAction::Report { message, state } => report(flight, sql, request, message, *state).await,
+        JoinAction::Wait(wait) => {
+            let (now, join) = lock_join(flight, sql, id, request.now).await?;
+            let Some(mut join) = join else { return Ok(JoinChanged::NoSuchJoin) };
+            if join.status != JoinStatus::Pending {
+                return Ok(JoinChanged::Ended(join.status));
+            }
+            if join.wait.is_some() {
+                return Ok(JoinChanged::AlreadyWaiting);
+            }
+            note_wait(flight, sql, id, wait, now).await?;
+            join.wait = Some(wait.clone());
+            fire(flight, sql, &[join], now);
+            Ok(JoinChanged::Changed)
+        }
+        JoinAction::Cancel { by } => {
+            let (now, join) = lock_join(flight, sql, id, request.now).await?;
+            match join.map(|join| join.status) {
+                None => return Ok(JoinChanged::NoSuchJoin),
+                Some(JoinStatus::Cancelled) => return Ok(JoinChanged::Unchanged),
+                Some(JoinStatus::Pending) => {}
+                Some(ended) => return Ok(JoinChanged::Ended(ended)),
+            }
+            end_join(flight, sql, id, JoinStatus::Cancelled, None, now);
+            let row = format!("({}, {}, 'cancel join', {})", literal(now), quoted(by), quoted(id.as_str()));
+            flight.push(fill(&sql.audit, &[("{rows}", row)]));
+            Ok(JoinChanged::Changed)
+        }
+    }
+}
+
+async fn start(flight: &mut Flight<'_>, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
+    let JoinAction::Start { grouping_key, expected, metadata } = &request.action else {
+        return Ok(JoinChanged::Unchanged);
+    };
+    let query = prepared(fill(&sql.join_start, &[("{now}", now_sql(request.now))]));
+    let query = query.bind(request.join.as_str()).bind(grouping_key.as_deref());
+    match flight.run(query.bind(*expected).bind(metadata.as_deref())).await {
+        Ok(()) => Ok(JoinChanged::Changed),
+        Err(failure) if failure.is_duplicate() => Ok(JoinChanged::Unchanged),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The member first: a settle locks in that order too.
+async fn report(
+    flight: &mut Flight<'_>,
+    sql: &Sql,
+    request: &JoinChange,
+    message: &EventId,
+    state: StepState,
+) -> Result<JoinChanged, Failure> {
+    let id = &request.join;
+    let member = [("{id}", quoted(id.as_str())), ("{message}", quoted(message.as_str()))];
+    let ask = [fill(&sql.member_show, &member), locks(sql, [id])];
+    let (now, sets) = flight.ask_at(sql, request.now, &ask).await?;
+    let row = |place: usize| sets.get(place).and_then(|rows: &Vec<MySqlRow>| rows.first());
+    if row(1).is_none() {
+        return Ok(JoinChanged::NoSuchJoin);
+    }
+    let Some(found) = row(0) else { return Ok(JoinChanged::NotAMember) };
+    if code(found, 0) != StepState::Pending.code() || state == StepState::Pending {
+        return Ok(JoinChanged::Unchanged);
+    }
+    flight.push(fill(&fill(&sql.member_end, &member), &[("{state}", state.code().to_string())]));
+    let mut ended = Ended::default();
+    ended.of(id).add(state);
+    ended.add(flight, sql, sets.get(1).map_or(&[], Vec::as_slice), now);
+    Ok(JoinChanged::Changed)
+}
+
+async fn note_wait(
+    flight: &mut Flight<'_>,
+    sql: &Sql,
+    id: &JoinId,
+    wait: &JoinWait,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let (complete, fail) = (wait.on_complete.as_ref(), wait.on_fail.as_ref());
+    let query = prepared(fill(&sql.join_wait, &[("{now}", "?".to_owned())]));
+    let query = query
+        .bind(wait.failed_steps == FailedSteps::Fail)
+        .bind(complete.map(|next| next.topic.as_str()))
+        .bind(complete.map(|next| next.payload.as_str()))
+        .bind(fail.map(|next| next.topic.as_str()))
+        .bind(fail.map(|next| next.payload.as_str()))
+        .bind(wait.message.as_str())
+        .bind(wait.headers.as_deref())
+        .bind(crate::time::Time(now))
+        .bind(id.as_str());
+    flight.run(query).await
+}
+
+/// The statement that locks joins, in the order of their ids.
+pub(crate) fn locks<'a>(sql: &Sql, ids: impl IntoIterator<Item = &'a JoinId>) -> String {
+    fill(&sql.joins_lock, &[("{ids}", quoted_list(ids.into_iter().map(JoinId::as_str)))])
+}
+
+async fn lock_join(
+    flight: &mut Flight<'_>,
+    sql: &Sql,
+    id: &JoinId,
+    now: Option<Timestamp>,
+) -> Result<(Timestamp, Option<JoinRecord>), Failure> {
+    let (now, sets) = flight.ask_at(sql, now, &[locks(sql, [id])]).await?;
+    Ok((now, sets.iter().flatten().next().map(read_join)))
+}
+
+/// What a join counts anew.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) attached: u32,
+    completed: u32,
+    failed: u32,
+}
+
+impl Counted {
+    pub(crate) fn add(&mut self, state: StepState) {
+        match state {
+            StepState::Pending => {}
+            StepState::Completed => self.completed += 1,
+            StepState::Failed => self.failed += 1,
+        }
+    }
+}
+
+/// The members that one call has changed, by join.
+#[derive(Default)]
+pub(crate) struct Ended(BTreeMap<JoinId, Counted>);
+
+impl Ended {
+    pub(crate) fn of(&mut self, join: &JoinId) -> &mut Counted {
+        self.0.entry(join.clone()).or_default()
+    }
+
+    /// Messages are done, dead or gone: their pending steps end with them. The caller has locked their rows.
+    pub(crate) async fn messages(
+        &mut self,
+        flight: &mut Flight<'_>,
+        sql: &Sql,
+        steps: &BTreeMap<String, StepState>,
+    ) -> Result<(), Failure> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let ids = quoted_list(steps.keys().map(String::as_str));
+        let found = flight.ask(&[fill(&sql.members_pending, &[("{ids}", ids)])]).await?;
+        let mut changed: BTreeMap<i16, BTreeSet<&str>> = BTreeMap::new();
+        for row in found.iter().flatten() {
+            let message = text_of(row, 1).unwrap_or_default();
+            let Some(state) = steps.get(message) else { continue };
+            self.of(&JoinId::from_row(text_of(row, 0).unwrap_or_default())).add(*state);
+            changed.entry(state.code()).or_default().insert(message);
+        }
+        for (state, messages) in changed {
+            let parts = [("{state}", state.to_string()), ("{ids}", quoted_list(messages))];
+            flight.push(fill(&sql.members_end, &parts));
+        }
+        Ok(())
+    }
+
+    /// The joins are locked and count, in the order of their ids; those whose last step it was end.
+    pub(crate) async fn count(
+        self,
+        flight: &mut Flight<'_>,
+        sql: &Sql,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let found = flight.ask(&[locks(sql, self.0.keys())]).await?;
+        self.add(flight, sql, found.first().map_or(&[], Vec::as_slice), now);
+        Ok(())
+    }
+
+    /// The same of joins that are locked.
+    pub(crate) fn add(self, flight: &mut Flight<'_>, sql: &Sql, locked: &[MySqlRow], now: Timestamp) {
+        let mut joins: Vec<JoinRecord> = locked.iter().map(read_join).collect();
+        for join in &mut joins {
+            let Some(Counted { attached, completed, failed }) = self.0.get(&join.id) else { continue };
+            let parts = [
+                ("{attached}", attached.to_string()),
+                ("{completed}", completed.to_string()),
+                ("{failed}", failed.to_string()),
+                ("{now}", literal(now)),
+                ("{id}", quoted(join.id.as_str())),
+            ];
+            flight.push(fill(&sql.join_count, &parts));
+            join.completed += completed;
+            join.failed += failed;
+        }
+        fire(flight, sql, &joins, now);
+    }
+}
+
+/// Ends joins whose last step has ended, if someone has said what happens then. They are locked, and as they stand now.
+fn fire(flight: &mut Flight<'_>, sql: &Sql, joins: &[JoinRecord], now: Timestamp) {
+    let mut fired = Vec::new();
+    for join in joins.iter().filter(|join| join.status == JoinStatus::Pending) {
+        let (Some(status), Some(wait)) = (join.verdict(), &join.wait) else { continue };
+        let continuation = if status == JoinStatus::Completed { &wait.on_complete } else { &wait.on_fail };
+        let message = continuation.as_ref().map(|_| &wait.message);
+        end_join(flight, sql, &join.id, status, message, now);
+        fired.extend(message.map(|_| join.id.as_str()));
+    }
+    if !fired.is_empty() {
+        let parts = [("{ids}", quoted_list(fired)), ("{now}", literal(now))];
+        flight.push(fill(&sql.join_fire, &parts));
+    }
+}
+
+fn end_join(
+    flight: &mut Flight<'_>,
+    sql: &Sql,
+    id: &JoinId,
+    status: JoinStatus,
+    fired: Option<&EventId>,
+    now: Timestamp,
+) {
+    let parts = [
+        ("{status}", status.code().to_string()),
+        ("{fired}", fired.map_or_else(|| "NULL".to_owned(), |message| quoted(message.as_str()))),
+        ("{now}", literal(now)),
+        ("{id}", quoted(id.as_str())),
+    ];
+    flight.push(fill(&sql.join_end, &parts));
+}
+
+/// Deletes joins that ended before a time, up to so many, and their members, in the transaction that is open.
+pub(crate) async fn purge_joins(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Purge,
+    locking: Locking,
+) -> Result<(), Failure> {
+    let parts = [
+        ("{now}", now_sql(request.now)),
+        ("{age_us}", micros_back(request.older_than).to_string()),
+        ("{limit}", request.limit.to_string()),
+        ("{skip_locked}", locking.words()),
+    ];
+    let old = session.results(fill(&sql.joins_ended, &parts)).await?;
+    let ids: Vec<&str> = old.iter().flatten().filter_map(|row| text_of(row, 0)).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let ids = [("{ids}", quoted_list(ids))];
+    let text = format!("{}; {}", fill(&sql.members_purge, &ids), fill(&fill(&sql.joins_purge, &parts), &ids));
+    session.results(text).await?;
+    Ok(())
+}
+
+async fn show_join(
+    session: &mut Session,
+    sql: &Sql,
+    id: &JoinId,
+    limit: usize,
+) -> Result<Option<JoinShown>, Failure> {
+    let parts = [("{id}", quoted(id.as_str())), ("{limit}", limit.to_string())];
+    let sets = session.results(fill(&sql.join_show, &parts)).await?;
+    let member = |row: &MySqlRow| JoinMember {
+        message: EventId::from_row(text_of(row, 0).unwrap_or_default()),
+        state: StepState::from_code(code(row, 1)),
+        attached_at: text_time(row, 2).unwrap_or_default(),
+    };
+    let Some(join) = sets.get(2).and_then(|rows| rows.first()).map(read_join) else { return Ok(None) };
+    Ok(Some(JoinShown { join, members: sets.iter().skip(3).flatten().map(member).collect() }))
+}
+
+async fn list_joins(
+    session: &mut Session,
+    sql: &Sql,
+    request: &ListJoins,
+) -> Result<Vec<JoinRecord>, Failure> {
+    let key = request.grouping_key.as_ref().map(|key| format!("grouping_key = {}", quoted(key)));
+    let status = request.status.map(|status| format!("status = {}", status.code()));
+    let matches: Vec<String> = key.into_iter().chain(status).chain(["TRUE".to_owned()]).collect();
+    let parts = [("{matches}", matches.join(" AND ")), ("{limit}", request.limit.to_string())];
+    let sets = session.results(fill(&sql.joins, &parts)).await?;
+    Ok(sets.iter().flatten().map(read_join).collect())
+}
+
+/// A join of a text that was not prepared.
+pub(crate) fn read_join(row: &MySqlRow) -> JoinRecord {
+    let text = |column: usize| text_of(row, column).map(str::to_owned);
+    let count = |column: usize| u32::try_from(text_number(row, column)).unwrap_or_default();
+    JoinRecord {
+        id: JoinId::from_row(text(0).unwrap_or_default()),
+        grouping_key: text(1),
+        expected: count(2),
+        attached: count(3),
+        completed: count(4),
+        failed: count(5),
+        status: JoinStatus::from_code(code(row, 6)),
+        metadata: text(7),
+        fired: text(8).map(EventId::from_row),
+        created_at: text_time(row, 9).unwrap_or_default(),
+        updated_at: text_time(row, 10).unwrap_or_default(),
+        wait: read_wait(row),
+    }
+}
+
+/// What happens at the end, if someone has said so.
+fn read_wait(row: &MySqlRow) -> Option<JoinWait> {
+    let text = |column: usize| text_of(row, column).map(str::to_owned);
+    let message = text(16)?;
+    let continuation = |topic: usize| {
+        let payload = text(topic + 1).unwrap_or_default();
+        text(topic).map(|topic| Continuation { topic, payload })
+    };
+    let ignores = text_of(row, 11) == Some("0");
+    Some(JoinWait {
+        failed_steps: if ignores { FailedSteps::Ignore } else { FailedSteps::Fail },
+        on_complete: continuation(12),
+        on_fail: continuation(14),
+        message: EventId::from_row(message),
+        headers: text(17),
+    })
+}
+
+/// A code of a text that was not prepared.
+pub(crate) fn code(row: &MySqlRow, column: usize) -> i16 {
+    i16::try_from(text_number(row, column)).unwrap_or(-1)
+}

@@ -1,0 +1,306 @@
+//! Joins on MySQL and MariaDB: what a transaction that sees the rows of before counts, and tables of an older release.
+
+use std::time::Duration;
+
+use pillarbox::model::{
+    Continuation, Event, EventId, FailedSteps, JoinId, JoinStatus, JoinWait, NewRow, OwnerId, Placement, Row,
+    StepState, TableName,
+};
+use pillarbox::port::{
+    Admin, Begin, Cancel, Change, Claim, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged,
+    Joins, Migrated, OnDone, Outcome, Settle, Store, Write, WriteOn,
+};
+use pillarbox_mysql::MysqlStore;
+use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, query_scalar, raw_sql};
+
+use crate::kit::{Place, join, node, run};
+
+fn id(text: &str) -> EventId {
+    EventId::new(text).unwrap()
+}
+
+fn owner() -> OwnerId {
+    OwnerId::new("ann").unwrap()
+}
+
+fn message(id: &str) -> NewRow {
+    NewRow { event: Event::text("Extract", "{}").id(id).build().unwrap(), placement: Placement::Queue }
+}
+
+/// Puts messages into the queue and takes them.
+async fn claimed(store: &MysqlStore, ids: &[&str]) -> Vec<Row> {
+    store.write(Write { rows: ids.iter().map(|id| message(id)).collect(), now: None }).await.unwrap();
+    let claim = Claim {
+        from: ClaimFrom::Queue,
+        owner: owner(),
+        lease: Duration::from_secs(60),
+        rows: 100,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
+    store.claim(claim).await.unwrap()
+}
+
+fn done(rows: &[Row], on_done: OnDone) -> Settle {
+    let outcome =
+        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
+    Settle { fence: Fence::Owner(owner()), outcomes: rows.iter().map(outcome).collect(), on_done, now: None }
+}
+
+fn change(join: &str, action: JoinAction) -> JoinChange {
+    JoinChange { join: JoinId::new(join).unwrap(), action, now: None }
+}
+
+fn attach(join: &str, messages: &[&str]) -> JoinChange {
+    change(join, JoinAction::Attach { messages: messages.iter().map(|message| id(message)).collect() })
+}
+
+/// A join of so many steps that ends in a message `JOIN-next`.
+async fn waiting(store: &MysqlStore, join: &str, expected: u32) {
+    let start = JoinAction::Start { grouping_key: None, expected, metadata: None };
+    let wait = JoinAction::Wait(JoinWait {
+        failed_steps: FailedSteps::Ignore,
+        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
+        on_fail: None,
+        message: id(&format!("{join}-next")),
+        headers: None,
+    });
+    for action in [start, wait] {
+        assert_eq!(store.change_join(change(join, action)).await.unwrap(), JoinChanged::Changed);
+    }
+}
+
+async fn status(store: &MysqlStore, join: &str) -> JoinStatus {
+    store.show_join(JoinId::new(join).unwrap(), 0).await.unwrap().unwrap().join.status
+}
+
+/// OBX-083, OBX-089: a settle that had to wait for an attach counts the step, and keeps the row that it would have deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settle_that_waited_for_an_attach_counts_the_step() {
+    for on_done in [OnDone::Keep, OnDone::Delete] {
+        for place in Place::all().await {
+            let store = place.store().await;
+            waiting(&store, "j", 1).await;
+            let rows = claimed(&store, &["a", "free"]).await;
+            let mut tx = store.begin().await.unwrap();
+            let attached = store.change_join_on(&mut tx, attach("j", &["a"])).await.unwrap();
+            assert_eq!(attached, JoinChanged::Changed);
+            let settle = store.settle(done(&rows, on_done));
+            let commit = async {
+                place.until_locked(1).await;
+                store.commit(tx).await.unwrap();
+            };
+            let (settled, ()) = tokio::join!(settle, commit);
+            assert_eq!(settled.unwrap().stale, Vec::<usize>::new(), "{on_done:?}");
+            assert_eq!(status(&store, "j").await, JoinStatus::Completed, "{on_done:?}");
+            assert!(store.show(id("j-next")).await.unwrap().is_some(), "{on_done:?}");
+            assert!(store.show(id("a")).await.unwrap().is_some(), "{on_done:?}");
+            assert_eq!(store.show(id("free")).await.unwrap().is_some(), on_done == OnDone::Keep);
+        }
+    }
+}
+
+/// OBX-083, OBX-089: the other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attach_that_waited_for_a_settle_counts_the_step() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        waiting(&store, "j", 1).await;
+        let rows = claimed(&store, &["a"]).await;
+        let mut tx = store.begin().await.unwrap();
+        store.settle_on(&mut tx, done(&rows, OnDone::Keep)).await.unwrap();
+        let commit = async {
+            place.until_locked(1).await;
+            store.commit(tx).await.unwrap();
+        };
+        let (attached, ()) = tokio::join!(store.change_join(attach("j", &["a"])), commit);
+        assert_eq!(attached.unwrap(), JoinChanged::Changed);
+        assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+    }
+}
+
+/// OBX-034, OBX-089, PBX-025: a transaction that sees the rows of before settles, attaches, reports and cancels by what is
+/// there now, under the server's default isolation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_sees_the_rows_of_before_counts_what_is_there_now() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        let rows = claimed(&store, &["settled", "done", "reported", "cancelled"]).await;
+        let mut tx = store.begin().await.unwrap();
+        let seen = "SELECT (SELECT count(*) FROM outbox_event) + (SELECT count(*) FROM outbox_join)";
+        let before: i64 = query_scalar(seen).fetch_one(&mut *tx).await.unwrap();
+        // All that follows is committed after the first read of the transaction.
+        for join in ["j1", "j2", "j3", "j4"] {
+            waiting(&store, join, 2).await;
+        }
+        store.write(Write { rows: vec![message("new")], now: None }).await.unwrap();
+        for (join, message) in [("j1", "settled"), ("j3", "reported"), ("j4", "cancelled")] {
+            assert_eq!(store.change_join(attach(join, &[message])).await.unwrap(), JoinChanged::Changed);
+        }
+        store.settle(done(&rows[1..2], OnDone::Keep)).await.unwrap();
+        store.settle(released(&rows[3])).await.unwrap();
+        let now: i64 = query_scalar(seen).fetch_one(&mut *tx).await.unwrap();
+        assert_eq!(now, before, "the transaction sees the rows of before");
+        assert!(store.settle_on(&mut tx, done(&rows[..1], OnDone::Delete)).await.unwrap().stale.is_empty());
+        let report = JoinAction::Report { message: id("reported"), state: StepState::Failed };
+        for request in [
+            attach("j1", &["done"]),
+            attach("j2", &["done", "new"]),
+            change("j3", report),
+            attach("j3", &["done"]),
+            attach("j4", &["done"]),
+        ] {
+            let changed = store.change_join_on(&mut tx, request.clone()).await.unwrap();
+            assert_eq!(changed, JoinChanged::Changed, "{request:?}");
+        }
+        let cancel = Cancel { ids: vec![id("cancelled")], by: "ann".to_owned(), now: None };
+        assert_eq!(store.cancel_on(&mut tx, cancel).await.unwrap(), [id("cancelled")]);
+        store.commit(tx).await.unwrap();
+        for (join, expected) in [
+            ("j1", JoinStatus::Completed),
+            ("j2", JoinStatus::Pending),
+            ("j3", JoinStatus::Completed),
+            ("j4", JoinStatus::Completed),
+        ] {
+            let shown = store.show_join(JoinId::new(join).unwrap(), 9).await.unwrap().unwrap();
+            assert_eq!((shown.join.status, shown.members.len()), (expected, 2), "{join}");
+        }
+        assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE event_id LIKE 'j%next'").await, 3);
+    }
+}
+
+fn released(row: &Row) -> Settle {
+    let change = Change::Release;
+    let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
+    Settle { fence: Fence::Owner(owner()), outcomes: vec![outcome].into(), on_done: OnDone::Keep, now: None }
+}
+
+/// OBX-034, OBX-099: two transactions that each settle a step of the same two joins.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_count_what_was_counted_while_they_waited() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        let rows = claimed(&store, &["a", "b"]).await;
+        for join in ["j1", "j2"] {
+            waiting(&store, join, 2).await;
+            store.change_join(attach(join, &["a", "b"])).await.unwrap();
+        }
+        let mut tx = store.begin().await.unwrap();
+        store.settle_on(&mut tx, done(&rows[..1], OnDone::Keep)).await.unwrap();
+        let settle = store.settle(done(&rows[1..], OnDone::Keep));
+        let commit = async {
+            place.until_locked(1).await;
+            store.commit(tx).await.unwrap();
+        };
+        let (settled, ()) = tokio::join!(settle, commit);
+        assert_eq!(settled.unwrap().stale, Vec::<usize>::new());
+        for join in ["j1", "j2"] {
+            assert_eq!(status(&store, join).await, JoinStatus::Completed);
+            assert!(store.show(id(&format!("{join}-next"))).await.unwrap().is_some());
+        }
+    }
+}
+
+/// PBX-025: what has no room or no join leaves nothing behind in a transaction that goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attach_that_is_refused_leaves_the_transaction_as_it_was() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        waiting(&store, "j", 1).await;
+        let mut tx = store.begin().await.unwrap();
+        store.insert(&mut tx, &[message("a"), message("b")]).await.unwrap();
+        for (join, expected) in [("j", JoinChanged::Full { expected: 1 }), ("none", JoinChanged::NoSuchJoin)]
+        {
+            assert_eq!(store.change_join_on(&mut tx, attach(join, &["a", "b"])).await.unwrap(), expected);
+        }
+        store.commit(tx).await.unwrap();
+        assert_eq!(place.number("SELECT count(*) FROM outbox_join_member").await, 0);
+        assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE joined IS NOT NULL").await, 0);
+        assert_eq!(place.number("SELECT count(*) FROM outbox_event").await, 2);
+    }
+}
+
+/// OBX-089: a message that has the id of a member which is gone is passed over, whatever it bears.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_message_under_the_id_of_a_member_is_a_member() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        waiting(&store, "j", 2).await;
+        claimed(&store, &["a"]).await;
+        store.change_join(attach("j", &["a"])).await.unwrap();
+        run(&mut place.connection().await, "DELETE FROM outbox_event WHERE event_id = 'a'").await;
+        assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Unchanged);
+        claimed(&store, &["a", "b"]).await;
+        assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Unchanged);
+        assert_eq!(store.change_join(attach("j", &["a", "b"])).await.unwrap(), JoinChanged::Changed);
+        assert_eq!(place.number("SELECT attached_steps FROM outbox_join").await, 2);
+    }
+}
+
+/// OBX-034: a node that settles a message of the queue ends its steps as anyone does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_settles_a_message_ends_its_steps() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        store.join(join(1, Duration::from_secs(60))).await.unwrap();
+        waiting(&store, "j", 1).await;
+        let rows = claimed(&store, &["a", "free"]).await;
+        store.change_join(attach("j", &["a"])).await.unwrap();
+        let settle = Settle { fence: Fence::Node(node(1)), ..done(&rows, OnDone::Delete) };
+        assert!(store.settle(settle).await.unwrap().stale.is_empty());
+        assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+        assert!(store.show(id("a")).await.unwrap().is_some());
+        assert!(store.show(id("free")).await.unwrap().is_none());
+    }
+}
+
+/// OBX-108, OBX-111, OBX-123: tables of the release before get what is missing and keep their rows, also where an upgrade was
+/// cut off half way.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_the_first_version_are_upgraded() {
+    for cut_off in [false, true] {
+        for place in Place::all().await {
+            let store = place.beside();
+            let script = store.schema_sql();
+            let (first, _) = script.split_once("-- Joins:").expect("the second migration");
+            let mut connection = place.connection().await;
+            run(&mut connection, first).await;
+            let row = "INSERT INTO outbox_event (event_id, event_type, payload, lane, available_at) \
+                VALUES ('a', 'x', '{}', -2, utc_timestamp(6))";
+            run(&mut connection, row).await;
+            let old = store.check().await.unwrap_err();
+            assert!(old.kind() == ErrorKind::Schema && old.to_string().contains("version 1"), "{old}");
+            let start = JoinAction::Start { grouping_key: None, expected: 1, metadata: None };
+            let missing = store.change_join(change("j", start)).await.unwrap_err();
+            assert_eq!(missing.kind(), ErrorKind::Schema);
+            if cut_off {
+                run(&mut connection, "ALTER TABLE outbox_event ADD COLUMN joined tinyint").await;
+            }
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 2 });
+            store.check().await.unwrap();
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 2, to: 2 });
+            waiting(&store, "j", 1).await;
+            assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
+            let rows = claimed(&store, &[]).await;
+            store.settle(done(&rows, OnDone::Delete)).await.unwrap();
+            assert_eq!(status(&store, "j").await, JoinStatus::Completed);
+        }
+    }
+}
+
+/// EVT-048, OBX-111: each outbox has joins of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn outboxes_of_other_names_have_joins_of_their_own() {
+    for place in Place::all().await {
+        for table in ["order", "billing_event"] {
+            let store = place.builder().table(TableName::new(table).unwrap()).open();
+            place.pool.execute(raw_sql(AssertSqlSafe(store.schema_sql()))).await.unwrap();
+            store.check().await.unwrap();
+            waiting(&store, "j", 1).await;
+            let rows = claimed(&store, &["a"]).await;
+            store.change_join(attach("j", &["a"])).await.unwrap();
+            store.settle(done(&rows, OnDone::Delete)).await.unwrap();
+            assert_eq!(status(&store, "j").await, JoinStatus::Completed, "{table}");
+        }
+    }
+}
