@@ -35,8 +35,8 @@ const BALKS_ONE_IN: u32 = 100;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [WORKER_WORD, url, schema, owner] = words.iter().map(String::as_str).collect::<Vec<_>>()[..]
-        && WORKER_WORD == WORKER
+    if let [first, url, schema, owner] = words.iter().map(String::as_str).collect::<Vec<_>>()[..]
+        && first == WORKER
     {
         return work(url, schema, owner);
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Membership, Promote,
-    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Membership,
+    Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::postgres::PgPool;
@@ -254,10 +254,13 @@ impl Store for PostgresStore {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        // A renewal must not wait behind a long batch.
+        let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
+        let line = if renews { &*self.0.desk } else { &self.0.settling };
         Box::pin(async move {
             let settled = self.insist(|| {
                 let request = request.clone();
-                self.on(&self.0.settling, "settle", move |session, sql| {
+                self.on(line, "settle", move |session, sql| {
                     Box::pin(async move {
                         match sql.layout {
                             Layout::Native => settle::settle(session, sql, &request).await,

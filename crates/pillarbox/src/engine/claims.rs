@@ -127,14 +127,23 @@ impl Core {
 
     /// How many more may be claimed; with none, a signal tells when there is room.
     pub(crate) fn room_for_claims(&mut self) -> usize {
-        let room = if self.phase == Phase::Running { self.cold_room().0 } else { 0 };
+        let room = self.claimable();
         self.claims.wanted = room < self.read_at_room();
         room
     }
 
+    /// Claims whose outcome is not in the store yet are held too: claiming far ahead of slow settles would let them run out.
+    fn claimable(&self) -> usize {
+        if self.phase != Phase::Running {
+            return 0;
+        }
+        let held = (2 * self.settings.cold_rows).saturating_sub(self.claims.held.len());
+        held.min(self.cold_room().0)
+    }
+
     /// There is room again for someone who waits for it. Tells once.
     pub(super) fn claims_may_go_on(&mut self) -> bool {
-        let room = self.claims.wanted && self.cold_room().0 >= self.read_at_room();
+        let room = self.claims.wanted && self.claimable() >= self.read_at_room();
         self.claims.wanted &= !room;
         room
     }
