@@ -80,7 +80,7 @@ impl Core {
                         counted: true,
                         claimed: Some(Arc::new(claimed)),
                         expires: row.expires_at.map(|at| Self::local(at, clock.database, clock.here)),
-                        written: clock.ago(row.created_at),
+                        age: Some((clock.age_of(row.created_at), clock.here)),
                         ..self.item(event, row.seq, row.slot, Source::Cold)
                     };
                     self.tally.cold += 1;
@@ -162,14 +162,12 @@ impl Core {
     }
 
     pub(super) fn within_grace(&self, item: &Item, now: Instant) -> bool {
-        let age = item.written.map(|at| now.saturating_duration_since(at));
-        age.is_some_and(|age| age < self.settings.no_route_grace)
+        item.age(now).is_some_and(|age| age < self.settings.no_route_grace)
     }
 
     /// Nobody listens yet, perhaps because a newer release is still to come: no attempt is counted.
     pub(super) fn wait_for_a_listener(&mut self, item: Item, route: &str, now: Instant) -> Then {
-        let age = item.written.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
-        let delay = age.clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        let delay = item.age(now).unwrap_or_default().clamp(SHORTEST_WAIT, LONGEST_WAIT);
         let error = format!("no listener for {route}");
         let change = Change::Retry { delay, error, counts: Counts::Back, wait: Wait::InPlace };
         self.settle_later(item, change, Meanwhile::GoesOn, now);
@@ -178,9 +176,15 @@ impl Core {
 }
 
 impl Clock {
-    /// When something happened, on our clock; none where that is before our clock began.
-    fn ago(self, at: Timestamp) -> Option<Instant> {
-        let age = Duration::try_from(self.database.duration_since(at)).unwrap_or_default();
-        self.here.checked_sub(age)
+    /// How old something was at that moment.
+    fn age_of(self, at: Timestamp) -> Duration {
+        Duration::try_from(self.database.duration_since(at)).unwrap_or_default()
+    }
+}
+
+impl Item {
+    /// How old it is, if that is known.
+    fn age(&self, now: Instant) -> Option<Duration> {
+        self.age.map(|(age, at)| age + now.saturating_duration_since(at))
     }
 }

@@ -79,7 +79,7 @@ impl Core {
             careful: false,
             accepted_before: None,
             claimed: None,
-            written: None,
+            age: None,
         }
     }
 

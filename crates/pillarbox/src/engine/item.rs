@@ -1,6 +1,7 @@
 //! An event in memory on its way out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -28,8 +29,8 @@ pub(crate) struct Item {
     pub(crate) accepted_before: Option<u64>,
     /// The claim it is held by.
     pub(crate) claimed: Option<Arc<Claimed>>,
-    /// When it was written, if that is known.
-    pub(crate) written: Option<Instant>,
+    /// How old it was at a moment, if that is known.
+    pub(crate) age: Option<(Duration, Instant)>,
 }
 
 impl Item {

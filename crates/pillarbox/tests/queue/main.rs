@@ -5,9 +5,6 @@ mod handle;
 mod input;
 mod joins;
 mod kit;
-#[path = "../events/kit/logs.rs"]
-mod logs;
 mod many;
-mod observe;
 mod rest;
 mod worker;

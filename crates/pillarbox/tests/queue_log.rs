@@ -1,4 +1,5 @@
-//! What is logged: enough to find a message, never what is in it.
+//! What is logged: enough to find a message, never what is in it. Alone in its process: what is logged depends on who listens.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 use pillarbox::Event;
 use pillarbox::events::Failure;
@@ -6,8 +7,14 @@ use pillarbox::model::Status;
 use pillarbox::queue::{Databases, Message};
 use tracing::Level;
 
-use crate::kit::*;
-use crate::logs::Logs;
+use kit::*;
+use logs::Logs;
+
+#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "queue/kit.rs"]
+mod kit;
+#[path = "events/kit/logs.rs"]
+mod logs;
 
 const SECRET: &str = "hunter2";
 
