@@ -8,7 +8,7 @@ use crate::connection::{Session, numbers};
 use crate::error::Failure;
 use crate::probe::Locking;
 use crate::row::read_claimed;
-use crate::sql::{Sql, fill, list};
+use crate::sql::{Sql, fill, list, quoted};
 use crate::time::{micros, micros_back, now_sql, youngest_sql};
 
 pub(crate) async fn claim(
@@ -31,10 +31,13 @@ pub(crate) async fn claim(
     let mut seqs: Vec<i64> = rows.iter().map(|row| row.seq.0).collect();
     seqs.sort_unstable();
     let now = rows_now(&found, request);
-    let query = session.once(fill(&sql.claim, &[("{now}", now), ("{seqs}", list(seqs))]));
-    let query = query.bind(request.owner.as_str()).bind(micros(request.lease));
-    query.execute(&mut session.connection).await?;
-    session.commit().await?;
+    let parts = [
+        ("{now}", now),
+        ("{seqs}", list(seqs)),
+        ("{owner}", quoted(request.owner.as_str())),
+        ("{lease_us}", micros(request.lease).to_string()),
+    ];
+    session.commit_with(&fill(&sql.claim, &parts)).await?;
     for row in &mut rows {
         row.attempts += 1;
         row.token = Token(row.token.0 + 1);

@@ -76,7 +76,8 @@ impl Names {
     }
 }
 
-/// A statement with what differs from call to call: numbers, times and lists of places, never a text of others.
+/// A statement with what differs from call to call: numbers, times, lists of places, ids and names by their bytes; never a
+/// text of others as it is.
 pub(crate) fn fill(statement: &str, parts: &[(&str, String)]) -> String {
     parts.iter().fold(statement.to_owned(), |text, (place, part)| text.replace(place, part))
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::{
-    EventId, FailedSteps, GroupKey, JoinId, JoinWait, Lane, NewRow, NodeId, Placement, Seq, SlotSet,
-    StepState, Token,
+    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
+    OwnerId, Placement, Row, Seq, SlotSet, Token,
 };
 use pillarbox::port::{
-    Admin, Beat, Begin, Cancel, Change, Counts, Cursor, Discard, ErrorKind, Fence, Fetch, GroupAction,
-    GroupChange, Join, JoinAction, JoinChange, JoinChanged, Joins, OnDone, Order, Outcome, Promote, Purge,
-    PurgeStatus, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write, WriteOn,
+    Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence, Fetch,
+    GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Promote, Purge,
+    PurgeStatus, Reap, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write, WriteOn,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -26,7 +26,7 @@ use crate::kit::Place;
 mod kit;
 
 const GUIDE: &str = include_str!("../../../docs/guides/mysql.md");
-const USERS: [&str; 4] = ["shop_migrate", "shop_write", "shop_deliver", "shop_operate"];
+const USERS: [&str; 5] = ["shop_migrate", "shop_write", "shop_deliver", "shop_work", "shop_operate"];
 
 /// What needs the right to grant.
 const TRIAL: &str = "GRANT SELECT ON shop.* TO shop_migrate";
@@ -73,13 +73,26 @@ impl Site {
         self.place.pool.execute(raw_sql(AssertSqlSafe(self.own(sql)))).await.unwrap();
     }
 
-    /// Gives or takes a privilege. People may what a node may.
+    /// Gives or takes a privilege. People may what a node may, a worker what a writer and a node may.
     async fn grant(&self, verb: &str, privilege: &str, thing: &str, user: &str) {
         let to = if verb == "GRANT" { "TO" } else { "FROM" };
-        let users = if user == "shop_deliver" { vec![user, "shop_operate"] } else { vec![user] };
+        let users = match user {
+            "shop_deliver" => vec![user, "shop_work", "shop_operate"],
+            "shop_write" => vec![user, "shop_work"],
+            _ => vec![user],
+        };
         for user in users {
             self.run(&format!("{verb} {privilege} ON {thing} {to} {user}")).await;
         }
+    }
+
+    /// A join for a purge to find.
+    async fn ended_join(&self) {
+        self.run(
+            "INSERT INTO shop.outbox_join (join_id, expected_steps, status, created_at, updated_at)
+             VALUES ('old', 1, 1, '2001-01-01', '2001-01-01') ON DUPLICATE KEY UPDATE status = 1",
+        )
+        .await;
     }
 
     fn pool(&self, user: &str) -> MySqlPool {
@@ -186,38 +199,44 @@ async fn deliver(store: &MysqlStore, rows: &[Seq]) -> Result<(), StoreError> {
         |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
     store.beat(beat(Vec::new(), false)).await?.expect("a member");
     store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
-    join_messages(store).await?;
     store
         .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
         .await?;
     store.leave(node).await
 }
 
-/// What a worker of the queue does with a join that ends, so that the purge finds it.
-async fn join_messages(store: &MysqlStore) -> Result<(), StoreError> {
-    let (join, message) = (JoinId::random(), EventId::uuid_v7());
-    let queued = Event::text("Extract", "{}").id(message.as_str()).build()?;
-    store
-        .write(Write { rows: vec![NewRow { event: queued, placement: Placement::Queue }], now: None })
-        .await?;
+/// What a worker of the queue does, with a join that ends.
+async fn work(store: &MysqlStore) -> Result<(), StoreError> {
+    store.check().await?;
+    let (id, join) = (EventId::uuid_v7(), JoinId::random());
+    let event = Event::text("Extract", "{}").id(id.as_str()).build()?;
+    store.write(Write { rows: vec![NewRow { event, placement: Placement::Queue }], now: None }).await?;
     let wait = JoinWait {
         failed_steps: FailedSteps::Fail,
-        on_complete: None,
+        on_complete: Some(Continuation { topic: "Transform".to_owned(), payload: "{}".to_owned() }),
         on_fail: None,
         message: EventId::uuid_v7(),
         headers: None,
     };
     for action in [
         JoinAction::Start { grouping_key: None, expected: 1, metadata: None },
-        JoinAction::Attach { messages: vec![message.clone()] },
+        JoinAction::Attach { messages: vec![id] },
         JoinAction::Wait(wait),
-        JoinAction::Report { message, state: StepState::Completed },
     ] {
-        let change = JoinChange { join: join.clone(), action, now: None };
-        assert_eq!(store.change_join(change).await?, JoinChanged::Changed);
+        store.change_join(JoinChange { join: join.clone(), action, now: None }).await?;
     }
-    assert!(store.show_join(join, 1).await?.is_some());
-    Ok(())
+    let owner = OwnerId::new("worker")?;
+    let (lease, skip_recent) = (Duration::from_secs(60), Duration::ZERO);
+    let claim =
+        Claim { from: ClaimFrom::Queue, owner: owner.clone(), lease, rows: 100, skip_recent, now: None };
+    let claimed = store.claim(claim).await?;
+    let done =
+        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
+    let outcomes = claimed.iter().map(done).collect();
+    store.settle(Settle { fence: Fence::Owner(owner), outcomes, on_done: OnDone::Keep, now: None }).await?;
+    let shown = store.show_join(join, 1).await?.expect("the join");
+    assert_eq!(shown.join.status, JoinStatus::Completed);
+    store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
 }
 
 /// What people do with the command line.
@@ -242,7 +261,9 @@ async fn operate(store: &MysqlStore) -> Result<(), StoreError> {
 async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     for site in Site::all().await {
         let rows = write(&site.store("shop_write")).await.unwrap();
+        site.ended_join().await;
         deliver(&site.store("shop_deliver"), &rows).await.unwrap();
+        work(&site.store("shop_work")).await.unwrap();
         operate(&site.store("shop_operate")).await.unwrap();
         for (user, sql) in [
             ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
@@ -250,6 +271,8 @@ async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
             ("shop_write", "SELECT * FROM shop.outbox_node"),
             ("shop_deliver", "DELETE FROM shop.outbox_group"),
             ("shop_deliver", "SELECT * FROM shop.outbox_audit"),
+            ("shop_write", "SELECT * FROM shop.outbox_join"),
+            ("shop_work", "SELECT * FROM shop.outbox_audit"),
             ("shop_operate", "DROP TABLE shop.outbox_event"),
         ] {
             assert!(site.plain(user, sql).await.unwrap_err().contains("denied"), "{user}: {sql}");
@@ -266,10 +289,12 @@ async fn no_grant_of_the_guide_is_too_much() {
         assert!(grants.len() > 20, "{grants:?}");
         for [privilege, table, user] in grants {
             let rows = write(&site.store("shop_write")).await.unwrap();
+            site.ended_join().await;
             site.grant("REVOKE", &privilege, &table, &user).await;
             let answer = match user.as_str() {
                 "shop_write" => write(&site.store(&user)).await.map(drop),
                 "shop_deliver" => deliver(&site.store(&user), &rows).await,
+                "shop_work" => work(&site.store(&user)).await,
                 _ => operate(&site.store(&user)).await,
             };
             site.grant("GRANT", &privilege, &table, &user).await;
