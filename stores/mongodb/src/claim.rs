@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::model::{Lane, Row};
-use pillarbox::port::{Claim, ClaimFrom};
+use pillarbox::port::{Claim, ClaimFrom, Reap};
 use uuid::Uuid;
 
 use crate::adopt::adopted;
 use crate::call::{Call, Find};
-use crate::document::{pending, unclaimed};
+use crate::document::{pending, unclaimed, unlocked};
 use crate::error::Failure;
 use crate::row::{Claimed, Fields, read_row};
 use crate::time::{cut, earlier, later, us};
@@ -127,6 +127,29 @@ async fn take(
     let mut rows: HashMap<String, Row> =
         taken.iter().map(|row| (key_text(row), read_row(row, Claimed::Yes))).collect();
     Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())
+}
+
+/// Gives back what was claimed until too long ago; whoever claims one meanwhile keeps it.
+pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Failure> {
+    let now = match request.now {
+        Some(now) => cut(now),
+        None => crate::number::head(call).await?.now,
+    };
+    let over = us(earlier(now, request.older_than));
+    let stuck = doc! { "status": pending(), "locked_until": { "$lte": over } };
+    if request.rows == 0 {
+        return Ok(0);
+    }
+    let fields = Some(doc! { "_id": 1 });
+    let find = Find { filter: stuck.clone(), fields, limit: request.rows.min(MOST), ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    if found.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<Bson> = found.iter().map(|document| Fields::new(document).key()).collect();
+    let mut filter = stuck;
+    filter.insert("_id", doc! { "$in": ids });
+    call.update_all(&call.names().event, filter, doc! { "$set": unlocked() }).await
 }
 
 fn key_text(document: &RawDocument) -> String {

@@ -218,6 +218,7 @@ pub(crate) fn revived(now: Timestamp) -> Document {
         "available_at": us(now),
         "done_at": Bson::Null,
         "last_error": Bson::Null,
+        "processed_by": Bson::Null,
     });
     set
 }

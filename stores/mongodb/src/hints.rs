@@ -110,7 +110,8 @@ async fn look(meta: &mongodb::Collection<Document>, told: &Told) -> Result<(), F
     loop {
         let counter = meta.find_one(doc! { "_id": COUNTER }).await?;
         let value = counter.and_then(|counter| whole(&counter, "value"));
-        if seen.replace(value).is_some_and(|seen| seen != value) {
+        // Rows may have come before the first look.
+        if seen.replace(value) != Some(value) {
             told.tell();
         }
         sleep(STEP).await;

@@ -100,6 +100,8 @@ impl Batch<'_> {
             let mut filter = doc! { "seq": { "$in": numbers }, "status": pending() };
             if let Fence::Owner(owner) = &self.request.fence {
                 filter.extend(doc! { "locked_by": owner.as_str(), "lock_token": token });
+            } else if matches!(change, Change::Extend { .. }) {
+                filter.insert("locked_by", doc! { "$ne": Bson::Null });
             }
             doc! { "q": filter, "u": self.change(change), "multi": true }
         };
@@ -113,6 +115,9 @@ impl Batch<'_> {
             Change::Done => {
                 set.extend(unlocked());
                 set.extend(doc! { "status": code(Status::Done), "done_at": us(self.now) });
+                if let Fence::Owner(owner) = &self.request.fence {
+                    set.insert("processed_by", owner.as_str());
+                }
                 return Bson::from(doc! { "$set": set });
             }
             Change::Attempt => return Bson::from(doc! { "$set": set, "$inc": { "attempts": 1 } }),
@@ -132,6 +137,9 @@ impl Batch<'_> {
             }
             Change::Dead { error, counts, .. } => {
                 set.extend(doc! { "status": code(Status::Dead), "done_at": us(self.now) });
+                if let Fence::Owner(owner) = &self.request.fence {
+                    set.insert("processed_by", doc! { "$literal": owner.as_str() });
+                }
                 let remembered = if *counts == Counts::One { Remembered::Yes } else { Remembered::No };
                 set.extend(self.failed(error, *counts, remembered));
             }

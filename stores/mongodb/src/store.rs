@@ -201,13 +201,15 @@ impl Store for MongodbStore {
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        if self.0.facts.layout() == Layout::Native {
-            return Box::pin(async { Ok(0) });
-        }
         let request = Arc::new(request);
         self.run("reap", Step::Single, move |call| {
             let request = Arc::clone(&request);
-            Box::pin(async move { flowcatalyst::reap(call, &request).await })
+            Box::pin(async move {
+                match call.outbox().layout {
+                    Layout::Native => claim::reap(call, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::reap(call, &request).await,
+                }
+            })
         })
     }
 
