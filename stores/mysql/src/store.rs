@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Joins, Membership, Promote, Promoted,
-    Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, Facts, Fetch, Fetched, Hints, Join, Joins, Membership, Promote,
+    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
@@ -262,7 +262,10 @@ impl Store for MysqlStore {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        self.on(&self.0.settling, "settle", request, |session, sql, request| {
+        // A renewal must not wait behind a long batch.
+        let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
+        let line = if renews { &self.0.desk } else { &self.0.settling };
+        self.on(line, "settle", request, |session, sql, request| {
             Box::pin(async move {
                 match sql.layout {
                     Layout::Native => settle::settle(session, sql, request).await,
