@@ -39,6 +39,7 @@ async fn every_step_is_logged_with_its_store_and_without_its_payload() {
         (Level::DEBUG, vec!["claimed", "messages=1", "store=\"tenant-7\""]),
         (Level::INFO, vec!["handling", "topic=\"mail\"", &of_message, "store=\"tenant-7\""]),
         (Level::ERROR, vec!["the mail server said no", &of_message, "store=\"tenant-7\""]),
+        (Level::ERROR, vec!["event is dead", "store=\"tenant-7\""]),
         (Level::WARN, vec!["no handler", "topic=\"nobody\"", "store=\"tenant-7\""]),
         (Level::INFO, vec!["reaped", "messages=0"]),
     ] {

@@ -115,6 +115,6 @@ impl Claimer {
     }
 
     fn store(&self) -> &str {
-        &self.shared.store.facts().name
+        self.shared.store_name()
     }
 }

@@ -99,7 +99,7 @@ impl Core {
         Vec::new()
     }
 
-    /// What renews every claim that is held.
+    /// What renews every claim that is held, in the order in which rows are locked.
     pub(crate) fn extensions(&self, lease: Duration) -> Vec<Outcome> {
         let extend = |(id, (seq, token)): (&EventId, &(Seq, Token))| Outcome {
             seq: *seq,
@@ -107,7 +107,9 @@ impl Core {
             token: *token,
             change: Change::Extend { lease },
         };
-        self.claims.held.iter().map(extend).collect()
+        let mut extensions: Vec<Outcome> = self.claims.held.iter().map(extend).collect();
+        extensions.sort_by_key(|outcome| outcome.seq);
+        extensions
     }
 
     /// The answer to that: what is stale is another's now. How many those are.

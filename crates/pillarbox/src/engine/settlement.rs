@@ -55,11 +55,13 @@ impl Core {
         }
         self.settler = Settler::Busy;
         let count = self.settles.len().min(self.settings.settle_rows);
-        let (outcomes, places): (Vec<_>, Vec<_>) = self
-            .settles
-            .drain(..count)
-            .map(|unsettled| (unsettled.outcome, (unsettled.slot, unsettled.group)))
-            .unzip();
+        let mut taken: Vec<_> = self.settles.drain(..count).collect();
+        if matches!(self.fence, Fence::Owner(_)) {
+            // Renewals go on beside it: both lock their rows in one order.
+            taken.sort_by_key(|unsettled| unsettled.outcome.seq);
+        }
+        let (outcomes, places): (Vec<_>, Vec<_>) =
+            taken.into_iter().map(|unsettled| (unsettled.outcome, (unsettled.slot, unsettled.group))).unzip();
         let batch = Batch { outcomes: outcomes.into(), places };
         self.settles_since = if self.settles.is_empty() { None } else { Some(now) };
         self.settles_press &= !self.settles.is_empty();

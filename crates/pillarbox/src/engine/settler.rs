@@ -44,7 +44,8 @@ async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batc
         match shared.store.settle(request.clone()).await {
             Ok(settled) => return confirm(shared, batch, &settled, incarnation),
             Err(error) => {
-                tracing::error!(%error, events = batch.outcomes.len(), "settling failed, trying again")
+                let (store, events) = (shared.store_name(), batch.outcomes.len());
+                tracing::error!(store, %error, events, "settling failed, trying again");
             }
         }
         let stale = shared.with(|core| core.is_past(incarnation));
@@ -62,7 +63,8 @@ async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batc
 
 fn confirm(shared: &Shared, batch: Batch, settled: &Settled, incarnation: u64) {
     if !settled.held {
-        tracing::warn!(events = batch.outcomes.len(), "ownership lost: outcomes were not taken");
+        let (store, events) = (shared.store_name(), batch.outcomes.len());
+        tracing::warn!(store, events, "ownership lost: outcomes were not taken");
     }
     shared.with(|core| {
         let now = Instant::now();

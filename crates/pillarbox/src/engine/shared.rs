@@ -1,6 +1,6 @@
 //! What the loops share: the core under a lock that is never held over an await, and the signals between them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) quiet: Notify,
     /// Until when claims may be worked on; none where rows are not claimed.
     pub(crate) lease: watch::Sender<Option<Instant>>,
+    /// What logs call the store, where that is not its own name.
+    pub(crate) name: OnceLock<String>,
 }
 
 impl Shared {
@@ -55,6 +57,7 @@ impl Shared {
             member: Notify::new(),
             quiet: Notify::new(),
             lease: watch::Sender::new(None),
+            name: OnceLock::new(),
         })
     }
 
@@ -82,8 +85,13 @@ impl Shared {
         result
     }
 
+    /// The store's name in every line of the log.
+    pub(crate) fn store_name(&self) -> &str {
+        self.name.get().unwrap_or(&self.store.facts().name)
+    }
+
     fn report(&self, tally: Tally) {
-        let store = || self.store.facts().name.as_str();
+        let store = || self.store_name();
         for (count, export) in [
             (tally.hot, MetricsExporter::hot_enqueued as fn(&dyn MetricsExporter, u64)),
             (tally.hot_dropped, MetricsExporter::hot_dropped),

@@ -335,8 +335,10 @@ impl<S: Store> Queue<S> {
         Ok(Settlement { ignored: settlement.ignored + twice, ..settlement })
     }
 
-    async fn settle(&self, owner: &OwnerId, outcomes: Vec<Outcome>) -> Result<Settlement, QueueError> {
+    async fn settle(&self, owner: &OwnerId, mut outcomes: Vec<Outcome>) -> Result<Settlement, QueueError> {
         let count = outcomes.len();
+        // Others lock their rows in this order too.
+        outcomes.sort_by_key(|outcome| outcome.seq);
         let settled = self.store.settle(self.request(owner, outcomes)).await?;
         // A join may have ended.
         self.bell.ring();

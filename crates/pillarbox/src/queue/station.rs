@@ -48,6 +48,8 @@ impl Station {
             seed: plan.seed(),
         };
         let shared = parts.shared();
+        // Stores of one kind may have one name of their own; the database's tells them apart.
+        shared.name.get_or_init(|| name.to_owned());
         let claimer =
             Arc::new(Claimer::new(Arc::clone(&shared), plan.owner.clone(), plan.lease, ClaimFrom::Queue));
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
