@@ -7,7 +7,7 @@ use std::time::Instant;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Membership,
-    Promote, Promoted, Settle, Settled, Store, Write, WriteOn,
+    Promote, Promoted, Reap, Settle, Settled, Store, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 
@@ -65,6 +65,10 @@ impl Store for Watched {
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         self.store.claim(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.store.reap(request)
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
