@@ -166,7 +166,11 @@ impl Batch<'_> {
             Counts::None => 0,
             Counts::Back => -1,
         };
-        let attempts = doc! { "$add": ["$attempts", one] };
+        let sum = doc! { "$add": ["$attempts", one] };
+        let attempts = match counts {
+            Counts::Back => doc! { "$cond": [{ "$gt": [sum.clone(), 0] }, sum, 0] },
+            Counts::One | Counts::None => sum,
+        };
         let mut set = doc! { "last_error": error.clone(), "attempts": attempts.clone() };
         if remembered == Remembered::Yes {
             let by = match &self.request.fence {
