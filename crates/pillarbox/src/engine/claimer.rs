@@ -8,10 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::Clock;
 use super::shared::Shared;
-use crate::model::{OwnerId, SlotSet};
-use crate::port::{
-    Claim, ClaimFrom, Cursor, Fence, Fetch, OnDone, Outcome, Scope, Settle, Settled, StoreError,
-};
+use crate::model::OwnerId;
+use crate::port::{Claim, ClaimFrom, Fence, Fetch, OnDone, Outcome, Settle, Settled, StoreError};
 use crate::rules::Lease;
 
 /// The clocks are compared again after this long.
@@ -64,9 +62,7 @@ impl Claimer {
         if let Some(clock) = known.filter(|clock| clock.here.elapsed() < CLOCK_HOLDS) {
             return Ok(clock);
         }
-        let scope = Scope::Slots { slots: SlotSet::new([]), cursor: Cursor::default() };
-        let look = Fetch { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None };
-        let database = self.shared.store.fetch(look).await?.now;
+        let database = self.shared.store.fetch(Fetch::time()).await?.now;
         let clock = Clock { database, here: Instant::now() };
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
         Ok(clock)

@@ -9,7 +9,7 @@ use tokio::sync::{OnceCell, watch};
 use uuid::Uuid;
 
 use super::bell::Bell;
-use super::{Queue, Selection, WorkerBuilder};
+use super::{Queue, WorkerBuilder};
 use crate::port::{Answer, Store, StoreError};
 
 /// A database with an outbox.
@@ -285,11 +285,6 @@ impl<S: Store> Databases<S> {
     /// A worker for all of them.
     pub fn worker(&self) -> WorkerBuilder<S> {
         WorkerBuilder::new(self.clone())
-    }
-
-    /// A worker for all of them that chooses the next one so.
-    pub fn worker_selecting(&self, selection: impl Selection) -> WorkerBuilder<S> {
-        self.worker().selection(selection)
     }
 }
 

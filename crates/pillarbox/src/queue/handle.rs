@@ -8,8 +8,8 @@ use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::events::Writer;
 use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
-    BlockingWriteOn, Change, Claim, ClaimFrom, Counts, Fence, List, OnDone, Outcome, Reap, Select, Settle,
-    Settled, Store, Transact, TransactError, Wait, Write, WriteOn,
+    BlockingWriteOn, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, Fetch, List, OnDone, Outcome, Reap,
+    Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
@@ -97,6 +97,11 @@ impl<S: Store> Queue<S> {
         QueueJoins::new(self)
     }
 
+    /// How long failed messages wait, and what happens to done ones.
+    pub(super) fn settling(&self) -> (Arc<dyn RetryPolicy>, OnDone) {
+        (Arc::clone(&self.retry), self.on_done)
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.store.facts().name
     }
@@ -114,7 +119,9 @@ impl<S: Store> Queue<S> {
     /// Enqueues one message in a transaction of its own. Its event type is the topic.
     pub async fn enqueue(&self, message: impl IntoEvent) -> Result<Enqueued, QueueError> {
         let mut enqueued = self.enqueue_all([message]).await?;
-        enqueued.pop().ok_or_else(|| QueueError::NotHeld("nothing was written".to_owned()))
+        let silent = "the store did not tell of the row it wrote";
+        let unexpected = || StoreError::new(ErrorKind::Unexpected, "write", self.name(), silent);
+        enqueued.pop().ok_or_else(|| unexpected().into())
     }
 
     /// Enqueues messages in one transaction, all or none.
@@ -208,8 +215,11 @@ impl<S: Store> Queue<S> {
         };
         let rows = self.store.claim(claim).await?;
         tracing::debug!(store = self.name(), %owner, messages = rows.len(), "claimed");
-        let now =
-            if rows.iter().any(|row| row.expires_at.is_some()) { Some(self.now().await?) } else { None };
+        let now = if rows.iter().any(|row| row.expires_at.is_some()) {
+            Some(self.store.fetch(Fetch::time()).await?.now)
+        } else {
+            None
+        };
         let (mut messages, mut dead) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
             let expired = row.expires_at.zip(now).is_some_and(|(at, now)| at <= now);
@@ -231,16 +241,6 @@ impl<S: Store> Queue<S> {
             self.settle(owner, dead).await?;
         }
         Ok(messages)
-    }
-
-    /// The database's time.
-    async fn now(&self) -> Result<jiff::Timestamp, QueueError> {
-        let scope = crate::port::Scope::Slots {
-            slots: crate::model::SlotSet::new([]),
-            cursor: crate::port::Cursor::default(),
-        };
-        let look = crate::port::Fetch { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None };
-        Ok(self.store.fetch(look).await?.now)
     }
 
     /// Work items from their text `ID@TOKEN`, with what the table says of them now. Ids that are unknown or that no claim

@@ -56,9 +56,11 @@ pub struct WorkerBuilder<S: Store> {
 }
 
 impl<S: Store> Queue<S> {
-    /// A worker on this queue.
+    /// A worker on this queue. It retries and ends messages as the queue is set to, unless told otherwise.
     pub fn worker(&self) -> WorkerBuilder<S> {
-        WorkerBuilder::new(Databases::one(self.clone()))
+        let mut builder = WorkerBuilder::new(Databases::one(self.clone()));
+        (builder.settings.retry, builder.settings.on_done) = self.settling();
+        builder
     }
 }
 

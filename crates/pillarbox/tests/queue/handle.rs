@@ -7,7 +7,7 @@ use pillarbox::Event;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{Payload, Status};
 use pillarbox::port::{Begin, OnDone, Store};
-use pillarbox::queue::{MessageId, QueueError, Settlement, WorkItemId};
+use pillarbox::queue::{Message, MessageId, QueueError, Settlement, WorkItemId};
 use pillarbox::rules::Fixed;
 
 use crate::kit::*;
@@ -204,4 +204,25 @@ async fn done_messages_can_be_deleted_at_once() {
     queue.ack(&ann, &ids(&claimed)).await.unwrap();
     let stats = queue.store().admin().stats().await.unwrap();
     assert_eq!(stats.by_status, [0, 0, 0, 0]);
+}
+
+/// OBX-063: a worker on a queue does as the queue is set to.
+#[tokio::test(start_paused = true)]
+async fn a_worker_takes_the_settings_of_its_queue() {
+    let queue = queue().on_done(OnDone::Delete).retry(Fixed(secs(7)));
+    let seen = Seen::default();
+    let noted = seen.clone();
+    let fails_first = move |message: Message| {
+        let failed = message.retry_count() == 0;
+        noted.add(message);
+        std::future::ready(if failed { Err(std::fmt::Error) } else { Ok(()) })
+    };
+    let worker = queue.worker().handler("a", fails_first).start().unwrap();
+    let id = queue.enqueue(message("a")).await.unwrap().message;
+    let retry = until(&queue, &id, Status::Retry).await;
+    assert_eq!(retry.available_at.duration_since(retry.created_at).as_secs(), 7);
+    seen.until(2).await;
+    worker.close().await;
+    let stats = queue.store().admin().stats().await.unwrap();
+    assert_eq!(stats.by_status, [0, 0, 0, 0], "what is done is deleted");
 }

@@ -9,8 +9,8 @@ use pillarbox::events::Failure;
 use pillarbox::memory::{MemoryOptions, MemoryStore};
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Join, Joins, Membership, Promote, Promoted,
-    Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Join, Joins, Membership, Promote,
+    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::queue::{
     Database, Databases, Discovery, DrainFirst, Message, RouteError, Selection, Standing,
@@ -140,7 +140,8 @@ async fn a_strategy_of_ones_own_chooses() {
     let (seen, chosen) = (Seen::default(), Arc::new(Mutex::new(Vec::new())));
     let selection = Noted(DrainFirst::default(), Arc::clone(&chosen));
     let worker = databases
-        .worker_selecting(selection)
+        .worker()
+        .selection(selection)
         .batch(10)
         .workers(64)
         .handler("t", noting(&seen))
@@ -289,6 +290,8 @@ enum Fault {
     Hangs,
     /// Claims, and answers after this long.
     Slow(Duration),
+    /// Claims, and can't renew them.
+    NoRenewal,
 }
 
 /// A store whose claims fail, never end, or take long.
@@ -311,6 +314,7 @@ impl Store for Bad {
             match self.fault {
                 Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
                 Fault::Hangs => std::future::pending().await,
+                Fault::NoRenewal => self.inner.claim(request).await,
                 Fault::Slow(time) => {
                     let claimed = self.inner.claim(request).await;
                     pass(time).await;
@@ -323,6 +327,11 @@ impl Store for Bad {
         self.inner.reap(request)
     }
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        let renews = request.outcomes.iter().any(|outcome| matches!(outcome.change, Change::Extend { .. }));
+        if renews && self.fault == Fault::NoRenewal {
+            let down = StoreError::new(ErrorKind::Unavailable, "settle", "bad", "down");
+            return Box::pin(async { Err(down) });
+        }
         self.inner.settle(request)
     }
     fn join(&self, request: Join) -> Answer<'_, Membership> {
@@ -391,4 +400,34 @@ async fn a_claim_that_comes_too_late_is_given_back() {
     worker.close().await;
     let record = record(&queue, &id).await;
     assert_eq!((record.locked_by, record.attempts, seen.all().len()), (None, 0, 0));
+}
+
+/// OBX-059: a handler whose claim can't be renewed is dropped before another may have its message.
+#[tokio::test(start_paused = true)]
+async fn a_handler_ends_before_its_claim_does() {
+    struct Ends(Arc<Mutex<Option<tokio::time::Instant>>>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().get_or_insert_with(tokio::time::Instant::now);
+        }
+    }
+    let faulty = Bad { inner: named("away"), fault: Fault::NoRenewal, claims: Arc::default() };
+    let queue = pillarbox::Queue::new(faulty);
+    let ended = Arc::new(Mutex::new(None));
+    let noted = Arc::clone(&ended);
+    let stuck = move |_: Message| {
+        let ends = Ends(Arc::clone(&noted));
+        async move {
+            let _ends = ends;
+            std::future::pending::<Result<(), Failure>>().await
+        }
+    };
+    let worker = queue.worker().lease(secs(8)).deadline(secs(600)).handler("t", stuck).start().unwrap();
+    let began = tokio::time::Instant::now();
+    let id = queue.enqueue(message("t")).await.unwrap().message;
+    let retry = until(&queue, &id, pillarbox::model::Status::Retry).await;
+    assert_eq!(retry.last_error.as_deref(), Some("its claim ran out before it was finished"));
+    let ended = ended.lock().unwrap().unwrap();
+    assert!(ended - began <= secs(7) + Duration::from_millis(100), "{:?} of a lease of 8 s", ended - began);
+    worker.close().await;
 }
