@@ -3,12 +3,11 @@
 use std::env;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use pillarbox::model::{SlotSet, TableName};
-use pillarbox::port::{Cursor, Fetch, Scope, Store};
+use pillarbox::model::TableName;
+use pillarbox::port::{Fetch, Store};
 use pillarbox_stores::{Missing, Options};
 
 use crate::failure::{Failure, Outcome};
@@ -123,7 +122,5 @@ impl Target {
 
 /// The database's now: ends of rows are by its clock.
 pub(crate) async fn database_now(store: &dyn Store) -> Outcome<Timestamp> {
-    let scope = Scope::Slots { slots: SlotSet::default(), cursor: Cursor::default() };
-    let nothing = Fetch { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None };
-    Ok(store.fetch(nothing).await?.now)
+    Ok(store.fetch(Fetch::time()).await?.now)
 }

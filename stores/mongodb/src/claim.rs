@@ -137,19 +137,32 @@ pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Fai
     };
     let over = us(earlier(now, request.older_than));
     let stuck = doc! { "status": pending(), "locked_until": { "$lte": over } };
-    if request.rows == 0 {
+    set_some(call, stuck, request.rows, unlocked()).await
+}
+
+/// Sets fields of up to so many documents that match, and still do when their turn comes; how many.
+pub(crate) async fn set_some(
+    call: &mut Call<'_>,
+    mut filter: Document,
+    most: usize,
+    fields: Document,
+) -> Result<u64, Failure> {
+    if most == 0 {
         return Ok(0);
     }
-    let fields = Some(doc! { "_id": 1 });
-    let find = Find { filter: stuck.clone(), fields, limit: request.rows.min(MOST), ..Find::default() };
+    let find = Find {
+        filter: filter.clone(),
+        fields: Some(doc! { "_id": 1 }),
+        limit: most.min(MOST),
+        ..Find::default()
+    };
     let found = call.find(&call.names().event, find).await?;
     if found.is_empty() {
         return Ok(0);
     }
     let ids: Vec<Bson> = found.iter().map(|document| Fields::new(document).key()).collect();
-    let mut filter = stuck;
     filter.insert("_id", doc! { "$in": ids });
-    call.update_all(&call.names().event, filter, doc! { "$set": unlocked() }).await
+    call.update_all(&call.names().event, filter, doc! { "$set": fields }).await
 }
 
 fn key_text(document: &RawDocument) -> String {

@@ -90,11 +90,7 @@ impl<'a> Attaching<'a, '_> {
 
     fn note(&mut self, locked: &[Vec<MySqlRow>]) {
         for row in locked.iter().flatten() {
-            let state = match Status::from_code(text_number(row, 2)) {
-                Some(Status::Done) => StepState::Completed,
-                Some(Status::Dead) => StepState::Failed,
-                _ => StepState::Pending,
-            };
+            let state = StepState::of(Status::from_code(text_number(row, 2)).unwrap_or(Status::New));
             let step = Step { seq: text_number(row, 1), state, marked: text_number(row, 3) != 0 };
             self.steps.insert(text_of(row, 0).unwrap_or_default().to_owned(), step);
         }

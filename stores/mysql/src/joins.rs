@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use pillarbox::model::{
-    Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState,
+    Continuation, Counted, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait,
+    StepState,
 };
 use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Purge};
 use sqlx::mysql::MySqlRow;
@@ -174,24 +175,6 @@ async fn lock_join(
 ) -> Result<(Timestamp, Option<JoinRecord>), Failure> {
     let (now, sets) = flight.ask_at(sql, now, &[locks(sql, [id])]).await?;
     Ok((now, sets.iter().flatten().next().map(read_join)))
-}
-
-/// What a join counts anew.
-#[derive(Default)]
-pub(crate) struct Counted {
-    pub(crate) attached: u32,
-    completed: u32,
-    failed: u32,
-}
-
-impl Counted {
-    pub(crate) fn add(&mut self, state: StepState) {
-        match state {
-            StepState::Pending => {}
-            StepState::Completed => self.completed += 1,
-            StepState::Failed => self.failed += 1,
-        }
-    }
 }
 
 /// The members that one call has changed, by join.

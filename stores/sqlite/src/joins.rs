@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use pillarbox::model::{
-    Continuation, Event, EventId, FailedSteps, Headers, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait,
-    NewRow, Placement, Status, StepState,
+    Continuation, Counted, Event, EventId, FailedSteps, Headers, JoinId, JoinMember, JoinRecord, JoinStatus,
+    JoinWait, NewRow, Placement, Status, StepState,
 };
 use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -184,29 +184,7 @@ impl Changing<'_> {
             .prepare_cached(&self.sql.step_show)?
             .query_row([message.as_str()], |row| row.get(0).map(Status::from_code))
             .optional()?;
-        Ok(status.map(|status| match status.unwrap_or(Status::New) {
-            Status::New | Status::Retry => StepState::Pending,
-            Status::Done => StepState::Completed,
-            Status::Dead => StepState::Failed,
-        }))
-    }
-}
-
-/// What a join counts anew.
-#[derive(Default)]
-struct Counted {
-    attached: u32,
-    completed: u32,
-    failed: u32,
-}
-
-impl Counted {
-    fn add(&mut self, state: StepState) {
-        match state {
-            StepState::Pending => {}
-            StepState::Completed => self.completed += 1,
-            StepState::Failed => self.failed += 1,
-        }
+        Ok(status.map(|status| StepState::of(status.unwrap_or(Status::New))))
     }
 }
 

@@ -8,7 +8,7 @@ use super::state::State;
 use super::stored::Stored;
 use crate::model::{
     Continuation, Event, EventId, Headers, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, Lane,
-    NewRow, Placement, Status, StepState,
+    NewRow, Placement, StepState,
 };
 use crate::port::{JoinAction, JoinChange, JoinChanged, JoinShown, ListJoins};
 
@@ -225,11 +225,7 @@ impl JoinTables {
 
 /// How a message of the queue stands as a step of a join.
 pub(super) fn step_of(row: &Stored) -> Option<StepState> {
-    (row.lane == Some(Lane::QUEUE)).then_some(match row.status {
-        Status::New | Status::Retry => StepState::Pending,
-        Status::Done => StepState::Completed,
-        Status::Dead => StepState::Failed,
-    })
+    (row.lane == Some(Lane::QUEUE)).then(|| StepState::of(row.status))
 }
 
 impl State {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::limits::{self, EVENT_ID_MAX};
-use super::{EventId, Invalid};
+use super::{EventId, Invalid, Status};
 
 /// Longest grouping key of a join.
 pub const GROUPING_KEY_MAX: usize = 255;
@@ -114,6 +114,16 @@ impl StepState {
     /// All, in the order of their codes.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Completed, Self::Failed];
 
+    /// The step that a message of this status is.
+    #[must_use]
+    pub const fn of(status: Status) -> Self {
+        match status {
+            Status::New | Status::Retry => Self::Pending,
+            Status::Done => Self::Completed,
+            Status::Dead => Self::Failed,
+        }
+    }
+
     /// The number in tables.
     #[must_use]
     pub const fn code(self) -> i16 {
@@ -219,6 +229,28 @@ impl JoinRecord {
         match wait.failed_steps {
             FailedSteps::Fail if self.failed > 0 => Some(JoinStatus::Failed),
             _ => Some(JoinStatus::Completed),
+        }
+    }
+}
+
+/// What one call adds to the counts of a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// Messages attached.
+    pub attached: u32,
+    /// Steps completed.
+    pub completed: u32,
+    /// Steps failed.
+    pub failed: u32,
+}
+
+impl Counted {
+    /// A step stands so now; a pending one counts nothing.
+    pub const fn add(&mut self, state: StepState) {
+        match state {
+            StepState::Pending => {}
+            StepState::Completed => self.completed += 1,
+            StepState::Failed => self.failed += 1,
         }
     }
 }

@@ -24,8 +24,8 @@ pub use headers::Headers;
 pub use id::{EventId, NodeId, OwnerId};
 pub use invalid::Invalid;
 pub use join::{
-    Continuation, FailedSteps, GROUPING_KEY_MAX, JOIN_STEPS_MAX, JoinId, JoinMember, JoinRecord, JoinStatus,
-    JoinWait, StepState,
+    Continuation, Counted, FailedSteps, GROUPING_KEY_MAX, JOIN_STEPS_MAX, JoinId, JoinMember, JoinRecord,
+    JoinStatus, JoinWait, StepState,
 };
 pub use layout::Layout;
 pub use limits::{

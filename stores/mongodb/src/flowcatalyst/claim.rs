@@ -10,6 +10,7 @@ use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap,
 
 use super::item::{PENDING, PROCESSING, date, ended_before, now, order, read_item};
 use crate::call::{Call, Find};
+use crate::claim::set_some;
 use crate::error::Failure;
 use crate::membership::Waiting;
 use crate::row::Fields;
@@ -131,19 +132,7 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
 pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Failure> {
     let now = now(call, request.now).await?;
     let stuck = doc! { "status": PROCESSING, "$or": ended_before(earlier(now, request.older_than)) };
-    if request.rows == 0 {
-        return Ok(0);
-    }
-    let fields = Some(doc! { "_id": 1 });
-    let find = Find { filter: stuck.clone(), fields, limit: request.rows.min(MOST), ..Find::default() };
-    let found = call.find(&call.names().event, find).await?;
-    if found.is_empty() {
-        return Ok(0);
-    }
-    let ids: Vec<Bson> = found.iter().map(|row| Fields::new(row).key()).collect();
-    let mut filter = stuck;
-    filter.insert("_id", doc! { "$in": ids });
-    call.update_all(&call.names().event, filter, doc! { "$set": { "status": PENDING } }).await
+    set_some(call, stuck, request.rows, doc! { "status": PENDING }).await
 }
 
 /// Whether items wait, for whoever leads.
