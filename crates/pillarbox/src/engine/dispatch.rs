@@ -260,6 +260,10 @@ impl Core {
                 self.breaker.answered();
                 self.fail(item, error, after, now)
             }
+            Verdict::Refused { error } => {
+                self.breaker.answered();
+                self.fail(item, error, None, now)
+            }
             Verdict::Rejected { error } => {
                 self.breaker.answered();
                 self.tally.failure += 1;

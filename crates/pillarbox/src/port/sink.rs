@@ -58,6 +58,12 @@ pub enum Verdict {
         /// When to try again.
         after: Option<Duration>,
     },
+    /// The whole batch was refused by the fault of some of its events: it is sent again in parts, which tells whose. No attempt
+    /// is burnt. The verdict on the first event counts; of a single event it is `Failed`.
+    Refused {
+        /// Why.
+        error: String,
+    },
     /// Will never be taken: dead at once.
     Rejected {
         /// Why.

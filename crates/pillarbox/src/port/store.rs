@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Joins, Membership, Promote, Promoted, Reap, Settle,
-    Settled, StoreError,
+    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Joins, Lead, Membership, Promote, Promoted, Reap,
+    Settle, Settled, StoreError,
 };
 use crate::model::{NewRow, NodeId, Row, Written};
 
@@ -80,6 +80,11 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// What its leader may do, where rows have no numbers and one node at a time takes them: the flowcatalyst layout.
+    fn lead(&self) -> Option<&dyn Lead> {
+        None
+    }
+
     /// Inspection and operation.
     fn admin(&self) -> &dyn Admin;
 
@@ -136,6 +141,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn joins(&self) -> Option<&dyn Joins> {
         (**self).joins()
+    }
+
+    fn lead(&self) -> Option<&dyn Lead> {
+        (**self).lead()
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -189,6 +189,11 @@ impl TestOutbox {
         let attempt = row.attempts + 1;
         let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold, claimed: None };
         let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
+        // Alone in its batch, it is the one at fault.
+        let verdict = match verdict {
+            Verdict::Refused { error } => Verdict::Failed { error, after: None },
+            verdict => verdict,
+        };
         match verdict {
             Verdict::Accepted | Verdict::Settled => Change::Done,
             Verdict::Failed { error, after } | Verdict::Unavailable { error, after }
@@ -199,6 +204,7 @@ impl TestOutbox {
             }
             Verdict::Failed { error, .. }
             | Verdict::Unavailable { error, .. }
+            | Verdict::Refused { error }
             | Verdict::Rejected { error } => dead(error, Counts::One),
             Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
             Verdict::InFlight | Verdict::Skipped => Change::Release,

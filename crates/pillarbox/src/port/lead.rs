@@ -1,0 +1,63 @@
+//! Claiming under leadership: tables whose rows have no numbers are drained by one node at a time.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Answer;
+use crate::model::{EventId, GroupKey, NodeId, Row};
+
+/// Takes the next pending rows of many groups, some of each, if the node leads.
+///
+/// Groups come in the order of their keys, rows within one by when they were written and id. Rows without a group come before
+/// all groups, and only where `after` is none.
+#[derive(Debug, Clone)]
+pub struct Take {
+    /// Who leads; its row is share-locked until the rows are taken.
+    pub node: NodeId,
+    /// Groups after this one in the order of bytes; none: from the first one on.
+    pub after: Option<GroupKey>,
+    /// Groups to leave out.
+    pub except: Vec<GroupKey>,
+    /// At most so many rows.
+    pub rows: usize,
+    /// At most so many of one group.
+    pub each: usize,
+    /// At most so many without a group.
+    pub ungrouped: usize,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// What was taken.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// False: the node does not lead any more, and nothing was taken.
+    pub leads: bool,
+    /// The rows, with their claims as tokens.
+    pub rows: Vec<Row>,
+}
+
+/// Gives back rows that somebody took and has not settled, if the node leads.
+#[derive(Debug, Clone)]
+pub struct Recover {
+    /// Who leads.
+    pub node: NodeId,
+    /// Taken longer ago than this; zero: all.
+    pub older_than: Duration,
+    /// Rows that the leader itself has in hand.
+    pub except: Vec<EventId>,
+    /// At most so many.
+    pub rows: usize,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// What a leader may do.
+pub trait Lead: Send + Sync {
+    /// Takes rows. Never one that is behind a row of its group that is still pending, but for rows that someone else has locked.
+    fn take(&self, request: Take) -> Answer<'_, Taken>;
+
+    /// Gives rows back; how many. None if the node does not lead.
+    fn recover(&self, request: Recover) -> Answer<'_, u64>;
+}
