@@ -9,11 +9,15 @@ mod fleet;
 mod golang;
 mod ground;
 mod instance;
+mod kafka;
 mod maven;
 mod mongodb;
 mod mysql;
+mod nats;
 mod port;
 mod postgres;
+mod rabbitmq;
+mod redis;
 mod runner;
 mod sid;
 mod software;
@@ -25,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) use action::{Action, run};
+pub(crate) use apt::install;
 pub(crate) use fleet::Fleet;
 pub(crate) use software::{Lack, Software};
 
@@ -101,8 +106,17 @@ pub(crate) trait Server: Debug + Sync {
 }
 
 /// Every server there is.
-pub(crate) static ALL: [&dyn Server; 5] =
-    [&postgres::FIFTEEN, &postgres::EIGHTEEN, &mysql::MARIA, &mysql::NINE, &mongodb::FerretDb];
+pub(crate) static ALL: [&dyn Server; 9] = [
+    &postgres::FIFTEEN,
+    &postgres::EIGHTEEN,
+    &mysql::MARIA,
+    &mysql::NINE,
+    &mongodb::FerretDb,
+    &redis::Redis,
+    &nats::Nats,
+    &rabbitmq::RabbitMq,
+    &kafka::Kafka,
+];
 
 /// Finds a server by its name.
 pub(crate) fn find(name: &str) -> Result<&'static dyn Server, String> {
@@ -138,7 +152,7 @@ mod tests {
     #[test]
     fn an_unknown_server_is_named_with_those_there_are() {
         assert_eq!(find("postgres-15").unwrap().name(), "postgres-15");
-        let why = "unknown server `oracle`: one of postgres-15, postgres-18, mariadb, mysql, mongodb";
+        let why = "unknown server `oracle`: one of postgres-15, postgres-18, mariadb, mysql, mongodb, redis, nats, rabbitmq, kafka";
         assert_eq!(find("oracle").unwrap_err(), why);
     }
 }

@@ -2,6 +2,7 @@
 
 mod checks;
 mod demo;
+mod features;
 mod suite;
 mod summary;
 mod tally;
@@ -9,6 +10,7 @@ mod tally;
 use std::path::Path;
 use std::time::Instant;
 
+use features::Features;
 use summary::{Ran, Summary};
 use tally::Tally;
 
@@ -26,6 +28,7 @@ struct Course<'a> {
     tally: Tally,
     /// On its way while the steps before the tests run.
     software: Option<Software>,
+    features: Features,
 }
 
 impl std::fmt::Debug for Step {
@@ -51,13 +54,14 @@ impl From<Result<(), String>> for Outcome {
 
 /// The step that needs servers.
 const TESTS: &str = "tests";
+const CLIPPY: &str = "clippy";
 
 /// Every step, in order: the quick ones first.
 pub(crate) static ALL: [Step; 6] = [
     Step { name: "format", run: checks::format },
     Step { name: "tidy", run: checks::tidy },
     Step { name: "requirements", run: checks::requirements },
-    Step { name: "clippy", run: checks::clippy },
+    Step { name: CLIPPY, run: checks::clippy },
     Step { name: TESTS, run: suite::run },
     Step { name: "demo", run: demo::run },
 ];
@@ -76,8 +80,12 @@ pub(crate) fn names() -> String {
 
 /// Runs the steps and prints a summary, whose last line counts tests; tells whether nothing failed.
 pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
+    // Before the software, since a package is not installed beside another.
+    let builds = steps.iter().any(|step| [TESTS, CLIPPY].contains(&step.name));
+    let features = if builds { Features::prepare() } else { Features::default() };
     let software = steps.iter().any(|step| step.name == TESTS).then(|| Software::gather(&servers::ALL));
-    let mut course = Course { root, tally: Tally::default(), software };
+    let mut course = Course { root, tally: Tally::default(), software, features };
+    course.tally.could_not_run.extend(course.features.lack.take());
     let mut ran = Vec::new();
     for step in steps {
         println!("\n== {}", step.name);

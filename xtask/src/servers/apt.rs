@@ -10,7 +10,7 @@ use crate::process;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Installs a package if we may; otherwise, or if that fails, says what to install.
-pub(super) fn install(package: &str) -> Result<(), String> {
+pub(crate) fn install(package: &str) -> Result<(), String> {
     let please = |why: &str| format!("{why}: install the package `{package}`");
     if !process::is_there("apt-get") {
         return Err(please("it is not installed"));

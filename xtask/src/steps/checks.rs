@@ -13,7 +13,9 @@ pub(super) fn format(course: &mut Course<'_>) -> Outcome {
 }
 
 pub(super) fn clippy(course: &mut Course<'_>) -> Outcome {
-    with_component(course.root, "clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    let features = course.features.arguments;
+    let arguments = [&["clippy", "--workspace", "--all-targets"], features, &["--", "-D", "warnings"]];
+    with_component(course.root, "clippy", &arguments.concat())
 }
 
 pub(super) fn tidy(course: &mut Course<'_>) -> Outcome {

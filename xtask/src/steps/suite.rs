@@ -16,7 +16,8 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
     let mut command = process::cargo(course.root);
-    command.args(["test", "--workspace", "--no-fail-fast"]).envs(fleet.exports());
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(course.features.arguments);
+    command.envs(fleet.exports());
     let tested = process::stream(&mut command, LIMIT, |line| tally.read(line));
     let ended = fleet.end();
     judge(&[complete(&fleet.lacks), tested, ended])

@@ -1,0 +1,99 @@
+//! NATS with JetStream.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Need, Server, Site, apt, port};
+
+/// Tells tests that start servers of their own which program to start.
+const PROGRAM: &str = "PILLARBOX_TEST_NATS_SERVER";
+const PACKAGE: &str = "nats-server";
+/// The program's place by the habits of Debian, of archives and of Homebrew.
+const PLACES: [(&str, &str); 4] = [
+    ("/usr", "sbin/nats-server"),
+    ("/usr", "bin/nats-server"),
+    ("/usr/local", "bin/nats-server"),
+    ("/opt/homebrew", "bin/nats-server"),
+];
+
+#[derive(Debug)]
+pub(super) struct Nats;
+
+impl Server for Nats {
+    fn name(&self) -> &'static str {
+        "nats"
+    }
+
+    fn variable(&self) -> &'static str {
+        "PILLARBOX_TEST_NATS_URL"
+    }
+
+    fn need(&self) -> Need {
+        Need::May
+    }
+
+    fn preferred_port(&self) -> u16 {
+        15_422
+    }
+
+    fn user(&self) -> &'static str {
+        "nats"
+    }
+
+    fn stop_signal(&self) -> &'static str {
+        "KILL"
+    }
+
+    fn find(&self) -> Option<PathBuf> {
+        let mut there = PLACES.iter().filter(|(home, daemon)| Path::new(home).join(daemon).is_file());
+        there.next().map(|(home, _)| home.into())
+    }
+
+    fn install(&self) -> Result<PathBuf, String> {
+        apt::install(PACKAGE).map_err(|why| format!("{why}, or set {}", self.variable()))?;
+        self.find().ok_or_else(|| format!("`{PACKAGE}` is installed, but there is no program of that name"))
+    }
+
+    fn preparation(&self, _: &Site) -> Vec<Command> {
+        Vec::new()
+    }
+
+    fn command(&self, site: &Site, port: u16) -> Command {
+        let mut daemon = Command::new(daemon(&site.home));
+        daemon.args(["--addr", "127.0.0.1", "--port", &port.to_string()]);
+        daemon.args(["--jetstream", "--store_dir"]).arg(&site.data);
+        daemon
+    }
+
+    fn is_ready(&self, site: &Site, port: u16) -> bool {
+        site.read_log().contains("Server is ready") && port::takes_connections(port)
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("nats://127.0.0.1:{port}")
+    }
+
+    fn extras(&self, home: &Path) -> Vec<(&'static str, String)> {
+        vec![(PROGRAM, daemon(home).display().to_string())]
+    }
+}
+
+fn daemon(home: &Path) -> PathBuf {
+    let places = PLACES.iter().filter(|(own, _)| home == Path::new(own)).map(|(_, daemon)| home.join(daemon));
+    places.into_iter().find(|daemon| daemon.is_file()).unwrap_or_else(|| home.join(PLACES[1].1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn docker_gets_the_same_port_and_has_jetstream_too() {
+        let compose = fs::read_to_string(crate::root().join("compose.yaml")).unwrap();
+        assert!(compose.contains("  nats:"));
+        assert!(compose.contains("--jetstream"));
+        assert!(compose.contains(&format!("127.0.0.1:{}:4222", Nats.preferred_port())));
+    }
+}

@@ -1,0 +1,93 @@
+//! Redis.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Need, Server, Site, apt, port};
+
+/// Tells tests that start servers of their own which program to start.
+const PROGRAM: &str = "PILLARBOX_TEST_REDIS_SERVER";
+const PACKAGE: &str = "redis-server";
+const HOMES: [&str; 4] = ["/usr", "/usr/local", "/opt/homebrew/opt/redis", "/usr/local/opt/redis"];
+const DAEMON: &str = "bin/redis-server";
+
+/// A write is with the system when it is answered, and read again after a restart.
+const SETTINGS: [(&str, &str); 3] = [("appendonly", "yes"), ("save", ""), ("maxmemory-policy", "noeviction")];
+
+#[derive(Debug)]
+pub(super) struct Redis;
+
+impl Server for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn variable(&self) -> &'static str {
+        "PILLARBOX_TEST_REDIS_URL"
+    }
+
+    fn need(&self) -> Need {
+        Need::May
+    }
+
+    fn preferred_port(&self) -> u16 {
+        15_379
+    }
+
+    fn user(&self) -> &'static str {
+        "redis"
+    }
+
+    fn stop_signal(&self) -> &'static str {
+        "KILL"
+    }
+
+    fn find(&self) -> Option<PathBuf> {
+        HOMES.iter().map(PathBuf::from).find(|home| home.join(DAEMON).is_file())
+    }
+
+    fn install(&self) -> Result<PathBuf, String> {
+        apt::install(PACKAGE).map_err(|why| format!("{why}, or set {}", self.variable()))?;
+        self.find().ok_or_else(|| format!("`{PACKAGE}` is installed, but there is no {DAEMON}"))
+    }
+
+    fn preparation(&self, _: &Site) -> Vec<Command> {
+        Vec::new()
+    }
+
+    fn command(&self, site: &Site, port: u16) -> Command {
+        let mut daemon = Command::new(site.home.join(DAEMON));
+        daemon.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(&site.data);
+        SETTINGS.iter().for_each(|(name, value)| {
+            daemon.args([&format!("--{name}"), *value]);
+        });
+        daemon
+    }
+
+    fn is_ready(&self, site: &Site, port: u16) -> bool {
+        site.read_log().contains("Ready to accept connections") && port::takes_connections(port)
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("redis://127.0.0.1:{port}/0")
+    }
+
+    fn extras(&self, home: &Path) -> Vec<(&'static str, String)> {
+        vec![(PROGRAM, home.join(DAEMON).display().to_string())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn docker_gets_the_same_settings_and_port() {
+        let compose = fs::read_to_string(crate::root().join("compose.yaml")).unwrap();
+        assert!(compose.contains("  redis:"));
+        assert!(compose.contains(&format!("127.0.0.1:{}:6379", Redis.preferred_port())));
+        assert!(SETTINGS.iter().all(|(name, _)| compose.contains(&format!("--{name}"))));
+    }
+}

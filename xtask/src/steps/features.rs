@@ -1,0 +1,43 @@
+//! Features that are off by default, and are built and tested all the same.
+
+use crate::process;
+use crate::servers::install;
+
+/// Kafka's client is C, built by `make`.
+const KAFKA: [&str; 2] = ["--features", "pillarbox-sinks/kafka"];
+const MAKE: &str = "make";
+
+/// What the builds of a run are told, and what they had to leave out.
+#[derive(Debug, Default)]
+pub(super) struct Features {
+    pub(super) arguments: &'static [&'static str],
+    pub(super) lack: Option<String>,
+}
+
+impl Features {
+    /// Gets what building them takes.
+    pub(super) fn prepare() -> Self {
+        let made = if process::is_there(MAKE) { Ok(()) } else { install(MAKE) };
+        Self::with(made)
+    }
+
+    fn with(made: Result<(), String>) -> Self {
+        match made {
+            Ok(()) => Self { arguments: &KAFKA, lack: None },
+            Err(why) => Self { arguments: &[], lack: Some(format!("the sink for Kafka: {why}")) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_built_is_left_out_and_named() {
+        assert_eq!(Features::with(Ok(())).arguments, KAFKA);
+        let without = Features::with(Err("install the package `make`".into()));
+        assert!(without.arguments.is_empty());
+        assert_eq!(without.lack.unwrap(), "the sink for Kafka: install the package `make`");
+    }
+}
