@@ -1,3 +1,24 @@
 //! Where events go: HTTP batch endpoints, webhooks, brokers, standard output. A feature each.
 //!
-//! Every one is a [`pillarbox::port::Sink`], for the relay and for an outbox in process alike.
+//! Every one is a [`pillarbox::port::Sink`], for the relay and for an outbox in process alike. [`open`] makes one from a URL.
+
+mod carried;
+mod egress;
+mod envelope;
+mod error;
+mod open;
+mod options;
+mod secret;
+#[cfg(feature = "stdout")]
+mod stdout;
+mod template;
+
+pub use egress::{Blocked, Egress};
+pub use envelope::{Binding, Encoded, Envelope, Format};
+pub use error::SinkError;
+pub use open::open;
+pub use options::{Compression, Http2, SinkOptions};
+pub use secret::{Secret, TokenSource};
+#[cfg(feature = "stdout")]
+pub use stdout::{LineWriter, StdoutSink};
+pub use template::{BadTemplate, RenderError, Template};

@@ -1,0 +1,69 @@
+//! Opening a sink: the scheme of its URL says which.
+
+use std::sync::Arc;
+
+use pillarbox::port::Sink;
+
+use crate::error::SinkError;
+use crate::options::SinkOptions;
+
+/// Longest URL of a sink, in bytes.
+const URL_MAX: usize = 4_096;
+
+/// What `open` gives.
+type Opened = Result<Arc<dyn Sink>, SinkError>;
+
+/// Makes the sink of a URL. Nothing is connected to yet.
+pub fn open(url: &str, options: &SinkOptions) -> Opened {
+    if url.len() > URL_MAX {
+        return Err(SinkError::url(format!("has {} bytes, and the maximum is {URL_MAX}", url.len())));
+    }
+    let (scheme, _) = url.split_once(':').ok_or_else(|| SinkError::url("has no scheme, such as `https:`"))?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" | "https" => http(url, options),
+        "webhook+https" | "webhook+http" => webhook(url, options),
+        "stdout" => stdout(url, options),
+        "kafka" => kafka(url, options),
+        "nats" | "tls" => nats(url, options),
+        "amqp" | "amqps" => rabbitmq(url, options),
+        "redis" | "rediss" => redis(url, options),
+        _ => Err(SinkError::Scheme { scheme: shown(scheme) }),
+    }
+}
+
+/// Defines how sinks of one feature are opened, and what is said where it was left out.
+macro_rules! opens {
+    ($($feature:literal $name:ident => $open:expr;)*) => {$(
+        #[cfg(feature = $feature)]
+        fn $name(url: &str, options: &SinkOptions) -> Opened {
+            let open: fn(&str, &SinkOptions) -> Opened = $open;
+            open(url, options)
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $name(url: &str, _: &SinkOptions) -> Opened {
+            Err(not_built(url, $feature))
+        }
+    )*};
+}
+
+opens! {
+    "http" http => |url, _| Err(not_built(url, "http"));
+    "webhook" webhook => |url, _| Err(not_built(url, "webhook"));
+    "stdout" stdout => |_, options| Ok(Arc::new(crate::stdout::StdoutSink::open(options)?));
+    "kafka" kafka => |url, _| Err(not_built(url, "kafka"));
+    "nats" nats => |url, _| Err(not_built(url, "nats"));
+    "rabbitmq" rabbitmq => |url, _| Err(not_built(url, "rabbitmq"));
+    "redis" redis => |url, _| Err(not_built(url, "redis"));
+}
+
+fn not_built(url: &str, feature: &'static str) -> SinkError {
+    let scheme = url.split(':').next().unwrap_or_default();
+    SinkError::NotBuilt { scheme: shown(scheme), feature }
+}
+
+/// What stands before the first colon may be anything, a user's name too: only what looks like a scheme is shown.
+fn shown(scheme: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+    if scheme.len() <= 20 && scheme.bytes().all(plain) { scheme.to_owned() } else { "?".to_owned() }
+}

@@ -1,0 +1,320 @@
+//! Templates: a path, topic, subject, routing key or stream made of what an event says of itself.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use pillarbox::Event;
+use pillarbox::model::GroupKey;
+
+/// Longest text of a template, in bytes.
+const TEMPLATE_MAX: usize = 1_024;
+/// Most places in one template.
+const PLACES_MAX: usize = 32;
+/// Longest text that comes out, in bytes.
+const RENDERED_MAX: usize = 2_048;
+
+/// A text with places for parts of an event.
+///
+/// Places: `{type}`, `{aggregate-type}`, `{aggregate-id}`, `{group}`, `{tenant}`, `{id}` and `{header:NAME}`. A default
+/// follows a bar, `{tenant|none}`, and stands in where the event has no value or an empty one. `{{` and `}}` are braces.
+///
+/// ```
+/// # use pillarbox::Event;
+/// # use pillarbox_sinks::Template;
+/// let topic = Template::parse("orders.{tenant|all}.{type}").unwrap();
+/// let event = Event::text("placed", "{}").build().unwrap();
+/// assert_eq!(topic.render_plain(&event).unwrap(), "orders.all.placed");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Place { name: Name, default: Option<String> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Name {
+    Type,
+    AggregateType,
+    AggregateId,
+    Group,
+    Tenant,
+    Id,
+    Header(String),
+}
+
+/// Why a text is no template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTemplate {
+    /// There is nothing in it.
+    #[error("the template is empty")]
+    Empty,
+    /// It is too long.
+    #[error("the template has {len} bytes, and the maximum is {TEMPLATE_MAX}")]
+    TooLong {
+        /// How long it is.
+        len: usize,
+    },
+    /// There are too many places in it.
+    #[error("the template has more than {PLACES_MAX} places")]
+    TooManyPlaces,
+    /// A brace has no partner.
+    #[error("the brace at byte {at} is not matched; a brace itself is written twice")]
+    Brace {
+        /// Where it stands.
+        at: usize,
+    },
+    /// A place that no event has.
+    #[error(
+        "{{{name}}} is no place of an event: use type, aggregate-type, aggregate-id, group, tenant, id or header:NAME"
+    )]
+    UnknownPlace {
+        /// What was written.
+        name: String,
+    },
+}
+
+/// Why an event does not fit a template: the event's own fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The event has no value for a place without default.
+    #[error("the event has no value for {{{place}}}, and the template no default")]
+    Missing {
+        /// The place.
+        place: String,
+    },
+    /// What comes out is too long.
+    #[error("the text made by the template is longer than {RENDERED_MAX} bytes")]
+    TooLong,
+}
+
+impl Template {
+    /// Reads a template.
+    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+        if text.is_empty() {
+            return Err(BadTemplate::Empty);
+        }
+        if text.len() > TEMPLATE_MAX {
+            return Err(BadTemplate::TooLong { len: text.len() });
+        }
+        let mut parts = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(found) = rest.find(['{', '}']) {
+            let at = text.len() - rest.len() + found;
+            plain.push_str(&rest[..found]);
+            let brace = &rest[found..=found];
+            let after = &rest[found + 1..];
+            rest = if let Some(after) = after.strip_prefix(brace) {
+                plain.push_str(brace);
+                after
+            } else {
+                let inside = (brace == "{").then(|| after.split_once('}')).flatten();
+                let (inside, after) = inside.ok_or(BadTemplate::Brace { at })?;
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(Part::place(inside, at)?);
+                after
+            };
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        if parts.iter().filter(|part| matches!(part, Part::Place { .. })).count() > PLACES_MAX {
+            return Err(BadTemplate::TooManyPlaces);
+        }
+        Ok(Self { parts })
+    }
+
+    /// Fills the places from an event. Values and defaults go through `escape`, the text of the template does not.
+    pub fn render<F>(&self, event: &Event, escape: F) -> Result<String, RenderError>
+    where
+        F: Fn(&str) -> Cow<'_, str>,
+    {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Place { name, default } => {
+                    let value = name.of(event);
+                    let value = value.as_deref().or(default.as_deref());
+                    let value = value.ok_or_else(|| RenderError::Missing { place: name.to_text() })?;
+                    out.push_str(&escape(value));
+                }
+            }
+            if out.len() > RENDERED_MAX {
+                return Err(RenderError::TooLong);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Fills the places with the values as they are.
+    pub fn render_plain(&self, event: &Event) -> Result<String, RenderError> {
+        self.render(event, |value| Cow::Borrowed(value))
+    }
+
+    /// Fills the places for the path of a URL: values are percent-encoded, so that none makes a segment of its own.
+    pub fn render_path(&self, event: &Event) -> Result<String, RenderError> {
+        self.render(event, percent_encoded)
+    }
+
+    /// Whether every event gets the same text.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Text(_)))
+    }
+}
+
+impl Part {
+    fn place(inside: &str, at: usize) -> Result<Self, BadTemplate> {
+        if inside.contains('{') {
+            return Err(BadTemplate::Brace { at });
+        }
+        let (name, default) = match inside.split_once('|') {
+            Some((name, default)) => (name, Some(default.to_owned())),
+            None => (inside, None),
+        };
+        let name = Name::parse(name).ok_or_else(|| BadTemplate::UnknownPlace { name: name.to_owned() })?;
+        Ok(Self::Place { name, default })
+    }
+}
+
+impl Name {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "type" => Self::Type,
+            "aggregate-type" => Self::AggregateType,
+            "aggregate-id" => Self::AggregateId,
+            "group" => Self::Group,
+            "tenant" => Self::Tenant,
+            "id" => Self::Id,
+            _ => Self::Header(name.strip_prefix("header:").filter(|name| !name.is_empty())?.to_owned()),
+        })
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Type => "type".to_owned(),
+            Self::AggregateType => "aggregate-type".to_owned(),
+            Self::AggregateId => "aggregate-id".to_owned(),
+            Self::Group => "group".to_owned(),
+            Self::Tenant => "tenant".to_owned(),
+            Self::Id => "id".to_owned(),
+            Self::Header(name) => format!("header:{name}"),
+        }
+    }
+
+    fn of<'e>(&self, event: &'e Event) -> Option<Cow<'e, str>> {
+        let value = match self {
+            Self::Type => Some(Cow::Borrowed(event.event_type())),
+            Self::AggregateType => Some(Cow::Borrowed(event.aggregate_type())),
+            Self::AggregateId => event.aggregate_id().map(Cow::Borrowed),
+            Self::Group => GroupKey::of(event).map(|group| Cow::Owned(group.as_str().to_owned())),
+            Self::Tenant => event.tenant_id().map(Cow::Borrowed),
+            Self::Id => Some(Cow::Borrowed(event.id().as_str())),
+            Self::Header(name) => event.headers().get(name).map(Cow::Borrowed),
+        };
+        value.filter(|value| !value.is_empty())
+    }
+}
+
+/// The value as part of one segment of a path: all but letters, digits, `-`, `_`, `~` and single dots percent-encoded.
+fn percent_encoded(value: &str) -> Cow<'_, str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
+    if value.bytes().all(plain) {
+        return Cow::Borrowed(value);
+    }
+    let mut out = String::with_capacity(value.len() + 16);
+    for byte in value.bytes() {
+        if plain(byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Event {
+        Event::text("placed", "{}")
+            .id("e-1")
+            .aggregate("order", "7/../8")
+            .tenant("acme")
+            .header("region", "eu west")
+            .build()
+            .unwrap()
+    }
+
+    fn rendered(text: &str) -> Result<String, RenderError> {
+        Template::parse(text).unwrap().render_plain(&event())
+    }
+
+    #[test]
+    fn places_are_filled_from_the_event() {
+        let all = "{type} {aggregate-type} {aggregate-id} {group} {tenant} {id} {header:region}";
+        assert_eq!(rendered(all).unwrap(), "placed order 7/../8 order/7/../8 acme e-1 eu west");
+        assert_eq!(rendered("a{{b}}c{{{type}}}").unwrap(), "a{b}c{placed}");
+        assert_eq!(rendered("plain").unwrap(), "plain");
+        assert!(Template::parse("plain{{").unwrap().is_constant());
+        assert!(!Template::parse("{id}").unwrap().is_constant());
+    }
+
+    #[test]
+    fn a_missing_value_takes_the_default_or_is_an_error_that_names_the_place() {
+        assert_eq!(rendered("{header:none|x y}").unwrap(), "x y");
+        assert_eq!(rendered("{header:none|}").unwrap(), "");
+        let missing = rendered("{header:none}").unwrap_err();
+        assert_eq!(missing, RenderError::Missing { place: "header:none".into() });
+        let bare = Event::text("t", "{}").build().unwrap();
+        for place in ["tenant", "group", "aggregate-id"] {
+            let template = Template::parse(&format!("{{{place}}}")).unwrap();
+            let missing = template.render_plain(&bare).unwrap_err();
+            assert_eq!(missing, RenderError::Missing { place: place.into() });
+        }
+        let empty = Event::text("t", "{}").header("region", "").build().unwrap();
+        let template = Template::parse("{header:region|eu}").unwrap();
+        assert_eq!(template.render_plain(&empty).unwrap(), "eu");
+    }
+
+    #[test]
+    fn in_a_path_values_make_no_segments() {
+        let template = Template::parse("/in/{aggregate-id}/{header:region}").unwrap();
+        assert_eq!(template.render_path(&event()).unwrap(), "/in/7%2F..%2F8/eu%20west");
+        let odd = Event::text("a?b#c%2f\\ü", "{}").build().unwrap();
+        let path = Template::parse("/{type}").unwrap().render_path(&odd).unwrap();
+        assert_eq!(path, "/a%3Fb%23c%252f%5C%C3%BC");
+    }
+
+    #[test]
+    fn bad_templates_say_what_is_wrong() {
+        assert_eq!(Template::parse(""), Err(BadTemplate::Empty));
+        assert_eq!(Template::parse(&"x".repeat(1_025)), Err(BadTemplate::TooLong { len: 1_025 }));
+        assert_eq!(Template::parse("ab{type"), Err(BadTemplate::Brace { at: 2 }));
+        assert_eq!(Template::parse("ab}"), Err(BadTemplate::Brace { at: 2 }));
+        assert_eq!(Template::parse("{a{b}"), Err(BadTemplate::Brace { at: 0 }));
+        for unknown in ["", "Type", "header:", "payload"] {
+            let bad = Template::parse(&format!("{{{unknown}}}"));
+            assert_eq!(bad, Err(BadTemplate::UnknownPlace { name: unknown.into() }));
+        }
+        assert_eq!(Template::parse(&"{id}".repeat(33)), Err(BadTemplate::TooManyPlaces));
+    }
+
+    #[test]
+    fn what_comes_out_is_bounded() {
+        let long = Event::text("t", "{}").header("h", "x".repeat(1_500)).build().unwrap();
+        let template = Template::parse("{header:h}{header:h}").unwrap();
+        assert_eq!(template.render_plain(&long), Err(RenderError::TooLong));
+    }
+}
