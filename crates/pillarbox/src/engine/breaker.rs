@@ -52,6 +52,11 @@ impl Breaker {
         }
     }
 
+    /// Whether the endpoint is taken to be down.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state != State::Closed
+    }
+
     pub(crate) fn probe_sent(&mut self) {
         self.state = State::Probing;
     }

@@ -48,8 +48,10 @@ impl Careful {
         if let Some((item, stage @ Stage::Writing)) = self.line.front_mut()
             && item.id() == id
         {
-            item.attempts += 1;
+            // One that was taken by a leader was counted then.
+            item.attempts += u32::from(!item.led);
             item.counted = true;
+            item.careful_attempt = true;
             *stage = Stage::Ready;
         }
     }

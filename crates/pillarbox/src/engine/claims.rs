@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::Map;
 use super::core::{Core, Meanwhile, Phase};
-use super::dispatch::Then;
 use super::item::Item;
+use super::judge::Then;
 use crate::model::{EventId, Row, Seq, Token};
 use crate::port::{Change, Claimed, Counts, Outcome, Settled, Source, Wait};
 
@@ -40,9 +40,24 @@ impl Claims {
         }
     }
 
+    /// A row was taken under leadership.
+    pub(crate) fn begin(&mut self, id: EventId, seq: Seq, token: Token) {
+        self.held.insert(id, (seq, token));
+    }
+
+    /// The rows in hand.
+    pub(crate) fn ids(&self) -> Vec<EventId> {
+        self.held.keys().cloned().collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+    }
+
     /// Whether an item is under a claim that is not held any more.
     pub(crate) fn lost(&self, item: &Item) -> bool {
-        item.claimed.is_some() && self.held.get(item.id()).is_none_or(|(_, token)| *token != item.token)
+        (item.led || item.claimed.is_some())
+            && self.held.get(item.id()).is_none_or(|(_, token)| *token != item.token)
     }
 }
 

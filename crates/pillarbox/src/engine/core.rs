@@ -13,7 +13,9 @@ use super::groups::Groups;
 use super::intake::GROUPS_MAX;
 use super::item::Item;
 use super::known::Known;
+use super::lead::Leadership;
 use super::lines::Lines;
+use super::running::EngineHealth;
 use super::settings::EngineSettings;
 use super::shared::Signals;
 use super::slots::Slots;
@@ -90,6 +92,8 @@ pub(crate) struct Core {
     pub(super) careful: Careful,
     pub(super) known: Known,
     pub(super) claims: Claims,
+    /// Rows are taken under leadership instead of being read by slots.
+    pub(super) lead: Option<Leadership>,
     pub(super) slots: Slots,
     pub(super) breaker: Breaker,
     pub(super) cursor: Cursor,
@@ -118,6 +122,10 @@ pub(crate) struct Core {
     /// Outcomes taken by the settler and not yet confirmed.
     pub(super) settling: usize,
     pub(super) out: usize,
+    /// How long the events of the job that is being judged wait because of the endpoint, once that is known.
+    pub(super) outage: Option<Duration>,
+    /// When to look again although nothing hints at rows, and how long to wait the next time.
+    pub(super) quick: Option<Duration>,
     pub(super) idle_workers: usize,
     /// Nothing may be sent for now, by lease or breaker: idle workers are not called for what is there.
     pub(super) halted: bool,
@@ -161,6 +169,7 @@ impl Core {
             careful: Careful::default(),
             known: Known::default(),
             claims: Claims::default(),
+            lead: None,
             slots: Slots::default(),
             breaker: Breaker::default(),
             cursor: Cursor::default(),
@@ -178,6 +187,8 @@ impl Core {
             settles_taken: None,
             settling: 0,
             out: 0,
+            outage: None,
+            quick: None,
             idle_workers: 0,
             halted: false,
             settler: Settler::Busy,
@@ -204,6 +215,16 @@ impl Core {
     /// Rows waiting or out: hot, cold.
     pub(crate) fn depths(&self) -> (usize, usize) {
         (self.lines.hot_rows(), self.lines.cold_rows())
+    }
+
+    pub(crate) fn health(&self, now: Instant) -> EngineHealth {
+        EngineHealth {
+            member: self.lane.is_some() && self.lease_until.is_some_and(|until| now < until),
+            slots: self.slots.groups_held(),
+            breaker_open: self.breaker.is_open(),
+            in_memory: self.lines.hot_rows() + self.lines.cold_rows(),
+            out: self.out,
+        }
     }
 
     /// Nothing in memory, nothing out, nothing unsettled.
@@ -333,8 +354,17 @@ impl Core {
         self.slots.entered(item.slot);
     }
 
-    /// An item is out of memory; its row is pending and may be read again.
-    pub(super) fn drop_item(&mut self, item: &Item) {
+    /// An item leaves memory undelivered: its row is pending and may be read again, or goes back to being so.
+    pub(super) fn drop_item(&mut self, item: Item, now: Instant) {
+        if item.led && !self.claims.lost(&item) {
+            self.settle_later(item, Change::Release, Meanwhile::Waits, now);
+        } else {
+            self.forget_item(&item);
+        }
+    }
+
+    /// An item is out of memory, and whatever becomes of its row is another's business.
+    pub(super) fn forget_item(&mut self, item: &Item) {
         self.lines.left(item);
         self.slots.left(item.slot);
         self.known.forget(item.id());
@@ -344,7 +374,8 @@ impl Core {
     pub(super) fn settle_later(&mut self, item: Item, change: Change, meanwhile: Meanwhile, now: Instant) {
         self.lines.left(&item);
         let blocks = matches!(change, Change::Dead { blocks: Some(_), .. });
-        let waits = meanwhile == Meanwhile::Waits || item.counted;
+        let with_care = if item.led { item.careful_attempt } else { item.counted };
+        let waits = meanwhile == Meanwhile::Waits || with_care;
         let outcome = item.outcome(change);
         let group = item.group.filter(|_| blocks || waits);
         if let Some(key) = group.as_ref().filter(|_| !blocks) {

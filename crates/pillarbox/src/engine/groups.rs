@@ -33,8 +33,6 @@ pub(crate) struct Group {
     pub(crate) missed: Option<Seq>,
     /// Its first event is to be tried alone.
     pub(crate) careful: bool,
-    /// So many of the next events are sent alone, because a batch of them broke.
-    pub(crate) alone: usize,
     rank: Option<u64>,
 }
 
@@ -49,7 +47,6 @@ impl Group {
             hold: None,
             missed: None,
             careful: false,
-            alone: 0,
             rank: None,
         }
     }
@@ -75,12 +72,12 @@ impl Group {
             && self.settling == 0
     }
 
-    fn can_read(&self, now: Instant) -> bool {
+    fn can_read(&self, now: Instant, ahead: bool) -> bool {
         self.missed.is_some()
             && self.hold.is_none()
             && self.settling == 0
             && !self.backing_off(now)
-            && !self.out
+            && (!self.out || ahead)
             && self.queue.is_empty()
     }
 
@@ -114,11 +111,22 @@ pub(crate) struct Groups {
     to_read: BTreeSet<GroupKey>,
     tickets: u64,
     oldest_first: bool,
+    /// A group is read on while a batch of it is out.
+    ahead: bool,
 }
 
 impl Groups {
     pub(crate) fn new(oldest_first: bool) -> Self {
         Self { oldest_first, ..Self::default() }
+    }
+
+    /// Rows are taken, not read: what was taken ahead of a failing batch can be given back.
+    pub(crate) fn read_ahead(&mut self) {
+        self.ahead = true;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GroupKey, &Group)> {
+        self.table.iter()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -168,7 +176,7 @@ impl Groups {
             }
             _ => {}
         }
-        if group.can_read(now) {
+        if group.can_read(now, self.ahead) {
             self.to_read.insert(key.clone());
         } else {
             self.to_read.remove(key);
@@ -210,8 +218,7 @@ impl Groups {
         let group = self.table.get_mut(&key)?;
         group.rank = None;
         group.out = true;
-        let count = if group.careful || group.alone > 0 { 1 } else { batch.min(group.queue.len()) };
-        group.alone = group.alone.saturating_sub(1);
+        let count = if group.careful { 1 } else { Item::batch_of(&group.queue, batch) };
         let mut items: Vec<Item> = group.queue.drain(..count).collect();
         if std::mem::take(&mut group.careful)
             && let Some(first) = items.first_mut()
@@ -265,7 +272,6 @@ impl Groups {
     }
 
     pub(crate) fn clear(&mut self) {
-        let oldest_first = self.oldest_first;
-        *self = Self::new(oldest_first);
+        *self = Self { ahead: self.ahead, ..Self::new(self.oldest_first) };
     }
 }

@@ -10,7 +10,7 @@ use super::groups::Hold;
 use super::item::Item;
 use super::settings::Reading;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
-use crate::port::{Change, Counts, Fetch, Fetched, Order, Outcome, Scope, Source};
+use crate::port::{Change, Counts, Fetch, Fetched, Order, Outcome, Recover, Scope, Source, Take};
 
 /// Groups that may be held back in memory; beyond that reading waits.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -25,6 +25,10 @@ pub(crate) enum Read {
     Slots { fetch: Fetch, rewinds: u64 },
     /// Read one group from where it was left.
     Group { key: GroupKey, fetch: Fetch },
+    /// Take rows as a leader.
+    Take(Take),
+    /// Give back rows that nobody has in hand any more.
+    Recover(Recover),
     /// Bring delayed rows in.
     Promote { lane: Lane, rows: usize },
     /// Nothing before this time.
@@ -78,6 +82,9 @@ impl Core {
             expires: None,
             careful: false,
             accepted_before: None,
+            most: usize::MAX,
+            led: false,
+            careful_attempt: false,
             claimed: None,
             age: None,
         }
@@ -166,6 +173,9 @@ impl Core {
         self.reader_barred = !may_read;
         if !may_read {
             return Read::Idle(None);
+        }
+        if self.lead.is_some() {
+            return self.next_lead(now);
         }
         if rows < self.read_at_room() {
             self.reader_idle = true;
@@ -270,6 +280,7 @@ impl Core {
             if !cut {
                 self.slots.trust();
             }
+            self.look_again_soon(fruitful, now);
         } else {
             self.wake = true;
         }
@@ -319,7 +330,7 @@ impl Core {
         self.slots.read_began();
     }
 
-    fn read_over(&mut self) {
+    pub(super) fn read_over(&mut self) {
         self.known.read_merged();
         self.read_moved();
     }

@@ -1,12 +1,13 @@
 //! An event in memory on its way out.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::model::{Event, EventId, GroupKey, Seq, Slot, Token};
-use crate::port::{Change, Claimed, Delivery, Outcome, Source};
+use crate::port::{Change, Claimed, Counts, Delivery, Outcome, Source};
 
 /// One event in memory.
 #[derive(Debug, Clone)]
@@ -27,6 +28,12 @@ pub(crate) struct Item {
     pub(crate) careful: bool,
     /// How many events the sink had accepted when the endpoint last failed under this one.
     pub(crate) accepted_before: Option<u64>,
+    /// The largest batch it may be part of: one that was refused or broke is sent again in parts.
+    pub(crate) most: usize,
+    /// Taken from the store by its leader: to be given back if it is not settled.
+    pub(crate) led: bool,
+    /// The attempt was written before it was sent.
+    pub(crate) careful_attempt: bool,
     /// The claim it is held by.
     pub(crate) claimed: Option<Arc<Claimed>>,
     /// How old it was at a moment, if that is known.
@@ -47,6 +54,40 @@ impl Item {
         if self.counted { self.attempts } else { self.attempts + 1 }
     }
 
+    /// How an outcome of this attempt counts, if it counts at all.
+    pub(crate) fn counts(&self) -> Counts {
+        match (self.led && self.careful_attempt, self.counted) {
+            // It was counted when it was taken, and again before it was sent.
+            (true, _) => Counts::Back,
+            (false, true) => Counts::None,
+            (false, false) => Counts::One,
+        }
+    }
+
+    /// Whether every attempt it may have was begun before.
+    pub(crate) fn had_all(&self, max_attempts: u32) -> bool {
+        if self.led { self.attempts > max_attempts } else { self.attempts >= max_attempts }
+    }
+
+    /// The largest batch this one may open: what has failed before goes alone.
+    pub(crate) fn opens(&self, batch: usize) -> usize {
+        if self.careful || self.attempt() > 1 { 1 } else { batch.min(self.most) }
+    }
+
+    /// How many of these go out together.
+    pub(crate) fn batch_of(queue: &VecDeque<Self>, batch: usize) -> usize {
+        let mut most = batch;
+        let mut count = 0;
+        for item in queue {
+            most = most.min(item.opens(batch));
+            if count >= most {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
     pub(crate) fn delivery(&self) -> Delivery {
         Delivery {
             event: self.event.clone(),
@@ -58,7 +99,7 @@ impl Item {
     }
 }
 
-/// A batch that a worker is to deliver: events of one group, or a single one.
+/// A batch that a worker is to deliver: events of one group, or some without.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) items: Vec<Item>,

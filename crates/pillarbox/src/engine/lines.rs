@@ -110,12 +110,15 @@ impl Lines {
         Some(Pick::Hot)
     }
 
-    pub(crate) fn pop(&mut self, pick: Pick) -> Option<Item> {
-        match pick {
-            Pick::Hot => self.hot.pop_front(),
-            Pick::Cold => self.cold.pop_front(),
-            Pick::Group => None,
-        }
+    /// Takes up to `batch` events of a line.
+    pub(crate) fn pop(&mut self, pick: Pick, batch: usize) -> Vec<Item> {
+        let line = match pick {
+            Pick::Hot => &mut self.hot,
+            Pick::Cold => &mut self.cold,
+            Pick::Group => return Vec::new(),
+        };
+        let count = Item::batch_of(line, batch);
+        line.drain(..count).collect()
     }
 
     /// Whether something of a slot waits to be tried alone.

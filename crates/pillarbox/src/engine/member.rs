@@ -78,7 +78,7 @@ pub(crate) async fn run(
 pub(crate) async fn beat(shared: &Shared, node: NodeId) -> Result<Option<usize>, StoreError> {
     let (request, incarnation) = shared.with(|core| {
         core.expire_reservations(Instant::now());
-        (core.next_beat(node), core.incarnation())
+        (core.next_beat(node, Instant::now()), core.incarnation())
     });
     let released = request.release.clone();
     let asked = Instant::now();

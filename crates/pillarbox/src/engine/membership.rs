@@ -33,6 +33,7 @@ impl Core {
         self.groups.clear();
         self.careful.clear();
         self.known.clear_held();
+        self.claims.clear();
         self.slots.clear();
         self.settles.clear();
         self.settles_since = None;
@@ -44,13 +45,13 @@ impl Core {
         self.more = false;
     }
 
-    pub(crate) fn next_beat(&mut self, node: NodeId) -> Beat {
+    pub(crate) fn next_beat(&mut self, node: NodeId, now: Instant) -> Beat {
         self.beats += 1;
         if self.beats.is_multiple_of(BEATS_PER_LANE_CHECK)
             && let (Some(lane), true) = (self.lane, !self.more && !self.wake)
         {
             for slot in self.slots.idle_adopted(lane.slot()) {
-                self.leave_slot(slot);
+                self.leave_slot(slot, now);
             }
         }
         Beat {
@@ -96,18 +97,19 @@ impl Core {
         }
         let listed: BTreeSet<Slot> = membership.held.iter().map(|held| held.slot).collect();
         for slot in self.slots.lost(&listed) {
-            self.leave_slot(slot);
+            self.leave_slot(slot, now);
             self.slots.remove(slot);
         }
         for slot in &membership.give {
             // Handed over it would be trusted: what its last holder may have died of is tried here first.
             if !self.is_wary_of(*slot) {
-                self.leave_slot(*slot);
+                self.leave_slot(*slot, now);
             }
         }
         if gained {
             // Rows of the new slots may be anywhere; those in memory are known.
             self.read_all_again();
+            self.lead_anew();
         }
         if let Some(states) = &membership.groups {
             self.apply_groups(states, now);
@@ -127,7 +129,7 @@ impl Core {
     }
 
     /// Drains a slot: what is not out leaves memory, what is out is waited for.
-    fn leave_slot(&mut self, slot: Slot) {
+    fn leave_slot(&mut self, slot: Slot, now: Instant) {
         if !self.slots.leave(slot) {
             return;
         }
@@ -135,7 +137,7 @@ impl Core {
         dropped.extend(self.groups.drop_slot(slot));
         dropped.extend(self.careful.drop_slot(slot));
         for item in dropped {
-            self.drop_item(&item);
+            self.drop_item(item, now);
         }
     }
 
@@ -164,14 +166,14 @@ impl Core {
                     if group.hold.take().is_some() {
                         group.miss(Seq::default());
                         for item in self.groups.unload(&key) {
-                            self.drop_item(&item);
+                            self.drop_item(item, now);
                         }
                     }
                 }
             }
             if in_list {
                 for item in self.groups.unload(&key) {
-                    self.drop_item(&item);
+                    self.drop_item(item, now);
                 }
             }
             self.groups.place(&key, now);

@@ -12,7 +12,9 @@ mod dispatch;
 mod groups;
 mod intake;
 mod item;
+mod judge;
 mod known;
+mod lead;
 mod lines;
 mod member;
 mod membership;
@@ -28,8 +30,8 @@ mod tests;
 mod worker;
 
 pub(crate) use claimer::Claimer;
-pub use running::{Engine, EngineParts};
-pub use settings::{EngineSettings, OnDead, Reading};
+pub use running::{Engine, EngineHealth, EngineParts};
+pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};
 pub(crate) use shared::{Reservation, Shared};
 
 /// A map whose iteration order is the same in every run.

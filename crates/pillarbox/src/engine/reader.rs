@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::intake::Read;
 use super::shared::Shared;
 use crate::model::Lane;
-use crate::port::{Fence, Hints, Promote, StoreError};
+use crate::port::{Fence, Hints, Promote, Recover, StoreError, Take};
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
 
@@ -86,12 +86,50 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
             }
         },
         Read::Promote { lane, rows } => promote(shared, lane, rows).await,
+        Read::Take(request) => take(shared, request, incarnation).await,
+        Read::Recover(request) => recover(shared, request, incarnation).await,
         Read::Idle(_) => Ok(()),
     };
     if let Err(error) = &result {
         tracing::error!(%error, "reading failed, trying again");
     }
     result.is_ok()
+}
+
+async fn take(shared: &Shared, request: Take, incarnation: u64) -> Result<(), StoreError> {
+    let Some(lead) = shared.store.lead() else {
+        return Ok(());
+    };
+    match lead.take(request.clone()).await {
+        Ok(taken) => {
+            let leads = taken.leads;
+            shared.with(|core| core.merge_taken(&request, taken, incarnation, Instant::now()));
+            if !leads {
+                shared.member.notify_one();
+            }
+            Ok(())
+        }
+        Err(error) => {
+            shared.with(|core| core.read_failed(None, Instant::now()));
+            Err(error)
+        }
+    }
+}
+
+async fn recover(shared: &Shared, request: Recover, incarnation: u64) -> Result<(), StoreError> {
+    let Some(lead) = shared.store.lead() else {
+        return Ok(());
+    };
+    let given_back = lead.recover(request).await?;
+    if given_back > 0 {
+        tracing::info!(
+            store = shared.store_name(),
+            rows = given_back,
+            "gave back rows that nobody had in hand"
+        );
+    }
+    shared.with(|core| core.recovered(given_back, incarnation, Instant::now()));
+    Ok(())
 }
 
 async fn promote(shared: &Shared, lane: Lane, rows: usize) -> Result<(), StoreError> {

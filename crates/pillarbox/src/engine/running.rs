@@ -46,6 +46,21 @@ pub struct EngineParts {
     pub seed: u64,
 }
 
+/// How an engine is, at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineHealth {
+    /// Whether its node is a member whose lease has not run out.
+    pub member: bool,
+    /// How many slots it holds, its own lane not counted; where rows are taken under leadership: 1 if it leads.
+    pub slots: usize,
+    /// Whether nothing is sent for now, because the endpoint failed.
+    pub breaker_open: bool,
+    /// Events in memory: waiting or out.
+    pub in_memory: usize,
+    /// Batches being delivered.
+    pub out: usize,
+}
+
 impl EngineParts {
     pub(crate) fn shared(self) -> Arc<Shared> {
         Shared::new(Core::new(self.settings, self.seed), self.store, self.sink, self.metrics)
@@ -85,6 +100,9 @@ impl Engine {
 
     /// Joins as a node, then starts everything.
     pub(crate) async fn node(shared: Arc<Shared>) -> Result<Self, StoreError> {
+        if shared.store.lead().is_some() {
+            shared.with(Core::take_rows_as_leader);
+        }
         let (node, membership) = member::join(&shared).await?;
         let mut running = Self::dispatcher(Arc::clone(&shared));
         let beating = member::run(Arc::clone(&shared), running.stop_beating.clone(), node, membership);
@@ -96,6 +114,12 @@ impl Engine {
             running.loops.push(reading.abort_handle());
         }
         Ok(running)
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> EngineHealth {
+        self.shared.with(|core| core.health(Instant::now()))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

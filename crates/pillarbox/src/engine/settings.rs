@@ -28,11 +28,29 @@ pub enum Reading {
     Off,
 }
 
+/// What rows without a group do, where a leader takes rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ungrouped {
+    /// They share the group `default`.
+    #[default]
+    Default,
+    /// Each goes for itself.
+    Parallel,
+}
+
+impl Ungrouped {
+    /// The group that rows without one share.
+    pub const GROUP: &'static str = "default";
+}
+
 /// The settings of the engine; the doors set them.
 #[derive(Clone)]
 pub struct EngineSettings {
     /// Whether groups keep their order.
     pub order: Order,
+    /// What rows without a group do, where a leader takes rows.
+    pub ungrouped: Ungrouped,
     /// What happens to a group whose head died; only with order.
     pub on_dead: OnDead,
     /// How many batches are delivered at once.
@@ -63,6 +81,10 @@ pub struct EngineSettings {
     pub lease: Lease,
     /// Read at least so often, even if nothing hints at new rows.
     pub poll_interval: Duration,
+    /// After a read that found rows the next comes so soon, then later and later up to the poll interval.
+    pub quick_poll: Option<Duration>,
+    /// Where a leader takes rows: what somebody took so long ago and has not settled is given back.
+    pub processing_timeout: Duration,
     /// How long closing waits for what is in memory.
     pub drain: Duration,
     /// Outcomes wait at most so long for others; in a quiet engine only those that nothing waits for.
@@ -79,6 +101,7 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             order: Order::None,
+            ungrouped: Ungrouped::Default,
             on_dead: OnDead::Block,
             workers: 4,
             batch: 1,
@@ -94,6 +117,8 @@ impl Default for EngineSettings {
             on_done: OnDone::Keep,
             lease: Lease::default(),
             poll_interval: Duration::from_secs(5),
+            quick_poll: None,
+            processing_timeout: Duration::from_secs(300),
             drain: Duration::from_secs(5),
             settle_linger: Duration::from_millis(10),
             settle_rows: 1_000,
@@ -126,6 +151,8 @@ impl EngineSettings {
         let times = [
             ("deadline", self.deadline, Duration::from_millis(1), DAY),
             ("poll interval", self.poll_interval, Duration::from_millis(1), DAY),
+            ("quick poll", self.quick_poll.unwrap_or(DAY), Duration::from_millis(1), DAY),
+            ("processing timeout", self.processing_timeout, Duration::from_secs(1), DAY * 365),
             ("drain", self.drain, Duration::ZERO, DAY),
             ("settle linger", self.settle_linger, Duration::ZERO, Duration::from_secs(10)),
             ("skip recent", self.skip_recent, Duration::ZERO, DAY),

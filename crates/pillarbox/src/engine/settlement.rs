@@ -95,11 +95,14 @@ impl Core {
         now: Instant,
     ) {
         if outcome.change == Change::Attempt {
+            if !changed {
+                self.claims.end(&outcome.id, outcome.token);
+            }
             if changed {
                 self.careful.written(&outcome.id);
             } else if let Some(item) = self.careful.gone(&outcome.id) {
                 let group = item.group.clone();
-                self.drop_item(&item);
+                self.forget_item(&item);
                 self.group_back(group.as_ref(), now);
             }
             return;

@@ -61,6 +61,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("sink", "is unavailable"),
     ("sink", "kills the process"),
     ("sink", "panics"),
+    ("sink", "refuses a batch"),
     ("sink", "rejects"),
     ("sink", "takes a part of a batch"),
     ("slot", "handed over"),

@@ -49,6 +49,7 @@ pub(crate) enum Said {
     Rejected,
     Unavailable,
     NoRoute,
+    Refused,
     Skipped,
 }
 

@@ -122,6 +122,12 @@ impl NodeSink {
 /// Takes events one by one and stops at the first that is not taken.
 async fn serve(world: Arc<World>, delivery: DeliveryNo, events: Vec<EventNo>) -> Served {
     let mut verdicts = Vec::new();
+    if events.len() > 1 && world.in_trouble() && world.draw(|rng| rng.chance(world.plan.sink.fails)) {
+        world.reached("sink", "refuses a batch");
+        verdicts.push(Verdict::Refused { error: "one of them is wrong".to_owned() });
+        verdicts.resize(events.len(), Verdict::Skipped);
+        return Served::Verdicts(verdicts);
+    }
     for (place, event) in events.iter().enumerate() {
         pass(slowness(&world)).await;
         let manner = manner(&world, *event);
@@ -223,6 +229,7 @@ fn said(verdict: &Verdict) -> Said {
         Verdict::Rejected { .. } => Said::Rejected,
         Verdict::Unavailable { .. } => Said::Unavailable,
         Verdict::NoRoute { .. } => Said::NoRoute,
+        Verdict::Refused { .. } => Said::Refused,
         _ => Said::Skipped,
     }
 }

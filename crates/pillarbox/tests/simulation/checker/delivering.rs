@@ -41,9 +41,11 @@ impl Tale<'_> {
             return self.wrong(format!("{delivery} is empty"));
         };
         let group = group_of(first).filter(|_| ordered);
-        let one_group = events.len() == 1 || events.iter().all(|sent| group_of(sent) == group);
+        let one_group = events.iter().all(|sent| group_of(sent).filter(|_| ordered) == group);
         if events.len() > tuning.batch || !one_group {
-            self.wrong(format!("{delivery} is no batch of one group within the bound"));
+            self.wrong(format!(
+                "{delivery} is no batch of one group, or of events without one, within the bound"
+            ));
         }
         if self.out_of(member.life) >= tuning.workers {
             self.wrong(format!("{} delivers more at once than it has workers", member.life));
@@ -133,7 +135,7 @@ impl Tale<'_> {
                 }
                 Said::Rejected => story.refused = true,
                 Said::NoRoute => story.unroutable = true,
-                Said::Failed | Said::Unavailable | Said::Skipped => {}
+                Said::Failed | Said::Refused | Said::Unavailable | Said::Skipped => {}
             }
         }
     }

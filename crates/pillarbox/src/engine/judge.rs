@@ -1,0 +1,280 @@
+//! Judging: what the verdicts of a sink mean for the events, their groups and the endpoint.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::{Core, Meanwhile, Unsettled};
+use super::groups::Hold;
+use super::item::{Item, Job};
+use super::settings::OnDead;
+use crate::model::GroupKey;
+use crate::port::{Change, Counts, Verdict, Wait};
+
+/// The reason of a failure where the sink said nothing of the event.
+const NO_VERDICT: &str = "the sink gave no verdict";
+
+/// A sink that wants to be left alone for longer is asked again after this.
+const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// No retry policy puts an attempt off for longer.
+const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// What the verdict on one event means for those behind it in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    Stop,
+}
+
+impl Core {
+    pub(super) fn judge_all(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {
+        if job.careful {
+            self.careful.finished();
+        }
+        let group = job.items.first().and_then(|item| item.group.clone());
+        let size = job.items.len();
+        let mut items = job.items.into_iter();
+        let mut verdicts = verdicts.into_iter();
+        let mut first = true;
+        self.outage = None;
+        while let Some(mut item) = items.next() {
+            let verdict = match verdicts.next().unwrap_or(Verdict::Skipped) {
+                // Nothing before it failed: a sink that skips it would be asked again at once, for ever.
+                Verdict::Skipped if first => Verdict::Failed { error: NO_VERDICT.to_owned(), after: None },
+                Verdict::Refused { error } if items.len() == 0 => Verdict::Failed { error, after: None },
+                Verdict::Refused { .. } => {
+                    self.breaker.answered();
+                    let rest = std::iter::once(item).chain(items).collect();
+                    return self.send_in_parts(group.as_ref(), rest, now);
+                }
+                verdict => verdict,
+            };
+            first = false;
+            if matches!(verdict, Verdict::Unavailable { .. }) && size > 1 {
+                // Whose fault it is, if anyone's, is told by a smaller batch.
+                item.most = size / 2;
+                items.as_mut_slice().iter_mut().for_each(|other| other.most = size / 2);
+            }
+            let alone = item.group.is_none();
+            if self.judge(item, verdict, size == 1, now) == Then::Stop && !alone {
+                break;
+            }
+        }
+        self.back_to_queue(group.as_ref(), items.collect(), now);
+        self.group_back(group.as_ref(), now);
+    }
+
+    /// Some of these are at fault: halves of them tell whose it is.
+    fn send_in_parts(&mut self, group: Option<&GroupKey>, mut items: Vec<Item>, now: Instant) {
+        let most = items.len() / 2;
+        items.iter_mut().for_each(|item| item.most = most);
+        self.back_to_queue(group, items, now);
+        self.group_back(group, now);
+    }
+
+    /// What follows a failed event in its group is released untouched.
+    pub(super) fn back_to_queue(&mut self, group: Option<&GroupKey>, rest: Vec<Item>, now: Instant) {
+        let Some(key) = group else {
+            return rest.into_iter().for_each(|item| self.lines.push(item));
+        };
+        let Some(group) = self.groups.get_mut(key) else {
+            return rest.into_iter().for_each(|item| self.drop_item(item, now));
+        };
+        for item in rest {
+            group.insert(item);
+        }
+        let held = group.hold.is_some() || group.settling > 0;
+        if held {
+            for item in self.groups.unload(key) {
+                self.drop_item(item, now);
+            }
+        }
+        self.groups.place(key, now);
+    }
+
+    fn judge(&mut self, item: Item, verdict: Verdict, lone: bool, now: Instant) -> Then {
+        match verdict {
+            Verdict::Accepted => {
+                self.breaker.accepted();
+                self.tally.success += 1;
+                self.settle_later(item, Change::Done, Meanwhile::GoesOn, now);
+                Then::GoOn
+            }
+            Verdict::Settled => {
+                self.breaker.accepted();
+                self.tally.success += 1;
+                self.claims.end(item.id(), item.token);
+                self.forget_item(&item);
+                Then::GoOn
+            }
+            Verdict::Failed { error, after } => {
+                self.breaker.answered();
+                self.fail(item, error, after, now)
+            }
+            Verdict::Refused { error } => {
+                self.breaker.answered();
+                self.fail(item, error, None, now)
+            }
+            Verdict::Rejected { error } => {
+                self.breaker.answered();
+                self.tally.failure += 1;
+                self.die(item, error, Counts::One, true, now)
+            }
+            Verdict::NoRoute { route } if self.within_grace(&item, now) => {
+                self.wait_for_a_listener(item, &route, now)
+            }
+            Verdict::NoRoute { route } => {
+                self.die(item, format!("no listener for {route}"), Counts::None, true, now)
+            }
+            // What came back untried of a slot that is to be handed over is the next holder's.
+            Verdict::Unavailable { after, .. } if self.slots.is_leaving(item.slot) => {
+                self.breaker.failed(now, after);
+                self.drop_item(item, now);
+                Then::Stop
+            }
+            Verdict::Skipped if self.slots.is_leaving(item.slot) => {
+                self.drop_item(item, now);
+                Then::Stop
+            }
+            Verdict::Unavailable { error, after } => self.endpoint_failed(item, (error, after), lone, now),
+            Verdict::InFlight => self.leave_to_read(item, now),
+            Verdict::Skipped => {
+                self.put_back(item);
+                Then::Stop
+            }
+        }
+    }
+
+    /// Out of memory; a later read finds it if it is still pending.
+    fn leave_to_read(&mut self, item: Item, now: Instant) -> Then {
+        match &item.group {
+            Some(key) => {
+                let group = self.groups.entry(key, item.slot);
+                group.miss(item.seq);
+                group.until = Some(now + self.settings.poll_interval);
+                for other in self.groups.unload(key) {
+                    self.drop_item(other, now);
+                }
+            }
+            None => self.rewind(item.seq),
+        }
+        self.drop_item(item, now);
+        Then::Stop
+    }
+
+    fn put_back(&mut self, item: Item) {
+        match item.group.clone() {
+            Some(key) => self.groups.entry(&key, item.slot).insert(item),
+            None => self.lines.push(item),
+        }
+    }
+
+    fn fail(&mut self, item: Item, error: String, after: Option<Duration>, now: Instant) -> Then {
+        self.tally.failure += 1;
+        let attempt = item.attempt();
+        let counts = item.counts();
+        if attempt >= self.settings.max_attempts {
+            return self.die(item, error, counts, true, now);
+        }
+        let delay = self.retry_delay(attempt, after);
+        let wait = if item.group.is_some() { Wait::InPlace } else { Wait::Delayed };
+        match item.group.clone() {
+            Some(key) => {
+                let group = self.groups.entry(&key, item.slot);
+                group.until = Some(now + delay);
+                group.miss(item.seq);
+                for other in self.groups.unload(&key) {
+                    self.drop_item(other, now);
+                }
+            }
+            None if item.led => return self.try_later(item, delay, now),
+            None if self.lane.is_some() => self.hint_due(now + delay),
+            None => {}
+        }
+        self.settle_later(item, Change::Retry { delay, error, counts, wait }, Meanwhile::Waits, now);
+        Then::Stop
+    }
+
+    /// Where the store has no place for a row to wait in, it waits in memory, its attempt written.
+    fn try_later(&mut self, mut item: Item, delay: Duration, now: Instant) -> Then {
+        if !item.careful_attempt {
+            let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
+            self.push_unsettled(Unsettled { outcome, slot, group: None }, now);
+        }
+        item.attempts += 1;
+        item.careful_attempt = false;
+        self.lines.push_later(item, now + delay);
+        Then::Stop
+    }
+
+    /// When to try again: as the sink says, within bounds, else by policy.
+    pub(super) fn retry_delay(&mut self, attempt: u32, after: Option<Duration>) -> Duration {
+        let random = self.random();
+        match after {
+            Some(after) => after.min(LONGEST_AFTER),
+            None => self.settings.retry.delay(attempt, random).min(LONGEST_DELAY),
+        }
+    }
+
+    /// Gives an event up. Its group is blocked behind it, if that is the policy and the event's own fault.
+    pub(super) fn die(
+        &mut self,
+        item: Item,
+        error: String,
+        counts: Counts,
+        fault: bool,
+        now: Instant,
+    ) -> Then {
+        self.tally.dead.push((item.id().clone(), error.clone()));
+        let counts = if item.counted { Counts::None } else { counts };
+        let blocks = item.group.clone().filter(|_| fault && self.settings.on_dead == OnDead::Block);
+        let then = match &blocks {
+            Some(key) => {
+                let group = self.groups.entry(key, item.slot);
+                group.hold = Some(Hold::Blocking(None));
+                group.miss(item.seq);
+                for other in self.groups.unload(key) {
+                    self.drop_item(other, now);
+                }
+                Then::Stop
+            }
+            None => Then::GoOn,
+        };
+        let meanwhile = if fault { Meanwhile::Waits } else { Meanwhile::GoesOn };
+        self.settle_later(item, Change::Dead { error, counts, blocks }, meanwhile, now);
+        then
+    }
+
+    /// The endpoint's failure counts against an event only if the sink accepted another since its last attempt, and only if it was
+    /// sent alone: in a batch it may have been another's fault.
+    fn endpoint_failed(
+        &mut self,
+        mut item: Item,
+        (error, after): (String, Option<Duration>),
+        lone: bool,
+        now: Instant,
+    ) -> Then {
+        let accepted = self.breaker.accepted_count();
+        // Twice as long as the breaker: should this event be the cause, the probe is another one.
+        let pause = match self.outage {
+            Some(pause) => pause,
+            None => *self.outage.insert(self.breaker.failed(now, after) * 2),
+        };
+        if lone && item.accepted_before.is_some_and(|before| accepted > before) {
+            return self.fail(item, error, after, now);
+        }
+        if lone {
+            item.accepted_before = Some(accepted);
+        }
+        match item.group.clone() {
+            Some(key) => {
+                let group = self.groups.entry(&key, item.slot);
+                group.until = Some(now + pause);
+                group.insert(item);
+            }
+            None => self.lines.push_later(item, now + pause),
+        }
+        Then::Stop
+    }
+}

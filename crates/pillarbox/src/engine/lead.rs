@@ -1,0 +1,281 @@
+//! Leadership: where rows have no numbers, one node takes them from the store, some of each group in turn.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::{Core, Phase, Unsettled};
+use super::intake::Read;
+use super::item::Item;
+use super::settings::Ungrouped;
+use crate::model::{GroupKey, Row, Seq};
+use crate::port::{Change, Counts, Fence, Outcome, Recover, Source, Take, Taken};
+
+/// Rows given back in one call.
+const RECOVER_ROWS: usize = 10_000;
+
+/// How often to look for rows that somebody took and has not settled.
+const RECOVER_EVERY: Duration = Duration::from_secs(60);
+
+/// A leader that was told it leads no more asks again after this, unless a beat says so before.
+const UNSURE_FOR: Duration = Duration::from_secs(1);
+
+/// Bytes of one event, before any was seen.
+const FIRST_GUESS: usize = 1_024;
+
+/// How far a leader has got.
+#[derive(Debug)]
+pub(crate) struct Leadership {
+    /// What the leader before had in hand is given back.
+    recovered: bool,
+    recover_at: Option<Instant>,
+    /// The group after which the next rows are taken; none: from the first.
+    after: Option<GroupKey>,
+    /// Numbers rows in the order in which they were taken.
+    taken: i64,
+    /// What an event weighs, lately.
+    weight: usize,
+}
+
+impl Default for Leadership {
+    fn default() -> Self {
+        Self { recovered: false, recover_at: None, after: None, taken: 0, weight: FIRST_GUESS }
+    }
+}
+
+impl Core {
+    /// Rows are taken from here on.
+    pub(crate) fn take_rows_as_leader(&mut self) {
+        self.lead = Some(Leadership::default());
+        self.groups.read_ahead();
+    }
+
+    /// Leadership has come to this node: first what was in other hands is given back.
+    pub(super) fn lead_anew(&mut self) {
+        if let Some(lead) = &mut self.lead {
+            (lead.recovered, lead.recover_at, lead.after) = (false, None, None);
+        }
+    }
+
+    /// What a leader does next.
+    pub(super) fn next_lead(&mut self, now: Instant) -> Read {
+        self.groups.wake(now);
+        if self.wake_at.is_some_and(|at| at <= now) {
+            self.wake_at = None;
+            self.wake = true;
+        }
+        while let Some(key) = self.groups.next_to_read() {
+            if let Some(group) = self.groups.get_mut(&key) {
+                group.missed = None;
+            }
+            self.groups.place(&key, now);
+            self.wake = true;
+        }
+        let (Some(lead), Fence::Node(node), true) = (&self.lead, &self.fence, self.slots.any_active()) else {
+            self.reader_idle = true;
+            return Read::Idle(None);
+        };
+        let node = *node;
+        if lead.recover_at.is_none_or(|at| at <= now) {
+            let older_than = if lead.recovered { self.settings.processing_timeout } else { Duration::ZERO };
+            let except = self.claims.ids();
+            return Read::Recover(Recover { node, older_than, except, rows: RECOVER_ROWS, now: None });
+        }
+        if self.cold_room().0 < self.read_at_room() || !self.wants_slots() {
+            let until = [lead.recover_at, self.groups.next_waking(), self.wake_at];
+            self.reader_idle = true;
+            return Read::Idle(until.into_iter().flatten().min());
+        }
+        let after = lead.after.clone();
+        self.wake = false;
+        self.more = false;
+        self.known.read_began();
+        self.slots.read_began();
+        let rows = self.takeable();
+        let each = self.each();
+        let ungrouped = match self.settings.ungrouped {
+            // Half of them: many without a group leave room for those with one.
+            Ungrouped::Parallel => rows.div_ceil(2),
+            Ungrouped::Default if self.takes_of(&GroupKey::new(Ungrouped::GROUP)) => each,
+            Ungrouped::Default => 0,
+        };
+        Read::Take(Take { node, after, except: self.not_now(), rows, each, ungrouped, now: None })
+    }
+
+    /// Rows of one group that are taken together: a batch, and more where few groups share a large buffer.
+    fn each(&self) -> usize {
+        self.settings.batch.max(self.settings.cold_rows / (2 * self.settings.workers).max(1))
+    }
+
+    /// As many rows as there is room for, by their number and by what they weigh.
+    fn takeable(&self) -> usize {
+        let (rows, bytes) = self.cold_room();
+        let weight = self.lead.as_ref().map_or(FIRST_GUESS, |lead| lead.weight);
+        rows.min(self.page).min((bytes / weight.max(1)).max(usize::from(bytes > 0)))
+    }
+
+    fn takes_of(&self, key: &GroupKey) -> bool {
+        !self.held_groups.contains(key)
+            && self.groups.get(key).is_none_or(|group| group.takes_rows(self.settings.batch))
+    }
+
+    /// Groups that are held back, or have enough in memory.
+    fn not_now(&self) -> Vec<GroupKey> {
+        let full = |(key, group): (&GroupKey, &super::groups::Group)| {
+            (!group.takes_rows(self.settings.batch)).then(|| key.clone())
+        };
+        let mut except: Vec<GroupKey> = self.groups.iter().filter_map(full).collect();
+        except.extend(self.held_groups.iter().cloned());
+        except.sort_unstable();
+        except.dedup();
+        except
+    }
+
+    /// Rows were given back.
+    pub(crate) fn recovered(&mut self, given_back: u64, incarnation: u64, now: Instant) {
+        if incarnation != self.incarnation {
+            return;
+        }
+        let all = given_back < RECOVER_ROWS as u64;
+        if let Some(lead) = self.lead.as_mut().filter(|_| all) {
+            lead.recovered = true;
+            lead.recover_at = Some(now + RECOVER_EVERY.min(self.settings.processing_timeout));
+        }
+        self.wake |= given_back > 0;
+    }
+
+    /// Rows were taken, or the store says that another leads.
+    pub(crate) fn merge_taken(&mut self, take: &Take, taken: Taken, incarnation: u64, now: Instant) {
+        if incarnation != self.incarnation {
+            // They are the next leader's, who gives back what is in no hands.
+            return self.read_over();
+        }
+        if !taken.leads {
+            self.wake_at = Some(now + UNSURE_FOR);
+            return self.read_over();
+        }
+        let count = taken.rows.len();
+        let last = taken.rows.last().and_then(|row| row.group.clone());
+        let mut counted: (Option<GroupKey>, usize) = (None, 0);
+        let mut weight = 0;
+        for row in taken.rows {
+            weight += row.event.as_ref().map_or(0, |event| event.weight());
+            if counted.0 == row.group {
+                counted.1 += 1;
+            } else {
+                counted = (row.group.clone(), 1);
+            }
+            let (key, whole) = (row.group.clone(), counted.1 == take.each);
+            self.take_led(row, now);
+            if whole {
+                self.leave_the_rest(key, now);
+            }
+        }
+        self.read_over();
+        self.next_turn(take, count, last);
+        if let (Some(lead), true) = (&mut self.lead, count > 0) {
+            lead.weight = (lead.weight + weight / count).div_ceil(2).max(1);
+        }
+        self.look_again_soon(count > 0, now);
+    }
+
+    /// Where the next take begins, and whether it comes at once.
+    fn next_turn(&mut self, take: &Take, count: usize, last: Option<GroupKey>) {
+        let cut = count >= take.rows;
+        let from_first = take.after.is_none();
+        if let Some(lead) = &mut self.lead {
+            lead.after = if cut { last } else { None };
+        }
+        self.more |= cut || !from_first;
+        self.page = if cut { (self.page * 2).min(self.settings.cold_rows) } else { self.settings.fetch_rows };
+        if !cut && from_first {
+            self.slots.trust();
+        }
+    }
+
+    /// A group had as many rows as may be taken together: there may be more.
+    fn leave_the_rest(&mut self, key: Option<GroupKey>, now: Instant) {
+        let Some(key) = key.or_else(|| self.shared_group()) else {
+            return;
+        };
+        let number = self.lead.as_ref().map_or(0, |lead| lead.taken + 1);
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.miss(Seq(number));
+        }
+        self.groups.place(&key, now);
+    }
+
+    fn shared_group(&self) -> Option<GroupKey> {
+        (self.settings.ungrouped == Ungrouped::Default).then(|| GroupKey::new(Ungrouped::GROUP))
+    }
+
+    fn take_led(&mut self, row: Row, now: Instant) {
+        let outcome = |change| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
+        if self.phase != Phase::Running || !self.slots.takes_rows(row.slot) {
+            return self.settle_unheld(outcome(Change::Release), &row, now);
+        }
+        let number = match &mut self.lead {
+            Some(lead) => {
+                lead.taken += 1;
+                Seq(lead.taken)
+            }
+            None => row.seq,
+        };
+        if !self.known.admit(&row.id, number) {
+            return;
+        }
+        let event = match &row.event {
+            Ok(event) => event.clone(),
+            Err(why) => {
+                let error = format!("undecodable: {why}");
+                self.tally.undecodable.push((row.id.clone(), error.clone()));
+                self.tally.dead.push((row.id.clone(), error.clone()));
+                let change = Change::Dead { error, counts: Counts::None, blocks: None };
+                return self.settle_unheld(outcome(change), &row, now);
+            }
+        };
+        self.claims.begin(row.id.clone(), number, row.token);
+        let group = row.group.clone().or_else(|| self.shared_group());
+        let suspect = self.slots.suspects(row.slot, group.as_ref());
+        let item = Item {
+            attempts: row.attempts,
+            token: row.token,
+            counted: true,
+            led: true,
+            group: group.clone(),
+            careful: suspect && group.is_none(),
+            ..self.item(event, number, row.slot, Source::Cold)
+        };
+        self.tally.cold += 1;
+        self.enter(&item);
+        let Some(key) = group else {
+            return self.lines.push(item);
+        };
+        let group = self.groups.entry(&key, item.slot);
+        group.careful |= suspect;
+        group.insert(item);
+        self.groups.place(&key, now);
+    }
+
+    /// An outcome for a row that never became an item.
+    fn settle_unheld(&mut self, outcome: Outcome, row: &Row, now: Instant) {
+        self.slots.entered(row.slot);
+        self.push_unsettled(Unsettled { outcome, slot: row.slot, group: None }, now);
+    }
+
+    /// After rows were found the next look comes soon; the longer nothing is found, the later.
+    pub(super) fn look_again_soon(&mut self, fruitful: bool, now: Instant) {
+        let Some(first) = self.settings.quick_poll else {
+            return;
+        };
+        let pause = match self.quick {
+            Some(pause) if !fruitful => pause * 2,
+            _ if fruitful => first,
+            _ => return,
+        };
+        self.quick = (pause < self.settings.poll_interval).then_some(pause);
+        if self.quick.is_some() {
+            self.wake_at = Some(self.wake_at.map_or(now + pause, |at| at.min(now + pause)));
+        }
+    }
+}
