@@ -191,7 +191,7 @@ statements!(
     each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending,
         next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version, reap;
-    items: lacking;
+    items: lacking, leads, group_first, group_next, take, recover;
     over: list, list_newest, dead_matching
 );
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Membership,
-    Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::sync::oneshot;
@@ -231,6 +231,10 @@ impl Store for SqliteStore {
 
     fn joins(&self) -> Option<&dyn Joins> {
         (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
+    }
+
+    fn lead(&self) -> Option<&dyn Lead> {
+        self.leading()
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -14,6 +14,7 @@ mod groups;
 mod inspect;
 mod join_ends;
 mod joins;
+mod lead;
 mod lease;
 mod migrate;
 mod order;
@@ -54,6 +55,7 @@ pub(crate) fn all() -> Vec<Case> {
         concurrency::cases(),
         flowcatalyst::cases(),
         flowcatalyst_operators::cases(),
+        lead::cases(),
     ]
     .concat()
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use pillarbox::model::Row;
+use pillarbox::model::flowcatalyst::Item;
 use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
 use rusqlite::{Connection, params};
 
@@ -23,6 +24,15 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     while let Some(row) = found.next()? {
         items.push((row.get::<_, i64>(ROWID)?, read_item(row)));
     }
+    mark(tx, items, now)
+}
+
+/// Marks items as claimed, each by where it is.
+pub(super) fn mark(
+    tx: &SqliteTransaction,
+    items: Vec<(i64, Item)>,
+    now: Timestamp,
+) -> Result<Vec<Row>, Failure> {
     let mut lock = tx.prepare_cached(&tx.sql.claim)?;
     let mut rows = Vec::with_capacity(items.len());
     for (rowid, mut item) in items {

@@ -2,6 +2,7 @@
 
 mod claim;
 mod insert;
+mod lead;
 mod migrate;
 mod row;
 mod settle;

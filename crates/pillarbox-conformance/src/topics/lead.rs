@@ -1,0 +1,426 @@
+//! Leading: one node takes the first rows of group after group, and gives back what others left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pillarbox::model::{EventId, GroupKey, Row, Status};
+use pillarbox::port::{Cancel, Change, Counts, Fence, Lead, Recover, Settled, StoreError, Take, Taken, Wait};
+
+use super::flowcatalyst::{claim_all, item, look, row, tsid};
+use crate::case::{Case, Checked, Halt, cases};
+use crate::harness::{Ending, Fixture, ItemRow, Planted};
+use crate::kit::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases!("lead";
+    Items:
+        rows_without_a_group_come_first_then_groups_in_order,
+        no_more_is_taken_than_asked_for,
+        pages_visit_every_group_once,
+        groups_that_are_left_out_are_passed_over,
+        a_take_marks_rows_as_a_claim_does,
+        odd_rows_are_taken_and_unknown_statuses_are_not,
+        only_the_leader_takes,
+        a_buried_node_takes_recovers_and_settles_nothing,
+        a_node_that_gave_leadership_up_takes_nothing,
+        a_leader_settles_by_its_claims_alone,
+        an_attempt_that_is_taken_back_counts_nothing,
+        what_was_taken_too_long_ago_is_recovered,
+        what_the_leader_has_in_hand_is_not_recovered,
+        tokens_grow_over_takes_and_recoveries_within_one_moment,
+        takes_side_by_side_never_share_a_row,
+        a_beat_tells_whether_rows_wait;
+    ItemTransactions:
+        a_row_that_others_have_locked_is_not_overtaken;
+    )
+}
+
+fn leader(t: &Fixture) -> Result<&dyn Lead, Halt> {
+    t.store.lead().ok_or(Halt::NotApplicable("its leader takes no rows"))
+}
+
+fn take(number: u128, now: i64) -> Take {
+    Take {
+        node: node(number),
+        after: None,
+        except: Vec::new(),
+        rows: MANY,
+        each: MANY,
+        ungrouped: MANY,
+        now: Some(at(now)),
+    }
+}
+
+fn recover(number: u128, older_than: u64, now: i64) -> Recover {
+    Recover {
+        node: node(number),
+        older_than: secs(older_than),
+        except: Vec::new(),
+        rows: MANY,
+        now: Some(at(now)),
+    }
+}
+
+/// The rows of a take by a node that must lead.
+async fn taken(t: &Fixture, request: Take) -> Result<Vec<Row>, Halt> {
+    let taken = leader(t)?.take(request).await?;
+    assert!(taken.leads, "the node leads");
+    Ok(taken.rows)
+}
+
+/// The numbers of the rows.
+fn numbers(rows: &[Row]) -> Vec<usize> {
+    let number = |row: &Row| (0..2_000).find(|number| tsid(*number) == row.id.as_str());
+    rows.iter().map(|row| number(row).expect("an item of the case")).collect()
+}
+
+/// Writes items of groups, in this order at one time; node 1 leads.
+async fn led(t: &Fixture, items: &[(usize, &str)]) -> Checked {
+    let rows = items.iter().map(|(number, group)| row(item(*number).group(*group))).collect();
+    t.write(rows, at(0)).await?;
+    t.join(1, at(0)).await?;
+    Ok(())
+}
+
+fn back() -> Change {
+    Change::Retry { delay: secs(9), error: "down".to_owned(), counts: Counts::Back, wait: Wait::InPlace }
+}
+
+fn counted() -> Change {
+    // The take has counted the attempt.
+    Change::Retry { delay: secs(9), error: "no".to_owned(), counts: Counts::None, wait: Wait::InPlace }
+}
+
+fn every_change() -> [Change; 6] {
+    let dead = Change::Dead { error: "never".to_owned(), counts: Counts::None, blocks: Some(group("a")) };
+    [Change::Done, counted(), dead, Change::Delay, Change::Attempt, Change::Release]
+}
+
+/// RLY-010, RLY-011, RLY-030
+async fn rows_without_a_group_come_first_then_groups_in_order(t: Fixture) -> Checked {
+    t.write(vec![row(item(7).group("b")), row(item(5).group("a"))], at(3)).await?;
+    t.write(vec![row(item(9).group("a")), row(item(8).group("b")), row(item(6))], at(2)).await?;
+    t.write(vec![row(item(3).group("a")), row(item(4).group("a")), row(item(2))], at(4)).await?;
+    t.join(1, at(5)).await?;
+    let rows = taken(&t, take(1, 9)).await?;
+    assert_eq!(numbers(&rows), [6, 2, 9, 5, 3, 4, 8, 7]);
+    assert_eq!((&rows[0].group, &rows[2].group), (&None, &Some(group("a"))));
+    assert!(taken(&t, take(1, 9)).await?.is_empty(), "each row once");
+    Ok(())
+}
+
+/// RLY-011, PBX-013
+async fn no_more_is_taken_than_asked_for(t: Fixture) -> Checked {
+    t.write((20..25).map(|number| row(item(number))).collect(), at(0)).await?;
+    led(&t, &[(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "c"), (6, "c"), (7, "d")]).await?;
+    let none = Take { rows: 0, ..take(1, 1) };
+    assert!(taken(&t, none).await?.is_empty());
+    let none = Take { each: 0, ungrouped: 0, ..take(1, 1) };
+    assert!(taken(&t, none).await?.is_empty());
+    let some = Take { rows: 6, each: 2, ungrouped: 1, ..take(1, 1) };
+    assert_eq!(numbers(&taken(&t, some).await?), [20, 1, 2, 4, 5, 6]);
+    for number in [3, 7, 21] {
+        assert_eq!(look(&t, number).await?.status, "PENDING", "{number} is left for others");
+    }
+    let few = Take { rows: 2, ..take(1, 2) };
+    assert_eq!(numbers(&taken(&t, few).await?), [21, 22], "rows without a group count too");
+    let grouped = Take { ungrouped: 0, rows: 1, ..take(1, 2) };
+    assert_eq!(numbers(&taken(&t, grouped).await?), [3]);
+    Ok(())
+}
+
+/// RLY-011, PBX-011
+async fn pages_visit_every_group_once(t: Fixture) -> Checked {
+    const GROUPS: usize = 40;
+    let name = |number: usize| format!("g{:02}", number % GROUPS);
+    let rows = (0..GROUPS * 5).map(|number| row(item(number).group(name(number))));
+    t.write(rows.chain([row(item(900))]).collect(), at(0)).await?;
+    t.join(1, at(0)).await?;
+    let (mut after, mut visits, mut ungrouped) = (None, BTreeMap::new(), 0);
+    for _ in 0..GROUPS {
+        let request = Take { after: after.clone(), rows: 12, each: 3, ..take(1, 1) };
+        let rows = taken(&t, request).await?;
+        let Some(last) = rows.last() else { break };
+        after.clone_from(&last.group);
+        for row in rows {
+            match row.group {
+                None => ungrouped += 1,
+                Some(group) => visits.entry(group).or_insert_with(Vec::new).push(row.id),
+            }
+        }
+    }
+    assert_eq!((visits.len(), ungrouped), (GROUPS, 1));
+    // A page may end within a group, which then is visited by its next rows in the next round.
+    assert!(visits.values().all(|ids| (1..=3).contains(&ids.len()) && ids.is_sorted()), "{visits:?}");
+    let rest = taken(&t, take(1, 2)).await?;
+    let there: usize = visits.values().map(Vec::len).sum();
+    assert_eq!(rest.len() + there, GROUPS * 5);
+    Ok(())
+}
+
+/// RLY-011, RLY-012
+async fn groups_that_are_left_out_are_passed_over(t: Fixture) -> Checked {
+    led(&t, &[(1, "a"), (2, "b"), (3, "b"), (4, "c"), (5, "d")]).await?;
+    t.write(vec![row(item(6))], at(0)).await?;
+    let except: Vec<GroupKey> = ["a", "c", "not there"].map(group).to_vec();
+    let request = Take { except, rows: 3, each: 1, ..take(1, 1) };
+    assert_eq!(numbers(&taken(&t, request).await?), [6, 2, 5]);
+    assert_eq!(look(&t, 1).await?.status, "PENDING");
+    let after = Take { after: Some(group("a")), except: vec![group("c")], ..take(1, 1) };
+    assert_eq!(numbers(&taken(&t, after).await?), [3]);
+    assert_eq!(numbers(&taken(&t, take(1, 1)).await?), [1, 4]);
+    Ok(())
+}
+
+/// RLY-006, RLY-010, RLY-012
+async fn a_take_marks_rows_as_a_claim_does(t: Fixture) -> Checked {
+    led(&t, &[(1, "a")]).await?;
+    let row = taken(&t, take(1, 5)).await?.remove(0);
+    assert_eq!((row.token.0, row.attempts), (at(5).as_microsecond(), 1));
+    assert_eq!((row.status, row.created_at), (Status::New, at(0)));
+    let stored = look(&t, 1).await?;
+    assert_eq!((stored.status.as_str(), stored.processed_at), ("PROCESSING", Some(at(5))));
+    assert_eq!((stored.retry_count, stored.error_message), (0, None));
+    assert!(claim_all(&t, 6).await?.is_empty(), "nobody else gets it");
+    Ok(())
+}
+
+/// RLY-005, RLY-006
+async fn odd_rows_are_taken_and_unknown_statuses_are_not(t: Fixture) -> Checked {
+    t.join(1, at(0)).await?;
+    let plain = |number: usize| ItemRow {
+        id: tsid(number),
+        item_type: "EVENT".to_owned(),
+        message_group: Some("a".to_owned()),
+        payload: Some("not json".to_owned()),
+        status: "PENDING".to_owned(),
+        retry_count: 0,
+        created_at: at(number as i64),
+        processed_at: None,
+        error_message: None,
+    };
+    t.foreign.plant(ItemRow { item_type: "INVOICE".to_owned(), ..plain(1) }).await?;
+    t.foreign.plant(ItemRow { status: "HELD".to_owned(), ..plain(2) }).await?;
+    let missing = t.foreign.plant(ItemRow { payload: None, ..plain(3) }).await?;
+    t.foreign.plant(plain(4)).await?;
+    t.foreign.plant(ItemRow { message_group: Some(String::new()), ..plain(5) }).await?;
+    let mut expected = vec![(5, true), (1, false), (4, true)];
+    if missing == Planted::Taken {
+        expected.insert(2, (3, false));
+    }
+    let rows = taken(&t, take(1, 9)).await?;
+    let told: Vec<_> = numbers(&rows).into_iter().zip(rows.iter().map(|row| row.event.is_ok())).collect();
+    assert_eq!(told, expected);
+    assert_eq!(look(&t, 2).await?.status, "HELD");
+    Ok(())
+}
+
+/// RLY-021, PBX-011
+async fn only_the_leader_takes(t: Fixture) -> Checked {
+    led(&t, &[(1, "a")]).await?;
+    t.join(2, at(1)).await?;
+    let beside = t.beside.lead().ok_or(Halt::NotApplicable("its leader takes no rows"))?;
+    for stranger in [2, 3] {
+        let answer = beside.take(take(stranger, 2)).await?;
+        assert!(!answer.leads && answer.rows.is_empty(), "node {stranger} does not lead");
+    }
+    assert_eq!(look(&t, 1).await?.status, "PENDING");
+    assert_eq!(taken(&t, take(1, 2)).await?.len(), 1);
+    assert_eq!(beside.recover(recover(2, 0, 9)).await?, 0);
+    assert_eq!(look(&t, 1).await?.status, "PROCESSING");
+    Ok(())
+}
+
+/// RLY-021, PBX-011, RLY-014
+async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked {
+    led(&t, &[(1, "a"), (2, "b")]).await?;
+    let rows = taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
+    t.join(2, at(20)).await?;
+    assert!(held(&t.beat(2, at(40)).await?).contains(&0), "the first one was buried");
+    let answer = leader(&t)?.take(take(1, 41)).await?;
+    assert!(!answer.leads && answer.rows.is_empty());
+    assert_eq!(leader(&t)?.recover(recover(1, 0, 41)).await?, 0);
+    for change in every_change() {
+        let settled = t.settle(Fence::Node(node(1)), vec![outcome(&rows[0], change)], at(41)).await?;
+        assert_eq!(settled, Settled { held: false, stale: vec![0] });
+    }
+    let stored = look(&t, 1).await?;
+    assert_eq!((stored.status.as_str(), stored.retry_count), ("PROCESSING", 0));
+    assert_eq!(look(&t, 2).await?.status, "PENDING");
+    assert_eq!(leader(&t)?.recover(recover(2, 0, 41)).await?, 1);
+    assert_eq!(numbers(&taken(&t, take(2, 41)).await?), [1, 2], "its heir goes on");
+    Ok(())
+}
+
+/// RLY-021, PBX-011
+async fn a_node_that_gave_leadership_up_takes_nothing(t: Fixture) -> Checked {
+    led(&t, &[(1, "a")]).await?;
+    t.release(1, &[0], at(1)).await?;
+    let answer = leader(&t)?.take(take(1, 1)).await?;
+    assert!(!answer.leads && answer.rows.is_empty(), "it is there, and does not lead");
+    t.beat(1, at(2)).await?;
+    t.store.leave(node(1)).await?;
+    assert!(!leader(&t)?.take(take(1, 2)).await?.leads);
+    assert_eq!(look(&t, 1).await?.status, "PENDING");
+    Ok(())
+}
+
+/// PBX-011, RLY-021
+async fn a_leader_settles_by_its_claims_alone(t: Fixture) -> Checked {
+    led(&t, &[(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a"), (6, "a")]).await?;
+    let old = taken(&t, take(1, 1)).await?;
+    assert_eq!(leader(&t)?.recover(recover(1, 0, 2)).await?, 6);
+    let new = taken(&t, take(1, 3)).await?;
+    let batch =
+        |rows: &[Row]| rows.iter().zip(every_change()).map(|(row, change)| outcome(row, change)).collect();
+    let by = || Fence::Node(node(1));
+    let stale = t.settle(by(), batch(&old), at(4)).await?;
+    assert_eq!(stale, Settled { held: true, stale: (0..6).collect() });
+    assert!(t.held_group("a").await?.is_none(), "a stale end blocks no group");
+    assert_eq!(t.settle(by(), batch(&new), at(4)).await?, Settled { held: true, stale: vec![] });
+    let mut found = Vec::new();
+    for number in 1..=6 {
+        let stored = look(&t, number).await?;
+        found.push((stored.status, stored.retry_count));
+    }
+    let expected =
+        [("COMPLETED", 0), ("PENDING", 1), ("FAILED", 0), ("PENDING", 0), ("PROCESSING", 1), ("PENDING", 0)];
+    assert_eq!(found, expected.map(|(status, retries)| (status.to_owned(), retries)));
+    assert!(t.held_group("a").await?.is_some());
+    Ok(())
+}
+
+/// PBX-013, RLY-013
+async fn an_attempt_that_is_taken_back_counts_nothing(t: Fixture) -> Checked {
+    led(&t, &[(1, "a")]).await?;
+    for (change, retries) in [(back(), 0), (counted(), 1), (back(), 1), (Change::Release, 1), (back(), 1)] {
+        let row = taken(&t, take(1, 1)).await?.remove(0);
+        let settled = t.settle(Fence::Node(node(1)), vec![outcome(&row, change)], at(1)).await?;
+        assert!(settled.stale.is_empty());
+        let stored = look(&t, 1).await?;
+        assert_eq!((stored.status.as_str(), stored.retry_count), ("PENDING", retries));
+        assert_eq!(t.record(&tsid(1)).await?.attempts, retries as u32);
+    }
+    assert_eq!(look(&t, 1).await?.error_message.as_deref(), Some("down"), "why is kept all the same");
+    Ok(())
+}
+
+/// RLY-014
+async fn what_was_taken_too_long_ago_is_recovered(t: Fixture) -> Checked {
+    led(&t, &[(1, "a"), (2, "b"), (3, "c"), (4, "d")]).await?;
+    t.join(2, at(1)).await?;
+    taken(&t, Take { rows: 3, ..take(1, 1) }).await?;
+    let done = t.outcome(&tsid(3), Change::Done).await?;
+    t.settle(Fence::Node(node(1)), vec![done], at(2)).await?;
+    taken(&t, take(1, 10)).await?;
+    let lead = leader(&t)?;
+    assert_eq!(lead.recover(recover(1, 20, 21)).await?, 0, "not longer ago than that");
+    assert_eq!(lead.recover(Recover { rows: 1, ..recover(1, 20, 22) }).await?, 1);
+    assert_eq!(lead.recover(recover(1, 20, 22)).await?, 1);
+    let stored = look(&t, 1).await?;
+    assert_eq!((stored.status.as_str(), stored.processed_at), ("PENDING", Some(at(1))), "the token stays");
+    assert_eq!((stored.retry_count, look(&t, 3).await?.status.as_str()), (0, "COMPLETED"));
+    assert_eq!(lead.recover(recover(1, 0, 10)).await?, 1, "zero: all, whenever they were taken");
+    let stuck = ItemRow { status: "PROCESSING".to_owned(), processed_at: None, ..look(&t, 3).await? };
+    t.foreign.plant(ItemRow { id: tsid(5), ..stuck }).await?;
+    assert_eq!(lead.recover(recover(1, 20, 19)).await?, 0);
+    assert_eq!(
+        lead.recover(recover(1, 20, 21)).await?,
+        1,
+        "one without a time counts from when it was written"
+    );
+    Ok(())
+}
+
+/// RLY-014, PBX-013
+async fn what_the_leader_has_in_hand_is_not_recovered(t: Fixture) -> Checked {
+    led(&t, &[(1, "a"), (2, "b"), (3, "c")]).await?;
+    taken(&t, take(1, 1)).await?;
+    let except: Vec<EventId> = [1, 3].map(|number| id(&tsid(number))).to_vec();
+    for older_than in [0, 5] {
+        let request = Recover { except: except.clone(), ..recover(1, older_than, 99) };
+        let there = leader(&t)?.recover(request).await?;
+        assert_eq!(there, u64::from(older_than == 0));
+    }
+    for (number, status) in [(1, "PROCESSING"), (2, "PENDING"), (3, "PROCESSING")] {
+        assert_eq!(look(&t, number).await?.status, status);
+    }
+    Ok(())
+}
+
+/// PBX-011, RLY-010
+async fn tokens_grow_over_takes_and_recoveries_within_one_moment(t: Fixture) -> Checked {
+    led(&t, &[(1, "a")]).await?;
+    let mut last = taken(&t, take(1, 5)).await?.remove(0).token;
+    for _ in 0..3 {
+        // A clock that stands still, or a column of whole seconds.
+        assert_eq!(leader(&t)?.recover(recover(1, 0, 5)).await?, 1);
+        let next = taken(&t, take(1, 5)).await?.remove(0).token;
+        assert!(next > last, "{next:?} after {last:?}");
+        last = next;
+    }
+    Ok(())
+}
+
+/// RLY-010, RLY-012
+async fn takes_side_by_side_never_share_a_row(t: Fixture) -> Checked {
+    const ITEMS: usize = 240;
+    t.write((0..ITEMS).map(|n| row(item(n).group(format!("g{}", n % 7)))).collect(), at(0)).await?;
+    t.join(1, at(0)).await?;
+    leader(&t)?;
+    let mut takers = tokio::task::JoinSet::new();
+    for number in 0..6 {
+        let store = Arc::clone(if number % 2 == 0 { &t.store } else { &t.beside });
+        takers.spawn(async move {
+            let (mut mine, mut empty) = (Vec::new(), 0);
+            // Rows that another has locked are skipped: an empty take need not be the end.
+            while empty < 20 {
+                let request = Take { rows: 7, each: 2, now: None, ..take(1, 0) };
+                let answer = store.lead().expect("a leader").take(request).await;
+                let rows = match answer {
+                    Err(error) if error.is_transient() => Vec::new(),
+                    answer => answer.map(|Taken { rows, .. }| rows)?,
+                };
+                empty = if rows.is_empty() { empty + 1 } else { 0 };
+                mine.extend(rows.into_iter().map(|row| row.id));
+            }
+            Ok::<_, StoreError>(mine)
+        });
+    }
+    let mut seen: Vec<EventId> = Vec::new();
+    while let Some(mine) = takers.join_next().await {
+        seen.extend(mine.expect("no taker panics")?);
+    }
+    assert_eq!(seen.len(), ITEMS);
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), ITEMS);
+    Ok(())
+}
+
+/// PBX-016, RLY-021
+async fn a_beat_tells_whether_rows_wait(t: Fixture) -> Checked {
+    led(&t, &[(1, "a")]).await?;
+    let told = t.beat(1, at(1)).await?;
+    assert_eq!((told.ready, told.oldest), (true, Some(at(0))));
+    taken(&t, take(1, 1)).await?;
+    let told = t.beat(1, at(2)).await?;
+    assert_eq!((told.ready, told.oldest), (false, None), "what was taken does not wait");
+    Ok(())
+}
+
+/// RLY-011, PBX-013
+async fn a_row_that_others_have_locked_is_not_overtaken(t: Fixture) -> Checked {
+    let Some(transactions) = t.open.as_ref() else {
+        return Err(Halt::NotApplicable("it has one writer at a time"));
+    };
+    led(&t, &[(1, "a"), (2, "a"), (3, "b")]).await?;
+    let mut open = transactions.begin().await?;
+    let cancel = Cancel { ids: vec![id(&tsid(1))], by: "ann".to_owned(), now: Some(at(1)) };
+    assert_eq!(open.cancel(cancel).await?.len(), 1);
+    let waited = tokio::time::timeout(Duration::from_secs(60), taken(&t, take(1, 1))).await;
+    let rows = waited.expect("nobody waits for the lock")?;
+    assert_eq!(numbers(&rows), [3], "2 stays behind 1, and no other group does");
+    open.end(Ending::Rollback).await?;
+    assert_eq!(numbers(&taken(&t, take(1, 2)).await?), [1, 2]);
+    Ok(())
+}

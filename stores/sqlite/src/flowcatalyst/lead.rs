@@ -1,0 +1,114 @@
+//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Layout};
+use pillarbox::port::{Answer, Lead, Recover, Take, Taken};
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, params};
+
+use super::claim::mark;
+use super::row::{ROWID, read_item};
+use super::time::text;
+use crate::error::Failure;
+use crate::job::Durability;
+use crate::store::SqliteStore;
+use crate::time::{earlier, now};
+use crate::transaction::SqliteTransaction;
+
+impl SqliteStore {
+    /// There is leadership only where rows have no numbers.
+    pub(crate) fn leading(&self) -> Option<&dyn Lead> {
+        (self.shared().sql.layout == Layout::Flowcatalyst).then_some(self as &dyn Lead)
+    }
+}
+
+/// Both may be lost in a power cut: whoever held the rows is gone with it, and they are taken once more.
+impl Lead for SqliteStore {
+    fn take(&self, request: Take) -> Answer<'_, Taken> {
+        self.change("take", Durability::Relaxed, move |tx| take(tx, &request, now(request.now)))
+    }
+
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        self.change("recover", Durability::Relaxed, move |tx| recover(tx, &request, now(request.now)))
+    }
+}
+
+fn leads(tx: &SqliteTransaction, node: pillarbox::model::NodeId) -> Result<bool, Failure> {
+    Ok(tx.prepare_cached(&tx.sql.leads)?.query_row([node.to_string()], |row| row.get(0))?)
+}
+
+fn take(tx: &SqliteTransaction, request: &Take, now: Timestamp) -> Result<Taken, Failure> {
+    if !leads(tx, request.node)? {
+        return Ok(Taken { leads: false, rows: Vec::new() });
+    }
+    let mut taking = Taking::new(tx, request);
+    if request.after.is_none() {
+        taking.read(&Value::Null, request.ungrouped)?;
+    }
+    let mut last = request.after.as_ref().map(|after| Value::Text(after.as_str().to_owned()));
+    while request.each > 0 && taking.room() > 0 {
+        let Some(group) = next_group(tx, last.as_ref())? else { break };
+        taking.read(&group, request.each)?;
+        last = Some(group);
+    }
+    Ok(Taken { leads: true, rows: mark(tx, taking.items, now)? })
+}
+
+/// One step in the index, however many rows the last group has.
+fn next_group(tx: &SqliteTransaction, last: Option<&Value>) -> Result<Option<Value>, Failure> {
+    let group = |row: &rusqlite::Row<'_>| row.get(0);
+    Ok(match last {
+        None => tx.prepare_cached(&tx.sql.group_first)?.query_row([], group).optional()?,
+        Some(last) => tx.prepare_cached(&tx.sql.group_next)?.query_row([last], group).optional()?,
+    })
+}
+
+/// Rows that are about to be taken.
+struct Taking<'a> {
+    tx: &'a SqliteTransaction,
+    except: HashSet<&'a str>,
+    rows: usize,
+    items: Vec<(i64, pillarbox::model::flowcatalyst::Item)>,
+}
+
+impl<'a> Taking<'a> {
+    fn new(tx: &'a SqliteTransaction, request: &'a Take) -> Self {
+        let except = request.except.iter().map(|group| group.as_str()).collect();
+        Self { tx, except, rows: request.rows, items: Vec::new() }
+    }
+
+    fn room(&self) -> usize {
+        self.rows.saturating_sub(self.items.len())
+    }
+
+    /// Adds the first rows of a group, unless it is left out.
+    fn read(&mut self, group: &Value, most: usize) -> Result<(), Failure> {
+        if matches!(group, Value::Text(key) if self.except.contains(key.as_str())) {
+            return Ok(());
+        }
+        let limit = i64::try_from(most.min(self.room())).unwrap_or(i64::MAX);
+        let mut statement = self.tx.prepare_cached(&self.tx.sql.take)?;
+        let mut found = statement.query(params![group, limit])?;
+        while let Some(row) = found.next()? {
+            let item = read_item(row);
+            // A column may take two keys for the same one.
+            if item.message_group.as_deref().is_none_or(|key| !self.except.contains(key)) {
+                self.items.push((row.get(ROWID)?, item));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn recover(tx: &SqliteTransaction, request: &Recover, now: Timestamp) -> Result<u64, Failure> {
+    if !leads(tx, request.node)? {
+        return Ok(0);
+    }
+    let before = (!request.older_than.is_zero()).then(|| text(earlier(now, request.older_than)));
+    let except: Vec<&str> = request.except.iter().map(EventId::as_str).collect();
+    let except = serde_json::to_string(&except).unwrap_or_default();
+    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
+    Ok(tx.prepare_cached(&tx.sql.recover)?.execute(params![before, except, limit])? as u64)
+}
