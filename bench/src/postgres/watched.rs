@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Membership,
-    Promote, Promoted, Reap, Settle, Settled, Store, Write, WriteOn,
+    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Lead,
+    Membership, Promote, Promoted, Reap, Settle, Settled, Store, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 
@@ -100,6 +100,10 @@ impl Store for Watched {
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.store.write(request)
+    }
+
+    fn lead(&self) -> Option<&dyn Lead> {
+        self.store.lead()
     }
 
     fn admin(&self) -> &dyn Admin {

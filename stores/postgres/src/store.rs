@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Membership,
-    Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::postgres::PgPool;
@@ -340,6 +340,10 @@ impl Store for PostgresStore {
         (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
     }
 
+    fn lead(&self) -> Option<&dyn Lead> {
+        (self.0.facts.layout() == Layout::Flowcatalyst).then_some(self as &dyn Lead)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self
     }
@@ -356,5 +360,20 @@ impl Store for PostgresStore {
         }
         let listener = self.0.listener.get_or_init(|| Listener::start(&self.0.sessions, &self.0.channel));
         Some(listener.hints())
+    }
+}
+
+impl Lead for PostgresStore {
+    fn take(&self, request: Take) -> Answer<'_, Taken> {
+        // Nothing else is fetched where there is a leader.
+        self.on(&self.0.fetching, "take", move |session, sql| {
+            Box::pin(async move { flowcatalyst::take(session, sql, &request).await })
+        })
+    }
+
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        self.on(&self.0.desk, "recover", move |session, sql| {
+            Box::pin(async move { flowcatalyst::recover(session, sql, &request).await })
+        })
     }
 }

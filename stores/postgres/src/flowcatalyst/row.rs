@@ -24,6 +24,9 @@ const ERROR_MESSAGE: usize = 8;
 /// The database's now, after the columns of a read.
 pub(super) const NOW: usize = 9;
 
+/// Whether the node leads, after the columns of a take.
+pub(super) const LEADS: usize = 9;
+
 /// Reads one row. Times without a zone are in UTC.
 pub(super) fn read_item(row: &PgRow) -> Item {
     let value = |column: usize| -> Option<&[u8]> {

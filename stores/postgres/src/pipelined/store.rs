@@ -4,7 +4,7 @@ use deadpool_postgres::{Pool, PoolError};
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Insert,
-    Join, JoinChange, JoinChanged, Joins, Membership, Promote, Promoted, Reap, Settle, Settled, Store,
+    Join, JoinChange, JoinChanged, Joins, Lead, Membership, Promote, Promoted, Reap, Settle, Settled, Store,
     StoreError, Write, WriteOn, WriteSql,
 };
 use tokio::time::timeout_at;
@@ -202,6 +202,10 @@ impl Store for PipelinedStore {
 
     fn joins(&self) -> Option<&dyn Joins> {
         self.store.joins()
+    }
+
+    fn lead(&self) -> Option<&dyn Lead> {
+        self.store.lead()
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -1,0 +1,46 @@
+-- Takes the first items of group after group if the node leads; share locks on its row and on the slot of leadership, locks
+-- on the rows. A row behind one that others have locked is left. The hops read one entry of the index each, in its order.
+-- A take that a crash takes back is only a second one: no need to wait for the disk.
+WITH RECURSIVE t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
+me AS MATERIALIZED (
+    SELECT 1 FROM {node} n, {slot} s WHERE n.node_id = $2 AND s.slot = 0 AND s.holder = n.node_id
+    FOR KEY SHARE OF n FOR SHARE OF s),
+loose AS MATERIALIZED (
+    SELECT id FROM {event}
+    WHERE $3::text IS NULL AND EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group IS NULL
+    ORDER BY created_at, id LIMIT least($5::bigint, $7::bigint) FOR UPDATE SKIP LOCKED),
+hop (key) AS (
+    (SELECT message_group FROM {event}
+        WHERE $3 IS NULL AND EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group IS NOT NULL
+        ORDER BY message_group LIMIT 1)
+    UNION ALL
+    (SELECT message_group FROM {event}
+        WHERE EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group > $3
+        ORDER BY message_group LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.message_group FROM {event} e
+            WHERE e.status = 'PENDING' AND e.message_group > hop.key ORDER BY e.message_group LIMIT 1)
+    FROM hop WHERE hop.key IS NOT NULL),
+grouped AS MATERIALIZED (
+    SELECT head.id
+    FROM hop, LATERAL (
+        SELECT id, place, row_number() OVER (ORDER BY place) AS nth
+        FROM (
+            SELECT e.id, first.place
+            FROM (
+                SELECT id, row_number() OVER (ORDER BY created_at, id) AS place
+                FROM (
+                    SELECT id, created_at FROM {event} WHERE status = 'PENDING' AND message_group = hop.key
+                    ORDER BY created_at, id LIMIT $6) waiting) first
+                JOIN {event} e ON e.id = first.id
+            WHERE e.status = 'PENDING'
+            FOR UPDATE OF e SKIP LOCKED) locked) head
+    WHERE hop.key IS NOT NULL AND hop.key NOT IN (SELECT unnest($4::text[])) AND head.nth = head.place
+    LIMIT $5 - (SELECT count(*) FROM loose)),
+taken AS (
+    UPDATE {event} e SET status = 'PROCESSING', processed_at = greatest(t.now, e.processed_at + interval '1 microsecond')
+    FROM t WHERE e.id = ANY (ARRAY(SELECT id FROM loose UNION ALL SELECT id FROM grouped)) AND e.status = 'PENDING'
+    RETURNING {taken_columns})
+SELECT taken.*, EXISTS (SELECT 1 FROM me), set_config('synchronous_commit', 'off', true)
+FROM (SELECT 1) one LEFT JOIN taken ON true
+ORDER BY message_group NULLS FIRST, created_at, id

@@ -1,0 +1,37 @@
+//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+
+use pillarbox::model::{EventId, GroupKey};
+use pillarbox::port::{Recover, Take, Taken};
+use sqlx::Row as _;
+
+use super::row::{LEADS, is_there, read_item};
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::sql::Sql;
+use crate::time::{Time, micros};
+
+pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
+    let except: Vec<&str> = request.except.iter().map(GroupKey::as_str).collect();
+    let query = session.query(&sql.take).bind(request.now.map(Time)).bind(request.node.to_string());
+    let query = query.bind(request.after.as_ref().map(GroupKey::as_str)).bind(except);
+    let query = query.bind(limit(request.rows)).bind(limit(request.each)).bind(limit(request.ungrouped));
+    let found = query.fetch_all(&mut session.connection).await?;
+    let leads = match found.first() {
+        Some(row) => row.try_get(LEADS)?,
+        None => false,
+    };
+    let rows = found.iter().filter(|row| is_there(row)).map(|row| read_item(row).into_row()).collect();
+    Ok(Taken { leads, rows })
+}
+
+pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
+    let except: Vec<&str> = request.except.iter().map(EventId::as_str).collect();
+    let query = session.query(&sql.recover).bind(request.now.map(Time)).bind(request.node.to_string());
+    let query = query.bind(micros(request.older_than)).bind(except).bind(limit(request.rows));
+    let row = query.fetch_one(&mut session.connection).await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
+}
+
+fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
