@@ -275,7 +275,8 @@ impl Core {
     }
 
     pub(super) fn wants_slots(&self) -> bool {
-        (self.wake || self.more) && self.slots.any_active() && self.groups.len() < GROUPS_MAX
+        let any_active = if self.lead.is_some() { self.leads() } else { self.slots.any_active() };
+        (self.wake || self.more) && any_active && self.groups.len() < GROUPS_MAX
     }
 
     /// Reads wait for room for a good part of a page, so that a slow sink causes few and large reads.
@@ -380,6 +381,7 @@ impl Core {
         let group = item.group.filter(|_| blocks || waits);
         if let Some(key) = group.as_ref().filter(|_| !blocks) {
             self.groups.entry(key, item.slot).settling += 1;
+            self.overtakes(key);
         }
         self.push_unsettled(Unsettled { outcome, slot: item.slot, group }, now);
     }

@@ -227,7 +227,7 @@ impl Core {
         now: Instant,
     ) -> Then {
         self.tally.dead.push((item.id().clone(), error.clone()));
-        let counts = if item.counted { Counts::None } else { counts };
+        let counts = if item.counted { item.counts() } else { counts };
         let blocks = item.group.clone().filter(|_| fault && self.settings.on_dead == OnDead::Block);
         let then = match &blocks {
             Some(key) => {

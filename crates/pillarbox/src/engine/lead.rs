@@ -1,5 +1,6 @@
 //! Leadership: where rows have no numbers, one node takes them from the store, some of each group in turn.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +9,7 @@ use super::core::{Core, Phase, Unsettled};
 use super::intake::Read;
 use super::item::Item;
 use super::settings::Ungrouped;
-use crate::model::{GroupKey, Row, Seq};
+use crate::model::{GroupKey, Row, Seq, Slot};
 use crate::port::{Change, Counts, Fence, Outcome, Recover, Source, Take, Taken};
 
 /// Rows given back in one call.
@@ -35,11 +36,20 @@ pub(crate) struct Leadership {
     taken: i64,
     /// What an event weighs, lately.
     weight: usize,
+    /// Groups of which a row was given back since the take under way began: it may have taken what comes behind.
+    overtaken: Option<BTreeSet<GroupKey>>,
 }
 
 impl Default for Leadership {
     fn default() -> Self {
-        Self { recovered: false, recover_at: None, after: None, taken: 0, weight: FIRST_GUESS }
+        Self {
+            recovered: false,
+            recover_at: None,
+            after: None,
+            taken: 0,
+            weight: FIRST_GUESS,
+            overtaken: None,
+        }
     }
 }
 
@@ -53,7 +63,7 @@ impl Core {
     /// Leadership has come to this node: first what was in other hands is given back.
     pub(super) fn lead_anew(&mut self) {
         if let Some(lead) = &mut self.lead {
-            (lead.recovered, lead.recover_at, lead.after) = (false, None, None);
+            *lead = Leadership { taken: lead.taken, weight: lead.weight, ..Leadership::default() };
         }
     }
 
@@ -71,7 +81,7 @@ impl Core {
             self.groups.place(&key, now);
             self.wake = true;
         }
-        let (Some(lead), Fence::Node(node), true) = (&self.lead, &self.fence, self.slots.any_active()) else {
+        let (Some(lead), Fence::Node(node), true) = (&self.lead, &self.fence, self.leads()) else {
             self.reader_idle = true;
             return Read::Idle(None);
         };
@@ -89,8 +99,10 @@ impl Core {
         let after = lead.after.clone();
         self.wake = false;
         self.more = false;
-        self.known.read_began();
         self.slots.read_began();
+        if let Some(lead) = &mut self.lead {
+            lead.overtaken = Some(BTreeSet::new());
+        }
         let rows = self.takeable();
         let each = self.each();
         let ungrouped = match self.settings.ungrouped {
@@ -100,6 +112,26 @@ impl Core {
             Ungrouped::Default => 0,
         };
         Read::Take(Take { node, after, except: self.not_now(), rows, each, ungrouped, now: None })
+    }
+
+    /// Whether this node holds the one slot and is not about to hand it over.
+    pub(super) fn leads(&self) -> bool {
+        self.slots.is_active(Slot(0))
+    }
+
+    /// Something of this group goes back: what a take under way brings of it comes behind that.
+    pub(super) fn overtakes(&mut self, key: &GroupKey) {
+        if let Some(overtaken) = self.lead.as_mut().and_then(|lead| lead.overtaken.as_mut()) {
+            overtaken.insert(key.clone());
+        }
+    }
+
+    /// A take failed. Rows may have been taken that nobody has in hand: they go back before anything else is taken.
+    pub(crate) fn take_failed(&mut self, now: Instant) {
+        self.read_failed(None, now);
+        if let Some(lead) = &mut self.lead {
+            (lead.recovered, lead.recover_at, lead.overtaken) = (false, None, None);
+        }
     }
 
     /// Rows of one group that are taken together: a batch, and more where few groups share a large buffer.
@@ -146,6 +178,7 @@ impl Core {
 
     /// Rows were taken, or the store says that another leads.
     pub(crate) fn merge_taken(&mut self, take: &Take, taken: Taken, incarnation: u64, now: Instant) {
+        let overtaken = self.lead.as_mut().and_then(|lead| lead.overtaken.take()).unwrap_or_default();
         if incarnation != self.incarnation {
             // They are the next leader's, who gives back what is in no hands.
             return self.read_over();
@@ -166,7 +199,7 @@ impl Core {
                 counted = (row.group.clone(), 1);
             }
             let (key, whole) = (row.group.clone(), counted.1 == take.each);
-            self.take_led(row, now);
+            self.take_led(row, &overtaken, now);
             if whole {
                 self.leave_the_rest(key, now);
             }
@@ -209,10 +242,16 @@ impl Core {
         (self.settings.ungrouped == Ungrouped::Default).then(|| GroupKey::new(Ungrouped::GROUP))
     }
 
-    fn take_led(&mut self, row: Row, now: Instant) {
+    fn take_led(&mut self, row: Row, overtaken: &BTreeSet<GroupKey>, now: Instant) {
         let outcome = |change| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
-        if self.phase != Phase::Running || !self.slots.takes_rows(row.slot) {
-            return self.settle_unheld(outcome(Change::Release), &row, now);
+        let group = row.group.clone().or_else(|| self.shared_group());
+        let in_order = group.as_ref().is_none_or(|key| {
+            !overtaken.contains(key)
+                && !self.held_groups.contains(key)
+                && self.groups.get(key).is_none_or(|group| group.takes_rows(usize::MAX))
+        });
+        if self.phase != Phase::Running || !self.slots.takes_rows(row.slot) || !in_order {
+            return self.settle_unheld(outcome(Change::Release), &row, group, now);
         }
         let number = match &mut self.lead {
             Some(lead) => {
@@ -222,7 +261,8 @@ impl Core {
             None => row.seq,
         };
         if !self.known.admit(&row.id, number) {
-            return;
+            // Its outcome is in the store and not confirmed yet, or someone else gave it back: later, and nothing behind it before.
+            return self.settle_unheld(outcome(Change::Release), &row, group, now);
         }
         let event = match &row.event {
             Ok(event) => event.clone(),
@@ -231,14 +271,17 @@ impl Core {
                 self.tally.undecodable.push((row.id.clone(), error.clone()));
                 self.tally.dead.push((row.id.clone(), error.clone()));
                 let change = Change::Dead { error, counts: Counts::None, blocks: None };
-                return self.settle_unheld(outcome(change), &row, now);
+                return self.settle_unheld(outcome(change), &row, None, now);
             }
         };
         self.claims.begin(row.id.clone(), number, row.token);
-        let group = row.group.clone().or_else(|| self.shared_group());
         let suspect = self.slots.suspects(row.slot, group.as_ref());
+        // Its last attempt was written and it came back untried: that one is still due to it.
+        let most = self.settings.max_attempts;
+        let untried = row.attempts > most && !suspect;
         let item = Item {
-            attempts: row.attempts,
+            attempts: if untried { most } else { row.attempts },
+            careful_attempt: untried,
             token: row.token,
             counted: true,
             led: true,
@@ -258,9 +301,14 @@ impl Core {
     }
 
     /// An outcome for a row that never became an item.
-    fn settle_unheld(&mut self, outcome: Outcome, row: &Row, now: Instant) {
+    fn settle_unheld(&mut self, outcome: Outcome, row: &Row, group: Option<GroupKey>, now: Instant) {
         self.slots.entered(row.slot);
-        self.push_unsettled(Unsettled { outcome, slot: row.slot, group: None }, now);
+        if let Some(key) = &group {
+            let group = self.groups.entry(key, row.slot);
+            group.settling += 1;
+            group.miss(Seq::default());
+        }
+        self.push_unsettled(Unsettled { outcome, slot: row.slot, group }, now);
     }
 
     /// After rows were found the next look comes soon; the longer nothing is found, the later.

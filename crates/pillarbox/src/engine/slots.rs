@@ -87,6 +87,10 @@ impl Slots {
         self.holds.get(&slot).is_some_and(|hold| !hold.leaving && hold.taken < self.reads)
     }
 
+    pub(crate) fn is_active(&self, slot: Slot) -> bool {
+        self.holds.get(&slot).is_some_and(|hold| !hold.leaving)
+    }
+
     pub(crate) fn any_active(&self) -> bool {
         self.holds.len() > self.leaving
     }

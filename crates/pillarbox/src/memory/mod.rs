@@ -11,6 +11,7 @@ mod hash;
 mod index;
 mod inspect;
 mod joins;
+mod lead;
 mod nodes;
 mod operate;
 mod options;

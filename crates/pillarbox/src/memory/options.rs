@@ -13,6 +13,8 @@ pub struct MemoryOptions {
     /// Most rows it holds, done and dead ones included; a write beyond that is refused as unavailable, like a
     /// full disk. Default: no bound but memory.
     pub max_rows: usize,
+    /// Whether a leader takes the rows, group by group, as from tables whose rows have no numbers. Default: no.
+    pub led: bool,
     /// Its clock. Default: starts at the wall clock's time.
     pub clock: MemoryClock,
 }
@@ -23,6 +25,7 @@ impl Default for MemoryOptions {
             name: "memory".to_owned(),
             limits: Limits::default(),
             max_rows: usize::MAX,
+            led: false,
             clock: MemoryClock::default(),
         }
     }

@@ -28,13 +28,19 @@ impl State {
         Settled { held: true, stale }
     }
 
+    /// Rows that are taken by a leader are found by their id.
+    fn number_of(&self, outcome: &Outcome) -> Option<i64> {
+        if self.led { self.find(&outcome.id) } else { Some(outcome.seq.0) }
+    }
+
     pub(super) fn may_settle(&self, outcome: &Outcome, fence: &Fence) -> bool {
-        self.rows.get(&outcome.seq.0).is_some_and(|row| may_change(row, outcome, fence))
+        let row = self.number_of(outcome).and_then(|seq| self.rows.get(&seq));
+        row.is_some_and(|row| may_change(row, outcome, fence, self.led))
     }
 
     /// Changes the row; the step that ends with it, if it is one.
     fn apply(&mut self, outcome: &Outcome, request: &Settle, now: Timestamp) -> Option<(EventId, StepState)> {
-        let seq = outcome.seq.0;
+        let seq = self.number_of(outcome)?;
         match &outcome.change {
             Change::Done if request.on_done == OnDone::Delete && !self.is_kept(seq) => {
                 self.remove(seq);
@@ -119,7 +125,7 @@ impl State {
     }
 }
 
-fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence) -> bool {
+fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence, led: bool) -> bool {
     let legal = transition(row.status, move_of(&outcome.change)).is_some();
     let extends = matches!(outcome.change, Change::Extend { .. });
     legal
@@ -129,6 +135,7 @@ fn may_change(row: &Stored, outcome: &Outcome, fence: &Fence) -> bool {
                 row.token == outcome.token
                     && row.lock.as_ref().is_some_and(|lock| *lock.by == *owner.as_str())
             }
+            Fence::Node(_) | Fence::Open if led => row.token == outcome.token && row.lock.is_some(),
             Fence::Node(_) | Fence::Open => true,
         }
 }

@@ -53,10 +53,13 @@ pub(super) struct State {
     pub(super) epoch: i64,
     pub(super) joins: JoinTables,
     pub(super) audit: Vec<AuditEntry>,
+    /// Rows are taken by whoever holds the one slot.
+    pub(super) led: bool,
 }
 
 impl State {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(led: bool) -> Self {
+        let slots = if led { 1 } else { SLOTS };
         Self {
             rows: BTreeMap::new(),
             index: Index::default(),
@@ -66,11 +69,12 @@ impl State {
             open: Vec::new(),
             transactions: 0,
             nodes: BTreeMap::new(),
-            slots: (0..SLOTS).map(|slot| (slot, Holding::default())).collect(),
+            slots: (0..slots).map(|slot| (slot, Holding::default())).collect(),
             groups: BTreeMap::new(),
             epoch: 0,
             joins: JoinTables::default(),
             audit: Vec::new(),
+            led,
         }
     }
 
@@ -106,7 +110,10 @@ impl State {
     }
 
     /// Adds a row whose ids are known.
-    pub(super) fn place(&mut self, seq: i64, row: Box<Stored>) {
+    pub(super) fn place(&mut self, seq: i64, mut row: Box<Stored>) {
+        if self.led {
+            row.home = 0;
+        }
         if let Some(key) = Key::of(&row) {
             self.index.add(seq, key);
         }

@@ -14,9 +14,9 @@ use super::write::{Draft, Taken};
 use super::{MemoryClock, MemoryOptions};
 use crate::model::{EventId, GroupKey, JoinId, JoinRecord, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
-    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Join,
-    JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Membership, Promote, Promoted, Reap, Settle,
-    Settled, Store, StoreError, Write, WriteOn,
+    self, Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints,
+    Join, JoinChange, JoinChanged, JoinShown, Joins, Lead, ListJoins, Membership, Promote, Promoted, Reap,
+    Recover, Settle, Settled, Store, StoreError, Take, Write, WriteOn,
 };
 use crate::rules::SLOTS;
 
@@ -112,7 +112,7 @@ impl MemoryStore {
         let facts = Facts {
             kind: "memory",
             name: options.name,
-            slots: SLOTS,
+            slots: if options.led { 1 } else { SLOTS },
             concurrent_writers: true,
             transactions: true,
             durable: false,
@@ -123,7 +123,7 @@ impl MemoryStore {
             facts,
             clock: options.clock,
             max_rows: options.max_rows,
-            state: Mutex::new(State::new()),
+            state: Mutex::new(State::new(options.led)),
             written: watch::Sender::new(0),
         }))
     }
@@ -221,12 +221,26 @@ impl Store for MemoryStore {
         Some(self)
     }
 
+    fn lead(&self) -> Option<&dyn Lead> {
+        self.0.lock().led.then_some(self as &dyn Lead)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self
     }
 
     fn hints(&self) -> Option<Hints> {
         Some(Hints(self.0.written.subscribe()))
+    }
+}
+
+impl Lead for MemoryStore {
+    fn take(&self, request: Take) -> Answer<'_, port::Taken> {
+        Box::pin(async move { Ok(self.0.lock().take_led(&request, self.0.now(request.now))) })
+    }
+
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().recover(&request, self.0.now(request.now))) })
     }
 }
 

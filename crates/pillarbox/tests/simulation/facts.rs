@@ -42,6 +42,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("operator", "cancels"),
     ("operator", "discards"),
     ("operator", "pauses"),
+    ("leader", "gives back what another had in hand"),
     ("operator", "purges"),
     ("operator", "replays"),
     ("operator", "resumes"),

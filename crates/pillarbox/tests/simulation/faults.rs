@@ -16,19 +16,23 @@ pub(crate) enum Op {
     Beat,
     Leave,
     Promote,
+    Take,
+    Recover,
     Begin,
     Insert,
     Commit,
 }
 
 impl Op {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Fetch,
         Self::Settle,
         Self::Join,
         Self::Beat,
         Self::Leave,
         Self::Promote,
+        Self::Take,
+        Self::Recover,
         Self::Begin,
         Self::Insert,
         Self::Commit,
@@ -43,6 +47,8 @@ impl Op {
             Self::Beat => "beat",
             Self::Leave => "leave",
             Self::Promote => "promote",
+            Self::Take => "take",
+            Self::Recover => "recover",
             Self::Begin => "begin",
             Self::Insert => "insert",
             Self::Commit => "commit",

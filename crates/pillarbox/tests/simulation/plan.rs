@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use pillarbox::engine::{EngineSettings, OnDead};
+use pillarbox::engine::{EngineSettings, OnDead, Ungrouped};
 use pillarbox::port::{OnDone, Order};
 use pillarbox::rules::{Exponential, Lease};
 
@@ -62,6 +62,7 @@ pub(crate) struct Tuning {
     pub(crate) settle_linger: Duration,
     pub(crate) settle_rows: usize,
     pub(crate) skip_recent: Duration,
+    pub(crate) ungrouped: Ungrouped,
 }
 
 /// How many and what kind of events are written.
@@ -99,6 +100,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     /// Whether processes run a whole outbox and write themselves.
     pub(crate) hot: bool,
+    /// Whether a leader takes the rows, as from tables whose rows have no numbers.
+    pub(crate) led: bool,
     pub(crate) tuning: Tuning,
     pub(crate) load: Load,
     pub(crate) hinting: Hinting,
@@ -118,7 +121,7 @@ impl Plan {
         let scenario = Scenario::of(seed);
         let tuning = Tuning::draw(&mut rng);
         let trouble = rng.millis(4_000, 30_000);
-        Self {
+        let plan = Self {
             seed,
             scenario,
             nodes: rng.one(&[1, 1, 2, 2, 3, 4]),
@@ -129,9 +132,24 @@ impl Plan {
             incidents: Incidents::draw(&mut rng, scenario),
             frees_groups: rng.bool(),
             hot: rng.bool(),
+            led: false,
             tuning,
             trouble,
+        };
+        if rng.chance(0.3) { plan.led() } else { plan }
+    }
+
+    /// A leader takes rows in order, and their tables have no columns for times.
+    fn led(mut self) -> Self {
+        self.led = true;
+        self.hot = false;
+        self.tuning.order = Order::PerGroup;
+        self.tuning.skip_recent = Duration::ZERO;
+        (self.load.delayed, self.load.expiring) = (0.0, 0.0);
+        if self.tuning.on_dead == OnDead::Skip {
+            self.tuning.ungrouped = Ungrouped::Default;
         }
+        self
     }
 }
 
@@ -155,6 +173,7 @@ impl Tuning {
             settle_linger: rng.one(&[0, 2, 20]).millis(),
             settle_rows: rng.one(&[1, 2, 5, 1_000]),
             skip_recent: rng.one(&[0, 0, 0, 50]).millis(),
+            ungrouped: Ungrouped::Parallel,
         }
     }
 
@@ -183,6 +202,7 @@ impl Tuning {
             settle_linger: self.settle_linger,
             settle_rows: self.settle_rows,
             skip_recent: self.skip_recent,
+            ungrouped: self.ungrouped,
             ..EngineSettings::default()
         }
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
-    Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Lead, Membership, Promote,
+    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -130,6 +130,24 @@ async fn request<T>(
     answer
 }
 
+impl Lead for NodeStore {
+    fn take(&self, request: Take) -> Answer<'_, Taken> {
+        let world = Arc::clone(&self.world);
+        Box::pin(self.call(Op::Take, async move { world.leader().take(request).await }))
+    }
+
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        let world = Arc::clone(&self.world);
+        Box::pin(self.call(Op::Recover, async move {
+            let given_back = world.leader().recover(request).await?;
+            if given_back > 0 {
+                world.reached("leader", "gives back what another had in hand");
+            }
+            Ok(given_back)
+        }))
+    }
+}
+
 impl Store for NodeStore {
     fn facts(&self) -> &Facts {
         self.world.store.facts()
@@ -170,6 +188,10 @@ impl Store for NodeStore {
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.world.store.write(request)
+    }
+
+    fn lead(&self) -> Option<&dyn Lead> {
+        self.world.plan.led.then_some(self as &dyn Lead)
     }
 
     fn admin(&self) -> &dyn Admin {

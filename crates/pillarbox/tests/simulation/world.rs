@@ -9,6 +9,7 @@ use fastrand::Rng;
 use jiff::Timestamp;
 use pillarbox::memory::{MemoryClock, MemoryOptions, MemoryStore};
 use pillarbox::model::{EventId, GroupKey, NodeId};
+use pillarbox::port::{Lead, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -92,8 +93,8 @@ impl World {
         let now = Instant::now();
         Arc::new(Self {
             rng: Mutex::new(Rng::with_seed(plan.seed ^ 0x5eed)),
+            store: MemoryStore::with(MemoryOptions { clock, led: plan.led, ..MemoryOptions::default() }),
             plan,
-            store: MemoryStore::with(MemoryOptions { clock, ..MemoryOptions::default() }),
             truth: Mutex::default(),
             servers: TaskTracker::new(),
             over: Notify::new(),
@@ -234,6 +235,10 @@ impl World {
     }
 
     /// A channel of hints for one process.
+    pub(crate) fn leader(&self) -> &dyn Lead {
+        self.store.lead().expect("a store whose rows are taken")
+    }
+
     pub(crate) fn hints(&self) -> Option<watch::Receiver<u64>> {
         if self.plan.hinting == Hinting::Never {
             return None;
