@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, Facts, Fetch, Fetched, Hints, Join, Joins, Membership, Promote,
-    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, Facts, Fetch, Fetched, Hints, Join, Joins, Lead, Membership, Promote,
+    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
@@ -331,6 +331,10 @@ impl Store for MysqlStore {
         (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
     }
 
+    fn lead(&self) -> Option<&dyn Lead> {
+        (self.0.facts.layout() == Layout::Flowcatalyst).then_some(self as &dyn Lead)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self
     }
@@ -340,5 +344,20 @@ impl Store for MysqlStore {
 
     fn hints(&self) -> Option<Hints> {
         None
+    }
+}
+
+impl Lead for MysqlStore {
+    fn take(&self, request: Take) -> Answer<'_, Taken> {
+        // Nothing else is fetched where there is a leader.
+        self.on(&self.0.fetching, "take", request, |session, sql, request| {
+            Box::pin(flowcatalyst::take(session, sql, request))
+        })
+    }
+
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        self.at_desk("recover", request, |session, sql, request| {
+            Box::pin(flowcatalyst::recover(session, sql, request))
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Claiming items: the time of the claim is its token, so it is later with each claim, by a second if need be.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{Row, Token};
 use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
 
@@ -18,8 +19,7 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         return Err(unsupported("there is no queue in the layout flowcatalyst"));
     }
     let by_status = by_status(session, sql).await?;
-    // TiDB takes SKIP LOCKED and no lock: there claims wait for each other.
-    let locking = if session.server.tidb { Locking::Waits } else { Locking::Skips };
+    let locking = locking(session);
     let parts = [
         ("{now}", now_sql(request.now)),
         ("{youngest}", youngest_sql(request.now, request.skip_recent)),
@@ -31,7 +31,24 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
     let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
     let found = query.fetch_all(&mut session.connection).await?;
     let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else { return Ok(Vec::new()) };
-    let mut items: Vec<_> = found.iter().map(read_item).collect();
+    mark(session, sql, found.iter().map(read_item).collect(), now).await
+}
+
+/// TiDB takes SKIP LOCKED and no lock: there claims wait for each other.
+pub(super) fn locking(session: &Session) -> Locking {
+    if session.server.tidb { Locking::Waits } else { Locking::Skips }
+}
+
+/// Marks items as claimed that this transaction has locked, and commits.
+pub(super) async fn mark(
+    session: &mut Session,
+    sql: &Sql,
+    mut items: Vec<Item>,
+    now: Timestamp,
+) -> Result<Vec<Row>, Failure> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
     let text = fill(&sql.items_claim, &[("{now}", literal(now)), ("{ids}", places(items.len()))]);
     let query = items.iter().fold(session.once(text), |query, item| query.bind(item.id.clone()));
     query.execute(&mut session.connection).await?;
@@ -45,7 +62,7 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
 }
 
 /// The words that name the index in whose order claims read, whatever it is called; none if there is none.
-async fn by_status(session: &mut Session, sql: &Sql) -> Result<String, Failure> {
+pub(super) async fn by_status(session: &mut Session, sql: &Sql) -> Result<String, Failure> {
     if let Some(words) = sql.by_status.get() {
         return Ok(words.clone());
     }

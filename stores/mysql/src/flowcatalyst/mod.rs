@@ -3,6 +3,7 @@
 mod claim;
 mod insert;
 mod inspect;
+mod lead;
 mod migrate;
 mod operate;
 mod row;
@@ -11,6 +12,7 @@ mod settle;
 pub(crate) use claim::{claim, fetch, reap};
 pub(crate) use insert::{insert_rows, insert_sql};
 pub(crate) use inspect::{count, list, show};
+pub(crate) use lead::{recover, take};
 pub(crate) use migrate::{Tables, check, migrate};
 pub(crate) use operate::{cancel, discard, purge, replay};
 pub(crate) use row::COLUMNS;

@@ -1,0 +1,209 @@
+//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+
+use std::collections::{HashMap, HashSet};
+
+use pillarbox::model::flowcatalyst::Item;
+use pillarbox::model::{EventId, GroupKey, NodeId};
+use pillarbox::port::{Recover, Take, Taken};
+use sqlx::mysql::MySqlRow;
+
+use super::claim::{by_status, locking, mark};
+use super::row::{NOW, now_sql, read_item, whole};
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::row::{text_of, time_of};
+use crate::sql::{Sql, fill, places, quoted, quoted_list};
+use crate::time::micros_back;
+
+/// More rows than this are taken by the next take.
+const MOST: usize = 10_000;
+/// How many entries of the index a read sees, at least and at most. A group that has more is passed over with the next read.
+const PAGE: (usize, usize) = (64, 2_048);
+/// Beyond this many the server would read what it is to leave out.
+const RANGES: usize = 900;
+
+pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
+    let by_status = by_status(session, sql).await?;
+    let mut taking = Taking::new(sql, request, by_status);
+    let text = [leads_sql(sql, request.node), taking.ungrouped_sql(), taking.page_sql()].join("; ");
+    let mut sets = session.begin_with(&text).await?.into_iter();
+    if sets.next().is_none_or(|leading| leading.is_empty()) {
+        return Ok(Taken { leads: false, rows: Vec::new() });
+    }
+    taking.add_ungrouped(&sets.next().unwrap_or_default());
+    let mut more = taking.add_page(&sets.next().unwrap_or_default());
+    while more {
+        let mut sets = session.results(taking.next_sql()).await?.into_iter();
+        taking.add_group(&sets.next().unwrap_or_default());
+        more = taking.add_page(&sets.next().unwrap_or_default());
+    }
+    let heads = taking.heads;
+    if heads.is_empty() {
+        return Ok(Taken { leads: true, rows: Vec::new() });
+    }
+    let parts = [
+        ("{now}", now_sql(request.now)),
+        ("{ids}", places(heads.len())),
+        ("{skip_locked}", locking(session).words()),
+    ];
+    let query = session.once(fill(&sql.items_take_lock, &parts));
+    let query = heads.iter().fold(query, |query, head| query.bind(head.id.clone()));
+    let found = query.fetch_all(&mut session.connection).await?;
+    let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else {
+        return Ok(Taken { leads: true, rows: Vec::new() });
+    };
+    let rows = mark(session, sql, not_overtaking(heads, &found), now).await?;
+    Ok(Taken { leads: true, rows })
+}
+
+pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
+    let sets = session.begin_with(&leads_sql(sql, request.node)).await?;
+    if sets.first().is_none_or(Vec::is_empty) {
+        return Ok(0);
+    }
+    let now = crate::time::now_sql(request.now.map(whole));
+    let age_us = micros_back(request.older_than);
+    let old = match request.older_than.is_zero() {
+        true => "true".to_owned(),
+        false => format!("coalesce(processed_at, created_at) < {now} - INTERVAL {age_us} MICROSECOND"),
+    };
+    let in_hand = request.except.iter().map(EventId::as_str);
+    let others = not_in("id", in_hand);
+    let query = session.once(fill(&sql.items_recover, &[("{old}", old), ("{others}", others)]));
+    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
+    let recovered = query.execute(&mut session.connection).await?.rows_affected();
+    session.commit().await?;
+    Ok(recovered)
+}
+
+fn leads_sql(sql: &Sql, node: NodeId) -> String {
+    fill(&sql.items_leads, &[("{node_id}", node.to_string())])
+}
+
+fn not_in<'a>(column: &str, texts: impl Iterator<Item = &'a str>) -> String {
+    let mut texts = texts.peekable();
+    match texts.peek() {
+        None => "true".to_owned(),
+        Some(_) => format!("{column} NOT IN ({})", quoted_list(texts)),
+    }
+}
+
+/// A row that is about to be taken.
+struct Head {
+    id: String,
+    group: Option<String>,
+}
+
+/// The rows that are about to be taken, as far as they were found.
+struct Taking<'a> {
+    sql: &'a Sql,
+    request: &'a Take,
+    by_status: String,
+    rows: usize,
+    page: usize,
+    /// What the server leaves out. It compares as the column does, which may take more for the same.
+    others: String,
+    except: HashSet<&'a str>,
+    heads: Vec<Head>,
+    counts: HashMap<String, usize>,
+    last: Option<String>,
+}
+
+impl<'a> Taking<'a> {
+    fn new(sql: &'a Sql, request: &'a Take, by_status: String) -> Self {
+        let rows = request.rows.min(MOST);
+        let except = request.except.iter().map(GroupKey::as_str);
+        Self {
+            sql,
+            request,
+            by_status,
+            rows,
+            page: if rows.min(request.each) == 0 { 0 } else { (rows * 2).clamp(PAGE.0, PAGE.1) },
+            others: not_in("message_group", except.clone().take(RANGES)),
+            except: except.collect(),
+            heads: Vec::new(),
+            counts: HashMap::new(),
+            last: request.after.as_ref().map(|after| after.as_str().to_owned()),
+        }
+    }
+
+    fn find_sql(&self, within: String, limit: usize) -> String {
+        let parts =
+            [("{by_status}", self.by_status.clone()), ("{within}", within), ("{limit}", limit.to_string())];
+        fill(&self.sql.items_take_find, &parts)
+    }
+
+    fn ungrouped_sql(&self) -> String {
+        let wanted = if self.request.after.is_none() { self.request.ungrouped.min(self.rows) } else { 0 };
+        self.find_sql("message_group IS NULL".to_owned(), wanted)
+    }
+
+    fn page_sql(&self) -> String {
+        let after = match &self.last {
+            None => "message_group IS NOT NULL".to_owned(),
+            Some(last) => format!("message_group > {}", quoted(last)),
+        };
+        self.find_sql(format!("{after} AND {}", self.others), self.page)
+    }
+
+    /// The first rows of the group that the last page ended in, which it may have cut, and the groups after it.
+    fn next_sql(&self) -> String {
+        let last = self.last.as_deref().unwrap_or_default();
+        let group = format!("message_group = {}", quoted(last));
+        format!("{}; {}", self.find_sql(group, self.request.each.min(self.rows)), self.page_sql())
+    }
+
+    fn add_ungrouped(&mut self, rows: &[MySqlRow]) {
+        let ids = rows.iter().filter_map(|row| text_of(row, 0));
+        self.heads.extend(ids.map(|id| Head { id: id.to_owned(), group: None }));
+    }
+
+    /// Adds the heads of the groups in a page; whether there are more to look for.
+    fn add_page(&mut self, rows: &[MySqlRow]) -> bool {
+        let before = self.last.clone();
+        self.add(rows);
+        self.heads.len() < self.rows && rows.len() == self.page && self.page > 0 && self.last != before
+    }
+
+    /// Adds the heads of a group in place of those that a page had of it.
+    fn add_group(&mut self, rows: &[MySqlRow]) {
+        let last = self.last.clone();
+        self.heads.retain(|head| head.group.is_none() || head.group != last);
+        self.counts.remove(last.as_deref().unwrap_or_default());
+        self.add(rows);
+        self.last = last;
+    }
+
+    fn add(&mut self, rows: &[MySqlRow]) {
+        for row in rows {
+            let (Some(id), Some(group)) = (text_of(row, 0), text_of(row, 1)) else { continue };
+            if self.last.as_deref() != Some(group) {
+                self.last = Some(group.to_owned());
+            }
+            if self.except.contains(group) || self.heads.len() >= self.rows {
+                continue;
+            }
+            let count = self.counts.entry(group.to_owned()).or_default();
+            if *count < self.request.each {
+                *count += 1;
+                self.heads.push(Head { id: id.to_owned(), group: Some(group.to_owned()) });
+            }
+        }
+    }
+}
+
+/// The rows that were locked, but for those behind one of their group that was not.
+fn not_overtaking(heads: Vec<Head>, found: &[MySqlRow]) -> Vec<Item> {
+    let items = found.iter().map(read_item);
+    let mut items: HashMap<String, Item> = items.map(|item| (item.id.clone(), item)).collect();
+    let (mut kept, mut stopped) = (Vec::with_capacity(heads.len()), HashSet::new());
+    for Head { id, group } in heads {
+        match (items.remove(&id), group) {
+            (Some(item), None) => kept.push(item),
+            (Some(item), Some(group)) if !stopped.contains(&group) => kept.push(item),
+            (None, Some(group)) => drop(stopped.insert(group)),
+            _ => {}
+        }
+    }
+    kept
+}
