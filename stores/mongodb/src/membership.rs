@@ -82,6 +82,10 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         members.take(request.node, take);
         if swap(call, &members, version).await? {
             fence(call, &buried, None).await?;
+            if !request.release.is_empty() && call.in_transaction() {
+                // Whoever takes at this moment does so before it, or looks again.
+                touch_lead(call, request.node).await?;
+            }
             let groups = match epoch == request.groups_seen {
                 true => None,
                 false => Some(group_states(call, epoch).await?),
@@ -134,19 +138,45 @@ pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Tim
     Ok(there.then_some(now))
 }
 
-/// Makes and removes what settles of a node are held to; only transactions need it.
+/// The same for the right to lead: true if the node is there and holds the slot of leadership.
+///
+/// The document it writes is another one, so that a node takes and settles side by side.
+pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool, Failure> {
+    let leading = doc! { "$elemMatch": { "slot": 0, "holder": node.to_string() } };
+    let filter = doc! { "_id": MEMBERS, "nodes.id": node.to_string(), "slots": leading };
+    let find = Find { filter, fields: Some(doc! { "_id": 1 }), ..Find::default() };
+    if call.first(&call.names().meta, find).await?.is_none() {
+        return Ok(false);
+    }
+    Ok(!call.in_transaction() || touch_lead(call, node).await?)
+}
+
+/// Writes what takes of a node are held to; false if it is not there.
+async fn touch_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool, Failure> {
+    let own = doc! { "_id": lead_key(node) };
+    Ok(call.update_all(&call.names().node, own, doc! { "$inc": { "takes": 1_i64 } }).await? > 0)
+}
+
+fn lead_key(node: NodeId) -> String {
+    format!("{node} leads")
+}
+
+/// Makes and removes what settles and takes of a node are held to; only transactions need it.
 async fn fence(call: &mut Call<'_>, gone: &[NodeId], joined: Option<NodeId>) -> Result<(), Failure> {
     if !call.in_transaction() {
         return Ok(());
     }
     if !gone.is_empty() {
-        let ids: Vec<String> = gone.iter().map(ToString::to_string).collect();
+        let ids: Vec<String> = gone.iter().flat_map(|node| [node.to_string(), lead_key(*node)]).collect();
         call.delete(&call.names().node, doc! { "_id": { "$in": ids } }).await?;
     }
     match joined {
         Some(node) => {
-            let document = doc! { "_id": node.to_string(), "settles": 0_i64 };
-            call.insert(&call.names().node, vec![document]).await
+            let mut documents = vec![doc! { "_id": node.to_string(), "settles": 0_i64 }];
+            if call.outbox().layout == Layout::Flowcatalyst {
+                documents.push(doc! { "_id": lead_key(node), "takes": 0_i64 });
+            }
+            call.insert(&call.names().node, documents).await
         }
         None => Ok(()),
     }

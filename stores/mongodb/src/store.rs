@@ -7,8 +7,8 @@ use std::time::Duration;
 use mongodb::Database;
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
-    Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Lead, Membership, Promote,
+    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
@@ -281,6 +281,10 @@ impl Store for MongodbStore {
         })
     }
 
+    fn lead(&self) -> Option<&dyn Lead> {
+        (self.0.facts.layout() == Layout::Flowcatalyst).then_some(self as &dyn Lead)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self
     }
@@ -292,5 +296,23 @@ impl Store for MongodbStore {
             return None;
         }
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).hints())
+    }
+}
+
+impl Lead for MongodbStore {
+    fn take(&self, request: Take) -> Answer<'_, Taken> {
+        let request = Arc::new(request);
+        self.run("take", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { flowcatalyst::take(call, &request).await })
+        })
+    }
+
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        let request = Arc::new(request);
+        self.run("recover", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { flowcatalyst::recover(call, &request).await })
+        })
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
         }
         let (found, failure) = match candidates(call, &filter, room).await {
             Ok(keys) => {
-                let (taken, failure) = take(call, &keys, now).await;
+                let (taken, failure) = take_each(call, &keys, now).await;
                 rows.extend(taken);
                 (keys.len(), failure)
             }
@@ -56,8 +56,19 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
             None => {}
         }
     }
-    rows.sort_by(|a: &Row, b: &Row| (&a.group, a.created_at, &a.id).cmp(&(&b.group, b.created_at, &b.id)));
+    sort(&mut rows);
     Ok(rows)
+}
+
+/// Puts rows into the order of claims.
+pub(super) fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| (&a.group, a.created_at, &a.id).cmp(&(&b.group, b.created_at, &b.id)));
+}
+
+/// What becomes of an item that is claimed now.
+pub(super) fn later(now: Timestamp) -> Vec<Bson> {
+    let later = doc! { "$max": [date(now), { "$add": ["$processedAt", 1_i64] }] };
+    vec![Bson::from(doc! { "$set": { "status": PROCESSING, "processedAt": later } })]
 }
 
 /// The keys of items that wait, in order. One read for all of them: a server that sorts what it finds does so once.
@@ -69,7 +80,7 @@ async fn candidates(call: &mut Call<'_>, filter: &Document, limit: usize) -> Res
 }
 
 /// Takes those that still wait, several at once, each by a command of its own.
-async fn take(call: &Call<'_>, keys: &[Bson], now: Timestamp) -> (Vec<Row>, Option<Failure>) {
+pub(super) async fn take_each(call: &Call<'_>, keys: &[Bson], now: Timestamp) -> (Vec<Row>, Option<Failure>) {
     let (outbox, next) = (call.outbox(), &AtomicUsize::new(0));
     let lines = (0..AT_ONCE.min(keys.len())).map(|_| async move {
         let mut call = Call::new(outbox, None);
@@ -92,10 +103,8 @@ async fn take(call: &Call<'_>, keys: &[Bson], now: Timestamp) -> (Vec<Row>, Opti
 
 /// Takes one item, unless someone else has.
 async fn take_one(call: &mut Call<'_>, key: &Bson, now: Timestamp) -> Result<Option<Row>, Failure> {
-    let later = doc! { "$max": [date(now), { "$add": ["$processedAt", 1_i64] }] };
-    let change = vec![Bson::from(doc! { "$set": { "status": PROCESSING, "processedAt": later } })];
     let waits = doc! { "_id": key, "status": PENDING };
-    let taken = call.modify(&call.names().event, waits, change).await?;
+    let taken = call.modify(&call.names().event, waits, later(now)).await?;
     let document = taken.and_then(|document| RawDocumentBuf::try_from(&document).ok());
     Ok(document.map(|document| read_item(&document).into_row()))
 }
@@ -140,7 +149,9 @@ pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<Waiti
     let mut waiting = Waiting { ready: false, oldest: None, next_due: None };
     if held.contains(Slot(0)) {
         let filter = doc! { "status": PENDING };
-        let find = Find { filter, sort: Some(order()), fields: Some(doc! { "createdAt": 1 }), limit: 1 };
+        // As far as the index has it in order: a sort by ids would read all that waits.
+        let sort = Some(doc! { "messageGroup": 1, "createdAt": 1 });
+        let find = Find { filter, sort, fields: Some(doc! { "createdAt": 1 }), limit: 1 };
         let first = call.first(&call.names().event, find).await?;
         waiting.ready = first.is_some();
         waiting.oldest = first.and_then(|row| Fields::new(&row).time("createdAt"));

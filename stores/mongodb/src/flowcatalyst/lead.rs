@@ -1,0 +1,181 @@
+//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use pillarbox::model::{EventId, GroupKey, Row};
+use pillarbox::port::{Recover, Take, Taken};
+
+use super::claim::{later, sort, take_each};
+use super::item::{PENDING, PROCESSING, date, ended_before, now, read_item};
+use crate::call::{Call, Find};
+use crate::claim::set_some;
+use crate::error::Failure;
+use crate::membership::hold_lead;
+use crate::row::Fields;
+use crate::time::earlier;
+
+/// How many items one take has at most.
+const MOST: usize = 10_000;
+/// How many documents a read sees, at least and at most. A group that has more is passed over with the next read.
+const PAGE: (usize, usize) = (64, 1_024);
+
+pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, Failure> {
+    if !hold_lead(call, request.node).await? {
+        return Ok(Taken { leads: false, rows: Vec::new() });
+    }
+    let now = now(call, request.now).await?;
+    let mut taking = Taking::new(request);
+    if request.after.is_none() {
+        let ungrouped = first_of(call, &Bson::Null, request.ungrouped.min(taking.rows)).await?;
+        taking.heads.extend(ungrouped);
+    }
+    while taking.read(call).await? {}
+    let keys: Vec<Bson> = taking.heads.into_iter().map(|head| head.key).collect();
+    Ok(Taken { leads: true, rows: mark(call, keys, now).await? })
+}
+
+/// Marks items as claimed. In a transaction all that were found are taken, or it is begun again; without one, those that
+/// nobody else took meanwhile.
+async fn mark(call: &mut Call<'_>, keys: Vec<Bson>, now: Timestamp) -> Result<Vec<Row>, Failure> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    if !call.in_transaction() {
+        let (mut rows, failure) = take_each(call, &keys, now).await;
+        sort(&mut rows);
+        return match failure {
+            Some(failure) if rows.is_empty() => Err(failure),
+            _ => Ok(rows),
+        };
+    }
+    let these = doc! { "_id": { "$in": keys } };
+    let mut waiting = these.clone();
+    waiting.insert("status", PENDING);
+    let statement = doc! { "q": waiting, "u": later(now), "multi": true };
+    call.update(&call.names().event, vec![statement]).await?;
+    let taken = call.find(&call.names().event, Find { filter: these, ..Find::default() }).await?;
+    let mut rows: Vec<Row> = taken.iter().map(|document| read_item(document).into_row()).collect();
+    sort(&mut rows);
+    Ok(rows)
+}
+
+pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u64, Failure> {
+    if !hold_lead(call, request.node).await? {
+        return Ok(0);
+    }
+    let now = now(call, request.now).await?;
+    let in_hand: Vec<&str> = request.except.iter().map(EventId::as_str).collect();
+    let mut stuck = doc! { "status": PROCESSING, "_id": { "$nin": in_hand } };
+    if !request.older_than.is_zero() {
+        stuck.insert("$or", ended_before(earlier(now, request.older_than)));
+    }
+    set_some(call, stuck, request.rows, doc! { "status": PENDING }).await
+}
+
+/// An item that is about to be taken.
+#[derive(Clone)]
+struct Head {
+    key: Bson,
+    group: String,
+    written: Option<Timestamp>,
+    id: String,
+}
+
+impl Head {
+    fn read(document: &RawDocumentBuf) -> Self {
+        let mut fields = Fields::new(document);
+        let group = fields.text("messageGroup").unwrap_or_default().to_owned();
+        let (written, id) = (fields.time("createdAt"), fields.id().to_string());
+        Self { key: fields.key(), group, written, id }
+    }
+
+    fn fields() -> Option<Document> {
+        Some(doc! { "messageGroup": 1, "createdAt": 1 })
+    }
+}
+
+/// The index has no ids in it: those that were written at the same time are put in order here.
+fn in_order(mut heads: Vec<Head>) -> Vec<Head> {
+    heads.sort_by(|a, b| (a.written, &a.id).cmp(&(b.written, &b.id)));
+    heads
+}
+
+/// The first items of one group, or of none.
+async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec<Head>, Failure> {
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let filter = doc! { "status": PENDING, "messageGroup": group };
+    let sort = Some(doc! { "createdAt": 1 });
+    let find = Find { filter: filter.clone(), sort, fields: Head::fields(), limit };
+    let mut heads: Vec<Head> = call.find(&call.names().event, find).await?.iter().map(Head::read).collect();
+    // Those beyond the limit that were written when the last of them was may come before it.
+    if let Some(last) = heads.last().and_then(|head| head.written).filter(|_| heads.len() == limit) {
+        let mut same = filter;
+        same.insert("createdAt", date(last));
+        let find = Find { filter: same, sort: Some(doc! { "_id": 1 }), fields: Head::fields(), limit };
+        heads.retain(|head| head.written != Some(last));
+        heads.extend(call.find(&call.names().event, find).await?.iter().map(Head::read));
+    }
+    let mut heads = in_order(heads);
+    heads.truncate(limit);
+    Ok(heads)
+}
+
+/// The rows that are about to be taken, as far as they were found.
+struct Taking<'a> {
+    rows: usize,
+    each: usize,
+    page: usize,
+    except: Vec<&'a str>,
+    heads: Vec<Head>,
+    last: Option<String>,
+}
+
+impl<'a> Taking<'a> {
+    fn new(request: &'a Take) -> Self {
+        let rows = request.rows.min(MOST);
+        Self {
+            rows,
+            each: request.each,
+            page: rows.clamp(PAGE.0, PAGE.1),
+            except: request.except.iter().map(GroupKey::as_str).collect(),
+            heads: Vec::new(),
+            last: request.after.as_ref().map(|after| after.as_str().to_owned()),
+        }
+    }
+
+    /// Reads a page and keeps the heads of its groups; whether there are more to look for.
+    async fn read(&mut self, call: &mut Call<'_>) -> Result<bool, Failure> {
+        if self.heads.len() >= self.rows || self.each == 0 {
+            return Ok(false);
+        }
+        let mut groups = match &self.last {
+            None => doc! { "$gte": "" },
+            Some(last) => doc! { "$gt": last.as_str() },
+        };
+        groups.insert("$nin", self.except.clone());
+        let find = Find {
+            filter: doc! { "status": PENDING, "messageGroup": groups },
+            sort: Some(doc! { "messageGroup": 1, "createdAt": 1 }),
+            fields: Head::fields(),
+            limit: self.page,
+        };
+        let page = call.find(&call.names().event, find).await?;
+        let page: Vec<Head> = page.iter().map(Head::read).collect();
+        let full = page.len() >= self.page;
+        let mut runs = page.chunk_by(|a, b| a.group == b.group).peekable();
+        while let Some(run) = runs.next() {
+            let cut = full && runs.peek().is_none();
+            let room = self.each.min(self.rows - self.heads.len());
+            let heads = match cut {
+                // Its end is on another page, and so may be items that were written when its last ones were.
+                true => first_of(call, &Bson::from(run[0].group.as_str()), room).await?,
+                false => in_order(run.to_vec()).into_iter().take(room).collect(),
+            };
+            self.heads.extend(heads);
+            self.last = Some(run[0].group.clone());
+        }
+        Ok(full)
+    }
+}
