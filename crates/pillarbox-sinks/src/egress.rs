@@ -1,6 +1,6 @@
 //! Egress: which addresses requests may go to, judged on the address that is connected to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which endpoints webhooks may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +27,93 @@ pub struct Blocked {
     pub kind: &'static str,
 }
 
+/// What an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Anyone's.
+    Public,
+    /// Of the network around us: allowed on demand.
+    Internal(&'static str),
+    /// Nothing to send to, ever.
+    Never(&'static str),
+    /// A way to an IPv4 address: allowed on demand, if that is.
+    Way(&'static str, Ipv4Addr),
+}
+
 impl Egress {
     /// Whether this address may be connected to.
     pub fn check(&self, address: IpAddr) -> Result<(), Blocked> {
-        let _ = address;
-        Ok(())
+        let kind = match address {
+            IpAddr::V4(address) => of_v4(address),
+            IpAddr::V6(address) => of_v6(address),
+        };
+        self.judge(kind)
+    }
+
+    fn judge(&self, kind: Kind) -> Result<(), Blocked> {
+        match kind {
+            Kind::Public => Ok(()),
+            Kind::Internal(_) if self.internal => Ok(()),
+            Kind::Way(_, address) if self.internal => self.judge(of_v4(address)),
+            Kind::Internal(kind) | Kind::Never(kind) | Kind::Way(kind, _) => Err(Blocked { kind }),
+        }
+    }
+
+    /// Whether this port may be connected to.
+    #[must_use]
+    pub fn allows_port(&self, port: u16) -> bool {
+        self.ports.is_empty() || self.ports.contains(&port)
     }
 }
+
+fn of_v4(address: Ipv4Addr) -> Kind {
+    match address.octets() {
+        [0, ..] => Kind::Never("of this network (0.0.0.0/8)"),
+        // Cloud metadata: all of the link-local block, and the services that have addresses elsewhere.
+        [169, 254, ..] => Kind::Never("link-local, where metadata services are"),
+        [100, 100, 100, 200] | [192, 0, 0, 192] | [168, 63, 129, 16] => Kind::Never("a metadata service"),
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Kind::Internal("private"),
+        [127, ..] => Kind::Internal("loopback"),
+        [100, 64..=127, ..] => Kind::Internal("shared by a carrier (100.64.0.0/10)"),
+        [198, 18..=19, ..] => Kind::Internal("for benchmarks (198.18.0.0/15)"),
+        [192, 0, 0, _] => Kind::Never("for protocols (192.0.0.0/24)"),
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Kind::Never("for documentation"),
+        [192, 88, 99, _] => Kind::Never("a 6to4 relay"),
+        [224..=239, ..] => Kind::Never("multicast"),
+        [240..=255, ..] => Kind::Never("reserved"),
+        _ => Kind::Public,
+    }
+}
+
+fn of_v6(address: Ipv6Addr) -> Kind {
+    let segments = address.segments();
+    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match segments {
+        [0, 0, 0, 0, 0, 0, 0, 0] => Kind::Never("unspecified"),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Kind::Internal("loopback"),
+        [0, 0, 0, 0, 0, 0xffff, high, low] => Kind::Way("IPv4-mapped", v4(high, low)),
+        [0, 0, 0, 0, 0xffff, 0, high, low] => Kind::Way("IPv4-translated", v4(high, low)),
+        [0, 0, 0, 0, 0, 0, high, low] => Kind::Way("IPv4-compatible", v4(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Kind::Way("behind NAT64", v4(high, low)),
+        [0x64, 0xff9b, 1, _, _, _, high, low] => Kind::Way("behind NAT64", v4(high, low)),
+        [0x2002, high, low, ..] => Kind::Way("6to4", v4(high, low)),
+        // The client's address is at its end, all bits turned.
+        [0x2001, 0, _, _, _, _, high, low] => Kind::Way("Teredo", v4(!high, !low)),
+        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
+            Kind::Never("a metadata service")
+        }
+        [0xfe80..=0xfebf, ..] => Kind::Never("link-local, where metadata services are"),
+        [0xfc00..=0xfdff, ..] => Kind::Internal("unique local"),
+        [0xfec0..=0xfeff, ..] => Kind::Internal("site-local"),
+        [0xff00..=0xffff, ..] => Kind::Never("multicast"),
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Kind::Never("for documentation"),
+        [0x2001, 1..=0x1ff, ..] => Kind::Never("for protocols (2001::/23)"),
+        // ISATAP: an IPv4 address behind a fixed mark, below any prefix.
+        [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, high, low] => Kind::Way("ISATAP", v4(high, low)),
+        [0x2000..=0x3fff, ..] => Kind::Public,
+        _ => Kind::Never("reserved"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -48,8 +48,8 @@ macro_rules! opens {
 }
 
 opens! {
-    "http" http => |url, _| Err(not_built(url, "http"));
-    "webhook" webhook => |url, _| Err(not_built(url, "webhook"));
+    "http" http => |url, options| Ok(Arc::new(crate::http::BatchSink::open(url, options)?));
+    "webhook" webhook => |url, options| Ok(Arc::new(crate::webhook::WebhookSink::open(url, options)?));
     "stdout" stdout => |_, options| Ok(Arc::new(crate::stdout::StdoutSink::open(options)?));
     "kafka" kafka => |url, _| Err(not_built(url, "kafka"));
     "nats" nats => |url, _| Err(not_built(url, "nats"));

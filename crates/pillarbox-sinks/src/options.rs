@@ -27,6 +27,8 @@ pub struct SinkOptions {
     pub retry_after_max: Duration,
     /// How request bodies are compressed. Default: not.
     pub compression: Compression,
+    /// How answers of a batch endpoint are read. Default: item by item.
+    pub answers: Answers,
     /// How HTTP/2 is found. Default: negotiated with TLS.
     pub http2: Http2,
     /// The bearer token. Default: none.
@@ -56,6 +58,7 @@ impl Default for SinkOptions {
             timeout: Duration::from_secs(30),
             retry_after_max: Duration::from_secs(300),
             compression: Compression::None,
+            answers: Answers::ItemByItem,
             http2: Http2::Negotiated,
             token: None,
             secrets: Vec::new(),
@@ -80,6 +83,17 @@ pub enum Compression {
     Gzip,
     /// By zstd.
     Zstd,
+}
+
+/// How answers of a batch endpoint are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answers {
+    /// A body may say of each event how it went.
+    #[default]
+    ItemByItem,
+    /// The status alone counts.
+    ByStatus,
 }
 
 /// How HTTP/2 is found.

@@ -1,0 +1,133 @@
+//! Answers item by item: which of the events an endpoint took, by its own words.
+
+use pillarbox::port::Verdict;
+use serde_json::{Map, Value};
+
+use super::part::Part;
+use crate::wire::Answer;
+
+/// Words of a `status` that say no, in lower case. Every other word says yes.
+const BAD_WORDS: [&str; 14] = [
+    "bad_request",
+    "conflict",
+    "denied",
+    "error",
+    "errored",
+    "fail",
+    "failed",
+    "failure",
+    "forbidden",
+    "invalid",
+    "not_found",
+    "refused",
+    "rejected",
+    "unavailable",
+];
+
+/// What an answer says of the items.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Nothing item by item.
+    Nothing,
+    /// A verdict for each, in the order they were sent.
+    Each(Vec<Verdict>),
+    /// It speaks of items, but not of these.
+    Mismatch(String),
+}
+
+/// Reads the body of an answer to these events.
+pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer) -> Said {
+    let Some(items) = item_list(body) else { return Said::Nothing };
+    if items.len() != parts.len() {
+        return Said::Mismatch(format!("the answer has {} results for {} events", items.len(), parts.len()));
+    }
+    let order = match by_id(&items, parts) {
+        Ok(order) => order,
+        Err(mismatch) => return Said::Mismatch(mismatch),
+    };
+    let verdicts = order.into_iter().map(|place| verdict(&items[place], answer));
+    Said::Each(verdicts.collect())
+}
+
+/// Whether a body that was cut might have been an answer item by item.
+pub(super) fn may_be_items(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'[' | b'{'))
+}
+
+/// The list in the body, if one of its elements says how it went.
+fn item_list(body: &[u8]) -> Option<Vec<Value>> {
+    if !may_be_items(body) {
+        return None;
+    }
+    let items = match serde_json::from_slice(body).ok()? {
+        Value::Array(items) => items,
+        Value::Object(mut object) => match object.remove("results").or_else(|| object.remove("items")) {
+            Some(Value::Array(items)) => items,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    items.iter().filter_map(Value::as_object).any(tells).then_some(items)
+}
+
+/// Whether an element says how it went.
+fn tells(item: &Map<String, Value>) -> bool {
+    let status = match item.get("status") {
+        Some(Value::String(_)) => true,
+        Some(Value::Number(number)) => number.as_u64().is_some_and(|code| (100..600).contains(&code)),
+        _ => false,
+    };
+    status || item.get("success").is_some_and(Value::is_boolean) || item.contains_key("error")
+}
+
+/// For each event the place of its result: by id where all results carry ids of ours, else as they stand.
+fn by_id(items: &[Value], parts: &[Part<'_>]) -> Result<Vec<usize>, String> {
+    let ids: Option<Vec<&str>> = items.iter().map(|item| item.get("id")?.as_str()).collect();
+    let place = |part: &Part<'_>| ids.as_ref()?.iter().position(|id| *id == part.event.id().as_str());
+    let places: Vec<Option<usize>> = parts.iter().map(place).collect();
+    if places.iter().all(Option::is_none) {
+        return Ok((0..items.len()).collect());
+    }
+    let all: Option<Vec<usize>> = places.into_iter().collect();
+    all.ok_or_else(|| "the answer has results of some of the events only".to_owned())
+}
+
+/// What a result says. A list may hold nothing for what went well.
+fn verdict(item: &Value, answer: &Answer) -> Verdict {
+    let Some(item) = item.as_object() else { return Verdict::Accepted };
+    let code = item.get("status").and_then(Value::as_u64).filter(|code| (100..600).contains(code));
+    let bad_code = code.filter(|code| !(200..300).contains(code));
+    let word = item.get("status").and_then(Value::as_str).map(str::to_ascii_lowercase);
+    let bad_word = word.filter(|word| BAD_WORDS.contains(&word.as_str()));
+    let said_no = item.get("success").and_then(Value::as_bool) == Some(false);
+    let error = item.get("error").and_then(error_text);
+    if bad_code.is_none() && bad_word.is_none() && !said_no && error.is_none() {
+        return Verdict::Accepted;
+    }
+    let mut text = "the endpoint refused the event".to_owned();
+    if let Some(status) = bad_code.map(|code| code.to_string()).or(bad_word) {
+        text.push_str(&format!(" with status {status}"));
+    }
+    let message = || item.get("message").and_then(Value::as_str).map(str::to_owned);
+    if let Some(error) = error.filter(|error| !error.is_empty()).or_else(message) {
+        text.push_str(&format!(": {}", answer.clean(&error)));
+    }
+    match bad_code {
+        Some(413) => Verdict::Rejected { error: text },
+        _ => Verdict::Failed { error: text, after: answer.after },
+    }
+}
+
+/// The error a result holds; null, false and an empty text are none.
+fn error_text(error: &Value) -> Option<String> {
+    match error {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Object(object) => {
+            Some(object.get("message").and_then(Value::as_str).unwrap_or_default().to_owned())
+        }
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(true) | Value::Array(_) => Some(String::new()),
+    }
+}

@@ -1,0 +1,8 @@
+//! The batch sink: events of one group in one request, as a JSON array.
+
+mod items;
+mod part;
+mod request;
+mod sink;
+
+pub use sink::BatchSink;

@@ -1,0 +1,76 @@
+//! Parts: an event as one element of the array, and where it goes.
+
+use std::borrow::Cow;
+
+use pillarbox::Event;
+use pillarbox::port::Delivery;
+use reqwest::Url;
+
+use crate::envelope::{Format, is_json, structured};
+use crate::error::SinkError;
+use crate::options::SinkOptions;
+use crate::template::Template;
+use crate::wire::{Schemes, Target, path_template};
+
+/// Where items of the type `DISPATCH_JOB` go.
+const DISPATCH_JOBS: &str = "/api/dispatch/jobs/batch";
+/// Where all others go.
+const EVENTS: &str = "/api/events/batch";
+
+/// One event of a request.
+pub(super) struct Part<'a> {
+    /// Its place in the batch.
+    pub(super) place: usize,
+    pub(super) event: &'a Event,
+    pub(super) url: Url,
+    pub(super) json: Cow<'a, [u8]>,
+}
+
+/// Makes parts of events.
+pub(super) struct Maker {
+    target: Target,
+    path: Option<Template>,
+    format: Format,
+    source: String,
+}
+
+impl Maker {
+    pub(super) fn new(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+        if options.format == Format::CloudEventsBinary {
+            let reason = "a batch has one set of headers for all events: use raw or cloudevents";
+            return Err(SinkError::option("format", reason));
+        }
+        Ok(Self {
+            target: Target::parse(url, Schemes::Any)?,
+            path: options.destination.as_deref().map(path_template).transpose()?,
+            format: options.format,
+            source: options.source.clone(),
+        })
+    }
+
+    /// The kind of content that an array of parts is.
+    pub(super) fn content_type(&self) -> &'static str {
+        match self.format {
+            Format::CloudEventsStructured => "application/cloudevents-batch+json",
+            Format::Raw | Format::CloudEventsBinary => "application/json",
+        }
+    }
+
+    /// The part of an event; an error is the event's own fault.
+    pub(super) fn part<'a>(&self, place: usize, delivery: &'a Delivery) -> Result<Part<'a>, String> {
+        let event = &delivery.event;
+        let json = match self.format {
+            Format::CloudEventsStructured => Cow::Owned(structured(event, &self.source)?),
+            Format::Raw | Format::CloudEventsBinary if is_json(event.payload().as_bytes()) => {
+                Cow::Borrowed(event.payload().as_bytes())
+            }
+            Format::Raw | Format::CloudEventsBinary => return Err("the payload is not JSON".to_owned()),
+        };
+        let url = match &self.path {
+            Some(template) => self.target.rendered_below(template, event)?,
+            None if event.event_type() == "DISPATCH_JOB" => self.target.below(DISPATCH_JOBS)?,
+            None => self.target.below(EVENTS)?,
+        };
+        Ok(Part { place, event, url, json })
+    }
+}

@@ -1,0 +1,117 @@
+//! Requests: headers and body of a run of events.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sha2::{Digest as _, Sha256};
+
+use super::part::Part;
+use crate::envelope::trace;
+use crate::options::Compression;
+
+/// Longest list of event ids in a header, in bytes.
+const IDS_MAX: usize = 4_096;
+/// Bodies above this are compressed on a thread of their own, in bytes.
+const INLINE_MAX: usize = 128 * 1024;
+/// A level that costs little more than the fastest.
+const ZSTD_LEVEL: i32 = 3;
+
+/// The headers of a request that carries these events.
+pub(super) fn headers(parts: &[Part<'_>], content_type: &'static str, compression: Compression) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Some(encoding) = encoding(compression) {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    let mut add = |name: &str, value: &str| {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+            headers.insert(name, value);
+        }
+    };
+    add("idempotency-key", &idempotency_key(parts));
+    add("pillarbox-event-count", &parts.len().to_string());
+    let ids: Vec<String> = parts.iter().map(|part| listed(part.event.id().as_str())).collect();
+    let list = ids.join(",");
+    match (ids.first(), ids.last()) {
+        (Some(first), Some(last)) if list.len() > IDS_MAX => {
+            add("pillarbox-event-first", first);
+            add("pillarbox-event-last", last);
+        }
+        _ => add("pillarbox-event-ids", &list),
+    }
+    for (name, value) in parts.first().map(|part| trace(part.event)).unwrap_or_default() {
+        add(&name, &value);
+    }
+    headers
+}
+
+/// The same for the same events in the same order, whenever they are sent.
+fn idempotency_key(parts: &[Part<'_>]) -> String {
+    let mut hash = Sha256::new();
+    for id in parts.iter().map(|part| part.event.id().as_str()) {
+        hash.update((id.len() as u64).to_be_bytes());
+        hash.update(id);
+    }
+    hash.finalize()[..16].iter().fold(String::new(), |mut key, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(key, "{byte:02x}");
+        key
+    })
+}
+
+/// An id as it stands in a list: whatever could end it or is no visible ASCII is percent-encoded.
+fn listed(id: &str) -> String {
+    id.bytes().fold(String::new(), |mut out, byte| {
+        if matches!(byte, b'!'..=b'~') && !matches!(byte, b',' | b'%' | b'"') {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+/// The array of the payloads, byte for byte and in order, compressed if asked for.
+pub(super) async fn body(parts: &[Part<'_>], compression: Compression) -> Result<Bytes, String> {
+    let len = parts.iter().map(|part| part.json.len() + 1).sum::<usize>();
+    let mut body = Vec::with_capacity(len + 2);
+    for part in parts {
+        body.push(if body.is_empty() { b'[' } else { b',' });
+        body.extend_from_slice(&part.json);
+    }
+    body.push(b']');
+    let compressed = match compression {
+        Compression::None => return Ok(body.into()),
+        _ if body.len() <= INLINE_MAX => compressed(&body, compression),
+        _ => match tokio::task::spawn_blocking(move || compressed(&body, compression)).await {
+            Ok(compressed) => compressed,
+            Err(error) => Err(std::io::Error::other(error)),
+        },
+    };
+    compressed.map(Bytes::from).map_err(|error| format!("the body can't be compressed: {error}"))
+}
+
+fn compressed(body: &[u8], compression: Compression) -> std::io::Result<Vec<u8>> {
+    match compression {
+        Compression::None => Ok(body.to_vec()),
+        Compression::Gzip => {
+            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(body)?;
+            encoder.finish()
+        }
+        Compression::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL),
+    }
+}
+
+fn encoding(compression: Compression) -> Option<&'static str> {
+    match compression {
+        Compression::None => None,
+        Compression::Gzip => Some("gzip"),
+        Compression::Zstd => Some("zstd"),
+    }
+}

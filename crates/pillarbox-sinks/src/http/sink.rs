@@ -1,0 +1,135 @@
+//! The sink itself: runs of events, one request each, and a verdict for each event.
+
+use http::StatusCode;
+use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+
+use super::items::{self, Said};
+use super::part::{Maker, Part};
+use super::request;
+use crate::error::SinkError;
+use crate::options::{Answers, Compression, SinkOptions};
+use crate::wire::{Answer, Blame, Body, Client, Post};
+
+/// How much of an answer is read, in bytes, and for each event besides.
+const ANSWER_MAX: usize = 64 * 1024;
+const ANSWER_MAX_PER_EVENT: usize = 1_024;
+
+/// Posts batches of events as JSON arrays.
+///
+/// The events of a batch go in one request; where their paths differ, in as many as there are runs of one path, in order
+/// and up to the first that fails.
+pub struct BatchSink {
+    client: Client,
+    maker: Maker,
+    answers: Answers,
+    compression: Compression,
+}
+
+impl BatchSink {
+    /// A sink for the API at this URL.
+    pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+        Ok(Self {
+            maker: Maker::new(url, options)?,
+            client: Client::new(options, None)?,
+            answers: options.answers,
+            compression: options.compression,
+        })
+    }
+
+    async fn send(&self, batch: &[Delivery]) -> Vec<Verdict> {
+        let mut verdicts = vec![Verdict::Skipped; batch.len()];
+        let mut parts = Vec::with_capacity(batch.len());
+        for (place, delivery) in batch.iter().enumerate() {
+            match self.maker.part(place, delivery) {
+                Ok(part) => parts.push(part),
+                Err(error) => verdicts[place] = Verdict::Rejected { error },
+            }
+        }
+        for run in parts.chunk_by(|one, next| one.url == next.url) {
+            let said = self.post(run).await;
+            let goes_on =
+                said.iter().all(|verdict| matches!(verdict, Verdict::Accepted | Verdict::Rejected { .. }));
+            for (part, verdict) in run.iter().zip(said) {
+                verdicts[part.place] = verdict;
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        verdicts
+    }
+
+    /// Sends a run, and gives a verdict for each of its events.
+    async fn post(&self, run: &[Part<'_>]) -> Vec<Verdict> {
+        let unavailable = |error| vec![Verdict::Unavailable { error, after: None }; run.len()];
+        let Some(first) = run.first() else { return Vec::new() };
+        let body = match request::body(run, self.compression).await {
+            Ok(body) => body,
+            Err(error) => return unavailable(error),
+        };
+        let post = Post {
+            url: first.url.clone(),
+            headers: request::headers(run, self.maker.content_type(), self.compression),
+            body,
+            answer_max: ANSWER_MAX + run.len() * ANSWER_MAX_PER_EVENT,
+        };
+        match self.client.post(&post).await {
+            Ok(answer) => self.judge(run, first.place, &answer),
+            Err(error) => unavailable(error),
+        }
+    }
+
+    fn judge(&self, run: &[Part<'_>], place: usize, answer: &Answer) -> Vec<Verdict> {
+        let lone = run.len() == 1;
+        match Blame::of(answer.status) {
+            Blame::None => self.judge_good(run, answer),
+            Blame::Endpoint => {
+                vec![Verdict::Unavailable { error: answer.error(), after: answer.after }; run.len()]
+            }
+            Blame::Items if lone => vec![Verdict::Failed { error: answer.error(), after: answer.after }],
+            Blame::TooLarge if lone => vec![Verdict::Rejected { error: answer.error() }],
+            // The engine looks for the culprit in batches that begin with it; what comes later is sent again first.
+            Blame::Items | Blame::TooLarge => {
+                let mut verdicts = vec![Verdict::Skipped; run.len()];
+                if place == 0 {
+                    verdicts[0] = Verdict::Refused { error: answer.error() };
+                }
+                verdicts
+            }
+        }
+    }
+
+    /// An answer that says yes, unless its body says otherwise of some.
+    fn judge_good(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
+        let unclear = |why: &str| {
+            let error = format!("the endpoint answered {}, but {why}", answer.status.as_u16());
+            vec![Verdict::Unavailable { error, after: answer.after }; run.len()]
+        };
+        let accepted = || vec![Verdict::Accepted; run.len()];
+        if self.answers == Answers::ByStatus {
+            return accepted();
+        }
+        let said = match &answer.body {
+            Body::Whole(bytes) => items::read(bytes, run, answer),
+            Body::Broken(_) => return unclear("its body broke off or did not end in time"),
+            Body::Cut(bytes) if items::may_be_items(bytes) => {
+                return unclear("its body is too long to tell which events it took");
+            }
+            Body::Cut(_) => Said::Nothing,
+        };
+        match said {
+            Said::Each(verdicts) => verdicts,
+            Said::Mismatch(why) => unclear(&why),
+            Said::Nothing if answer.status == StatusCode::MULTI_STATUS => {
+                unclear("its body does not tell which events it took")
+            }
+            Said::Nothing => accepted(),
+        }
+    }
+}
+
+impl Sink for BatchSink {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(self.send(batch))
+    }
+}

@@ -1,0 +1,6 @@
+//! The webhook sink: one event, one signed request.
+
+mod signature;
+mod sink;
+
+pub use sink::WebhookSink;

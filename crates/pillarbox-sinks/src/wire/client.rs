@@ -1,0 +1,164 @@
+//! The client: posts bodies, and never follows, hangs or reads without bound.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, ClientBuilder, Proxy, Response, Url};
+
+use super::answer::{Answer, Body};
+use super::resolver::Resolver;
+use super::retry_after::retry_after;
+use super::text::shown;
+use super::token::{Bearer, Token};
+use crate::egress::{Blocked, Egress};
+use crate::error::SinkError;
+use crate::options::{Http2, SinkOptions};
+
+/// How long a connection is kept for the next request.
+const IDLE: Duration = Duration::from_secs(30);
+/// Largest file of certificates, in bytes.
+const CA_FILE_MAX: u64 = 1_048_576;
+
+/// One client for one sink.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    token: Option<Token>,
+    connect_timeout: Duration,
+    timeout: Duration,
+    retry_after_max: Duration,
+}
+
+/// A request.
+pub(crate) struct Post {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// How much of the answer's body is read.
+    pub(crate) answer_max: usize,
+}
+
+impl Client {
+    /// A client that goes where `egress` allows; without one it goes anywhere.
+    pub(crate) fn new(options: &SinkOptions, egress: Option<Arc<Egress>>) -> Result<Self, SinkError> {
+        let mut builder = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(options.connect_timeout)
+            .timeout(options.timeout)
+            .pool_idle_timeout(IDLE)
+            .user_agent(concat!("pillarbox/", env!("CARGO_PKG_VERSION")));
+        if options.http2 == Http2::PriorKnowledge {
+            builder = builder.http2_prior_knowledge();
+        }
+        if let Some(proxy) = &options.proxy {
+            let proxy = Proxy::all(proxy.reveal());
+            let proxy = proxy.map_err(|_| SinkError::option("proxy", "is no URL of a proxy"))?;
+            builder = builder.proxy(proxy);
+        }
+        if let Some(egress) = egress {
+            builder = builder.dns_resolver(Resolver(egress));
+        }
+        let builder = trusting(builder, options)?;
+        let token = options.token.clone().map(Token::new).transpose();
+        Ok(Self {
+            http: builder.build().map_err(|error| {
+                SinkError::option("ca-file", format!("TLS can't be set up: {}", root(&error)))
+            })?,
+            token: token.map_err(|reason| SinkError::option("token", reason))?,
+            connect_timeout: options.connect_timeout,
+            timeout: options.timeout,
+            retry_after_max: options.retry_after_max,
+        })
+    }
+
+    /// Posts, with the token; if that is refused and its file has another by now, once more.
+    pub(crate) async fn post(&self, post: &Post) -> Result<Answer, String> {
+        let Some(token) = &self.token else { return self.once(post, None).await };
+        let bearer = token.current().await?;
+        let answer = self.once(post, Some(&bearer)).await?;
+        if answer.status != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        match token.another(&bearer).await {
+            Some(another) => self.once(post, Some(&another)).await,
+            None => Ok(answer),
+        }
+    }
+
+    async fn once(&self, post: &Post, bearer: Option<&Bearer>) -> Result<Answer, String> {
+        let mut request =
+            self.http.post(post.url.clone()).headers(post.headers.clone()).body(post.body.clone());
+        if let Some(bearer) = bearer {
+            request = request.header(AUTHORIZATION, bearer.header.clone());
+        }
+        let secret = bearer.map(|bearer| bearer.secret.clone());
+        let response = request.send().await.map_err(|error| self.unreached(&error))?;
+        let status = response.status();
+        let after = retry_after(response.headers(), Timestamp::now(), self.retry_after_max);
+        let body = read(response, post.answer_max).await;
+        Ok(Answer { status, after, body, secret })
+    }
+
+    /// Why there is no answer. Nothing of the URL is told: parts of it may be secret.
+    fn unreached(&self, error: &reqwest::Error) -> String {
+        if let Some(blocked) = causes(error).find_map(|cause| cause.downcast_ref::<Blocked>()) {
+            return blocked.to_string();
+        }
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => format!("could not connect in {:?}", self.connect_timeout),
+            (true, false) => format!("could not connect: {}", root(error)),
+            (false, true) => format!("no answer in {:?}", self.timeout),
+            (false, false) => format!("the request failed: {}", root(error)),
+        }
+    }
+}
+
+/// Trusts the certificates of a file besides the system's.
+fn trusting(builder: ClientBuilder, options: &SinkOptions) -> Result<ClientBuilder, SinkError> {
+    let Some(path) = &options.ca_file else { return Ok(builder) };
+    let bad = |reason: String| SinkError::option("ca-file", reason);
+    let size =
+        std::fs::metadata(path).map_err(|error| bad(format!("can't be read: {}", error.kind())))?.len();
+    if size > CA_FILE_MAX {
+        return Err(bad(format!("has {size} bytes, and the maximum is {CA_FILE_MAX}")));
+    }
+    let pem = std::fs::read(path).map_err(|error| bad(format!("can't be read: {}", error.kind())))?;
+    let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
+    if certificates.is_empty() {
+        return Err(bad("holds no certificate in PEM".to_owned()));
+    }
+    Ok(builder.tls_certs_merge(certificates))
+}
+
+/// Reads at most `max` bytes; the client's time-out ends an endless trickle.
+async fn read(mut response: Response, max: usize) -> Body {
+    let mut bytes = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if bytes.len() + chunk.len() > max => {
+                bytes.extend_from_slice(&chunk[..max - bytes.len()]);
+                return Body::Cut(bytes);
+            }
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) => return Body::Whole(bytes),
+            Err(_) => return Body::Broken(bytes),
+        }
+    }
+}
+
+fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (**error).source()).take(16)
+}
+
+/// The innermost cause.
+fn root(error: &reqwest::Error) -> String {
+    let last = causes(error).skip(1).last();
+    last.map_or_else(|| "the client gave up".to_owned(), |cause| shown(&cause.to_string(), None))
+}
