@@ -1,6 +1,7 @@
 //! The engine's rules, one by one, on a paused clock.
 #![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod batches;
 mod breaker;
 mod crash;
 mod delivering;

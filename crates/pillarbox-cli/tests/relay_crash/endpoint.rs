@@ -1,0 +1,163 @@
+//! The endpoint: takes batches, fails now and then, and remembers what arrived in which order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+/// The most items of one request.
+const LARGEST_BATCH: usize = 100;
+
+/// How the endpoint behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manners {
+    /// Takes everything.
+    Good,
+    /// Fails one request in twenty, in one of three ways.
+    Moody,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    group: usize,
+    number: usize,
+}
+
+#[derive(Debug, Default)]
+struct Arrived {
+    /// How often each came.
+    times: BTreeMap<(usize, usize), usize>,
+    /// The last number that came for the first time, by group.
+    last: BTreeMap<usize, usize>,
+    wrong: Vec<String>,
+}
+
+struct Shared {
+    arrived: Mutex<Arrived>,
+    count: watch::Sender<usize>,
+    manners: Manners,
+    random: Mutex<fastrand::Rng>,
+}
+
+/// A running endpoint.
+pub(crate) struct Endpoint {
+    shared: Arc<Shared>,
+    pub(crate) url: String,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Endpoint {
+    pub(crate) async fn start(manners: Manners) -> Self {
+        let shared = Arc::new(Shared {
+            arrived: Mutex::default(),
+            count: watch::Sender::new(0),
+            manners,
+            random: Mutex::new(fastrand::Rng::with_seed(7)),
+        });
+        let router = Router::new().route("/api/events/batch", post(serve)).with_state(Arc::clone(&shared));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
+        Self { shared, url, server }
+    }
+
+    /// Waits until so many different items have arrived.
+    pub(crate) async fn until_accepted(&self, count: usize, most: Duration) -> Result<(), String> {
+        let mut arrived = self.shared.count.subscribe();
+        let waited = tokio::time::timeout(most, arrived.wait_for(|seen| *seen >= count)).await;
+        match waited {
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!("only {} of {count} items arrived", *self.shared.count.borrow())),
+        }
+    }
+
+    /// Every item came, and those of a group came in order the first time.
+    pub(crate) fn check(&self, items: usize) -> Result<(), String> {
+        let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        if arrived.times.len() != items {
+            return Err(format!("{} of {items} items arrived", arrived.times.len()));
+        }
+        match arrived.wrong.first() {
+            Some(first) => Err(format!("{} times something was wrong, first: {first}", arrived.wrong.len())),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_each_once(&self) -> Result<(), String> {
+        let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let twice: Vec<_> = arrived.times.iter().filter(|(_, times)| **times > 1).collect();
+        match twice.first() {
+            Some(first) => Err(format!("{} items came more than once, {first:?} first", twice.len())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    let Ok(items) = serde_json::from_slice::<Vec<Item>>(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let mood = match shared.manners {
+        Manners::Good => 100,
+        Manners::Moody => shared.random.lock().unwrap_or_else(PoisonError::into_inner).u32(..100),
+    };
+    match mood {
+        0..2 => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        2..3 => {
+            shared.take(&items, items.len());
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+        3..5 => {
+            let taken = items.len() / 2;
+            shared.take(&items, taken);
+            let status = |place| if place < taken { 200 } else { 503 };
+            let results: Vec<_> =
+                (0..items.len()).map(|place| serde_json::json!({ "status": status(place) })).collect();
+            (StatusCode::MULTI_STATUS, serde_json::json!({ "results": results }).to_string()).into_response()
+        }
+        _ => {
+            shared.take(&items, items.len());
+            StatusCode::OK.into_response()
+        }
+    }
+}
+
+impl Shared {
+    /// Takes the first items of a request.
+    fn take(&self, items: &[Item], count: usize) {
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        if items.len() > LARGEST_BATCH {
+            arrived.wrong.push(format!("a batch of {}", items.len()));
+        }
+        if items.iter().any(|item| item.group != items[0].group) {
+            arrived.wrong.push("a batch of several groups".to_owned());
+        }
+        for item in &items[..count] {
+            let times = arrived.times.entry((item.group, item.number)).or_default();
+            *times += 1;
+            if *times > 1 {
+                continue;
+            }
+            let before = arrived.last.insert(item.group, item.number);
+            if before.is_some_and(|before| before > item.number) {
+                let wrong = format!("group {}: {} after {before:?}", item.group, item.number);
+                arrived.wrong.push(wrong);
+            }
+        }
+        self.count.send_replace(arrived.times.len());
+    }
+}

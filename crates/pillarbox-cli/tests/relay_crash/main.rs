@@ -1,0 +1,102 @@
+//! Three relays on one database, killed at random while an endpoint fails now and then: nothing lost, no group out of order.
+//!
+//! The checker stands on the endpoint's side: it sees what arrived, and when.
+
+mod endpoint;
+mod outbox;
+mod relays;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use pillarbox::model::Layout;
+
+use crate::endpoint::{Endpoint, Manners};
+use crate::outbox::Outbox;
+use crate::relays::Relays;
+
+const GROUPS: usize = 50;
+const ITEMS: usize = 20_000;
+const KILLS: usize = 30;
+const RELAYS: usize = 3;
+/// Nothing takes so long.
+const NEVER: Duration = Duration::from_secs(300);
+
+/// The databases that are tried, by the variable that names one.
+const DATABASES: [(&str, &str); 2] =
+    [("postgres", "PILLARBOX_TEST_POSTGRES_URL"), ("mariadb", "PILLARBOX_TEST_MARIADB_URL")];
+
+type Run = fn(&str, Layout) -> Result<(), String>;
+
+const CASES: [(&str, Run); 2] = [
+    ("killed_relays_lose_nothing_and_keep_every_group_in_order", nothing_is_lost),
+    ("healthy_relays_deliver_each_item_once", each_comes_once),
+];
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for (database, variable) in DATABASES {
+        for layout in Layout::ALL {
+            for (name, run) in CASES {
+                let title = format!("{database}::{layout}::{name}");
+                trials.push(Trial::ignorable_test(title, move || trial(database, variable, layout, run)));
+            }
+        }
+    }
+    let mut arguments = Arguments::from_args();
+    // Others beside it would let leases run out.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(database: &str, variable: &str, layout: Layout, run: Run) -> Result<Completion, Failed> {
+    let Ok(url) = std::env::var(variable) else {
+        let _ = writeln!(std::io::stdout(), "could not run: {database}: {variable} is not set");
+        return Ok(Completion::ignored_with(format!("could not run: {variable} is not set")));
+    };
+    run(&url, layout).map(|()| Completion::Completed).map_err(Failed::from)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// RLY-001, RLY-010, RLY-021, RLY-023, RLY-031, RLY-032, PBX-010, PBX-011, PBX-013, PBX-024
+fn nothing_is_lost(url: &str, layout: Layout) -> Result<(), String> {
+    runtime().block_on(async {
+        let endpoint = Endpoint::start(Manners::Moody).await;
+        let outbox = Outbox::create(url, layout).await;
+        let mut relays = Relays::start(RELAYS, url, &outbox, &endpoint);
+        let writing = outbox.write(ITEMS, GROUPS);
+        let blows = async {
+            for blow in 1..=KILLS {
+                endpoint.until_accepted(ITEMS * blow / (KILLS + 2), NEVER).await?;
+                relays.kill_one();
+            }
+            endpoint.until_accepted(ITEMS, NEVER).await
+        };
+        let ((), arrived) = tokio::join!(writing, blows);
+        arrived?;
+        relays.stop()?;
+        endpoint.check(ITEMS)?;
+        outbox.check_settled(ITEMS).await
+    })
+}
+
+/// RLY-010, RLY-020, RLY-031, RLY-033, PBX-011, PBX-012
+fn each_comes_once(url: &str, layout: Layout) -> Result<(), String> {
+    runtime().block_on(async {
+        let endpoint = Endpoint::start(Manners::Good).await;
+        let outbox = Outbox::create(url, layout).await;
+        let relays = Relays::start(RELAYS, url, &outbox, &endpoint);
+        let ((), arrived) =
+            tokio::join!(outbox.write(ITEMS, GROUPS), endpoint.until_accepted(ITEMS, NEVER));
+        arrived?;
+        relays.stop()?;
+        endpoint.check(ITEMS)?;
+        endpoint.check_each_once()?;
+        outbox.check_settled(ITEMS).await
+    })
+}

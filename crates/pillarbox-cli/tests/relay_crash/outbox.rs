@@ -1,0 +1,63 @@
+//! The outbox that the relays drain: a table of its own in the database.
+
+use std::sync::Arc;
+
+use pillarbox::Event;
+use pillarbox::model::{Layout, NewRow, Placement, Status, TableName};
+use pillarbox::port::{Select, Store, Write};
+use pillarbox_stores::Options;
+
+/// Items written in one transaction.
+const AT_ONCE: usize = 100;
+
+/// An outbox table.
+pub(crate) struct Outbox {
+    pub(crate) table: String,
+    pub(crate) layout: Layout,
+    store: Arc<dyn Store>,
+}
+
+impl Outbox {
+    pub(crate) async fn create(url: &str, layout: Layout) -> Self {
+        let table = format!("relay_{}", &uuid::Uuid::new_v4().simple().to_string()[..12]);
+        let name = TableName::new(table.clone()).expect("a plain name");
+        let options = Options { table: name, layout: Some(layout), ..Options::default() };
+        let store = pillarbox_stores::connect(url, &options).await.expect("the store opens");
+        store.admin().migrate().await.expect("tables are made");
+        Self { table, layout, store }
+    }
+
+    /// Writes items one transaction after another, those of each group numbered.
+    pub(crate) async fn write(&self, items: usize, groups: usize) {
+        let numbers: Vec<usize> = (0..items).collect();
+        for numbers in numbers.chunks(AT_ONCE) {
+            let rows = numbers.iter().map(|number| {
+                let group = number % groups;
+                let payload = format!("{{\"group\":{group},\"number\":{}}}", number / groups);
+                let event = Event::text("EVENT", payload).group(format!("group-{group}"));
+                let event = event.build_within(&self.store.facts().limits).expect("a good event");
+                NewRow { event, placement: Placement::Slot }
+            });
+            let rows: Vec<_> = rows.collect();
+            self.store.write(Write { rows, now: None }).await.expect("rows are written");
+        }
+    }
+
+    /// Everything is done, and nothing died.
+    pub(crate) async fn check_settled(&self, items: usize) -> Result<(), String> {
+        let count = |status| {
+            let select = Select { status: Some(status), ..Select::default() };
+            async move { self.store.admin().count(select).await.map_err(|error| error.to_string()) }
+        };
+        let [new, retry, done, dead] = [
+            count(Status::New).await?,
+            count(Status::Retry).await?,
+            count(Status::Done).await?,
+            count(Status::Dead).await?,
+        ];
+        if (new, retry, done, dead) == (0, 0, items as u64, 0) {
+            return Ok(());
+        }
+        Err(format!("{new} new, {retry} to be tried again, {done} done, {dead} dead"))
+    }
+}
