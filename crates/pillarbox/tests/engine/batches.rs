@@ -130,7 +130,8 @@ async fn a_poison_event_dies_alone() {
         }
         until(&store, "g0003", Status::Dead).await;
         for id in ids.iter().filter(|id| *id != "g0003") {
-            until(&store, id, Status::Done).await;
+            let record = until(&store, id, Status::Done).await;
+            assert_eq!(record.last_error, None, "{id} was not at fault");
         }
         engine.close().await;
     }
