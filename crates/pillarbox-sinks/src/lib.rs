@@ -1,6 +1,8 @@
 //! Where events go: HTTP batch endpoints, webhooks, brokers, standard output. A feature each.
 //!
 //! Every one is a [`pillarbox::port::Sink`], for the relay and for an outbox in process alike. [`open`] makes one from a URL.
+//!
+#![cfg_attr(feature = "stdout", doc = include_str!("in_process.md"))]
 
 mod carried;
 mod egress;
@@ -32,3 +34,7 @@ pub use stdout::{LineWriter, StdoutSink};
 pub use template::{BadTemplate, RenderError, Template};
 #[cfg(feature = "webhook")]
 pub use webhook::WebhookSink;
+
+#[cfg(all(doctest, feature = "webhook"))]
+#[doc = include_str!("../../../docs/guides/webhooks.md")]
+struct Webhooks;

@@ -74,12 +74,12 @@ impl BatchSink {
             answer_max: ANSWER_MAX + run.len() * ANSWER_MAX_PER_EVENT,
         };
         match self.client.post(&post).await {
-            Ok(answer) => self.judge(run, first.place, &answer),
+            Ok(answer) => self.judge(run, &answer),
             Err(error) => unavailable(error),
         }
     }
 
-    fn judge(&self, run: &[Part<'_>], place: usize, answer: &Answer) -> Vec<Verdict> {
+    fn judge(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
         let lone = run.len() == 1;
         match Blame::of(answer.status) {
             Blame::None => self.judge_good(run, answer),
@@ -88,12 +88,10 @@ impl BatchSink {
             }
             Blame::Items if lone => vec![Verdict::Failed { error: answer.error(), after: answer.after }],
             Blame::TooLarge if lone => vec![Verdict::Rejected { error: answer.error() }],
-            // The engine looks for the culprit in batches that begin with it; what comes later is sent again first.
+            // The engine sends them again in parts, from the first on.
             Blame::Items | Blame::TooLarge => {
                 let mut verdicts = vec![Verdict::Skipped; run.len()];
-                if place == 0 {
-                    verdicts[0] = Verdict::Refused { error: answer.error() };
-                }
+                verdicts[0] = Verdict::Refused { error: answer.error() };
                 verdicts
             }
         }

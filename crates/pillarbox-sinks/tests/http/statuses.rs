@@ -33,14 +33,14 @@ async fn a_batch_refused_by_its_items_fault_is_refused_as_a_whole() {
 
 /// RLY-042
 #[tokio::test]
-async fn a_refused_run_that_is_not_the_first_is_sent_again_by_itself() {
+async fn a_run_is_refused_wherever_in_its_batch_it_stands() {
     let endpoint = Endpoint::start([Reply::new(200), Reply::new(400)]).await;
     let job = |id: &str| pillarbox::Event::text("DISPATCH_JOB", "{}").id(id).group("g");
     let batch = [event("e0", "1"), job("e1"), job("e2")].map(delivery);
-    assert_eq!(kinds(&send(&endpoint.url(), &batch).await), ["accepted", "skipped", "skipped"]);
+    assert_eq!(kinds(&send(&endpoint.url(), &batch).await), ["accepted", "refused", "skipped"]);
     let endpoint = Endpoint::start([Reply::new(422)]).await;
     let batch = [event("e0", "{"), event("e1", "1"), event("e2", "1")].map(delivery);
-    assert_eq!(kinds(&send(&endpoint.url(), &batch).await), ["rejected", "skipped", "skipped"]);
+    assert_eq!(kinds(&send(&endpoint.url(), &batch).await), ["rejected", "refused", "skipped"]);
 }
 
 /// RLY-042

@@ -135,8 +135,29 @@ impl<S: Store> OutboxBuilder<S> {
         self
     }
 
-    /// A sink of one's own, instead of listeners; it gets batches of up to so many events of one group.
-    pub fn sink(mut self, sink: Arc<dyn Sink>, batch: usize) -> Self {
+    /// A sink that takes an event type as a listener would; what it says of an event counts as it is.
+    pub fn sink(mut self, event_type: impl EventType, sink: Arc<dyn Sink>) -> Self {
+        if let Err(error) = self.listeners.register_sink(event_type, sink) {
+            self.problems.push(error.into());
+        }
+        self
+    }
+
+    /// A sink that takes an event type of an aggregate type.
+    pub fn sink_for(
+        mut self,
+        aggregate_type: impl AggregateType,
+        event_type: impl EventType,
+        sink: Arc<dyn Sink>,
+    ) -> Self {
+        if let Err(error) = self.listeners.register_sink_for(aggregate_type, event_type, sink) {
+            self.problems.push(error.into());
+        }
+        self
+    }
+
+    /// A sink that takes all events, instead of listeners; it gets batches of up to so many events of one group.
+    pub fn sink_for_all(mut self, sink: Arc<dyn Sink>, batch: usize) -> Self {
         self.sink = Some(sink);
         self.settings.batch = batch;
         self

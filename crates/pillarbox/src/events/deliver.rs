@@ -1,4 +1,4 @@
-//! The sink of listeners: interceptors, routing, trace, one listener at a time.
+//! The sink of listeners, and of sinks in their place: interceptors, routing, trace, one event at a time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,34 +16,35 @@ pub(crate) struct ListenerSink {
 }
 
 impl ListenerSink {
-    async fn one(&self, event: &Event) -> Result<(), Failure> {
+    async fn one(&self, delivery: &Delivery) -> Verdict {
+        let event = &delivery.event;
         let Some(_acquired) = Acquired::new(&*self.tracker, event.id()) else {
-            return Err(Failure::in_flight());
+            return Verdict::InFlight;
         };
         let unfinished = Unfinished { sink: self, event };
-        let result = match self.before(event) {
-            Ok(()) => self.listen(event).await,
-            Err(failure) => Err(failure),
+        let verdict = match self.before(event) {
+            Ok(()) => self.listen(delivery).await,
+            Err(failure) => failure.into_verdict(),
         };
         std::mem::forget(unfinished);
-        self.after(event, result.as_ref().err());
-        result
+        self.after(event, Failure::of(&verdict).as_ref());
+        verdict
     }
 
     fn before(&self, event: &Event) -> Result<(), Failure> {
         self.interceptors.iter().try_for_each(|interceptor| interceptor.before(event))
     }
 
-    async fn listen(&self, event: &Event) -> Result<(), Failure> {
-        let (aggregate_type, event_type) = (event.aggregate_type(), event.event_type());
-        let Some(listener) = self.registry.find(aggregate_type, event_type) else {
-            return Err(Failure::no_route(format!(
-                "aggregate type {aggregate_type}, event type {event_type}"
-            )));
+    async fn listen(&self, delivery: &Delivery) -> Verdict {
+        let (aggregate_type, event_type) = (delivery.event.aggregate_type(), delivery.event.event_type());
+        let Some(found) = self.registry.find(aggregate_type, event_type) else {
+            return Verdict::NoRoute {
+                route: format!("aggregate type {aggregate_type}, event type {event_type}"),
+            };
         };
-        match event.trace_context() {
-            Some(context) => trace::scope(context, listener.call(event.clone())).await,
-            None => listener.call(event.clone()).await,
+        match delivery.event.trace_context() {
+            Some(context) => trace::scope(context, found.deliver(delivery)).await,
+            None => found.deliver(delivery).await,
         }
     }
 
@@ -79,13 +80,12 @@ impl Sink for ListenerSink {
         Box::pin(async move {
             let mut verdicts = Vec::with_capacity(batch.len());
             for delivery in batch {
-                match self.one(&delivery.event).await {
-                    Ok(()) => verdicts.push(Verdict::Accepted),
-                    Err(failure) => {
-                        verdicts.push(failure.into_verdict());
-                        verdicts.resize(batch.len(), Verdict::Skipped);
-                        break;
-                    }
+                let verdict = self.one(delivery).await;
+                let taken = matches!(verdict, Verdict::Accepted | Verdict::Settled);
+                verdicts.push(verdict);
+                if !taken {
+                    verdicts.resize(batch.len(), Verdict::Skipped);
+                    break;
                 }
             }
             verdicts

@@ -46,12 +46,19 @@ impl Failure {
         Self { kind: Kind::Unavailable(after), message: chain(&*error.into()) }
     }
 
-    pub(crate) fn no_route(route: String) -> Self {
-        Self { kind: Kind::NoRoute, message: route }
-    }
-
-    pub(crate) fn in_flight() -> Self {
-        Self { kind: Kind::InFlight, message: "already in flight".to_owned() }
+    /// What a verdict tells interceptors; none where the event was taken.
+    pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
+        let (kind, message) = match verdict {
+            Verdict::Accepted | Verdict::Settled => return None,
+            Verdict::Failed { error, after } => (Kind::Again(*after), error.as_str()),
+            Verdict::Refused { error } => (Kind::Again(None), error.as_str()),
+            Verdict::Rejected { error } => (Kind::Permanent, error.as_str()),
+            Verdict::Unavailable { error, after } => (Kind::Unavailable(*after), error.as_str()),
+            Verdict::NoRoute { route } => (Kind::NoRoute, route.as_str()),
+            Verdict::InFlight => (Kind::InFlight, "already in flight"),
+            Verdict::Skipped => (Kind::Again(None), "the sink gave no verdict"),
+        };
+        Some(Self { kind, message: message.to_owned() })
     }
 
     /// What went wrong, with its causes.

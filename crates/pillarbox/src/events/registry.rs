@@ -2,28 +2,47 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use super::Failure;
 use super::listener::{AnyListener, Listener};
-use crate::model::{AggregateType, Event, EventType, GLOBAL};
+use crate::model::{AggregateType, EventType, GLOBAL};
+use crate::port::{Delivery, Sink, Verdict};
 
-/// A listener that was found.
+/// A listener that was found, or a sink that stands in its place.
 #[derive(Clone)]
-pub struct Found(Arc<dyn AnyListener>);
+pub struct Found(Taker);
+
+#[derive(Clone)]
+enum Taker {
+    Listener(Arc<dyn AnyListener>),
+    Sink(Arc<dyn Sink>),
+}
 
 impl Found {
     /// Wraps a listener, for registries of one's own.
     #[must_use]
     pub fn new(listener: impl Listener) -> Self {
-        Self(Arc::new(listener))
+        Self(Taker::Listener(Arc::new(listener)))
+    }
+
+    /// Wraps a sink, for registries of one's own. It gets one event at a time.
+    #[must_use]
+    pub fn sink(sink: Arc<dyn Sink>) -> Self {
+        Self(Taker::Sink(sink))
     }
 
     /// Hands it an event.
-    pub fn call(&self, event: Event) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
-        self.0.call(event)
+    pub async fn deliver(&self, delivery: &Delivery) -> Verdict {
+        match &self.0 {
+            Taker::Listener(listener) => match listener.call(delivery.event.clone()).await {
+                Ok(()) => Verdict::Accepted,
+                Err(failure) => failure.into_verdict(),
+            },
+            Taker::Sink(sink) => {
+                let verdict = sink.deliver(std::slice::from_ref(delivery)).await.into_iter().next();
+                verdict.unwrap_or(Verdict::Skipped)
+            }
+        }
     }
 }
 
@@ -73,6 +92,25 @@ impl Listeners {
         listener: impl Listener,
     ) -> Result<&mut Self, AlreadyRegistered> {
         self.insert(&aggregate_type.name(), &event_type.name(), Found::new(listener))
+    }
+
+    /// Registers a sink for an event type, as [`Listeners::register`] does a listener.
+    pub fn register_sink(
+        &mut self,
+        event_type: impl EventType,
+        sink: Arc<dyn Sink>,
+    ) -> Result<&mut Self, AlreadyRegistered> {
+        self.insert(GLOBAL, &event_type.name(), Found::sink(sink))
+    }
+
+    /// Registers a sink for an event type of an aggregate type.
+    pub fn register_sink_for(
+        &mut self,
+        aggregate_type: impl AggregateType,
+        event_type: impl EventType,
+        sink: Arc<dyn Sink>,
+    ) -> Result<&mut Self, AlreadyRegistered> {
+        self.insert(&aggregate_type.name(), &event_type.name(), Found::sink(sink))
     }
 
     fn insert(&mut self, aggregate: &str, event: &str, found: Found) -> Result<&mut Self, AlreadyRegistered> {

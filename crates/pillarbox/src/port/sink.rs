@@ -58,8 +58,8 @@ pub enum Verdict {
         /// When to try again.
         after: Option<Duration>,
     },
-    /// The whole batch was refused by the fault of some of its events: it is sent again in parts, which tells whose. No attempt
-    /// is burnt. The verdict on the first event counts; of a single event it is `Failed`.
+    /// This event and those after it were refused together, by the fault of some of them: they are sent again in parts, which
+    /// tells whose. No attempt is burnt. Of the last event of a batch it is `Failed`.
     Refused {
         /// Why.
         error: String,

@@ -207,7 +207,7 @@ async fn a_sink_of_ones_own_gets_batches_of_one_group() {
     });
     store.write(Write { rows: rows.collect(), now: None }).await.unwrap();
     let sink = Arc::new(Batches(seen.clone(), std::sync::Mutex::default()));
-    let outbox = Outbox::ordered(store.clone()).sink(sink.clone(), 4).start().await.unwrap();
+    let outbox = Outbox::ordered(store.clone()).sink_for_all(sink.clone(), 4).start().await.unwrap();
     store.until("9", Status::Done).await;
     outbox.close().await;
     assert!(seen.ids().is_sorted());

@@ -23,6 +23,7 @@ mod purge;
 mod registry;
 mod secrets;
 mod shutdown;
+mod sinks;
 mod test_kit;
 mod trace;
 mod transactions;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pillarbox::events::{Failure, Found, ListenerRegistry, Listeners, StartError};
-use pillarbox::model::Status;
+use pillarbox::model::{EventBuilder, Seq, Status};
+use pillarbox::port::{Delivery, Source, Verdict};
 use pillarbox::{AggregateType, Event, EventType, Outbox};
 
 use crate::kit::{Seen, Watched, event, seen::commit};
@@ -113,7 +114,14 @@ async fn a_listener_may_be_a_type() {
         }
     }
     let found = Found::new(Mailer);
-    found.call(event("a").payload_json("[1]").build().unwrap()).await.unwrap();
-    let failure = found.call(event("a").build().unwrap()).await.unwrap_err();
-    assert!(!failure.is_permanent() && failure.message().contains("payload can't be read"));
+    let delivery = |event: EventBuilder| Delivery {
+        event: event.build().unwrap(),
+        attempt: 1,
+        seq: Seq(1),
+        source: Source::Hot,
+        claimed: None,
+    };
+    assert_eq!(found.deliver(&delivery(event("a").payload_json("[1]"))).await, Verdict::Accepted);
+    let verdict = found.deliver(&delivery(event("a"))).await;
+    assert!(matches!(&verdict, Verdict::Failed { error, .. } if error.contains("payload can't be read")));
 }

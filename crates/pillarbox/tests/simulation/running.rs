@@ -44,7 +44,7 @@ impl Running {
         };
         let tuning = &world.plan.tuning;
         let outbox = builder
-            .sink(Arc::new(sink), settings.batch)
+            .sink_for_all(Arc::new(sink), settings.batch)
             .metrics(metrics)
             .workers(settings.workers)
             .hot_capacity(settings.hot_rows)
