@@ -11,6 +11,7 @@ mod latency;
 mod life;
 mod pipelined;
 mod proxy;
+mod relay;
 mod relays;
 mod server;
 mod wake_up;
@@ -21,8 +22,20 @@ use std::time::Duration;
 use crate::figure::Figure;
 
 /// What can be measured, by name.
-pub const PARTS: [&str; 9] =
-    ["drain", "end-to-end", "latency", "fetch", "held", "life", "idle", "wake-up", "relays"];
+pub const PARTS: [&str; 12] = [
+    "drain",
+    "end-to-end",
+    "latency",
+    "fetch",
+    "held",
+    "life",
+    "idle",
+    "wake-up",
+    "relays",
+    "relay",
+    "relay-latency",
+    "relay-memory",
+];
 
 /// How large everything is.
 #[derive(Debug, Clone)]
@@ -81,6 +94,9 @@ pub async fn run(part: &str, url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Fig
         "idle" => idle::measure(url, sizes).await,
         "wake-up" => wake_up::measure(url, sizes).await,
         "relays" => relays::measure(url, sizes).await,
+        "relay" => relay::measure(url, sizes).await,
+        "relay-latency" => relay::measure_latency(url, sizes).await,
+        "relay-memory" => relay::measure_memory(url, sizes).await,
         other => anyhow::bail!("unknown part `{other}`: one of {}", PARTS.join(", ")),
     }
 }

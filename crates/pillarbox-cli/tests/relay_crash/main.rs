@@ -91,8 +91,7 @@ fn each_comes_once(url: &str, layout: Layout) -> Result<(), String> {
         let endpoint = Endpoint::start(Manners::Good).await;
         let outbox = Outbox::create(url, layout).await;
         let relays = Relays::start(RELAYS, url, &outbox, &endpoint);
-        let ((), arrived) =
-            tokio::join!(outbox.write(ITEMS, GROUPS), endpoint.until_accepted(ITEMS, NEVER));
+        let ((), arrived) = tokio::join!(outbox.write(ITEMS, GROUPS), endpoint.until_accepted(ITEMS, NEVER));
         arrived?;
         relays.stop()?;
         endpoint.check(ITEMS)?;
