@@ -4,14 +4,28 @@
 //!
 #![cfg_attr(feature = "stdout", doc = include_str!("in_process.md"))]
 
+#[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod address;
 mod carried;
+#[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod courier;
 mod egress;
 mod envelope;
 mod error;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod link;
+#[cfg(feature = "nats")]
+mod nats;
 mod open;
 mod options;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+#[cfg(feature = "redis")]
+mod redis;
 mod secret;
 #[cfg(feature = "stdout")]
 mod stdout;
@@ -23,11 +37,19 @@ mod wire;
 
 #[cfg(feature = "http")]
 pub use self::http::BatchSink;
+#[cfg(feature = "redis")]
+pub use crate::redis::RedisSink;
 pub use egress::{Blocked, Egress};
 pub use envelope::{Binding, Encoded, Envelope, Format};
 pub use error::SinkError;
+#[cfg(feature = "kafka")]
+pub use kafka::KafkaSink;
+#[cfg(feature = "nats")]
+pub use nats::NatsSink;
 pub use open::open;
 pub use options::{Answers, Compression, Http2, SinkOptions};
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::RabbitMqSink;
 pub use secret::{Secret, TokenSource};
 #[cfg(feature = "stdout")]
 pub use stdout::{LineWriter, StdoutSink};

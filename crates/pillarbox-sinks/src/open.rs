@@ -51,12 +51,21 @@ opens! {
     "http" http => |url, options| Ok(Arc::new(crate::http::BatchSink::open(url, options)?));
     "webhook" webhook => |url, options| Ok(Arc::new(crate::webhook::WebhookSink::open(url, options)?));
     "stdout" stdout => |_, options| Ok(Arc::new(crate::stdout::StdoutSink::open(options)?));
-    "kafka" kafka => |url, _| Err(not_built(url, "kafka"));
-    "nats" nats => |url, _| Err(not_built(url, "nats"));
-    "rabbitmq" rabbitmq => |url, _| Err(not_built(url, "rabbitmq"));
-    "redis" redis => |url, _| Err(not_built(url, "redis"));
+    "kafka" kafka => |url, options| Ok(Arc::new(crate::kafka::KafkaSink::open(url, options)?));
+    "nats" nats => |url, options| Ok(Arc::new(crate::nats::NatsSink::open(url, options)?));
+    "rabbitmq" rabbitmq => |url, options| Ok(Arc::new(crate::rabbitmq::RabbitMqSink::open(url, options)?));
+    "redis" redis => |url, options| Ok(Arc::new(crate::redis::RedisSink::open(url, options)?));
 }
 
+#[cfg(not(all(
+    feature = "http",
+    feature = "kafka",
+    feature = "nats",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "stdout",
+    feature = "webhook"
+)))]
 fn not_built(url: &str, feature: &'static str) -> SinkError {
     let scheme = url.split(':').next().unwrap_or_default();
     SinkError::NotBuilt { scheme: shown(scheme), feature }

@@ -1,0 +1,88 @@
+//! Carrying a batch to a broker in order: what goes to one place is sent together, and nothing goes past a failure.
+
+use std::future::Future;
+
+use pillarbox::port::{Delivery, Verdict};
+
+/// A broker's side of it.
+pub(crate) trait Courier: Sync {
+    /// An event, ready to be sent.
+    type Message: Send;
+
+    /// Makes the message; what is not to be sent has its verdict already.
+    fn prepare(&self, delivery: &Delivery) -> Result<Self::Message, Verdict>;
+
+    /// Whether both go to the same place.
+    fn together(&self, one: &Self::Message, other: &Self::Message) -> bool;
+
+    /// Sends messages to one place, in order, without waiting for each. The verdicts may end after the first failure.
+    fn send(&self, run: Vec<Self::Message>) -> impl Future<Output = Vec<Verdict>> + Send;
+}
+
+/// Delivers a batch.
+///
+/// Messages to one place are sent without waiting for each other's answers, since the broker takes or refuses them in order. What goes
+/// elsewhere waits: the one place may be missing and the other not, and the later event would be there first. After a
+/// failure everything is `Skipped`, also what the broker may have taken: it is sent again after its forerunners, a duplicate but no inversion.
+pub(crate) async fn carry<C: Courier>(courier: &C, batch: &[Delivery]) -> Vec<Verdict> {
+    let mut verdicts = Vec::with_capacity(batch.len());
+    let mut run: Vec<C::Message> = Vec::new();
+    let mut refused = None;
+    for delivery in batch {
+        let message = match courier.prepare(delivery) {
+            Ok(message) => message,
+            Err(verdict) => {
+                refused = Some(verdict);
+                break;
+            }
+        };
+        if run.first().is_some_and(|first| !courier.together(first, &message))
+            && !send(courier, &mut run, &mut verdicts).await
+        {
+            break;
+        }
+        run.push(message);
+    }
+    if verdicts.iter().all(accepted) && send(courier, &mut run, &mut verdicts).await {
+        verdicts.extend(refused);
+    }
+    verdicts.resize(batch.len(), Verdict::Skipped);
+    verdicts
+}
+
+/// Sends a run; tells whether all of it was taken.
+async fn send<C: Courier>(courier: &C, run: &mut Vec<C::Message>, verdicts: &mut Vec<Verdict>) -> bool {
+    let run = std::mem::take(run);
+    let expected = run.len();
+    if expected == 0 {
+        return true;
+    }
+    let given = courier.send(run).await;
+    let taken = given.iter().take(expected).take_while(|verdict| accepted(verdict)).count();
+    verdicts.extend(given.into_iter().take(taken + 1).take(expected));
+    taken == expected
+}
+
+fn accepted(verdict: &Verdict) -> bool {
+    *verdict == Verdict::Accepted
+}
+
+/// The broker can't be used.
+pub(crate) fn unavailable(error: impl Into<String>) -> Verdict {
+    Verdict::Unavailable { error: error.into(), after: None }
+}
+
+/// The event will never be taken.
+pub(crate) fn rejected(error: impl Into<String>) -> Verdict {
+    Verdict::Rejected { error: error.into() }
+}
+
+/// Text of a broker, cut to what fits a row, on one line.
+pub(crate) fn said(text: &str) -> String {
+    const SAID_MAX: usize = 300;
+    let line = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().take(SAID_MAX).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! The sink for NATS JetStream: a message is delivered when its stream has acknowledged it.
+
+use std::borrow::Cow;
+use std::error::Error as _;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::jetstream::context::{Context, ContextBuilder, PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{Client, ConnectOptions, HeaderMap, HeaderName, HeaderValue, ServerAddr};
+use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use tokio::time::timeout;
+
+use crate::address::{Address, destination};
+use crate::courier::{self, Courier, rejected, said, unavailable};
+use crate::envelope::{Binding, Encoded, Envelope};
+use crate::error::SinkError;
+use crate::link::Link;
+use crate::options::SinkOptions;
+use crate::secret::{Secret, TokenSource};
+use crate::template::Template;
+
+const PORT: u16 = 4_222;
+/// Messages that wait for their acknowledgements, of all deliveries together.
+const IN_FLIGHT_MAX: usize = 4_096;
+/// A message larger than its stream allows.
+const TOO_LARGE_FOR_STREAM: ErrorCode = ErrorCode(10_054);
+/// Where no server ever listens, given as the one to connect to again: see [`NatsSink::connect`].
+const NOWHERE: &str = "nats://127.0.0.1:0";
+const NO_STREAM: &str = "no stream takes the subject: create one whose subjects include it";
+
+/// Publishes events to the streams of NATS.
+///
+/// The URL is `nats://[USER:PASSWORD@]HOST[:PORT][,…]/SUBJECT`, or `tls://…`; the subject is a [`Template`]. A user without a
+/// password is a token. Settings: `format`, `credentials-file`.
+///
+/// A message's id is the event's, so a stream drops a second one that comes within its deduplication window, two minutes by
+/// default. An event that is sent again later than that is there twice.
+pub struct NatsSink {
+    link: Link<Connection>,
+    servers: Vec<ServerAddr>,
+    login: Login,
+    subject: Template,
+    envelope: Envelope,
+    options: SinkOptions,
+}
+
+struct Login {
+    user: Option<String>,
+    password: Option<Secret>,
+    credentials_file: Option<String>,
+}
+
+struct Connection {
+    client: Client,
+    streams: Context,
+}
+
+/// A message and its subject.
+pub(crate) struct Message {
+    subject: String,
+    message: PublishMessage,
+}
+
+impl NatsSink {
+    /// A sink for the URL. Nothing is connected to yet.
+    pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+        let mut address = Address::parse(url, PORT)?;
+        let subject = destination(Some(address.path()?), options, "subject: add it as the path")?;
+        let login = Login {
+            user: address.user.take(),
+            password: address.password.take(),
+            credentials_file: address.take("credentials-file"),
+        };
+        let scheme = if address.scheme == "tls" { "tls" } else { "nats" };
+        let server =
+            |(host, port): &(String, u16)| ServerAddr::from_str(&format!("{scheme}://{host}:{port}"));
+        let servers: Result<_, _> = address.hosts.iter().map(server).collect();
+        let servers = servers.map_err(|_| SinkError::url("has a server that can't be one"))?;
+        let options = address.finish(options)?;
+        let envelope = Envelope::new(options.format, Binding::Nats, options.source.clone());
+        Ok(Self { link: Link::new(), servers, login, subject, envelope, options })
+    }
+
+    /// Connects, for as long as that one connection lasts.
+    ///
+    /// A client that connects again by itself sends what waits in its queue, although messages before it were lost with the
+    /// connection: a group's later event would come first. So it is told of no server to connect to again, and ends instead.
+    async fn connect(&self) -> Result<Connection, String> {
+        let options = self.connect_options().await?;
+        let client = timeout(self.options.connect_timeout, options.connect(&self.servers[..]));
+        let client = client.await.map_err(|_| "NATS does not answer".to_owned())?;
+        let client = client.map_err(|error| format!("no connection to NATS: {}", error.kind()))?;
+        let pool = client.set_server_pool(NOWHERE).await;
+        pool.map_err(|_| "the connection to NATS was lost".to_owned())?;
+        let streams = ContextBuilder::new()
+            .timeout(self.timeout())
+            .ack_timeout(self.timeout())
+            .max_ack_inflight(IN_FLIGHT_MAX)
+            .backpressure_on_inflight(true)
+            .build(client.clone());
+        Ok(Connection { client, streams })
+    }
+
+    async fn connect_options(&self) -> Result<ConnectOptions, String> {
+        let mut options = ConnectOptions::new()
+            .connection_timeout(self.options.connect_timeout)
+            .max_reconnects(1)
+            .ignore_discovered_servers()
+            .reconnect_delay_callback(|_| Duration::ZERO)
+            .name("pillarbox");
+        if let Some(file) = &self.options.ca_file {
+            options = options.add_root_certificates(file.clone());
+        }
+        let login = &self.login;
+        if let Some(file) = &login.credentials_file {
+            let read = options.credentials_file(file).await;
+            return read.map_err(|error| format!("the credentials file can't be read: {}", error.kind()));
+        }
+        Ok(match (self.token().await?, &login.user, &login.password) {
+            (Some(token), _, _) => options.token(token),
+            (None, Some(user), Some(password)) => {
+                options.user_and_password(user.clone(), password.reveal().to_owned())
+            }
+            (None, Some(token), None) => options.token(token.clone()),
+            (None, None, _) => options,
+        })
+    }
+
+    async fn token(&self) -> Result<Option<String>, String> {
+        match &self.options.token {
+            None => Ok(None),
+            Some(TokenSource::Text(token)) => Ok(Some(token.reveal().to_owned())),
+            Some(TokenSource::File(path)) => {
+                let path = path.clone();
+                // Small and read once for each connection.
+                let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
+                let token =
+                    read.map_err(|_| std::io::ErrorKind::Other).and_then(|read| read.map_err(|e| e.kind()));
+                token
+                    .map(|token| Some(token.trim().to_owned()))
+                    .map_err(|kind| format!("the token's file can't be read: {kind}"))
+            }
+        }
+    }
+
+    /// Ends before the sink's own, so that verdicts are told one by one.
+    fn timeout(&self) -> Duration {
+        self.options.timeout * 5 / 6
+    }
+
+    fn subject(&self, delivery: &Delivery) -> Result<String, String> {
+        let subject = self.subject.render(&delivery.event, escaped).map_err(|error| error.to_string())?;
+        // Subjects of the server itself, by which streams are deleted, are not for the author of an event.
+        let own = subject.starts_with('$') || subject.starts_with("_INBOX");
+        if own || subject.split('.').any(str::is_empty) {
+            return Err("the subject made by the template is none that can be published to".to_owned());
+        }
+        Ok(subject)
+    }
+}
+
+/// A value within a subject: dots divide it as they would in the template, what has a meaning of its own does not pass.
+fn escaped(value: &str) -> Cow<'_, str> {
+    let bad = |letter: char| matches!(letter, '*' | '>') || letter.is_whitespace() || letter.is_control();
+    if value.contains(bad) { value.replace(bad, "_").into() } else { value.into() }
+}
+
+fn headers(encoded: &Encoded) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let content = [("content-type", encoded.content_type.as_str())].into_iter();
+    for (name, value) in content.chain(encoded.headers.iter().map(|(name, value)| (&**name, &**value))) {
+        let bad = || "a header of the event has no form in NATS".to_owned();
+        headers.insert(
+            HeaderName::from_str(name).map_err(|_| bad())?,
+            HeaderValue::from_str(value).map_err(|_| bad())?,
+        );
+    }
+    Ok(headers)
+}
+
+impl Courier for NatsSink {
+    type Message = Message;
+
+    fn prepare(&self, delivery: &Delivery) -> Result<Message, Verdict> {
+        let subject = self.subject(delivery).map_err(rejected)?;
+        let encoded = self.envelope.encode(delivery).map_err(rejected)?;
+        let headers = headers(&encoded).map_err(rejected)?;
+        let id = delivery.event.id().as_str();
+        HeaderValue::from_str(id).map_err(|_| rejected("the event's id has no form in NATS"))?;
+        let message = PublishMessage::build().payload(encoded.body).headers(headers).message_id(id);
+        Ok(Message { subject, message })
+    }
+
+    fn together(&self, one: &Message, other: &Message) -> bool {
+        one.subject == other.subject
+    }
+
+    async fn send(&self, run: Vec<Message>) -> Vec<Verdict> {
+        let held = match self.link.held(|| self.connect()).await {
+            Ok(held) => held,
+            Err(error) => return vec![unavailable(error)],
+        };
+        let Some(connection) = held.get() else { return Vec::new() };
+        // Many messages share one flight, whose limit counts for all of them together.
+        let sent = timeout(self.timeout(), publish(connection, run)).await;
+        if sent.is_err() || connection.client.connection_state() != State::Connected {
+            self.link.give_up(&held);
+        }
+        sent.unwrap_or_else(|_| vec![unavailable("NATS did not acknowledge in time")])
+    }
+}
+
+async fn publish(connection: &Connection, run: Vec<Message>) -> Vec<Verdict> {
+    let mut acknowledgements = Vec::with_capacity(run.len());
+    let mut stopped = None;
+    for Message { subject, message } in run {
+        match connection.streams.send_publish(subject, message).await {
+            Ok(acknowledgement) => acknowledgements.push(acknowledgement),
+            Err(error) => {
+                stopped = Some(verdict(&error));
+                break;
+            }
+        }
+    }
+    let mut verdicts = Vec::with_capacity(acknowledgements.len() + 1);
+    for acknowledgement in acknowledgements {
+        verdicts.push(acknowledgement.await.map_or_else(|error| verdict(&error), |_| Verdict::Accepted));
+    }
+    verdicts.extend(stopped);
+    verdicts
+}
+
+fn verdict(error: &PublishError) -> Verdict {
+    let of_stream = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
+    match (error.kind(), of_stream) {
+        (PublishErrorKind::MaxPayloadExceeded, _) => {
+            rejected("the message is larger than the server's max_payload")
+        }
+        (PublishErrorKind::StreamNotFound, _) => unavailable(NO_STREAM),
+        (_, Some(refusal)) if refusal.error_code() == TOO_LARGE_FOR_STREAM => {
+            rejected("the message is larger than its stream allows")
+        }
+        (_, Some(refusal)) => unavailable(format!("the stream refused it: {}", said(&refusal.to_string()))),
+        (kind, None) => unavailable(format!("NATS did not take it: {kind}")),
+    }
+}
+
+impl Sink for NatsSink {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(courier::carry(self, batch))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The client's task ends by itself once nobody holds the client.
+        tracing::debug!(state = ?self.client.connection_state(), "a connection to NATS is given up");
+    }
+}

@@ -1,0 +1,312 @@
+//! The sink for RabbitMQ: a message is delivered when the broker has routed it to a queue and confirmed it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::tcp::OwnedTLSConfig;
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
+use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, Error, ErrorKind};
+use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use tokio::time::timeout;
+
+use crate::address::{Address, certificates, destination};
+use crate::courier::{self, Courier, rejected, said, unavailable};
+use crate::envelope::{Binding, Encoded, Envelope};
+use crate::error::SinkError;
+use crate::link::Link;
+use crate::options::SinkOptions;
+use crate::template::Template;
+
+const PORT: u16 = 5_672;
+const TLS_PORT: u16 = 5_671;
+/// How often a silent connection is tried, in seconds.
+const HEARTBEAT: u16 = 10;
+/// Channels that are kept open for the next delivery.
+const IDLE_MAX: usize = 64;
+const PERSISTENT: u8 = 2;
+const UNROUTABLE: &str = "unroutable: no queue is bound to the exchange for this routing key";
+
+/// Publishes events to an exchange of RabbitMQ.
+///
+/// The URL is `amqp://[USER:PASSWORD@]HOST[:PORT]/VHOST?exchange=EXCHANGE&routing-key=KEY`, or `amqps://…`; exchange and key are
+/// [`Template`]s. Without an exchange messages go to the queue that the key names. The key is `{type}` by default. Setting: `format`.
+///
+/// Messages are persistent and mandatory. RabbitMQ does not know a message it has had before: one that is sent again after
+/// a lost confirmation is there twice, with the same message id.
+pub struct RabbitMqSink {
+    link: Link<Connection>,
+    uri: AMQPUri,
+    trusted: Option<String>,
+    exchange: Option<Template>,
+    routing_key: Template,
+    envelope: Envelope,
+    options: SinkOptions,
+    /// The largest message the broker takes, once it has told.
+    size_max: AtomicUsize,
+}
+
+/// A connection and its channels that no delivery uses. Each delivery has a channel of its own, since a fault closes it.
+struct Connection {
+    connection: lapin::Connection,
+    idle: Mutex<Vec<Channel>>,
+}
+
+/// A message and where it goes.
+pub(crate) struct Message {
+    exchange: ShortString,
+    routing_key: ShortString,
+    properties: BasicProperties,
+    encoded: Encoded,
+}
+
+/// Why a run ended early.
+struct Fault {
+    error: String,
+    /// The connection may be of no use any more.
+    broke: bool,
+}
+
+impl RabbitMqSink {
+    /// A sink for the URL. Nothing is connected to yet.
+    pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+        let tls = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("amqps"));
+        let mut address = Address::parse(url, if tls { TLS_PORT } else { PORT })?;
+        let exchange = address.take("exchange").filter(|exchange| !exchange.is_empty());
+        let exchange = exchange.map(|exchange| Template::parse(&exchange)).transpose()?;
+        let key = address.take("routing-key").or_else(|| options.destination.clone());
+        let routing_key =
+            destination(Some(key.unwrap_or_else(|| "{type}".to_owned())), options, "routing key")?;
+        let uri = uri(&mut address, if tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP })?;
+        let trusted = certificates(options)?;
+        let options = address.finish(options)?;
+        let envelope = Envelope::new(options.format, Binding::Amqp, options.source.clone());
+        let size_max = AtomicUsize::new(usize::MAX);
+        Ok(Self { link: Link::new(), uri, trusted, exchange, routing_key, envelope, options, size_max })
+    }
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let properties = ConnectionProperties::default().with_connection_name("pillarbox".into());
+        let tls = OwnedTLSConfig { identity: None, cert_chain: self.trusted.clone() };
+        let runtime = lapin::runtime::default_runtime().map_err(|error| reason(&error))?;
+        let connect = lapin::Connection::connect_uri_with_config(self.uri.clone(), properties, tls, runtime);
+        let connection = timeout(self.options.connect_timeout, connect).await;
+        let connection = connection.map_err(|_| "RabbitMQ does not answer".to_owned())?;
+        let connection =
+            connection.map_err(|error| format!("no connection to RabbitMQ: {}", reason(&error)))?;
+        Ok(Connection { connection, idle: Mutex::default() })
+    }
+
+    /// Ends before the sink's own, so that verdicts are told one by one.
+    fn timeout(&self) -> Duration {
+        self.options.timeout * 5 / 6
+    }
+
+    async fn publish(
+        &self,
+        connection: &Connection,
+        run: Vec<Message>,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), Fault> {
+        let channel = connection.channel().await?;
+        let mut confirms = Vec::with_capacity(run.len());
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let mut sent = Ok(());
+        for Message { exchange, routing_key, properties, encoded } in run {
+            let publish = channel.basic_publish(exchange, routing_key, options, &encoded.body, properties);
+            match publish.await {
+                Ok(confirm) => confirms.push(confirm),
+                Err(error) => {
+                    sent = Err(Fault::of(&error));
+                    break;
+                }
+            }
+        }
+        for confirm in confirms {
+            match confirm.await.map_err(|error| Fault::of(&error))? {
+                Confirmation::Ack(None) => verdicts.push(Verdict::Accepted),
+                Confirmation::Ack(Some(_)) => verdicts.push(unavailable(UNROUTABLE)),
+                Confirmation::Nack(_) => {
+                    verdicts.push(unavailable("RabbitMQ refused it: a queue is full or failed"))
+                }
+                Confirmation::NotRequested => {
+                    return Err(Fault { error: "no confirmation".into(), broke: true });
+                }
+            }
+        }
+        sent?;
+        connection.put_back(channel);
+        Ok(())
+    }
+
+    /// The broker tells its limit when it closes the channel. With the next try such a message is told from those it closed the channel on.
+    fn learn(&self, error: &str) {
+        if let Some(max) = size_limit(error) {
+            self.size_max.fetch_min(max, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Connection {
+    async fn channel(&self) -> Result<Channel, Fault> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(channel) = idle.filter(|channel| channel.status().connected()) {
+            return Ok(channel);
+        }
+        let channel = self.connection.create_channel().await.map_err(|error| Fault::of(&error))?;
+        let confirming = channel.confirm_select(ConfirmSelectOptions::default()).await;
+        confirming.map_err(|error| Fault::of(&error))?;
+        Ok(channel)
+    }
+
+    /// Only a channel whose confirmations have all come is used again.
+    fn put_back(&self, channel: Channel) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(channel);
+        }
+    }
+}
+
+impl Fault {
+    fn of(error: &Error) -> Self {
+        Self { error: reason(error), broke: !error.is_amqp_soft_error() }
+    }
+}
+
+fn uri(address: &mut Address, scheme: AMQPScheme) -> Result<AMQPUri, SinkError> {
+    let [(host, port)] = &address.hosts[..] else {
+        return Err(SinkError::url("names several servers: put one, or a name that stands for all"));
+    };
+    let (host, port) = (host.trim_matches(['[', ']']).to_owned(), *port);
+    let vhost = Some(address.path()?).filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
+    let userinfo = AMQPUserInfo {
+        username: address.user.take().unwrap_or_else(|| "guest".to_owned()),
+        password: address
+            .password
+            .take()
+            .map_or_else(|| "guest".to_owned(), |secret| secret.reveal().to_owned()),
+    };
+    let query = AMQPQueryString { heartbeat: Some(HEARTBEAT), ..AMQPQueryString::default() };
+    Ok(AMQPUri { scheme, authority: AMQPAuthority { userinfo, host, port }, vhost, query })
+}
+
+/// What went wrong, by the words of the broker or the kind of error: never with an address or a password.
+fn reason(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::ProtocolError(refusal) => said(&refusal.to_string()),
+        ErrorKind::IOError(error) => error.kind().to_string(),
+        ErrorKind::MissingHeartbeatError => "the broker fell silent".to_owned(),
+        ErrorKind::InvalidChannelState(..) | ErrorKind::InvalidConnectionState(_) => {
+            "the connection was lost".to_owned()
+        }
+        _ => "the connection failed".to_owned(),
+    }
+}
+
+/// The limit in `… message size 134217729 is larger than configured max size 134217728`.
+fn size_limit(error: &str) -> Option<usize> {
+    let (_, after) = error.split_once("max size ")?;
+    let digits = after.split(|letter: char| !letter.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+fn short(text: &str, what: &str) -> Result<ShortString, Verdict> {
+    ShortString::try_new(text)
+        .map_err(|_| rejected(format!("the {what} is longer than the 255 bytes that AMQP takes")))
+}
+
+fn properties(delivery: &Delivery, encoded: &Encoded) -> BasicProperties {
+    let event = &delivery.event;
+    let mut headers = FieldTable::default();
+    for (name, value) in &encoded.headers {
+        // A longer name has no form in AMQP, and is that of a header the event can do without.
+        if let Ok(name) = ShortString::try_new(name.clone()) {
+            headers.insert(name, AMQPValue::LongString(LongString::from(value.as_str())));
+        }
+    }
+    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    let seconds = u64::try_from(event.occurred_at().as_second());
+    if let Ok(seconds) = seconds {
+        properties = properties.with_timestamp(seconds);
+    }
+    let fits = |text: &str| ShortString::try_new(text).ok();
+    if let Some(kind) = fits(&encoded.content_type) {
+        properties = properties.with_content_type(kind);
+    }
+    if let Some(kind) = fits(event.event_type()) {
+        properties = properties.with_type(kind);
+    }
+    if let Some(correlation) = event.correlation_id().and_then(fits) {
+        properties = properties.with_correlation_id(correlation);
+    }
+    properties
+}
+
+impl Courier for RabbitMqSink {
+    type Message = Message;
+
+    fn prepare(&self, delivery: &Delivery) -> Result<Message, Verdict> {
+        let event = &delivery.event;
+        let rendered =
+            |template: &Template| template.render_plain(event).map_err(|error| rejected(error.to_string()));
+        let exchange = self.exchange.as_ref().map(rendered).transpose()?.unwrap_or_default();
+        let routing_key = rendered(&self.routing_key)?;
+        let encoded = self.envelope.encode(delivery).map_err(rejected)?;
+        if encoded.body.len() > self.size_max.load(Ordering::Relaxed) {
+            return Err(rejected("the message is larger than the broker's max_message_size"));
+        }
+        let id = short(event.id().as_str(), "event's id")?;
+        Ok(Message {
+            exchange: short(&exchange, "exchange")?,
+            routing_key: short(&routing_key, "routing key")?,
+            properties: properties(delivery, &encoded).with_message_id(id),
+            encoded,
+        })
+    }
+
+    fn together(&self, one: &Message, other: &Message) -> bool {
+        one.exchange == other.exchange && one.routing_key == other.routing_key
+    }
+
+    async fn send(&self, run: Vec<Message>) -> Vec<Verdict> {
+        let held = match self.link.held(|| self.connect()).await {
+            Ok(held) => held,
+            Err(error) => return vec![unavailable(error)],
+        };
+        let Some(connection) = held.get() else { return Vec::new() };
+        let mut verdicts = Vec::with_capacity(run.len());
+        let published = timeout(self.timeout(), self.publish(connection, run, &mut verdicts)).await;
+        let silent = || Fault { error: "no confirmation in time".to_owned(), broke: true };
+        if let Err(fault) = published.unwrap_or_else(|_| Err(silent())) {
+            self.learn(&fault.error);
+            if fault.broke {
+                self.link.give_up(&held);
+            }
+            verdicts.push(unavailable(format!("RabbitMQ did not take it: {}", fault.error)));
+        }
+        verdicts
+    }
+}
+
+impl Sink for RabbitMqSink {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(courier::carry(self, batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_read_from_the_brokers_words() {
+        let words =
+            "PRECONDITION_FAILED - message size 134217729 is larger than configured max size 134217728";
+        assert_eq!(size_limit(words), Some(134_217_728));
+        assert_eq!(size_limit("NOT_FOUND - no exchange 'x' in vhost '/'"), None);
+        assert_eq!(size_limit("max size "), None);
+    }
+}

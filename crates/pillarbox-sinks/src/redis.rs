@@ -1,0 +1,240 @@
+//! The sink for Redis Streams: an entry is delivered when Redis has answered, and replicas too if that is asked for.
+
+use std::time::Duration;
+
+use pillarbox::model::GroupKey;
+use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo,
+    RedisError, TlsCertificates,
+};
+use tokio::time::timeout;
+
+use crate::address::{Address, certificates, destination};
+use crate::courier::{self, Courier, rejected, said, unavailable};
+use crate::envelope::{Binding, Encoded, Envelope};
+use crate::error::SinkError;
+use crate::link::Link;
+use crate::options::SinkOptions;
+use crate::template::Template;
+
+const PORT: u16 = 6_379;
+/// The largest value that Redis takes with its defaults; a larger one would end the connection.
+const VALUE_MAX: usize = 512 * 1024 * 1024;
+/// Requests that wait for their answers on one connection.
+const IN_FLIGHT_MAX: usize = 1_024;
+
+/// Adds events to streams of Redis.
+///
+/// The URL is `redis://[USER:PASSWORD@]HOST[:PORT]/DATABASE?stream=STREAM`, or `rediss://…`; the stream is a [`Template`].
+/// Settings: `maxlen`, about how many entries a stream keeps; `wait`, how many replicas must have an entry; `format`.
+///
+/// Redis does not know an entry it has had before: one that is sent again after a lost answer is there twice.
+pub struct RedisSink {
+    link: Link<MultiplexedConnection>,
+    client: Client,
+    stream: Template,
+    maxlen: Option<u64>,
+    replicas: u32,
+    envelope: Envelope,
+    options: SinkOptions,
+}
+
+/// An entry of a stream.
+pub(crate) struct Entry {
+    stream: String,
+    add: Cmd,
+}
+
+impl RedisSink {
+    /// A sink for the URL. Nothing is connected to yet.
+    pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+        let mut address = Address::parse(url, PORT)?;
+        let stream = destination(address.take("stream"), options, "stream: add `?stream=`")?;
+        let maxlen = address.take_number("maxlen")?;
+        if maxlen.is_some() {
+            tracing::warn!(
+                "the stream is trimmed by maxlen: entries that nobody has read yet are deleted too"
+            );
+        }
+        let replicas = address.take_number("wait")?.unwrap_or(0);
+        let client = client(&address, certificates(options)?)?;
+        let options = address.finish(options)?;
+        let envelope = Envelope::new(options.format, Binding::Kafka, options.source.clone());
+        Ok(Self { link: Link::new(), client, stream, maxlen, replicas, envelope, options })
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, String> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.options.connect_timeout))
+            .set_response_timeout(Some(self.timeout()))
+            .set_concurrency_limit(IN_FLIGHT_MAX);
+        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection =
+            connection.map_err(|error| format!("no connection to Redis: {}", reason(&error)))?;
+        warn_of_eviction(&mut connection).await;
+        Ok(connection)
+    }
+
+    /// Ends before the sink's own, so that verdicts are told one by one.
+    fn timeout(&self) -> Duration {
+        self.options.timeout * 5 / 6
+    }
+
+    fn add(&self, stream: &str, delivery: &Delivery, encoded: &Encoded) -> Cmd {
+        let event = &delivery.event;
+        let mut add = Cmd::new();
+        add.arg("XADD").arg(stream);
+        if let Some(maxlen) = self.maxlen {
+            add.arg("MAXLEN").arg("~").arg(maxlen);
+        }
+        add.arg("*").arg("id").arg(event.id().as_str()).arg("type").arg(event.event_type());
+        if let Some(group) = GroupKey::of(event) {
+            add.arg("group").arg(group.as_str());
+        }
+        add.arg("content-type").arg(&encoded.content_type).arg("payload").arg(&encoded.body[..]);
+        for (name, value) in &encoded.headers {
+            // The prefix keeps a header from standing for one of the fields above.
+            add.arg(format!("header:{name}")).arg(value);
+        }
+        add
+    }
+
+    /// All or none of the run, so that an entry is never there before its forerunner.
+    async fn add_all(&self, connection: &MultiplexedConnection, run: Vec<Entry>) -> Result<usize, String> {
+        let mut connection = connection.clone();
+        let mut pipeline = Pipeline::with_capacity(run.len());
+        pipeline.atomic();
+        run.into_iter().for_each(|entry| {
+            pipeline.add_command(entry.add);
+        });
+        let added: Vec<String> =
+            pipeline.query_async(&mut connection).await.map_err(|error| reason(&error))?;
+        if self.replicas > 0 {
+            let wait_ms = self.timeout().as_millis().min(u128::from(u32::MAX)) as u64 / 2;
+            let mut wait = Cmd::new();
+            wait.arg("WAIT").arg(self.replicas).arg(wait_ms);
+            let reached: u32 = wait.query_async(&mut connection).await.map_err(|error| reason(&error))?;
+            if reached < self.replicas {
+                return Err(format!("{reached} of {} replicas have it", self.replicas));
+            }
+        }
+        Ok(added.len())
+    }
+}
+
+fn client(address: &Address, trusted: Option<String>) -> Result<Client, SinkError> {
+    let [(host, port)] = &address.hosts[..] else {
+        return Err(SinkError::url("names several servers, and Redis is one"));
+    };
+    let (host, port) = (host.trim_matches(['[', ']']).to_owned(), *port);
+    let place = if address.scheme == "rediss" {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
+    };
+    let database = address.path()?;
+    let database: i64 = if database.is_empty() { Ok(0) } else { database.parse() }
+        .map_err(|_| SinkError::url("has a path that is not the number of a database"))?;
+    let mut settings = RedisConnectionInfo::default().set_db(database);
+    if let Some(user) = &address.user {
+        settings = settings.set_username(user);
+    }
+    if let Some(password) = &address.password {
+        settings = settings.set_password(password.reveal());
+    }
+    let info = place.into_connection_info().map(|info| info.set_redis_settings(settings));
+    let opened = info.and_then(|info| match trusted.map(String::into_bytes) {
+        root_cert @ Some(_) => Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }),
+        None => Client::open(info),
+    });
+    opened.map_err(|_| SinkError::url("can't be used for Redis"))
+}
+
+/// A server that evicts keys of any kind to make room may evict a stream that nobody has read.
+async fn warn_of_eviction(connection: &mut MultiplexedConnection) {
+    let mut ask = Cmd::new();
+    ask.arg("INFO").arg("memory");
+    // Whoever may not ask gets no warning.
+    let answer: Result<String, _> = ask.query_async(connection).await;
+    if answer.is_ok_and(|memory| evicts(&memory)) {
+        tracing::warn!("Redis may evict streams to make room: set maxmemory-policy to noeviction");
+    }
+}
+
+fn evicts(memory: &str) -> bool {
+    let value = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let bounded = value("maxmemory").is_some_and(|bytes| bytes.trim() != "0");
+    bounded && value("maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys"))
+}
+
+/// What went wrong, by the words of Redis or the kind of error: never with an address or a password.
+fn reason(error: &RedisError) -> String {
+    let of_command = error.clone().into_server_errors();
+    if let Some((_, first)) = of_command.as_deref().and_then(|errors| errors.first()) {
+        return said(&format!("{} {}", first.code(), first.details().unwrap_or_default()));
+    }
+    match error.code() {
+        Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
+        None if error.is_timeout() => "no answer in time".to_owned(),
+        None => said(error.category()),
+    }
+}
+
+impl Courier for RedisSink {
+    type Message = Entry;
+
+    fn prepare(&self, delivery: &Delivery) -> Result<Entry, Verdict> {
+        let stream =
+            self.stream.render_plain(&delivery.event).map_err(|error| rejected(error.to_string()))?;
+        let encoded = self.envelope.encode(delivery).map_err(rejected)?;
+        if encoded.body.len() > VALUE_MAX {
+            return Err(rejected("the payload is larger than a value of Redis can be"));
+        }
+        let add = self.add(&stream, delivery, &encoded);
+        Ok(Entry { stream, add })
+    }
+
+    fn together(&self, one: &Entry, other: &Entry) -> bool {
+        one.stream == other.stream
+    }
+
+    async fn send(&self, run: Vec<Entry>) -> Vec<Verdict> {
+        let held = match self.link.held(|| self.connect()).await {
+            Ok(held) => held,
+            Err(error) => return vec![unavailable(error)],
+        };
+        let Some(connection) = held.get() else { return Vec::new() };
+        let added = timeout(self.timeout(), self.add_all(connection, run)).await;
+        match added.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            Ok(added) => vec![Verdict::Accepted; added],
+            Err(error) => {
+                self.link.give_up(&held);
+                vec![unavailable(format!("Redis did not take it: {error}"))]
+            }
+        }
+    }
+}
+
+impl Sink for RedisSink {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(courier::carry(self, batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_evicts_streams_is_warned_of() {
+        let memory =
+            |bytes, policy| format!("# Memory\r\nmaxmemory:{bytes}\r\nmaxmemory_policy:{policy}\r\n");
+        assert!(evicts(&memory(1_000, "allkeys-lru")));
+        assert!(!evicts(&memory(1_000, "volatile-lru")));
+        assert!(!evicts(&memory(1_000, "noeviction")));
+        assert!(!evicts(&memory(0, "allkeys-lru")));
+        assert!(!evicts(""));
+    }
+}

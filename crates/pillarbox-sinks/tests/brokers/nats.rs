@@ -1,0 +1,156 @@
+//! NATS JetStream.
+
+use std::process::Command;
+
+use async_nats::jetstream::{self, consumer, stream};
+use futures_util::StreamExt as _;
+
+use super::checks;
+use super::events::{CANARY, Got, error, sink, sized, three, typed, unique, words};
+use super::server::{Server, variable};
+
+const URL: &str = "PILLARBOX_TEST_NATS_URL";
+const PROGRAM: &str = "PILLARBOX_TEST_NATS_SERVER";
+
+/// A stream of its own for a test.
+struct Stream {
+    stream: stream::Stream,
+    name: String,
+}
+
+impl Stream {
+    async fn make(url: &str, config: stream::Config) -> Self {
+        let context = jetstream::new(async_nats::connect(url).await.unwrap());
+        let name = unique("s");
+        let config = stream::Config { name: name.clone(), subjects: vec![format!("{name}.>")], ..config };
+        Self { stream: context.create_stream(config).await.unwrap(), name }
+    }
+
+    async fn read(&self) -> Vec<Got> {
+        let count = self.stream.get_info().await.unwrap().state.messages as usize;
+        let config = consumer::pull::Config { ack_policy: consumer::AckPolicy::None, ..Default::default() };
+        let messages = self.stream.create_consumer(config).await.unwrap().messages().await.unwrap();
+        let got = messages.take(count).map(|message| {
+            let message = message.unwrap();
+            let headers = message.headers.clone().unwrap_or_default();
+            let first = |values: &Vec<async_nats::HeaderValue>| values[0].as_str().to_owned();
+            let headers: std::collections::BTreeMap<_, _> = headers
+                .iter()
+                .map(|(name, values)| (name.to_string().to_lowercase(), first(values)))
+                .collect();
+            Got { body: message.payload.to_vec(), key: headers["nats-msg-id"].clone(), headers }
+        });
+        got.collect().await
+    }
+}
+
+fn server() -> Option<Server> {
+    let program = variable(PROGRAM, "a restart of nats")?;
+    Some(Server::new("Server is ready", move |data, port| {
+        let mut command = Command::new(&program);
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]);
+        command.arg(data);
+        command
+    }))
+}
+
+/// PBX-010, PBX-020
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_gets_the_bytes_in_order_with_headers_and_trace() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    let sink = sink(&format!("{url}/{}.{{type}}", stream.name));
+    let sent = three("g");
+    assert_eq!(words(&sink.deliver(&sent).await), ["accepted"; 3]);
+    let got = stream.read().await;
+    checks::carried_raw(&sent, &got);
+    assert_eq!(got[0].key, sent[0].event.id().as_str());
+    // Within the window of deduplication the stream drops what it has.
+    assert_eq!(words(&sink.deliver(&sent).await), ["accepted"; 3]);
+    assert_eq!(stream.read().await.len(), 3);
+}
+
+/// PBX-020
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_gets_cloud_events_in_both_modes() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let sent = three("g");
+    for format in ["cloudevents", "cloudevents-binary"] {
+        let stream = Stream::make(&url, stream::Config::default()).await;
+        let sink = sink(&format!("{url}/{}.{{tenant|none}}?format={format}", stream.name));
+        for delivery in &sent {
+            assert_eq!(words(&sink.deliver(std::slice::from_ref(delivery)).await), ["accepted"]);
+        }
+        let got = stream.read().await;
+        match format {
+            "cloudevents" => checks::carried_structured(&sent, &got),
+            _ => checks::carried_binary(&sent, &got, "ce-"),
+        }
+    }
+}
+
+/// PBX-018
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_refuses_a_message_that_is_too_large_and_takes_those_before_it() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let small = stream::Config { max_message_size: 1_000, ..Default::default() };
+    for (config, bytes) in [(stream::Config::default(), 2 * 1024 * 1024), (small, 5_000)] {
+        let stream = Stream::make(&url, config).await;
+        let sink = sink(&format!("{url}/{}.x", stream.name));
+        let batch = [sized("a", "g", 10), sized("a", "g", bytes), sized("a", "g", 10)];
+        let verdicts = sink.deliver(&batch).await;
+        assert_eq!(words(&verdicts), ["accepted", "rejected", "skipped"], "{}", error(&verdicts));
+        assert_eq!(stream.read().await[0].body.len(), 10);
+    }
+}
+
+/// PBX-010, PBX-023
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_without_a_stream_is_unavailable_and_nothing_goes_past() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    let sink = sink(&format!("{url}/{{header:to|{}}}.{{type}}", stream.name));
+    let missing = pillarbox::Event::text("a", "{}").group("g").header("to", unique("none")).build().unwrap();
+    let batch = [typed("a", "g"), super::events::delivery(missing), typed("a", "g")];
+    let verdicts = sink.deliver(&batch).await;
+    assert_eq!(words(&verdicts), ["accepted", "unavailable", "skipped"]);
+    assert!(error(&verdicts).contains("create one"), "{}", error(&verdicts));
+    assert_eq!(stream.read().await.len(), 1);
+}
+
+/// PBX-023
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_subjects_of_the_server_itself_are_not_published_to() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let sink = sink(&format!("{url}/{{type}}"));
+    for own in ["$JS.API.STREAM.NAMES", "_INBOX.a", "a..b", ".a"] {
+        let event = pillarbox::Event::text(own.to_owned(), "{}").build().unwrap();
+        assert_eq!(words(&sink.deliver(&[super::events::delivery(event)]).await), ["rejected"], "{own}");
+    }
+}
+
+/// PBX-023
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_that_refuses_the_password_or_is_down_is_told_without_it() {
+    let Some(program) = variable(PROGRAM, "a nats with a password") else { return };
+    let mut server = Server::new("Server is ready", move |_, port| {
+        let mut command = Command::new(&program);
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--user", "me", "--pass", "right"]);
+        command
+    });
+    let url = format!("nats://me:{CANARY}@127.0.0.1:{}/a", server.port);
+    checks::refused_without_the_password(&*sink(&url)).await;
+    server.kill();
+    checks::refused_without_the_password(&*sink(&url)).await;
+}
+
+/// PBX-010, RLY-031
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_loses_nothing_and_keeps_order_over_a_restart() {
+    let Some(mut server) = server() else { return };
+    let url = format!("nats://127.0.0.1:{}", server.port);
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    let sink = sink(&format!("{url}/{}.{{group}}", stream.name));
+    checks::deliver_over_a_restart(sink, &mut server).await;
+    checks::complete_and_in_order(stream.read().await.into_iter().map(|got| got.body));
+}

@@ -1,0 +1,183 @@
+//! RabbitMQ.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use lapin::options::{BasicGetOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Connection, ConnectionProperties};
+
+use super::checks;
+use super::events::{CANARY, Got, error, sink, sized, three, typed, unique, words};
+use super::server::{Server, variable};
+
+const URL: &str = "PILLARBOX_TEST_RABBITMQ_URL";
+const BIN: &str = "PILLARBOX_TEST_RABBITMQ_BIN";
+const RUN: &str = include_str!("../../../../xtask/src/servers/rabbitmq/run.sh");
+
+/// A channel whose connection lives as long.
+struct Reader {
+    channel: Channel,
+    _connection: Connection,
+}
+
+impl Reader {
+    async fn connect(url: &str) -> Self {
+        let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
+        Self { channel: connection.create_channel().await.unwrap(), _connection: connection }
+    }
+
+    async fn declare(&self, queue: &str, arguments: FieldTable) {
+        let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+        self.channel.queue_declare(queue.into(), durable, arguments).await.unwrap();
+    }
+
+    /// Takes everything out of the queue.
+    async fn read(&self, queue: &str) -> Vec<Got> {
+        let mut got = Vec::new();
+        let options = BasicGetOptions { no_ack: true };
+        while let Some(message) = self.channel.basic_get(queue.into(), options).await.unwrap() {
+            let properties = &message.delivery.properties;
+            assert_eq!(*properties.delivery_mode(), Some(2));
+            let text = |value: &AMQPValue| match value {
+                AMQPValue::LongString(text) => text.to_string(),
+                other => panic!("{other:?}"),
+            };
+            let table = properties.headers().clone().unwrap_or_default();
+            let named = table.inner().iter().map(|(name, value)| (name.to_string(), text(value)));
+            let mut headers: BTreeMap<_, _> = named.collect();
+            let content = properties.content_type().clone().unwrap_or_default();
+            headers.insert("content-type".to_owned(), content.to_string());
+            let key = properties.message_id().clone().unwrap_or_default().to_string();
+            got.push(Got { body: message.delivery.data.clone(), headers, key });
+        }
+        got
+    }
+}
+
+fn server() -> Option<Server> {
+    let bin = variable(BIN, "a restart of rabbitmq")?;
+    Some(Server::new("completed with", move |data, port| {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", RUN, "rabbitmq", &bin]).arg(data).arg(port.to_string());
+        shell
+    }))
+}
+
+/// PBX-010, PBX-020
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_gets_the_bytes_in_order_with_headers_and_trace() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let (reader, queue) = (Reader::connect(&url).await, unique("q"));
+    reader.declare(&queue, FieldTable::default()).await;
+    let sink = sink(&format!("{url}?routing-key={queue}"));
+    let sent = three("g");
+    assert_eq!(words(&sink.deliver(&sent).await), ["accepted"; 3]);
+    let got = reader.read(&queue).await;
+    checks::carried_raw(&sent, &got);
+    assert_eq!(got[0].key, sent[0].event.id().as_str());
+}
+
+/// PBX-020
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_gets_cloud_events_in_both_modes() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let reader = Reader::connect(&url).await;
+    let sent = three("g");
+    for format in ["cloudevents", "cloudevents-binary"] {
+        let queue = unique("q");
+        reader.declare(&queue, FieldTable::default()).await;
+        let sink = sink(&format!("{url}?exchange=amq.direct&routing-key={queue}&format={format}"));
+        let verdicts = sink.deliver(&sent).await;
+        assert_eq!(words(&verdicts), ["unavailable", "skipped", "skipped"]);
+        assert!(error(&verdicts).contains("unroutable"), "{}", error(&verdicts));
+        let bind = reader.channel.queue_bind(
+            queue.as_str().into(),
+            "amq.direct".into(),
+            queue.as_str().into(),
+            Default::default(),
+            FieldTable::default(),
+        );
+        bind.await.unwrap();
+        assert_eq!(words(&sink.deliver(&sent).await), ["accepted"; 3]);
+        let got = reader.read(&queue).await;
+        match format {
+            "cloudevents" => checks::carried_structured(&sent, &got),
+            _ => checks::carried_binary(&sent, &got, "cloudEvents_"),
+        }
+    }
+}
+
+/// PBX-010
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_without_a_queue_or_an_exchange_is_unavailable_and_nothing_goes_past() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let (reader, queue) = (Reader::connect(&url).await, unique("q"));
+    reader.declare(&format!("{queue}.a"), FieldTable::default()).await;
+    let unroutable = sink(&format!("{url}?routing-key={queue}.{{type}}"));
+    let batch = [typed("a", "g"), typed("b", "g"), typed("a", "g")];
+    let verdicts = unroutable.deliver(&batch).await;
+    assert_eq!(words(&verdicts), ["accepted", "unavailable", "skipped"]);
+    assert_eq!(reader.read(&format!("{queue}.a")).await.len(), 1);
+    let missing = sink(&format!("{url}?exchange={queue}&routing-key=a"));
+    let verdicts = missing.deliver(&batch).await;
+    assert_eq!(words(&verdicts), ["unavailable", "skipped", "skipped"]);
+    assert!(error(&verdicts).contains("no exchange"), "{}", error(&verdicts));
+    // The channel that the broker closed is replaced.
+    assert_eq!(words(&unroutable.deliver(&batch[..1]).await), ["accepted"]);
+}
+
+/// PBX-018
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_that_refuses_by_nack_is_unavailable() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let (reader, queue) = (Reader::connect(&url).await, unique("q"));
+    let mut full = FieldTable::default();
+    full.insert("x-max-length".into(), AMQPValue::LongInt(1));
+    full.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    reader.declare(&queue, full).await;
+    let sink = sink(&format!("{url}?routing-key={queue}"));
+    assert_eq!(words(&sink.deliver(&[typed("a", "g")]).await), ["accepted"]);
+    assert_eq!(words(&sink.deliver(&[typed("a", "g")]).await), ["unavailable"]);
+}
+
+/// PBX-018
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_refuses_a_message_that_is_too_large_and_takes_those_before_it() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let (reader, queue) = (Reader::connect(&url).await, unique("q"));
+    reader.declare(&queue, FieldTable::default()).await;
+    let sink = sink(&format!("{url}?routing-key={queue}"));
+    // One byte more than a broker takes by default.
+    let batch = [sized("a", "g", 10), sized("a", "g", 128 * 1024 * 1024 + 1), sized("a", "g", 10)];
+    let first = sink.deliver(&batch).await;
+    let taken = words(&first).iter().take_while(|word| **word == "accepted").count();
+    assert!(error(&first).contains("max size"), "{}", error(&first));
+    // The broker has told its limit by closing the channel.
+    let then = sink.deliver(&batch[taken..]).await;
+    let expected = ["accepted", "rejected", "skipped"];
+    assert_eq!(words(&then), expected[taken..], "{}", error(&then));
+}
+
+/// PBX-023
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_that_refuses_the_password_or_is_down_is_told_without_it() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let (_, place) = url.split_once('@').unwrap();
+    checks::refused_without_the_password(&*sink(&format!("amqp://guest:{CANARY}@{place}?routing-key=a")))
+        .await;
+    // Nobody ever listens there.
+    let down = format!("amqp://guest:{CANARY}@127.0.0.1:1/%2f?routing-key=a");
+    checks::refused_without_the_password(&*sink(&down)).await;
+}
+
+/// PBX-010, RLY-031
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_loses_nothing_and_keeps_order_over_a_restart() {
+    let Some(mut server) = server() else { return };
+    let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", server.port);
+    Reader::connect(&url).await.declare("q", FieldTable::default()).await;
+    checks::deliver_over_a_restart(sink(&format!("{url}?routing-key=q")), &mut server).await;
+    let got = Reader::connect(&url).await.read("q").await;
+    checks::complete_and_in_order(got.into_iter().map(|got| got.body));
+}
