@@ -21,6 +21,9 @@ const RECOVER_EVERY: Duration = Duration::from_secs(60);
 /// A leader that was told it leads no more asks again after this, unless a beat says so before.
 const UNSURE_FOR: Duration = Duration::from_secs(1);
 
+/// The slot whose holder leads.
+const LEADERSHIP: Slot = Slot(0);
+
 /// Bytes of one event, before any was seen.
 const FIRST_GUESS: usize = 1_024;
 
@@ -100,6 +103,8 @@ impl Core {
         self.wake = false;
         self.more = false;
         self.slots.read_began();
+        // Leadership is not handed over while rows are on their way.
+        self.slots.entered(LEADERSHIP);
         if let Some(lead) = &mut self.lead {
             lead.overtaken = Some(BTreeSet::new());
         }
@@ -116,7 +121,7 @@ impl Core {
 
     /// Whether this node holds the one slot and is not about to hand it over.
     pub(super) fn leads(&self) -> bool {
-        self.slots.is_active(Slot(0))
+        self.slots.is_active(LEADERSHIP)
     }
 
     /// Something of this group goes back: what a take under way brings of it comes behind that.
@@ -127,8 +132,12 @@ impl Core {
     }
 
     /// A take failed. Rows may have been taken that nobody has in hand: they go back before anything else is taken.
-    pub(crate) fn take_failed(&mut self, now: Instant) {
+    pub(crate) fn take_failed(&mut self, incarnation: u64, now: Instant) {
         self.read_failed(None, now);
+        if incarnation != self.incarnation {
+            return;
+        }
+        self.slots.left(LEADERSHIP);
         if let Some(lead) = &mut self.lead {
             (lead.recovered, lead.recover_at, lead.overtaken) = (false, None, None);
         }
@@ -183,6 +192,7 @@ impl Core {
             // They are the next leader's, who gives back what is in no hands.
             return self.read_over();
         }
+        self.slots.left(LEADERSHIP);
         if !taken.leads {
             self.wake_at = Some(now + UNSURE_FOR);
             return self.read_over();

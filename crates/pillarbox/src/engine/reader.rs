@@ -110,7 +110,7 @@ async fn take(shared: &Shared, request: Take, incarnation: u64) -> Result<(), St
             Ok(())
         }
         Err(error) => {
-            shared.with(|core| core.take_failed(Instant::now()));
+            shared.with(|core| core.take_failed(incarnation, Instant::now()));
             Err(error)
         }
     }
