@@ -244,7 +244,7 @@ statements!(
         join_list_grouped;
     each: fetch_due, claim, reap, settle, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
-    items: node_share, group_block, lacking, take, recover;
+    items: node_share, group_block, lacking, settle_node, take, recover;
     added: insert, insert_many, insert_json;
     over: list, list_newest, replay, discard
 );

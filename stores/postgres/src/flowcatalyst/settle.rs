@@ -17,13 +17,20 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
     let blocks = |outcome: &Outcome| matches!(&outcome.change, Change::Dead { blocks: Some(_), .. });
     let columns = Columns::new(&request.outcomes);
     // Only these need the tables beside the items.
-    if matches!(request.fence, Fence::Node(_)) || request.outcomes.iter().any(blocks) {
-        return settle_beside(session, sql, request, &columns).await;
+    match &request.fence {
+        _ if request.outcomes.iter().any(blocks) => settle_beside(session, sql, request, &columns).await,
+        Fence::Node(node) => {
+            let query = columns.bind(session.query(&sql.settle_node), request).bind(node.to_string());
+            let row = query.fetch_one(&mut session.connection).await?;
+            let changed = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
+            Ok(Settled { held: row.try_get(1)?, stale: columns.stale(&changed) })
+        }
+        Fence::Owner(_) | Fence::Open => {
+            let row = columns.bind(session.query(&sql.settle), request).fetch_one(&mut session.connection);
+            let changed = row.await?.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
+            Ok(Settled { held: true, stale: columns.stale(&changed) })
+        }
     }
-    let query = columns.bind(session.query(&sql.settle), request);
-    let row = query.fetch_one(&mut session.connection).await?;
-    let changed = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-    Ok(Settled { held: true, stale: columns.stale(&changed) })
 }
 
 /// The same in a transaction with the node's fence and the groups that get blocked.
