@@ -36,8 +36,8 @@ pub(crate) fn cases() -> Vec<Case> {
     )
 }
 
-fn leader(t: &Fixture) -> Result<&dyn Lead, Halt> {
-    t.store.lead().ok_or(Halt::NotApplicable("its leader takes no rows"))
+fn leader(t: &Fixture) -> &dyn Lead {
+    t.store.lead().expect("a store of this layout has a leader")
 }
 
 fn take(number: u128, now: i64) -> Take {
@@ -64,7 +64,7 @@ fn recover(number: u128, older_than: u64, now: i64) -> Recover {
 
 /// The rows of a take by a node that must lead.
 async fn taken(t: &Fixture, request: Take) -> Result<Vec<Row>, Halt> {
-    let taken = leader(t)?.take(request).await?;
+    let taken = leader(t).take(request).await?;
     assert!(taken.leads, "the node leads");
     Ok(taken.rows)
 }
@@ -220,7 +220,7 @@ async fn odd_rows_are_taken_and_unknown_statuses_are_not(t: Fixture) -> Checked 
 async fn only_the_leader_takes(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
     t.join(2, at(1)).await?;
-    let beside = t.beside.lead().ok_or(Halt::NotApplicable("its leader takes no rows"))?;
+    let beside = t.beside.lead().expect("a store of this layout has a leader");
     for stranger in [2, 3] {
         let answer = beside.take(take(stranger, 2)).await?;
         assert!(!answer.leads && answer.rows.is_empty(), "node {stranger} does not lead");
@@ -238,9 +238,9 @@ async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked
     let rows = taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
     t.join(2, at(20)).await?;
     assert!(held(&t.beat(2, at(40)).await?).contains(&0), "the first one was buried");
-    let answer = leader(&t)?.take(take(1, 41)).await?;
+    let answer = leader(&t).take(take(1, 41)).await?;
     assert!(!answer.leads && answer.rows.is_empty());
-    assert_eq!(leader(&t)?.recover(recover(1, 0, 41)).await?, 0);
+    assert_eq!(leader(&t).recover(recover(1, 0, 41)).await?, 0);
     for change in every_change() {
         let settled = t.settle(Fence::Node(node(1)), vec![outcome(&rows[0], change)], at(41)).await?;
         assert_eq!(settled, Settled { held: false, stale: vec![0] });
@@ -248,7 +248,7 @@ async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.retry_count), ("PROCESSING", 0));
     assert_eq!(look(&t, 2).await?.status, "PENDING");
-    assert_eq!(leader(&t)?.recover(recover(2, 0, 41)).await?, 1);
+    assert_eq!(leader(&t).recover(recover(2, 0, 41)).await?, 1);
     assert_eq!(numbers(&taken(&t, take(2, 41)).await?), [1, 2], "its heir goes on");
     Ok(())
 }
@@ -257,11 +257,11 @@ async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked
 async fn a_node_that_gave_leadership_up_takes_nothing(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
     t.release(1, &[0], at(1)).await?;
-    let answer = leader(&t)?.take(take(1, 1)).await?;
+    let answer = leader(&t).take(take(1, 1)).await?;
     assert!(!answer.leads && answer.rows.is_empty(), "it is there, and does not lead");
     t.beat(1, at(2)).await?;
     t.store.leave(node(1)).await?;
-    assert!(!leader(&t)?.take(take(1, 2)).await?.leads);
+    assert!(!leader(&t).take(take(1, 2)).await?.leads);
     assert_eq!(look(&t, 1).await?.status, "PENDING");
     Ok(())
 }
@@ -270,7 +270,7 @@ async fn a_node_that_gave_leadership_up_takes_nothing(t: Fixture) -> Checked {
 async fn a_leader_settles_by_its_claims_alone(t: Fixture) -> Checked {
     led(&t, &[(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a"), (6, "a")]).await?;
     let old = taken(&t, take(1, 1)).await?;
-    assert_eq!(leader(&t)?.recover(recover(1, 0, 2)).await?, 6);
+    assert_eq!(leader(&t).recover(recover(1, 0, 2)).await?, 6);
     let new = taken(&t, take(1, 3)).await?;
     let batch =
         |rows: &[Row]| rows.iter().zip(every_change()).map(|(row, change)| outcome(row, change)).collect();
@@ -314,7 +314,7 @@ async fn what_was_taken_too_long_ago_is_recovered(t: Fixture) -> Checked {
     let done = t.outcome(&tsid(3), Change::Done).await?;
     t.settle(Fence::Node(node(1)), vec![done], at(2)).await?;
     taken(&t, take(1, 10)).await?;
-    let lead = leader(&t)?;
+    let lead = leader(&t);
     assert_eq!(lead.recover(recover(1, 20, 21)).await?, 0, "not longer ago than that");
     assert_eq!(lead.recover(Recover { rows: 1, ..recover(1, 20, 22) }).await?, 1);
     assert_eq!(lead.recover(recover(1, 20, 22)).await?, 1);
@@ -340,7 +340,7 @@ async fn what_the_leader_has_in_hand_is_not_recovered(t: Fixture) -> Checked {
     let except: Vec<EventId> = [1, 3].map(|number| id(&tsid(number))).to_vec();
     for older_than in [0, 5] {
         let request = Recover { except: except.clone(), ..recover(1, older_than, 99) };
-        let there = leader(&t)?.recover(request).await?;
+        let there = leader(&t).recover(request).await?;
         assert_eq!(there, u64::from(older_than == 0));
     }
     for (number, status) in [(1, "PROCESSING"), (2, "PENDING"), (3, "PROCESSING")] {
@@ -355,7 +355,7 @@ async fn tokens_grow_over_takes_and_recoveries_within_one_moment(t: Fixture) -> 
     let mut last = taken(&t, take(1, 5)).await?.remove(0).token;
     for _ in 0..3 {
         // A clock that stands still, or a column of whole seconds.
-        assert_eq!(leader(&t)?.recover(recover(1, 0, 5)).await?, 1);
+        assert_eq!(leader(&t).recover(recover(1, 0, 5)).await?, 1);
         let next = taken(&t, take(1, 5)).await?.remove(0).token;
         assert!(next > last, "{next:?} after {last:?}");
         last = next;
@@ -368,7 +368,6 @@ async fn takes_side_by_side_never_share_a_row(t: Fixture) -> Checked {
     const ITEMS: usize = 240;
     t.write((0..ITEMS).map(|n| row(item(n).group(format!("g{}", n % 7)))).collect(), at(0)).await?;
     t.join(1, at(0)).await?;
-    leader(&t)?;
     let mut takers = tokio::task::JoinSet::new();
     for number in 0..6 {
         let store = Arc::clone(if number % 2 == 0 { &t.store } else { &t.beside });

@@ -152,7 +152,7 @@ impl Core {
     fn takeable(&self) -> usize {
         let (rows, bytes) = self.cold_room();
         let weight = self.lead.as_ref().map_or(FIRST_GUESS, |lead| lead.weight);
-        rows.min(self.page).min((bytes / weight.max(1)).max(usize::from(bytes > 0)))
+        rows.min(self.page).min(Take::MOST).min((bytes / weight.max(1)).max(usize::from(bytes > 0)))
     }
 
     fn takes_of(&self, key: &GroupKey) -> bool {

@@ -9,17 +9,19 @@ use crate::model::{EventId, GroupKey, NodeId, Row};
 
 /// Takes the next pending rows of many groups, some of each, if the node leads.
 ///
-/// Groups come in the order of their keys, rows within one by when they were written and id. Rows without a group come before
-/// all groups, and only where `after` is none.
+/// Groups come in the order of their keys: that of bytes, unless the column has a collation of its own, which then goes for
+/// `after` and `except` too. Rows within one come by when they were written and id. Rows without a group come before all
+/// groups, and only where `after` is none. Fewer than `rows`: no group is left after the last one, but for such of which
+/// someone else has locked the first row.
 #[derive(Debug, Clone)]
 pub struct Take {
     /// Who leads; its row is share-locked until the rows are taken.
     pub node: NodeId,
-    /// Groups after this one in the order of bytes; none: from the first one on.
+    /// Groups after this one in the order of groups; none: from the first one on.
     pub after: Option<GroupKey>,
     /// Groups to leave out.
     pub except: Vec<GroupKey>,
-    /// At most so many rows.
+    /// At most so many rows; no more than [`Take::MOST`].
     pub rows: usize,
     /// At most so many of one group.
     pub each: usize,
@@ -27,6 +29,11 @@ pub struct Take {
     pub ungrouped: usize,
     /// A test's now; by default the database's.
     pub now: Option<Timestamp>,
+}
+
+impl Take {
+    /// More rows than this no store takes in one call.
+    pub const MOST: usize = 10_000;
 }
 
 /// What was taken.
@@ -55,7 +62,8 @@ pub struct Recover {
 
 /// What a leader may do.
 pub trait Lead: Send + Sync {
-    /// Takes rows. Never one that is behind a row of its group that is still pending, but for rows that someone else has locked.
+    /// Takes rows. Never one that is behind a row of its group that is still pending, also where someone else has that one
+    /// locked, as far as the database can tell.
     fn take(&self, request: Take) -> Answer<'_, Taken>;
 
     /// Gives rows back; how many. None if the node does not lead.

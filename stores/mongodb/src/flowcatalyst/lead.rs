@@ -14,8 +14,6 @@ use crate::membership::hold_lead;
 use crate::row::Fields;
 use crate::time::earlier;
 
-/// How many items one take has at most.
-const MOST: usize = 10_000;
 /// How many documents a read sees, at least and at most. A group that has more is passed over with the next read.
 const PAGE: (usize, usize) = (64, 1_024);
 
@@ -134,7 +132,7 @@ struct Taking<'a> {
 
 impl<'a> Taking<'a> {
     fn new(request: &'a Take) -> Self {
-        let rows = request.rows.min(MOST);
+        let rows = request.rows.min(Take::MOST);
         Self {
             rows,
             each: request.each,

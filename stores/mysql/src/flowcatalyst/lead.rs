@@ -15,8 +15,6 @@ use crate::row::{text_of, time_of};
 use crate::sql::{Sql, fill, places, quoted, quoted_list};
 use crate::time::micros_back;
 
-/// More rows than this are taken by the next take.
-const MOST: usize = 10_000;
 /// How many entries of the index a read sees, at least and at most. A group that has more is passed over with the next read.
 const PAGE: (usize, usize) = (64, 2_048);
 /// Beyond this many the server would read what it is to leave out.
@@ -111,7 +109,7 @@ struct Taking<'a> {
 
 impl<'a> Taking<'a> {
     fn new(sql: &'a Sql, request: &'a Take, by_status: String) -> Self {
-        let rows = request.rows.min(MOST);
+        let rows = request.rows.min(Take::MOST);
         let except = request.except.iter().map(GroupKey::as_str);
         Self {
             sql,

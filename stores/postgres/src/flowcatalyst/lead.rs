@@ -14,7 +14,10 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let except: Vec<&str> = request.except.iter().map(GroupKey::as_str).collect();
     let query = session.query(&sql.take).bind(request.now.map(Time)).bind(request.node.to_string());
     let query = query.bind(request.after.as_ref().map(GroupKey::as_str)).bind(except);
-    let query = query.bind(limit(request.rows)).bind(limit(request.each)).bind(limit(request.ungrouped));
+    let query = query
+        .bind(limit(request.rows.min(Take::MOST)))
+        .bind(limit(request.each))
+        .bind(limit(request.ungrouped));
     let found = query.fetch_all(&mut session.connection).await?;
     let leads = match found.first() {
         Some(row) => row.try_get(LEADS)?,

@@ -76,7 +76,7 @@ struct Taking<'a> {
 impl<'a> Taking<'a> {
     fn new(tx: &'a SqliteTransaction, request: &'a Take) -> Self {
         let except = request.except.iter().map(|group| group.as_str()).collect();
-        Self { tx, except, rows: request.rows, items: Vec::new() }
+        Self { tx, except, rows: request.rows.min(Take::MOST), items: Vec::new() }
     }
 
     fn room(&self) -> usize {

@@ -120,6 +120,27 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
     }
 }
 
+/// RLY-011: a take costs what it takes, not what waits.
+#[test]
+fn a_leader_steps_from_group_to_group_by_the_index() {
+    let names = Names::new(&TableName::usual(Layout::Flowcatalyst), Layout::Flowcatalyst);
+    let (connection, sql) = (Connection::open_in_memory().unwrap(), Sql::new(&names));
+    for text in ITEMS {
+        connection.execute_batch(&names.fill(text)).unwrap();
+    }
+    for (statement, index) in [
+        (&sql.group_first, "COVERING INDEX idx_outbox_events_status (status=? AND message_group>?)"),
+        (&sql.group_next, "COVERING INDEX idx_outbox_events_status (status=? AND message_group>?)"),
+        (&sql.take, "INDEX idx_outbox_events_status (status=? AND message_group=?)"),
+        (&sql.first_pending, "COVERING INDEX idx_outbox_events_status (status=?)"),
+        (&sql.recover, "INDEX idx_outbox_events_status (status=?)"),
+    ] {
+        let plan = plan(&connection, statement);
+        assert!(plan.contains(index), "{statement}\n{plan}");
+        assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "sorts: {statement}\n{plan}");
+    }
+}
+
 #[test]
 fn every_statement_is_understood_and_opens_with_its_purpose() {
     for (layout, folder) in [(Layout::Native, "sql"), (Layout::Flowcatalyst, "sql/flowcatalyst")] {
