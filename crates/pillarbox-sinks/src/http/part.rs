@@ -1,6 +1,7 @@
 //! Parts: an event as one element of the array, and where it goes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use pillarbox::Event;
 use pillarbox::port::Delivery;
@@ -22,16 +23,41 @@ pub(super) struct Part<'a> {
     /// Its place in the batch.
     pub(super) place: usize,
     pub(super) event: &'a Event,
-    pub(super) url: Url,
+    pub(super) url: Arc<Url>,
     pub(super) json: Cow<'a, [u8]>,
 }
 
 /// Makes parts of events.
 pub(super) struct Maker {
-    target: Target,
-    path: Option<Template>,
+    paths: Paths,
     format: Format,
     source: String,
+}
+
+/// Where events go.
+enum Paths {
+    /// By their type.
+    ByType { events: Arc<Url>, jobs: Arc<Url> },
+    /// By a template, below the target.
+    Template(Box<Target>, Template),
+}
+
+impl Paths {
+    fn new(target: Target, template: Option<&str>) -> Result<Self, SinkError> {
+        if let Some(template) = template {
+            return Ok(Self::Template(Box::new(target), path_template(template)?));
+        }
+        let below = |path| target.below(path).map(Arc::new).map_err(SinkError::url);
+        Ok(Self::ByType { events: below(EVENTS)?, jobs: below(DISPATCH_JOBS)? })
+    }
+
+    fn of(&self, event: &Event) -> Result<Arc<Url>, String> {
+        match self {
+            Self::ByType { jobs, .. } if event.event_type() == "DISPATCH_JOB" => Ok(Arc::clone(jobs)),
+            Self::ByType { events, .. } => Ok(Arc::clone(events)),
+            Self::Template(target, template) => target.rendered_below(template, event).map(Arc::new),
+        }
+    }
 }
 
 impl Maker {
@@ -41,8 +67,7 @@ impl Maker {
             return Err(SinkError::option("format", reason));
         }
         Ok(Self {
-            target: Target::parse(url, Schemes::Any)?,
-            path: options.destination.as_deref().map(path_template).transpose()?,
+            paths: Paths::new(Target::parse(url, Schemes::Any)?, options.destination.as_deref())?,
             format: options.format,
             source: options.source.clone(),
         })
@@ -66,11 +91,7 @@ impl Maker {
             }
             Format::Raw | Format::CloudEventsBinary => return Err("the payload is not JSON".to_owned()),
         };
-        let url = match &self.path {
-            Some(template) => self.target.rendered_below(template, event)?,
-            None if event.event_type() == "DISPATCH_JOB" => self.target.below(DISPATCH_JOBS)?,
-            None => self.target.below(EVENTS)?,
-        };
+        let url = self.paths.of(event)?;
         Ok(Part { place, event, url, json })
     }
 }

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use reqwest::Url;
 
 use super::items::{self, Said};
 use super::part::{Maker, Part};
@@ -68,7 +69,7 @@ impl BatchSink {
             Err(error) => return unavailable(error),
         };
         let post = Post {
-            url: first.url.clone(),
+            url: Url::clone(&first.url),
             headers: request::headers(run, self.maker.content_type(), self.compression),
             body,
             answer_max: ANSWER_MAX + run.len() * ANSWER_MAX_PER_EVENT,
