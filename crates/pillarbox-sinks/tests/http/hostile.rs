@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use pillarbox_sinks::SinkOptions;
 
-use crate::kit::{Endpoint, Manner, Reply, batch, error, hasty, kinds, options, rude, send, sink};
+use crate::kit::{Endpoint, Manner, Reply, batch, error, hasty, kinds, options, rude, send, sink, soon};
 
 async fn treated(manner: Manner, options: &SinkOptions) -> (Vec<&'static str>, String) {
     let (url, _tasks) = rude(manner).await;
-    let verdicts = sink(&url, options).deliver(&batch(2)).await;
+    let verdicts = soon(sink(&url, options).deliver(&batch(2))).await;
     let text = if kinds(&verdicts)[0] == "accepted" { String::new() } else { error(&verdicts[0]).to_owned() };
     (kinds(&verdicts), text)
 }

@@ -198,6 +198,11 @@ pub(crate) async fn send(url: &str, batch: &[Delivery]) -> Vec<Verdict> {
     sink(url, &options()).deliver(batch).await
 }
 
+/// What a future gives, if that does not take for ever.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it never ends")
+}
+
 /// The error of a verdict that has one.
 pub(crate) fn error(verdict: &Verdict) -> &str {
     match verdict {

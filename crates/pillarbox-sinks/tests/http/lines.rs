@@ -7,7 +7,7 @@ use pillarbox_sinks::{Format, LineWriter, SinkError, SinkOptions, open};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, duplex};
 
-use crate::kit::{batch, delivery, error, event, kinds, options, sink};
+use crate::kit::{batch, delivery, error, event, kinds, options, sink, soon};
 
 fn writing(writer: LineWriter, format: Format) -> SinkOptions {
     SinkOptions { writer: Some(writer), format, ..options() }
@@ -70,7 +70,7 @@ async fn a_line_that_was_cut_off_is_finished_first() {
         reader.read_exact(&mut text).await.unwrap();
         String::from_utf8(text).unwrap()
     };
-    let (verdicts, text) = tokio::join!(patient.deliver(&first), read);
+    let (verdicts, text) = soon(async { tokio::join!(patient.deliver(&first), read) }).await;
     assert_eq!(kinds(&verdicts), ["accepted"; 2]);
     assert_eq!(text, "[1,2,3]\n[1,2,3]\n[4]\n");
 }
