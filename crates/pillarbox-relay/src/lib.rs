@@ -1,1 +1,21 @@
 //! The relay: drains outboxes, each to its sink, in order within each group.
+//!
+//! [`RelayConfig::load`](config::RelayConfig::load) reads what is set, [`Relay::start`] runs it.
+
+mod admin;
+pub mod config;
+mod empty;
+mod error;
+mod limited;
+mod metrics;
+mod relay;
+mod secret;
+mod sinks;
+mod source;
+
+pub use error::{SourceError, StartError};
+pub use metrics::Counts;
+pub use relay::{Relay, RelayParts, SourceReport, check_sinks};
+pub use secret::{Secret, shown_url};
+pub use sinks::{Route, Sinks, UrlSinks};
+pub use source::Standing;

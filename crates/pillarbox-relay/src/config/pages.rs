@@ -1,0 +1,167 @@
+//! What is printed of the keys: the default file, the JSON schema, the page of the reference.
+
+use std::fmt::Write as _;
+
+use schemars::schema_for;
+use serde_json::{Value, json};
+
+use super::key::{Form, Key, Scope, Section, spelled};
+use super::keys::{KEYS, Keys};
+
+/// A file with every key, its documentation and its default, which loads to the defaults.
+#[must_use]
+pub fn default_file() -> String {
+    let mut text = String::from(
+        "# Configuration of `pillarbox relay`. Every key is also a flag (--poll-interval) and a variable\n\
+         # (PILLARBOX_POLL_INTERVAL): a flag goes over a variable, a variable over this file. Keys without a default\n\
+         # are commented out. They may also stand in a table [outbox-processor].\n",
+    );
+    for section in Section::ALL {
+        let _ = write!(text, "\n## {}\n", section.heading());
+        for key in KEYS.iter().filter(|key| key.section == section) {
+            text.push('\n');
+            for line in wrapped(key.help(), 116) {
+                let _ = writeln!(text, "# {line}");
+            }
+            let _ = match key.default {
+                Some(default) => writeln!(text, "{} = {default}", key.name),
+                None => writeln!(text, "# {} = {:?}", key.name, key.example),
+            };
+        }
+    }
+    text.push_str(
+        "\n# Several databases in one relay: a table each, with a name. Its keys go over those above.\n\
+         # [[source]]\n# name = \"orders\"\n# database-url = \"postgres://relay@localhost/orders\"\n",
+    );
+    text
+}
+
+/// The schema of the file, for editors.
+#[must_use]
+pub fn json_schema() -> Value {
+    let mut top = table_schema();
+    let mut source = table_schema();
+    if let Some(properties) = source.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| KEYS.iter().any(|key| key.name == name && key.scope != Scope::Relay));
+        let pattern = "^[A-Za-z0-9_-]{1,64}$";
+        properties.insert("name".to_owned(), json!({ "type": "string", "pattern": pattern }));
+    }
+    source["required"] = json!(["name"]);
+    let prefixed =
+        json!({ "type": "object", "properties": top["properties"], "additionalProperties": false });
+    if let Some(properties) = top.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert("outbox-processor".to_owned(), prefixed);
+        properties.insert("source".to_owned(), json!({ "type": "array", "items": source }));
+    }
+    top["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    top["title"] = json!("Configuration of pillarbox relay");
+    top
+}
+
+fn table_schema() -> Value {
+    let generated = serde_json::to_value(schema_for!(Keys)).unwrap_or_default();
+    let mut properties = serde_json::Map::new();
+    for key in KEYS {
+        properties.insert(key.name.to_owned(), property(key, &generated));
+    }
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+/// The schema of a key: what its type says, and what the table of keys knows besides.
+fn property(key: &Key, generated: &Value) -> Value {
+    let mut schema = match key.form {
+        Form::Switch => json!({ "type": "boolean" }),
+        Form::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Form::Span(..) => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" }),
+        Form::Word(words) => {
+            let lower: Vec<String> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
+            let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            all.extend(lower.into_iter().filter(|word| !words.contains(&word.as_str())));
+            json!({ "type": "string", "enum": all })
+        }
+        Form::Text | Form::Secret => json!({ "type": "string" }),
+        Form::Secrets => {
+            json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+        }
+        Form::Pairs => {
+            json!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": { "type": "string" } }] })
+        }
+    };
+    schema["description"] = generated["properties"][key.name]["description"].clone();
+    if schema["description"].is_null() {
+        schema["description"] = json!(key.help());
+    }
+    if let Some(default) = default_of(key) {
+        schema["default"] = default;
+    }
+    schema
+}
+
+fn default_of(key: &Key) -> Option<Value> {
+    let document = format!("value = {}", key.default?);
+    let table = document.parse::<toml::Table>().ok()?;
+    serde_json::to_value(table.get("value")?).ok()
+}
+
+/// The page of the reference: a table of keys for each section.
+#[must_use]
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# Configuration of the relay\n\n\
+         Every key of `pillarbox relay`: in a TOML file (`--config FILE`), as a flag and as a variable. A flag goes over a variable, a variable over the file.\n\
+         `poll-interval` is `--poll-interval` and `PILLARBOX_POLL_INTERVAL`. `pillarbox config default` prints a file with all of them, `pillarbox config check` tells what is wrong with yours and what would run,\n\
+         `pillarbox config schema` gives editors the schema. Keys may also stand in a table `[outbox-processor]`.\n\n\
+         `[[source]]` tables, each with a `name`, make a relay of several databases: their keys go over those at the top of the file. Keys marked *relay* stand at the top only.\n\
+         A flag or variable goes over the keys of every source, but for those marked *place*, which say what is read: there it is an error if a source has its own.\n\n\
+         This page is made from the code; a test compares them.\n",
+    );
+    for section in Section::ALL {
+        let _ = write!(
+            text,
+            "\n## {}\n\n| key | value | default | what it does |\n|---|---|---|---|\n",
+            section.heading()
+        );
+        for key in KEYS.iter().filter(|key| key.section == section) {
+            let default = key
+                .default
+                .map_or_else(|| "—".to_owned(), |default| format!("`{}`", default.trim_matches('"')));
+            let mark = match key.scope {
+                Scope::Source => "",
+                Scope::Place => " *(place)*",
+                Scope::Relay => " *(relay)*",
+            };
+            let _ =
+                writeln!(text, "| `{}`{mark} | {} | {default} | {} |", key.name, value(key.form), key.help());
+        }
+    }
+    text
+}
+
+fn value(form: Form) -> String {
+    match form {
+        Form::Switch => "true, false".to_owned(),
+        Form::Count(min, max) => format!("{min} to {max}"),
+        Form::Span(min, max) => format!("duration, {} to {}", spelled(min), spelled(max)),
+        Form::Word(words) => words.join(", "),
+        Form::Text => "text".to_owned(),
+        Form::Secret => "text, never shown".to_owned(),
+        Form::Secrets => "texts, never shown".to_owned(),
+        Form::Pairs => "names and values, never shown".to_owned(),
+    }
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().filter(|line| line.is_empty() || line.len() + word.len() < width);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

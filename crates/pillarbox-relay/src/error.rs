@@ -1,0 +1,88 @@
+//! Why a relay does not start, or a source does not run. No message holds a URL or a secret.
+
+use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_stores::ConnectError;
+
+use crate::config::Problems;
+
+/// Why a source does not run.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("source {name}: {what}")]
+pub struct SourceError {
+    /// Which source.
+    pub name: String,
+    /// What a caller can do about it.
+    pub kind: ErrorKind,
+    /// What happened.
+    pub what: String,
+}
+
+impl SourceError {
+    /// Whether the same may succeed later.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Timeout)
+    }
+
+    pub(crate) fn connecting(name: &str, url: &str, error: &ConnectError) -> Self {
+        Self { name: name.to_owned(), kind: error.kind(), what: without(&error.to_string(), url) }
+    }
+
+    pub(crate) fn of_table(name: &str, url: &str, table: &str, error: &StoreError) -> Self {
+        let advice = match error.kind() {
+            ErrorKind::Schema => "; run `pillarbox migrate`, or set migrate = true",
+            ErrorKind::Permission => "; grant the database user what it lacks, or use another",
+            _ => "",
+        };
+        let what = format!("table {table}: {error}{advice}");
+        Self { name: name.to_owned(), kind: error.kind(), what: without(&what, url) }
+    }
+}
+
+/// Takes user and password of a URL out of a text: a driver may quote them.
+fn without(text: &str, url: &str) -> String {
+    let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(user, _)| user);
+    let Some(user) = user.filter(|user| !user.is_empty()) else { return text.to_owned() };
+    let text = text.replace(user, "***");
+    match user.split_once(':') {
+        Some((_, password)) if password.len() > 3 => text.replace(password, "***"),
+        _ => text,
+    }
+}
+
+/// Why a relay does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] Problems),
+    /// No source can run, and waiting would not help.
+    #[error("{}", listed(.0))]
+    Sources(Vec<SourceError>),
+    /// The admin address can't be listened on.
+    #[error("the admin address {address} can't be listened on: {source}")]
+    Admin {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+fn listed(errors: &[SourceError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-023
+    #[test]
+    fn what_drivers_quote_of_a_url_is_taken_out() {
+        let url = "postgres://me:s3cret@db/x";
+        assert_eq!(without("user me:s3cret, password s3cret", url), "user ***, password ***");
+        assert_eq!(without("nothing", "sqlite:x.db"), "nothing");
+    }
+}

@@ -1,0 +1,308 @@
+//! One source: connects, starts an engine a table, tries again while its database is away, and closes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
+use pillarbox::model::{Layout, TableName};
+use pillarbox::port::{ErrorKind, OnDone, Order, Store};
+use pillarbox::rules::Exponential;
+use pillarbox_stores::{Missing, Options};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::SourceConfig;
+use crate::error::SourceError;
+use crate::limited::Limited;
+use crate::metrics::{Counts, Meter, Registry};
+use crate::sinks::{Route, Sinks};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// After rows were found the next look comes so soon: more may be on their way.
+const QUICK_POLL: Duration = Duration::from_millis(20);
+/// What a delivery may take beyond the time-outs of its sink.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// How an engine is, for programs.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub(crate) struct Health {
+    pub(crate) member: bool,
+    pub(crate) slots: usize,
+    pub(crate) breaker_open: bool,
+    pub(crate) in_memory: usize,
+    pub(crate) out: usize,
+}
+
+impl From<EngineHealth> for Health {
+    fn from(health: EngineHealth) -> Self {
+        let EngineHealth { member, slots, breaker_open, in_memory, out } = health;
+        Self { member, slots, breaker_open, in_memory, out }
+    }
+}
+
+/// Where a source stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// It is switched off.
+    Off,
+    /// Its database is not there yet, or is not as it should be.
+    Waiting,
+    /// It is delivered.
+    Running,
+    /// It has ended.
+    Closed,
+}
+
+/// One table that is drained.
+pub(crate) struct Part {
+    pub(crate) table: String,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) meter: Arc<Meter>,
+    engine: Mutex<Option<Engine>>,
+}
+
+impl Part {
+    /// How its engine is; none: it has ended.
+    pub(crate) fn health(&self) -> Option<Health> {
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.as_ref().map(|engine| engine.health().into())
+    }
+
+    async fn close(&self) {
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut engine) = engine {
+            engine.close().await;
+        }
+    }
+}
+
+/// One source of a relay.
+pub(crate) struct Source {
+    pub(crate) config: SourceConfig,
+    label: String,
+    sinks: Arc<dyn Sinks>,
+    registry: Arc<Registry>,
+    state: Mutex<State>,
+}
+
+/// What others see of it.
+struct State {
+    standing: Standing,
+    parts: Vec<Arc<Part>>,
+    trouble: Option<SourceError>,
+}
+
+impl Source {
+    pub(crate) fn new(
+        config: SourceConfig,
+        label: Option<&str>,
+        sinks: Arc<dyn Sinks>,
+        registry: Arc<Registry>,
+    ) -> Self {
+        let label = format!("{}/{}", label.unwrap_or("relay"), config.name);
+        let standing = if config.enabled { Standing::Waiting } else { Standing::Off };
+        let state = Mutex::new(State { standing, parts: Vec::new(), trouble: None });
+        Self { config, label, sinks, registry, state }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.with(|state| state.standing)
+    }
+
+    pub(crate) fn parts(&self) -> Vec<Arc<Part>> {
+        self.with(|state| state.parts.clone())
+    }
+
+    /// Why it does not run.
+    pub(crate) fn trouble(&self) -> Option<SourceError> {
+        self.with(|state| state.trouble.clone())
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.parts()
+            .iter()
+            .map(|part| part.meter.counts())
+            .fold(Counts::default(), |all, counts| all + counts)
+    }
+
+    /// Runs until it is told to stop; how the first try went is told at once.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        first: oneshot::Sender<Result<(), SourceError>>,
+        stop: CancellationToken,
+    ) {
+        let mut first = Some(first);
+        let mut tell = |result| {
+            if let Some(first) = first.take() {
+                let _ = first.send(result);
+            }
+        };
+        let mut pause = FIRST_PAUSE;
+        while !stop.is_cancelled() {
+            let Some(opened) = stop.run_until_cancelled(self.open()).await else { break };
+            let started = match opened {
+                Ok(tables) => self.start(tables).await,
+                Err(error) => Err(error),
+            };
+            match started {
+                Ok(parts) => {
+                    self.with(|state| {
+                        *state = State { standing: Standing::Running, parts, trouble: None };
+                    });
+                    tell(Ok(()));
+                    stop.cancelled().await;
+                }
+                Err(error) => {
+                    tracing::warn!(source = %self.config.name, error = %error.what, again_in = ?pause, "source does not run");
+                    self.with(|state| state.trouble = Some(error.clone()));
+                    tell(Err(error));
+                    let _ = timeout(pause, stop.cancelled()).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        let parts = self.parts();
+        join_all(parts.iter().map(|part| part.close())).await;
+        self.with(|state| state.standing = Standing::Closed);
+    }
+
+    /// Connects and looks at the tables. Dropping it leaves nothing behind.
+    async fn open(&self) -> Result<Vec<(Route, Arc<dyn Store>)>, SourceError> {
+        let config = &self.config;
+        let layout = match config.layout {
+            Some(layout) => layout,
+            None => self.connect(None, &config.table).await?.facts().layout(),
+        };
+        let mut tables = Vec::new();
+        for (route, table) in wanted(config, layout) {
+            let store = self.connect(Some(layout), &table).await?;
+            let ready = async {
+                if config.migrate {
+                    store.admin().migrate().await?;
+                }
+                store.admin().check().await
+            };
+            ready.await.map_err(|error| self.failed(&table, &error))?;
+            tables.push((route, store));
+        }
+        Ok(tables)
+    }
+
+    async fn connect(
+        &self,
+        layout: Option<Layout>,
+        table: &TableName,
+    ) -> Result<Arc<dyn Store>, SourceError> {
+        let config = &self.config;
+        let missing = if config.migrate { Missing::Create } else { Missing::Refuse };
+        let options = Options { table: table.clone(), layout, schema: config.schema.clone(), missing };
+        let url = config.database_url.reveal();
+        let connected = pillarbox_stores::connect(url, &options).await;
+        connected.map_err(|error| SourceError::connecting(&config.name, url, &error))
+    }
+
+    fn failed(&self, table: &TableName, error: &pillarbox::port::StoreError) -> SourceError {
+        let config = &self.config;
+        SourceError::of_table(&config.name, config.database_url.reveal(), table.as_str(), error)
+    }
+
+    /// Starts the engines; if one does not start, those before it are closed again.
+    async fn start(&self, tables: Vec<(Route, Arc<dyn Store>)>) -> Result<Vec<Arc<Part>>, SourceError> {
+        let limit = Arc::new(Semaphore::new(self.config.max_concurrent_groups));
+        let shared = tables.len() > 1;
+        let mut parts: Vec<Arc<Part>> = Vec::new();
+        for (route, store) in tables {
+            let limit = shared.then(|| Arc::clone(&limit));
+            match self.part(route, store, limit).await {
+                Ok(part) => parts.push(Arc::new(part)),
+                Err(error) => {
+                    join_all(parts.iter().map(|part| part.close())).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn part(
+        &self,
+        route: Route,
+        store: Arc<dyn Store>,
+        limit: Option<Arc<Semaphore>>,
+    ) -> Result<Part, SourceError> {
+        let config = &self.config;
+        let table = table_of(config, store.facts().layout(), route);
+        let sink = self.sinks.open(&config.sink, route).map_err(|what| SourceError {
+            name: config.name.clone(),
+            kind: ErrorKind::InvalidInput,
+            what,
+        })?;
+        let sink = match limit {
+            Some(limit) => Arc::new(Limited::new(sink, limit)),
+            None => sink,
+        };
+        let meter = Arc::new(self.registry.meter(&config.name, table.as_str()));
+        let engine = Engine::start(EngineParts {
+            store: Arc::clone(&store),
+            sink,
+            metrics: Arc::<Meter>::clone(&meter),
+            settings: settings(config, store.facts().layout(), &self.label),
+            seed: fastrand::u64(..),
+        });
+        let engine = engine.await.map_err(|error| self.failed(&table, &error))?;
+        tracing::info!(source = %config.name, table = %table.as_str(), layout = %store.facts().layout(), "source runs");
+        Ok(Part { table: table.as_str().to_owned(), store, meter, engine: Mutex::new(Some(engine)) })
+    }
+}
+
+/// The tables of a layout that are to be drained.
+fn wanted(config: &SourceConfig, layout: Layout) -> Vec<(Route, TableName)> {
+    match layout {
+        Layout::Native => vec![(Route::Events, config.table.clone())],
+        Layout::Flowcatalyst => {
+            let events = config.events_table.clone().map(|table| (Route::Events, table));
+            let jobs = config.dispatch_jobs_table.clone().map(|table| (Route::DispatchJobs, table));
+            events.into_iter().chain(jobs).collect()
+        }
+    }
+}
+
+fn table_of(config: &SourceConfig, layout: Layout, route: Route) -> TableName {
+    let table = wanted(config, layout).into_iter().find(|(of, _)| *of == route);
+    table.map(|(_, table)| table).unwrap_or_default()
+}
+
+fn settings(config: &SourceConfig, layout: Layout, label: &str) -> EngineSettings {
+    let is_webhook = config.sink.url.reveal().starts_with("webhook");
+    // Where two tables share the limit of groups, a batch may wait for another one to end first.
+    let deadline = (config.sink.connect_timeout + config.sink.request_timeout) * 2 + MARGIN;
+    EngineSettings {
+        order: Order::PerGroup,
+        ungrouped: config.ungrouped,
+        on_dead: config.on_dead,
+        workers: config.max_concurrent_groups,
+        batch: if is_webhook { 1 } else { config.api_batch_size },
+        cold_rows: config.global_buffer_size,
+        buffer_bytes: config.buffer_bytes,
+        fetch_rows: config.poll_batch_size,
+        max_attempts: config.max_retries.saturating_add(1),
+        retry: Arc::new(Exponential { base: config.retry_min, max: config.retry_max }),
+        deadline,
+        on_done: if layout == Layout::Flowcatalyst { OnDone::Keep } else { config.on_done },
+        lease: config.lease,
+        poll_interval: config.poll_interval,
+        quick_poll: Some(QUICK_POLL.min(config.poll_interval)),
+        processing_timeout: config.processing_timeout,
+        drain: config.drain,
+        label: label.to_owned(),
+        ..EngineSettings::default()
+    }
+}
