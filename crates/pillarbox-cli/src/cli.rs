@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, dead, events, groups, join, migrate, nodes, purge, queue, stats, write};
+use crate::commands::{
+    completions, config, dead, events, groups, join, migrate, nodes, purge, queue, relay, stats, write,
+};
 use crate::demo;
 use crate::exit;
 use crate::target::Target;
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Migrate(migrate::Migrate),
     /// Write events in a transaction and print their ids
     Write(write::Write),
+    /// Deliver events to an HTTP API, a webhook or a broker, in order within each group
+    Relay(relay::Relay),
     /// Show the state of an outbox
     Stats(stats::Stats),
     /// Look at events, take pending ones back
@@ -62,6 +66,10 @@ pub(crate) enum Command {
     Join(join::Join),
     /// Delete old rows
     Purge(purge::Purge),
+    /// Look at the configuration of the relay: its keys, its schema, what is wrong with yours
+    #[command(subcommand, arg_required_else_help = true)]
+    #[command(after_help = "Example:\n  pillarbox config check --config relay.toml")]
+    Config(config::Config),
     /// Print the completions of a shell
     Completions(completions::Completions),
 }

@@ -1,26 +1,54 @@
 //! The variables the program reads, besides those of the target.
 
 use std::env;
-use std::io;
+use std::io::{self, IsTerminal};
 
+use pillarbox_relay::config::{KEYS, Key, LogFormat};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, Outcome};
+use crate::json_lines::JsonLines;
 
 /// What is logged to standard error, as in `pillarbox=debug`.
 const LOG: &str = "PILLARBOX_LOG";
 
+/// What a relay logs if nothing else is asked for.
+const RELAY_LOG: &str = "warn,pillarbox=info,pillarbox_relay=info,pillarbox_sinks=info,pillarbox_postgres=info,pillarbox_mysql=info";
+
 /// Starts the log if it is asked for.
 pub(crate) fn start_log() -> Outcome {
-    let Some(directives) = env::var(LOG).ok().filter(|directives| !directives.is_empty()) else {
-        return Ok(());
-    };
-    let filter = EnvFilter::try_new(&directives).map_err(|_| {
+    match directives() {
+        Some(directives) => log(&directives, LogFormat::Text),
+        None => Ok(()),
+    }
+}
+
+/// Starts the log of a relay, which always has one.
+pub(crate) fn start_relay_log(format: LogFormat) -> Outcome {
+    log(directives().as_deref().unwrap_or(RELAY_LOG), format)
+}
+
+fn directives() -> Option<String> {
+    env::var(LOG).ok().filter(|directives| !directives.is_empty())
+}
+
+fn log(directives: &str, format: LogFormat) -> Outcome {
+    let filter = EnvFilter::try_new(directives).map_err(|_| {
         Failure::usage(format!("{LOG} is not a list of levels")).hint("as in pillarbox=debug or warn")
     })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // A second start in one process keeps the first.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    let _ = match format {
+        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => log.event_format(JsonLines).try_init(),
+    };
     Ok(())
+}
+
+/// The keys of the relay that are set by variables.
+pub(crate) fn relay_variables() -> Vec<(String, String)> {
+    let set = |key: &Key| Some((key.name.to_owned(), env::var(key.variable()).ok()?));
+    KEYS.iter().filter_map(set).filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// Who is recorded as having changed something.

@@ -65,7 +65,7 @@ impl Failure {
         Self::new(Exit::Done, "unread", "")
     }
 
-    fn of_kind(kind: ErrorKind, message: &str) -> Self {
+    pub(crate) fn of_kind(kind: ErrorKind, message: &str) -> Self {
         let (exit, name) = class(kind);
         let failure = Self::new(exit, name, message);
         match advice(kind) {

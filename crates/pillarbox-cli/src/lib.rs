@@ -9,6 +9,7 @@ mod exit;
 mod failure;
 mod form;
 mod interrupts;
+mod json_lines;
 mod output;
 mod redact;
 mod target;
@@ -42,6 +43,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(cli: Cli) -> Exit {
     let reader = if cli.json { Reader::Programs } else { Reader::People };
     let output = Output::new(reader);
+    // A relay starts its own log when it has read how.
+    if !matches!(cli.command, cli::Command::Relay(_))
+        && let Err(failure) = environment::start_log()
+    {
+        return output.failure(&failure);
+    }
     ended(on_runtime(commands::run(cli, output)), output)
 }
 
@@ -49,7 +56,7 @@ fn execute(cli: Cli) -> Exit {
 fn work(arguments: &[OsString]) -> Exit {
     let output = Output::new(Reader::People);
     match DemoWorker::try_parse_from(arguments) {
-        Ok(worker) => ended(on_runtime(worker.run()), output),
+        Ok(worker) => ended(environment::start_log().and_then(|()| on_runtime(worker.run())), output),
         Err(error) => usage::report(&error, arguments),
     }
 }
@@ -62,7 +69,6 @@ fn ended(outcome: Outcome, output: Output) -> Exit {
 }
 
 fn on_runtime(command: impl Future<Output = Outcome>) -> Outcome {
-    environment::start_log()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(command)
 }

@@ -64,6 +64,18 @@ impl Target {
         self.open(Missing::Create).await
     }
 
+    /// What was given on the command line, by the names of the relay's keys.
+    pub(crate) fn given(&self) -> Vec<(String, String)> {
+        let layout = self.layout().map(|layout| layout.as_str().to_owned());
+        let given = [
+            ("database-url", self.database_url.clone()),
+            ("layout", layout),
+            ("schema", self.schema.clone()),
+            ("table", self.table.clone()),
+        ];
+        given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+
     /// The layout that is named.
     fn layout(&self) -> Option<pillarbox::model::Layout> {
         self.layout.map(Into::into)

@@ -1,6 +1,7 @@
 //! One file a command: its arguments, what it does, how its answer looks.
 
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod dead;
 mod envelope;
 pub(crate) mod events;
@@ -12,6 +13,7 @@ mod paging;
 mod payload;
 pub(crate) mod purge;
 pub(crate) mod queue;
+pub(crate) mod relay;
 pub(crate) mod stats;
 pub(crate) mod write;
 
@@ -65,6 +67,8 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Outcome {
         Command::Queue(queue) => queue.run(&session).await,
         Command::Join(join) => join.run(&session).await,
         Command::Purge(purge) => purge.run(&session).await,
+        Command::Relay(relay) => relay.run(&session).await,
+        Command::Config(config) => config.run(&session),
         Command::Completions(completions) => completions.run(output),
     }
 }

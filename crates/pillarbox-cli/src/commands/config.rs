@@ -1,0 +1,75 @@
+//! `config`: the configuration of the relay.
+
+use clap::Subcommand;
+use pillarbox_relay::config::{ShownKey, default_file, json_schema, reference};
+use serde::Serialize;
+
+use super::Session;
+use super::relay::{ConfigFile, Flags};
+use crate::failure::Outcome;
+use crate::output::{Answer, Column, Ink, Table};
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Print the JSON schema of the file, for editors
+    #[command(after_help = "Example:\n  pillarbox config schema > relay.schema.json")]
+    Schema,
+    /// Print a file with every key, its documentation and its default
+    #[command(after_help = "Example:\n  pillarbox config default > relay.toml")]
+    Default,
+    /// Print the page of the reference, as docs/reference/relay-config.md holds it
+    #[command(hide = true)]
+    Reference,
+    /// Tell everything that is wrong, or what would run; nothing is connected to
+    #[command(after_help = "Example:\n  pillarbox config check --config relay.toml")]
+    Check {
+        #[command(flatten)]
+        config: ConfigFile,
+        #[command(flatten)]
+        flags: Box<Flags>,
+    },
+}
+
+impl Config {
+    pub(crate) fn run(self, session: &Session) -> Outcome {
+        match self {
+            Self::Schema => session.output.line(&format!("{:#}", json_schema())),
+            Self::Default => session.output.text(&default_file()),
+            Self::Reference => session.output.text(&reference()),
+            Self::Check { config, flags } => {
+                let config = config.load(session, &flags)?;
+                pillarbox_relay::check_sinks(&config)?;
+                let sources = config.sources.into_iter();
+                let plans = sources.map(|source| Plan { name: source.name, keys: source.shown });
+                session.output.answer(&Checked { sources: plans.collect() })
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    sources: Vec<Plan>,
+}
+
+#[derive(Debug, Serialize)]
+struct Plan {
+    name: String,
+    keys: Vec<ShownKey>,
+}
+
+impl Answer for Checked {
+    fn for_people(&self, ink: Ink) -> String {
+        let plan = |plan: &Plan| {
+            let columns = [Column::Whole("KEY"), Column::Wrapped("VALUE"), Column::Wrapped("FROM")];
+            let mut table = Table::new(ink, &columns);
+            for shown in &plan.keys {
+                table.row([shown.key, &shown.value, shown.from.as_deref().unwrap_or("default")]);
+            }
+            format!("source {}\n{}", plan.name, table.render())
+        };
+        let plans: Vec<String> = self.sources.iter().map(plan).collect();
+        format!("{}\nthe configuration is good", plans.join("\n\n"))
+    }
+}

@@ -1,0 +1,163 @@
+//! `relay`: the daemon that delivers what is in the tables.
+
+mod flags;
+mod report;
+
+use std::sync::Arc;
+
+use clap::Args;
+use pillarbox_relay::config::{Input, Problems, RelayConfig};
+use pillarbox_relay::{Relay as Running, RelayParts, SourceError, StartError, UrlSinks};
+use pillarbox_sinks::LineWriter;
+
+use super::Session;
+use crate::environment::{relay_variables, start_relay_log};
+use crate::failure::{Failure, Outcome};
+use crate::interrupts::Interrupts;
+pub(crate) use flags::Flags;
+use report::{Summary, is_stdout, start_line};
+
+const AFTER_HELP: &str = "\
+Examples:
+  pillarbox relay --database-url postgres://relay@localhost/shop --api-base-url https://api.example.com
+  pillarbox relay --config relay.toml --admin 127.0.0.1:7080
+  pillarbox relay --url sqlite:orders.db --sink stdout: --until-empty
+
+Every option but --config and --until-empty is a key of the file too, and a variable: --poll-interval is `poll-interval = \"1s\"` and
+PILLARBOX_POLL_INTERVAL. A flag goes over a variable, a variable over the file. `pillarbox config default` prints a file with every
+key, `pillarbox config check` tells what would run. Secrets are better in files or variables: flags are seen in lists of processes.
+
+Ctrl-C and SIGTERM end it: nothing more is read, what is in memory is delivered within --drain, the rest is given back. A second one
+ends it at once. The log goes to standard error; PILLARBOX_LOG sets its levels, as in pillarbox=debug.";
+
+/// What to deliver.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Relay {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// End when nothing is left that would be delivered; what waits behind a blocked or paused group, or for its time, is left
+    #[arg(long)]
+    until_empty: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The file of the configuration, in TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+}
+
+impl ConfigFile {
+    /// Reads the configuration: the file, the variables, and what is given on the command line.
+    pub(crate) fn load(&self, session: &Session, flags: &Flags) -> Outcome<RelayConfig> {
+        let file = match &self.config {
+            None => None,
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    Failure::usage(format!("the file {name:?} can't be read: {error}"))
+                        .hint("`pillarbox config default` prints one to start from")
+                })?;
+                Some((name, text))
+            }
+        };
+        let flags = [session.target.given(), flags.given()].concat();
+        Ok(RelayConfig::load(&Input { file, variables: relay_variables(), flags })?)
+    }
+}
+
+/// How it came to its end.
+enum Ending {
+    Told,
+    Empty,
+}
+
+impl Relay {
+    pub(crate) async fn run(self, session: &Session) -> Outcome {
+        let config = self.config.load(session, &self.flags)?;
+        start_relay_log(config.log_format)?;
+        let mut interrupts = Interrupts::listen()?;
+        let lines: Vec<String> = config.sources.iter().map(start_line).collect();
+        let prints_events = config.sources.iter().any(is_stdout);
+        let sinks = Arc::new(UrlSinks { writer: Some(LineWriter::new(tokio::io::stdout())) });
+        let starting = Running::start(RelayParts { config, sinks });
+        let mut relay = tokio::select! {
+            started = starting => started?,
+            () = interrupts.come() => return Ok(()),
+        };
+        lines.iter().for_each(|line| session.output.note(line));
+        if let Some(address) = relay.admin_address() {
+            session.output.note(&format!("admin: http://{address}"));
+        }
+        let ended = self.wait(&relay, &mut interrupts).await;
+        close(&mut relay, &mut interrupts).await?;
+        let ending = ended?;
+        Summary::of(&relay, matches!(ending, Ending::Empty)).print(session.output, prints_events)
+    }
+
+    async fn wait(&self, relay: &Running, interrupts: &mut Interrupts) -> Outcome<Ending> {
+        if !self.until_empty {
+            interrupts.come().await;
+            return Ok(Ending::Told);
+        }
+        // Whoever waits for the end is better told than kept waiting for a database that is away.
+        if let Some(trouble) = relay.troubles().into_iter().next() {
+            return Err(trouble.into());
+        }
+        tokio::select! {
+            () = interrupts.come() => Ok(Ending::Told),
+            () = relay.until_empty() => Ok(Ending::Empty),
+        }
+    }
+}
+
+/// Closes the relay; told again, it stops at once.
+async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> Outcome {
+    tokio::select! {
+        () = relay.close() => Ok(()),
+        () = interrupts.come() => {
+            Err(Failure::failed("stopped before everything was delivered or given back")
+                .hint("nothing is lost: other relays take over when the lease ends"))
+        }
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        let message = match problems.0.as_slice() {
+            [problem] => format!("the configuration is wrong: {problem}"),
+            several => {
+                let lines: Vec<String> = several.iter().map(|problem| format!("\n  {problem}")).collect();
+                format!("the configuration is wrong in {} places:{}", several.len(), lines.concat())
+            }
+        };
+        Self::usage(message).hint("`pillarbox config default` shows every key")
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        Self::of_kind(error.kind, &error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Config(problems) => problems.into(),
+            StartError::Sources(errors) => {
+                let kind = errors.first().map(|error| error.kind);
+                let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                match kind {
+                    Some(kind) => Self::of_kind(kind, &lines.join("\n  ")),
+                    None => Self::failed("no source runs"),
+                }
+            }
+            other => Self::failed(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A flag for each key of the relay: made from the table of keys, so that none is forgotten.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+use pillarbox_relay::config::{Form, KEYS, Key, Section};
+
+/// Keys that are options of every command.
+const COMMON: [&str; 4] = ["database-url", "layout", "schema", "table"];
+
+/// The keys that are given on the command line.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags(Vec<(String, String)>);
+
+impl Flags {
+    pub(crate) fn given(&self) -> Vec<(String, String)> {
+        self.0.clone()
+    }
+}
+
+fn own() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(|key| !COMMON.contains(&key.name))
+}
+
+fn argument(key: &'static Key) -> Arg {
+    let help = match key.default {
+        Some(default) => format!("{} [default: {}]", key.help(), default.trim_matches('"')),
+        None => key.help().to_owned(),
+    };
+    let argument = Arg::new(key.name)
+        .long(key.name)
+        .value_name(key.form.value_name())
+        .action(ArgAction::Set)
+        .help_heading(heading(key.section))
+        .help(help);
+    match key.form {
+        Form::Switch => argument.num_args(0..=1).default_missing_value("true"),
+        _ => argument,
+    }
+}
+
+/// Which tables are read is also said by options of every command.
+const fn heading(section: Section) -> &'static str {
+    match section {
+        Section::Tables => "Outbox",
+        section => section.heading(),
+    }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        command.args(own().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = |key: &Key| Some((key.name.to_owned(), matches.get_one::<String>(key.name)?.clone()));
+        Ok(Self(own().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
