@@ -245,6 +245,8 @@ fn percent_encoded(value: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn event() -> Event {
@@ -316,5 +318,23 @@ mod tests {
         let long = Event::text("t", "{}").header("h", "x".repeat(1_500)).build().unwrap();
         let template = Template::parse("{header:h}{header:h}").unwrap();
         assert_eq!(template.render_plain(&long), Err(RenderError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_leaves_its_segment(value in ".{0,40}") {
+            let event = Event::text("t", "{}").header("h", value.replace('\0', "")).build().unwrap();
+            let path = Template::parse("/a/{header:h|none}/b").unwrap().render_path(&event).unwrap();
+            let inner = path.strip_prefix("/a/").unwrap().strip_suffix("/b").unwrap();
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~%".contains(&b);
+            prop_assert!(inner.bytes().all(plain), "{}", path);
+        }
+
+        #[test]
+        fn any_text_is_a_template_or_an_error(text in "[a-z{}|:]{0,30}") {
+            if let Ok(template) = Template::parse(&text) {
+                let _ = template.render_plain(&event());
+            }
+        }
     }
 }

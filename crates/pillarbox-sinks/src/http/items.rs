@@ -131,3 +131,65 @@ fn error_text(error: &Value) -> Option<String> {
         Value::Bool(true) | Value::Array(_) => Some(String::new()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    use pillarbox::Event;
+    use proptest::prelude::*;
+    use reqwest::Url;
+
+    use super::*;
+
+    fn said(body: &[u8], count: usize) -> Said {
+        let url = Arc::new(Url::parse("http://h/").unwrap());
+        let events: Vec<Event> =
+            (0..count).map(|n| Event::text("t", "{}").id(format!("e{n}")).build().unwrap()).collect();
+        let part = |(place, event)| Part {
+            place,
+            event,
+            url: Arc::clone(&url),
+            json: Cow::Borrowed(b"{}".as_slice()),
+        };
+        let parts: Vec<Part<'_>> = events.iter().enumerate().map(part).collect();
+        read(body, &parts, &Answer::of(200, body))
+    }
+
+    /// A value as some endpoint might put it into an answer.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (100..600_u64).prop_map(Value::from),
+            "(ok|ERROR|failed|e[0-9]|.{0,5})".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            let name = "(id|status|success|error|message|results|items|x)";
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((name, inner), 0..4)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// PBX-018
+        #[test]
+        fn any_answer_gives_a_verdict_for_each_event_or_none(value in value(), count in 1..4_usize) {
+            if let Said::Each(verdicts) = said(value.to_string().as_bytes(), count) {
+                prop_assert_eq!(verdicts.len(), count);
+            }
+        }
+
+        /// PBX-018
+        #[test]
+        fn rubbish_says_nothing(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            prop_assume!(serde_json::from_slice::<Value>(&bytes).is_err());
+            prop_assert_eq!(said(&bytes, 2), Said::Nothing);
+        }
+    }
+}

@@ -17,6 +17,8 @@ use crate::options::{Compression, SinkOptions};
 use crate::template::Template;
 use crate::wire::{Blame, Client, Post, Schemes, Target, path_template};
 
+/// What stands before the URL of the endpoint.
+const PREFIX: &str = "webhook+";
 /// How much of an answer is read, in bytes: only errors show it.
 const ANSWER_MAX: usize = 4 * 1024;
 
@@ -32,7 +34,10 @@ pub struct WebhookSink {
 impl WebhookSink {
     /// A sink for the endpoint of a URL such as `webhook+https://example.com/in/{type}`. What follows the host is a template.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
-        let url = url.strip_prefix("webhook+").unwrap_or(url);
+        let url = match url.split_at_checked(PREFIX.len()) {
+            Some((prefix, url)) if prefix.eq_ignore_ascii_case(PREFIX) => url,
+            _ => url,
+        };
         let egress = Arc::new(options.egress.clone());
         let schemes = if egress.plain_http { Schemes::Any } else { Schemes::Https };
         let target = Target::parse(url, schemes)?;
@@ -223,7 +228,9 @@ mod tests {
             secrets: vec![crate::secret::Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")],
             ..SinkOptions::default()
         };
-        assert!(WebhookSink::open("webhook+https://h/{type}", &options).is_ok());
+        for good in ["webhook+https://h/{type}", "WebHook+HTTPS://h/{type}", "https://h"] {
+            assert!(WebhookSink::open(good, &options).is_ok(), "{good}");
+        }
         for bad in
             ["webhook+https://{tenant}.example.com/", "webhook+https://h?x={type}", "webhook+http://h/"]
         {

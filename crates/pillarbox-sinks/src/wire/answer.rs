@@ -37,6 +37,13 @@ impl Body {
 }
 
 impl Answer {
+    /// An answer as if it had come.
+    #[cfg(test)]
+    pub(crate) fn of(status: u16, bytes: &[u8]) -> Self {
+        let status = StatusCode::from_u16(status).unwrap();
+        Self { status, after: None, body: Body::Whole(bytes.to_vec()), secret: None }
+    }
+
     /// The answer as an error: the status, and what the endpoint says to it.
     pub(crate) fn error(&self) -> String {
         let hint = match self.status.as_u16() {
