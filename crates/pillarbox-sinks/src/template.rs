@@ -165,10 +165,19 @@ impl Template {
         self.render(event, percent_encoded)
     }
 
+    /// The text that every event gets, if it is the same for all.
+    #[must_use]
+    pub fn as_constant(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether every event gets the same text.
     #[must_use]
     pub fn is_constant(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Text(_)))
+        self.as_constant().is_some()
     }
 }
 
@@ -269,6 +278,7 @@ mod tests {
         assert_eq!(rendered(all).unwrap(), "placed order 7/../8 order/7/../8 acme e-1 eu west");
         assert_eq!(rendered("a{{b}}c{{{type}}}").unwrap(), "a{b}c{placed}");
         assert_eq!(rendered("plain").unwrap(), "plain");
+        assert_eq!(Template::parse("pl{{ain").unwrap().as_constant(), Some("pl{ain"));
         assert!(Template::parse("plain{{").unwrap().is_constant());
         assert!(!Template::parse("{id}").unwrap().is_constant());
     }

@@ -38,16 +38,21 @@ pub(super) struct Maker {
 enum Paths {
     /// By their type.
     ByType { events: Arc<Url>, jobs: Arc<Url> },
+    /// All to one.
+    One(Arc<Url>),
     /// By a template, below the target.
     Template(Box<Target>, Template),
 }
 
 impl Paths {
     fn new(target: Target, template: Option<&str>) -> Result<Self, SinkError> {
-        if let Some(template) = template {
-            return Ok(Self::Template(Box::new(target), path_template(template)?));
-        }
         let below = |path| target.below(path).map(Arc::new).map_err(SinkError::url);
+        if let Some(template) = template.map(path_template).transpose()? {
+            return match template.as_constant() {
+                Some(path) => Ok(Self::One(below(path)?)),
+                None => Ok(Self::Template(Box::new(target), template)),
+            };
+        }
         Ok(Self::ByType { events: below(EVENTS)?, jobs: below(DISPATCH_JOBS)? })
     }
 
@@ -55,6 +60,7 @@ impl Paths {
         match self {
             Self::ByType { jobs, .. } if event.event_type() == "DISPATCH_JOB" => Ok(Arc::clone(jobs)),
             Self::ByType { events, .. } => Ok(Arc::clone(events)),
+            Self::One(url) => Ok(Arc::clone(url)),
             Self::Template(target, template) => target.rendered_below(template, event).map(Arc::new),
         }
     }

@@ -75,6 +75,17 @@ async fn a_template_makes_the_path_and_an_event_that_lacks_a_value_is_rejected_a
     assert_eq!(seen[0].uri, "/in/eu%2F..%2Fx/EVENT?key=1");
 }
 
+#[tokio::test]
+async fn a_path_without_places_is_the_same_for_all() {
+    let endpoint = Endpoint::start([]).await;
+    let options = SinkOptions { destination: Some("/in?a={{b}}".into()), ..options() };
+    let job = Event::text("DISPATCH_JOB", "{}").id("e1").group("g");
+    let batch = [event("e0", "1"), job].map(delivery);
+    assert_eq!(kinds(&sink(&endpoint.url(), &options).deliver(&batch).await), ["accepted"; 2]);
+    assert_eq!(endpoint.seen()[0].uri, "/in?a={b}");
+    assert_eq!(endpoint.seen().len(), 1);
+}
+
 /// PBX-020
 #[tokio::test]
 async fn requests_carry_ids_key_and_the_first_events_trace() {
