@@ -6,15 +6,15 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use pillarbox::model::GroupKey;
 use pillarbox::port::{Delivery, Handed, Sink, Verdict};
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::address::{Address, destination};
 use crate::courier::{self, Courier, rejected, unavailable};
@@ -29,6 +29,8 @@ const PORT: u16 = 9_092;
 const TOPIC_MAX: usize = 249;
 /// How much later than the producer itself we stop waiting for it.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often a full queue is tried again.
+const ROOM_WAIT: Duration = Duration::from_millis(10);
 
 /// Produces events to topics of Kafka.
 ///
@@ -84,8 +86,7 @@ impl Watcher {
 pub(crate) struct Record {
     topic: String,
     key: String,
-    body: Bytes,
-    headers: OwnedHeaders,
+    encoded: Encoded,
 }
 
 impl KafkaSink {
@@ -144,31 +145,58 @@ impl KafkaSink {
     async fn send_all(&self, producer: &Producer, run: &[Record]) -> Result<(), Failure> {
         let mut queued = Vec::with_capacity(run.len());
         let mut stopped = None;
+        let deadline = Instant::now() + self.timeout;
         for record in run {
-            let told = FutureRecord::to(&record.topic).key(&record.key).payload(&record.body[..]);
-            match producer.producer.send_result(told.headers(record.headers.clone())) {
+            match enqueue(producer, record, deadline).await {
                 Ok(delivery) => queued.push(delivery),
-                Err((error, _)) => {
+                Err(error) => {
                     stopped = Some(error);
                     break;
                 }
             }
         }
-        let silent = || KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut);
-        let (mut taken, mut first) = (0, None);
-        for delivery in queued {
-            let failed = match timeout(self.timeout + GRACE, delivery).await {
-                Ok(Ok(Ok(_))) => None,
-                Ok(Ok(Err((error, _)))) => Some(error),
-                Ok(Err(_)) => Some(KafkaError::Canceled),
-                Err(_) => Some(silent()),
-            };
-            taken += usize::from(first.is_none() && failed.is_none());
-            first = first.or(failed);
-        }
+        // The last one first: when it is answered the others are, and this task is woken once for all of them.
+        let answers = async {
+            let mut answers = Vec::with_capacity(queued.len());
+            for delivery in queued.into_iter().rev() {
+                answers.push(
+                    delivery
+                        .await
+                        .map_err(|_| KafkaError::Canceled)
+                        .and_then(|answer| answer.map(drop).map_err(|(error, _)| error)),
+                );
+            }
+            answers.reverse();
+            answers
+        };
+        let silent = || vec![Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))];
+        let answers = timeout(self.timeout + GRACE, answers).await.unwrap_or_else(|_| silent());
+        let taken = answers.iter().take_while(|answer| answer.is_ok()).count();
+        let first = answers.into_iter().find_map(Result::err);
         let failure = first.map(|error| Failure { taken, error, by: By::Broker });
         let stopped = stopped.map(|error| Failure { taken, error, by: By::Client });
         failure.or(stopped).map_or(Ok(()), Err)
+    }
+}
+
+/// Hands a record to the producer; waits while its queue has no room.
+async fn enqueue(
+    producer: &Producer,
+    record: &Record,
+    deadline: Instant,
+) -> Result<DeliveryFuture, KafkaError> {
+    loop {
+        let told = FutureRecord::to(&record.topic).key(&record.key).payload(&record.encoded.body[..]);
+        let (error, _) = match producer.producer.send_result(told.headers(headers(&record.encoded))) {
+            Ok(delivery) => return Ok(delivery),
+            Err(refused) => refused,
+        };
+        let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+        if !full || Instant::now() >= deadline {
+            return Err(error);
+        }
+        // The client does not tell when there is room again.
+        sleep(ROOM_WAIT).await;
     }
 }
 
@@ -241,8 +269,7 @@ impl Courier for KafkaSink {
         let event = &delivery.event;
         let key =
             GroupKey::of(event).map_or_else(|| event.id().as_str().to_owned(), |key| key.as_str().to_owned());
-        let headers = headers(&encoded);
-        Ok(Record { topic, key, body: encoded.body, headers })
+        Ok(Record { topic, key, encoded })
     }
 
     fn together(&self, one: &Record, other: &Record) -> bool {

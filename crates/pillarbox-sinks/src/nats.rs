@@ -11,6 +11,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{Client, ConnectOptions, HeaderMap, HeaderName, HeaderValue, ServerAddr};
 use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::address::{Address, destination};
@@ -25,6 +26,8 @@ use crate::template::Template;
 const PORT: u16 = 4_222;
 /// Messages that wait for their acknowledgements, of all deliveries together.
 const IN_FLIGHT_MAX: usize = 4_096;
+/// Messages of one delivery that are sent before the first acknowledgement is awaited.
+const FLIGHT_MAX: usize = 512;
 /// A message larger than its stream allows.
 const TOO_LARGE_FOR_STREAM: ErrorCode = ErrorCode(10_054);
 /// Where no server ever listens, given as the one to connect to again: see [`NatsSink::connect`].
@@ -56,6 +59,8 @@ struct Login {
 struct Connection {
     client: Client,
     streams: Context,
+    /// Taken for a whole flight before any of it is sent: deliveries that each held a part would wait for each other.
+    room: Semaphore,
 }
 
 /// A message and its subject.
@@ -101,7 +106,7 @@ impl NatsSink {
             .max_ack_inflight(IN_FLIGHT_MAX)
             .backpressure_on_inflight(true)
             .build(client.clone());
-        Ok(Connection { client, streams })
+        Ok(Connection { client, streams, room: Semaphore::new(IN_FLIGHT_MAX) })
     }
 
     async fn connect_options(&self) -> Result<ConnectOptions, String> {
@@ -213,11 +218,24 @@ impl Courier for NatsSink {
     }
 }
 
-async fn publish(connection: &Connection, run: Vec<Message>) -> Vec<Verdict> {
-    let mut acknowledgements = Vec::with_capacity(run.len());
+/// Publishes flight after flight, up to the first failure.
+async fn publish(connection: &Connection, mut run: Vec<Message>) -> Vec<Verdict> {
+    let mut verdicts = Vec::with_capacity(run.len());
+    while !run.is_empty() && verdicts.iter().all(|verdict| *verdict == Verdict::Accepted) {
+        let rest = run.split_off(run.len().min(FLIGHT_MAX));
+        let flight = std::mem::replace(&mut run, rest);
+        // It is never closed, and a flight is far below what fits a number of permits.
+        let _room = connection.room.acquire_many(flight.len() as u32).await;
+        verdicts.extend(fly(&connection.streams, flight).await);
+    }
+    verdicts
+}
+
+async fn fly(streams: &Context, flight: Vec<Message>) -> Vec<Verdict> {
+    let mut acknowledgements = Vec::with_capacity(flight.len());
     let mut stopped = None;
-    for Message { subject, message } in run {
-        match connection.streams.send_publish(subject, message).await {
+    for Message { subject, message } in flight {
+        match streams.send_publish(subject, message).await {
             Ok(acknowledgement) => acknowledgements.push(acknowledgement),
             Err(error) => {
                 stopped = Some(verdict(&error));

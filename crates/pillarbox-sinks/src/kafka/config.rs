@@ -39,8 +39,8 @@ pub(super) fn of(
     let mut config = ClientConfig::new();
     for (name, value) in [
         ("client.id", "pillarbox"),
-        // Answers are awaited anyway: what comes together goes together without waiting for more.
-        ("linger.ms", "0"),
+        // Without any wait each record would be sent, and paid for, by itself.
+        ("linger.ms", "2"),
         // The bounds of what waits in memory.
         ("queue.buffering.max.messages", "100000"),
         ("queue.buffering.max.kbytes", "65536"),

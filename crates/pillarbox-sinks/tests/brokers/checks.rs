@@ -70,6 +70,23 @@ pub(crate) async fn refused_without_the_password(sink: &dyn Sink) {
     assert!(!error.is_empty() && !error.contains(CANARY), "{error}");
 }
 
+/// More batches at once than a sink lets wait for answers: none waits for another for ever.
+pub(crate) async fn many_at_once(sink: Arc<dyn Sink>) {
+    const AT_ONCE: usize = 80;
+    let mut groups = JoinSet::new();
+    for group in 0..AT_ONCE {
+        let sink = sink.clone();
+        groups.spawn(async move {
+            let event = || Event::text("order.placed", "{}").group(format!("g{group}")).build().unwrap();
+            let batch: Vec<_> = (0..100).map(|_| delivery(event())).collect();
+            words(&sink.deliver(&batch).await)
+        });
+    }
+    while let Some(words) = timeout(PATIENCE, groups.join_next()).await.unwrap() {
+        assert_eq!(words.unwrap(), ["accepted"; 100]);
+    }
+}
+
 /// Delivers all as the engine would, while the server is killed and started again.
 pub(crate) async fn deliver_over_a_restart(sink: Arc<dyn Sink>, server: &mut Server) {
     let (taken, mut seen) = watch::channel(0_usize);

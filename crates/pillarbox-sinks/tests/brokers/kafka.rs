@@ -161,3 +161,13 @@ async fn kafka_loses_nothing_and_keeps_order_over_a_restart() {
     checks::deliver_over_a_restart(sink(&format!("kafka://{servers}/t")), &mut server).await;
     checks::complete_and_in_order(read(&servers, "t").into_iter().map(|got| got.body));
 }
+
+/// PBX-013
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_takes_more_at_once_than_may_wait() {
+    let Some(url) = variable(URL, "the sink for kafka") else { return };
+    let topic = unique("t");
+    make_topic(&url, &topic, &[]).await;
+    let small = "option.queue.buffering.max.messages=1000";
+    checks::many_at_once(sink(&format!("kafka://{url}/{topic}?{small}"))).await;
+}

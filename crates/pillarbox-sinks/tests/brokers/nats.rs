@@ -154,3 +154,11 @@ async fn nats_loses_nothing_and_keeps_order_over_a_restart() {
     checks::deliver_over_a_restart(sink, &mut server).await;
     checks::complete_and_in_order(stream.read().await.into_iter().map(|got| got.body));
 }
+
+/// PBX-013
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_takes_more_at_once_than_may_wait() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    checks::many_at_once(sink(&format!("{url}/{}.x", stream.name))).await;
+}

@@ -181,3 +181,12 @@ async fn rabbitmq_loses_nothing_and_keeps_order_over_a_restart() {
     let got = Reader::connect(&url).await.read("q").await;
     checks::complete_and_in_order(got.into_iter().map(|got| got.body));
 }
+
+/// PBX-013
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_takes_more_at_once_than_may_wait() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let (reader, queue) = (Reader::connect(&url).await, unique("q"));
+    reader.declare(&queue, FieldTable::default()).await;
+    checks::many_at_once(sink(&format!("{url}?routing-key={queue}"))).await;
+}

@@ -149,3 +149,10 @@ async fn redis_loses_nothing_and_keeps_order_over_a_restart() {
     checks::deliver_over_a_restart(sink(&format!("{url}?stream=s")), &mut server).await;
     checks::complete_and_in_order(read(&url, "s").into_iter().map(|got| got.body));
 }
+
+/// PBX-013
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_takes_more_at_once_than_may_wait() {
+    let Some(url) = variable(URL, "the sink for redis") else { return };
+    checks::many_at_once(sink(&format!("{url}?stream={}", unique("s")))).await;
+}
