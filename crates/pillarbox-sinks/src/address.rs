@@ -73,6 +73,7 @@ impl Address {
     }
 
     /// The settings whose names begin with `option.`, and those of the options, for the broker's client.
+    #[cfg(feature = "kafka")]
     pub(crate) fn take_properties(&mut self, options: &SinkOptions) -> BTreeMap<String, Secret> {
         let mut properties = options.properties.clone();
         let (ours, rest): (BTreeMap<_, _>, _) =
