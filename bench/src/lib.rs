@@ -7,4 +7,5 @@ pub mod mariadb;
 pub mod mongodb;
 pub mod postgres;
 pub mod report;
+pub mod sinks;
 pub mod sqlite;

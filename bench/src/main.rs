@@ -5,13 +5,14 @@ use pillarbox_bench::engine::{self, PerTransaction};
 use pillarbox_bench::figure::Figure;
 use pillarbox_bench::postgres::{self, Sizes};
 use pillarbox_bench::report::{Line, Rates};
-use pillarbox_bench::{mariadb, mongodb, sqlite};
+use pillarbox_bench::{mariadb, mongodb, sinks, sqlite};
 use tokio::runtime::Runtime;
 
 const ROUNDS: usize = 5;
-const USAGE: &str = "usage: pillarbox-bench [engine|sqlite|postgres|mariadb|mongodb [PART...]] [--quick]";
+const USAGE: &str =
+    "usage: pillarbox-bench [engine|sqlite|postgres|mariadb|mongodb|nats|kafka [PART...]] [--quick]";
 
-/// A store that is measured on a server.
+/// A store or a sink that is measured on a server.
 struct Server {
     name: &'static str,
     /// What tells where it is.
@@ -20,7 +21,7 @@ struct Server {
     run: fn(&Runtime, &str, &str, &Sizes) -> anyhow::Result<Vec<Figure>>,
 }
 
-const SERVERS: [Server; 3] = [
+const SERVERS: &[Server] = &[
     Server {
         name: "postgres",
         variable: "PILLARBOX_TEST_POSTGRES_URL",
@@ -38,6 +39,19 @@ const SERVERS: [Server; 3] = [
         variable: "PILLARBOX_TEST_MONGODB_URL",
         parts: &mongodb::PARTS,
         run: |runtime, part, url, sizes| runtime.block_on(mongodb::run(part, url, sizes)),
+    },
+    Server {
+        name: "nats",
+        variable: "PILLARBOX_TEST_NATS_URL",
+        parts: &sinks::PARTS,
+        run: |runtime, part, url, sizes| runtime.block_on(sinks::nats::run(part, url, sizes)),
+    },
+    #[cfg(feature = "kafka")]
+    Server {
+        name: "kafka",
+        variable: "PILLARBOX_TEST_KAFKA_URL",
+        parts: &sinks::PARTS,
+        run: |runtime, part, url, sizes| runtime.block_on(sinks::kafka::run(part, url, sizes)),
     },
 ];
 

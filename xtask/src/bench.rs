@@ -6,14 +6,26 @@ use crate::process;
 use crate::servers::{self, Fleet};
 
 /// The servers that are measured, by what the benchmark program calls them.
-const MEASURED: [(&str, &str); 3] =
-    [("postgres", "postgres-15"), ("mariadb", "mariadb"), ("mongodb", "mongodb")];
+const MEASURED: [(&str, &str); 5] = [
+    ("postgres", "postgres-15"),
+    ("mariadb", "mariadb"),
+    ("mongodb", "mongodb"),
+    ("nats", "nats"),
+    (KAFKA, KAFKA),
+];
+/// Its client is built only for who measures it.
+const KAFKA: &str = "kafka";
 
 /// Runs the benchmark program in release mode with its servers up; tells whether it succeeded.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
-    let mut fleet = bring_up(root, &measured(arguments));
+    let measured = measured(arguments);
+    let mut fleet = bring_up(root, &measured);
     let mut command = process::cargo(root);
-    command.args(["run", "--release", "--package", "pillarbox-bench", "--"]).args(arguments);
+    command.args(["run", "--release", "--package", "pillarbox-bench"]);
+    if measured.contains(&KAFKA) {
+        command.args(["--features", KAFKA]);
+    }
+    command.arg("--").args(arguments);
     let ran = process::run(command.envs(fleet.exports()));
     let ended = fleet.end();
     ran.and(ended).map_err(|why| eprintln!("bench: {why}")).is_ok()
@@ -52,7 +64,8 @@ mod tests {
 
     #[test]
     fn only_the_servers_that_are_measured_are_started() {
-        assert_eq!(asked(""), ["postgres-15", "mariadb", "mongodb"]);
+        assert_eq!(asked(""), ["postgres-15", "mariadb", "mongodb", "nats", "kafka"]);
+        assert_eq!(asked("kafka --quick"), ["kafka"]);
         assert_eq!(asked("--quick"), asked(""));
         assert_eq!(asked("mariadb drain --quick"), ["mariadb"]);
         assert!(asked("sqlite").is_empty());
