@@ -162,3 +162,24 @@ async fn nats_takes_more_at_once_than_may_wait() {
     let stream = Stream::make(&url, stream::Config::default()).await;
     checks::many_at_once(sink(&format!("{url}/{}.x", stream.name))).await;
 }
+
+/// PBX-010
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_that_is_lost_takes_nothing_along_to_the_next_connection() {
+    const SOON: std::time::Duration = std::time::Duration::from_secs(15);
+    let Some(mut server) = server() else { return };
+    let url = format!("nats://127.0.0.1:{}", server.port);
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    let sink = sink(&format!("{url}/{}.x", stream.name));
+    assert_eq!(words(&sink.deliver(&[sized("a", "g", 1)]).await), ["accepted"]);
+    server.kill();
+    // A client that waits for its server would hold it back, and send it when others have been lost.
+    let lost = [sized("a", "g", 2)];
+    let verdicts = tokio::time::timeout(SOON, sink.deliver(&lost)).await.unwrap();
+    assert_eq!(words(&verdicts), ["unavailable"]);
+    server.start();
+    let mut tries = (0..5).map(|_| [sized("a", "g", 3)]);
+    while words(&sink.deliver(&tries.next().unwrap()).await) != ["accepted"] {}
+    let sizes: Vec<_> = stream.read().await.iter().map(|got| got.body.len()).collect();
+    assert_eq!(sizes, [1, 3]);
+}
