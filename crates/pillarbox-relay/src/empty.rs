@@ -1,44 +1,49 @@
 //! Whether a table has anything left that would be delivered.
 
-use pillarbox::model::{Layout, Slot, Status};
+use std::collections::HashSet;
+
+use pillarbox::engine::Ungrouped;
+use pillarbox::model::{GroupKey, Layout, Record, Slot, Status};
 use pillarbox::port::{List, Select, Store, StoreError};
 
-/// Retries that wait apart, looked at to tell them from events whose time has not come.
-const PAGE: usize = 1_000;
-const WAITING: Slot = Slot(-1);
-const PENDING: [Status; 2] = [Status::New, Status::Retry];
+/// Rows looked at in one go.
+const PAGE: usize = 500;
+/// Where rows wait for their time.
+const DELAYED: Slot = Slot(-1);
+/// Where messages of the queue are.
+const QUEUE: Slot = Slot(-2);
 
 /// Whether nothing is left to deliver. What waits behind a blocked or paused group, in the queue, or for its time does not count; a
 /// retry does.
-pub(crate) async fn is_empty(store: &dyn Store) -> Result<bool, StoreError> {
-    let pending = count(store, Select { statuses: PENDING.to_vec(), ..Select::default() }).await?;
-    if pending == 0 {
+pub(crate) async fn is_empty(store: &dyn Store, ungrouped: Ungrouped) -> Result<bool, StoreError> {
+    let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
+    if store.admin().count(select.clone()).await? == 0 {
         return Ok(true);
     }
-    let held = behind_held_groups(store).await?;
-    if store.facts().layout() == Layout::Flowcatalyst {
-        return Ok(pending <= held);
+    let held: HashSet<GroupKey> = store.admin().groups().await?.into_iter().map(|held| held.group).collect();
+    let shared = (store.facts().layout() == Layout::Flowcatalyst && ungrouped == Ungrouped::Default)
+        .then(|| GroupKey::new(Ungrouped::GROUP));
+    let is_held = |record: &Record| {
+        let group = record.group.as_ref().or(shared.as_ref());
+        group.is_some_and(|group| held.contains(group))
+    };
+    let mut list = List { select, limit: PAGE, ..List::default() };
+    loop {
+        let page = store.admin().list(list.clone()).await?;
+        if page.iter().any(|record| is_due(record) && !is_held(record)) {
+            return Ok(false);
+        }
+        let Some(last) = page.last().filter(|_| page.len() == PAGE) else { return Ok(true) };
+        list.after = Some(last.seq);
+        list.after_id = Some(last.id.clone());
     }
-    let stats = store.admin().stats().await?;
-    Ok(pending <= held.saturating_add(stats.delayed).saturating_add(stats.queued)
-        && !has_waiting_retries(store).await?)
 }
 
-async fn count(store: &dyn Store, select: Select) -> Result<u64, StoreError> {
-    store.admin().count(select).await
-}
-
-async fn behind_held_groups(store: &dyn Store) -> Result<u64, StoreError> {
-    let mut behind = 0_u64;
-    for held in store.admin().groups().await? {
-        let select = Select { statuses: PENDING.to_vec(), group: Some(held.group), ..Select::default() };
-        behind = behind.saturating_add(count(store, select).await?);
+/// Whether a relay would deliver it now or after a retry's wait.
+fn is_due(record: &Record) -> bool {
+    match record.slot {
+        QUEUE => false,
+        DELAYED => record.status == Status::Retry,
+        _ => true,
     }
-    Ok(behind)
-}
-
-async fn has_waiting_retries(store: &dyn Store) -> Result<bool, StoreError> {
-    let select = Select { statuses: vec![Status::Retry], ..Select::default() };
-    let page = store.admin().list(List { select, limit: PAGE, ..List::default() }).await?;
-    Ok(page.iter().any(|record| record.slot == WAITING))
 }

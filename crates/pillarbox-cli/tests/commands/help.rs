@@ -2,9 +2,14 @@
 
 use crate::outbox::run;
 
-const COMMANDS: [&[&str]; 38] = [
+const COMMANDS: [&[&str]; 43] = [
     &["demo"],
     &["migrate"],
+    &["relay"],
+    &["config"],
+    &["config", "schema"],
+    &["config", "default"],
+    &["config", "check"],
     &["write"],
     &["stats"],
     &["events"],
@@ -62,7 +67,7 @@ fn the_top_tells_the_exit_codes_and_only_the_commands_that_are_there() {
     let help = run(&["--help"]).done().stdout;
     assert!(help.contains("Exit codes:\n  0  done (an empty list is done)\n  1  failed\n"));
     assert!(help.contains("  5  store unavailable"));
-    for absent in ["relay", "doctor", "config", "worker", "demo-worker"] {
+    for absent in ["doctor", "worker", "demo-worker"] {
         assert!(!help.contains(&format!("\n  {absent}")), "{absent}");
     }
     assert!(run(&["--version"]).done().stdout.starts_with("pillarbox "));

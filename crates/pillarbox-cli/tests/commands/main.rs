@@ -15,6 +15,8 @@ mod outbox;
 mod postgres;
 mod purge;
 mod queue;
+#[cfg(unix)]
+mod relay;
 mod secrets;
 mod stats;
 mod target;

@@ -166,7 +166,7 @@ impl<'a> Resolver<'a> {
         let (url, file) = (self.keys.database_url.clone(), self.keys.database_url_file.clone());
         let Some(url) = self.text_or_file("database-url", url, file) else {
             if !self.layer.is_given("database-url") && !self.layer.is_given("database-url-file") {
-                self.wrong("database-url", "it is required, as in postgres://USER@HOST/DATABASE");
+                self.wrong("database-url", "it is required, as in postgres://HOST/DATABASE or sqlite:FILE");
             }
             return Secret::default();
         };

@@ -1,0 +1,204 @@
+//! The admin server: who may ask, what it answers.
+
+use std::net::SocketAddr;
+
+use pillarbox::port::Verdict;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::kit::{PATIENCE, Place, Recorder, numbered, statuses, text, write};
+
+const LOCAL: (&str, &str) = ("admin", "127.0.0.1:0");
+const TOKEN: &str = "a-token-of-the-tests";
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// An answer: status, headers, body.
+struct Answered {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+async fn ask(address: SocketAddr, request: &str, headers: &str, body: &str) -> Answered {
+    let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
+    let length = body.len();
+    let message = format!(
+        "{request} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(message.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = timeout(PATIENCE, asked).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answered { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+}
+
+async fn get(address: SocketAddr, path: &str) -> Answered {
+    ask(address, &format!("GET {path}"), "", "").await
+}
+
+async fn post(address: SocketAddr, path: &str, headers: &str) -> Answered {
+    ask(address, &format!("POST {path}"), headers, "{}").await
+}
+
+/// PBX-021
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_readiness_and_metrics_are_served() {
+    let place = Place::sqlite();
+    let store = place.native().await;
+    write(&store, Some("a"), &numbered("a", 3)).await;
+    let bad = numbered("a", 3)[1].clone();
+    let recorder = Recorder::judging(move |delivery| {
+        if text(delivery) == bad {
+            return Verdict::Rejected { error: "never".to_owned() };
+        }
+        Verdict::Accepted
+    });
+    let mut relay = place.relay(&recorder, &[LOCAL]).await;
+    relay.until_empty().await;
+    let address = relay.admin_address().unwrap();
+    assert_eq!(get(address, "/healthz").await.body, "ok\n");
+    let ready = get(address, "/readyz").await;
+    assert_eq!((ready.status, ready.body.as_str()), (200, "ready\n"));
+    assert!(ready.head.contains("cache-control: no-store") && ready.head.contains("nosniff"));
+    let metrics = get(address, "/metrics").await;
+    assert!(metrics.head.contains("text/plain"));
+    for line in [
+        "pillarbox_delivered_total{source=\"default\",table=\"outbox_event\"} 2",
+        "pillarbox_dead_total{source=\"default\",table=\"outbox_event\"} 1",
+        "pillarbox_read_total{source=\"default\",table=\"outbox_event\"} ",
+        "pillarbox_member{source=\"default\",table=\"outbox_event\"} 1",
+        "pillarbox_slots_held{source=\"default\",table=\"outbox_event\"} 64",
+        "pillarbox_breaker_open{source=\"default\",table=\"outbox_event\"} 0",
+        "pillarbox_source_up{source=\"default\",table=\"outbox_event\"} 1",
+        "# TYPE pillarbox_delivered_total counter",
+        "# HELP pillarbox_in_memory ",
+    ] {
+        assert!(metrics.body.contains(line), "{line}: {}", metrics.body);
+    }
+    let sources: serde_json::Value =
+        serde_json::from_str(&get(address, "/api/v1/sources").await.body).unwrap();
+    assert_eq!(sources[0]["standing"], "running");
+    assert_eq!(sources[0]["counts"]["delivered"], 2);
+    assert_eq!(get(address, "/nothing").await.status, 404);
+    relay.close().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// PBX-021: a relay whose database is away lives, and is not ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_without_its_database_lives_and_is_not_ready() {
+    let place = Place::sqlite();
+    let flags = [LOCAL, ("database-url", "postgres://me@127.0.0.1:1/d?connect_timeout=1")];
+    let mut relay = place.relay(&Recorder::new(), &flags).await;
+    let address = relay.admin_address().unwrap();
+    assert_eq!(get(address, "/healthz").await.status, 200);
+    let ready = get(address, "/readyz").await;
+    assert_eq!((ready.status, ready.body.as_str()), (503, "not ready\n"));
+    assert_eq!(get(address, "/api/v1/sources/default/groups").await.status, 503);
+    relay.close().await;
+}
+
+/// A relay that is switched off delivers nothing, and serves its admin address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_is_switched_off_only_serves_its_admin_address() {
+    let place = Place::sqlite();
+    let store = place.native().await;
+    write(&store, Some("a"), &numbered("a", 3)).await;
+    let recorder = Recorder::new();
+    let mut relay = place.relay(&recorder, &[LOCAL, ("enabled", "false")]).await;
+    relay.until_empty().await;
+    let address = relay.admin_address().unwrap();
+    assert_eq!(get(address, "/readyz").await.status, 200);
+    assert!(get(address, "/api/v1/sources").await.body.contains("\"standing\":\"off\""));
+    relay.close().await;
+    assert_eq!((recorder.events(), statuses(&store).await[0]), (0, 3));
+}
+
+/// Groups are paused, resumed, skipped and unblocked, with who did it on record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_are_held_and_let_go_on_record() {
+    for place in Place::all() {
+        let store = place.native().await;
+        let recorder = Recorder::judging(|delivery| match text(delivery).contains("poison") {
+            true => Verdict::Rejected { error: "never".to_owned() },
+            false => Verdict::Accepted,
+        });
+        let mut relay = place.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
+        let address = relay.admin_address().unwrap();
+        let path = |group: &str, action: &str| format!("/api/v1/sources/default/groups/{group}/{action}");
+        let actor = format!("{JSON}X-Pillarbox-Actor: ann\r\n");
+        let paused = post(address, &path("Account%2F42", "pause"), &actor).await;
+        assert_eq!(paused.status, 200);
+        assert!(paused.body.contains("\"changed\":[\"outbox_event\"]"), "{}", paused.body);
+        // A running relay sees a change with its next beat; one that starts, at once.
+        relay.close().await;
+        let mut relay = place.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
+        let address = relay.admin_address().unwrap();
+        write(&store, Some("Account/42"), &numbered("p", 2)).await;
+        write(&store, Some("b"), &["\"poison\"".to_owned(), "\"fine\"".to_owned()]).await;
+        relay.until_empty().await;
+        assert_eq!(statuses(&store).await, [3, 0, 0, 1]);
+        let held = get(address, "/api/v1/sources/default/groups").await.body;
+        let held: serde_json::Value = serde_json::from_str(&held).unwrap();
+        let mut held: Vec<_> = held.as_array().unwrap().iter().map(|held| held["state"].clone()).collect();
+        held.sort_by_key(ToString::to_string);
+        assert_eq!(held, ["blocked", "paused"]);
+        assert_eq!(post(address, &path("b", "skip"), JSON).await.status, 200);
+        assert_eq!(post(address, &path("Account%2F42", "resume"), &actor).await.status, 200);
+        let nothing = post(address, &path("b", "unblock"), JSON).await;
+        assert!(nothing.body.contains("\"changed\":[]"), "{}", nothing.body);
+        relay.until_empty().await;
+        relay.close().await;
+        assert_eq!(statuses(&store).await, [0, 3, 0, 1]);
+        let audit = store.admin().audit(10).await.unwrap();
+        let by: Vec<_> = audit.iter().map(|entry| (entry.by.as_str(), entry.action.as_str())).collect();
+        assert!(by.contains(&("admin/ann", "pause")) && by.contains(&("admin", "skip")), "{by:?}");
+    }
+}
+
+/// What does not know the token, comes from elsewhere or is no JSON changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_are_refused() {
+    let place = Place::sqlite();
+    let store = place.native().await;
+    let flags = [("admin", "127.0.0.1:0"), ("admin-token", TOKEN)];
+    let mut relay = place.relay(&Recorder::new(), &flags).await;
+    let address = relay.admin_address().unwrap();
+    let path = "/api/v1/sources/default/groups/g/pause";
+    let known = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(get(address, "/healthz").await.status, 200);
+    for open in ["/metrics", "/api/v1/sources", path] {
+        assert_eq!(get(address, open).await.status, 401, "{open}");
+    }
+    for (headers, status) in [
+        (JSON.to_owned(), 401),
+        (format!("{JSON}Authorization: Bearer wrong\r\n"), 401),
+        (format!("{JSON}Authorization: Basic {TOKEN}\r\n"), 401),
+        (known.clone(), 415),
+        (format!("{known}Content-Type: text/plain\r\n"), 415),
+        (format!("{known}{JSON}Origin: https://evil.example\r\n"), 403),
+        (format!("{known}{JSON}Sec-Fetch-Site: cross-site\r\n"), 403),
+        (format!("{known}{JSON}Host: evil.example\r\n"), 421),
+    ] {
+        assert_eq!(post(address, path, &headers).await.status, status, "{headers}");
+    }
+    let headers = format!("{known}{JSON}");
+    assert_eq!(ask(address, &format!("PUT {path}"), &headers, "{}").await.status, 405);
+    assert_eq!(ask(address, &format!("POST {path}"), &headers, "{\"who\":1}").await.status, 400);
+    let huge = format!("{{\"reason\":\"{}\"}}", "x".repeat(20_000));
+    assert_eq!(ask(address, &format!("POST {path}"), &headers, &huge).await.status, 413);
+    assert_eq!(post(address, "/api/v1/sources/default/groups/g/explode", &headers).await.status, 404);
+    assert_eq!(post(address, "/api/v1/sources/nobody/groups/g/pause", &headers).await.status, 404);
+    assert_eq!(store.admin().groups().await.unwrap(), []);
+    let origin = format!("{headers}Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n");
+    assert_eq!(post(address, path, &origin).await.status, 200);
+    assert_eq!(ask(address, "GET /metrics", &known, "").await.status, 200);
+    relay.close().await;
+}

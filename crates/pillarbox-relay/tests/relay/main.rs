@@ -1,0 +1,10 @@
+//! The relay as a library: its configuration, what it delivers, its admin server.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+mod admin;
+mod config;
+mod delivery;
+mod items;
+mod kit;
+mod secrets;
