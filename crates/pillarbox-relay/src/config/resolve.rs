@@ -133,7 +133,10 @@ impl<'a> Resolver<'a> {
             ("events-table", self.keys.events_table.as_deref(), EVENTS),
             ("dispatch-jobs-table", self.keys.dispatch_jobs_table.as_deref(), DISPATCH_JOBS),
         ];
-        let own = item_tables.into_iter().find(|(_, table, usual)| *table != Some(*usual));
+        // An empty name says that there is none, which holds in every layout.
+        let own = item_tables
+            .into_iter()
+            .find(|(_, table, usual)| table.is_some_and(|name| name != *usual && !name.is_empty()));
         let own = own.map(|(key, _, _)| key).filter(|key| self.layer.is_given(key));
         if let (Some(Layout::Native), Some(key)) = (named, own) {
             self.wrong(key, "the layout native has no such table: its one is `table`");

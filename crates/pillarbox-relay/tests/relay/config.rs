@@ -198,6 +198,20 @@ fn databases_are_named_in_any_case_and_mysql_is_mariadb_too() {
 }
 
 #[test]
+fn the_layout_is_that_of_the_tables_that_are_named() {
+    for (text, layout) in [
+        ("", None),
+        ("dispatch-jobs-table = ''", None),
+        ("events-table = 'e'", Some(Layout::Flowcatalyst)),
+        ("table = 't'", Some(Layout::Native)),
+        ("layout = 'native'\ndispatch-jobs-table = ''", Some(Layout::Native)),
+        ("layout = 'Flowcatalyst'", Some(Layout::Flowcatalyst)),
+    ] {
+        assert_eq!(source(&format!("{NEEDED}{text}")).layout, layout, "{text}");
+    }
+}
+
+#[test]
 fn sources_override_the_keys_above_them() {
     let text = "api-base-url = 'http://localhost:1'\npoll-batch-size = 7\n[[source]]\nname = 'one'\n\
         database-url = 'sqlite:1.db'\n[[source]]\nname = 'two'\ndatabase-url = 'sqlite:2.db'\n\
