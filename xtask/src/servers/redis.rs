@@ -58,6 +58,8 @@ impl Server for Redis {
     fn command(&self, site: &Site, port: u16) -> Command {
         let mut daemon = Command::new(site.home.join(DAEMON));
         daemon.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(&site.data);
+        // An instance is known again by the folder in its arguments, which Redis would write over.
+        daemon.args(["--set-proc-title", "no"]);
         SETTINGS.iter().for_each(|(name, value)| {
             daemon.args([&format!("--{name}"), *value]);
         });
@@ -82,6 +84,14 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn its_arguments_stay_to_be_known_by() {
+        let site = Site { home: "/usr".into(), data: "/tmp/a/data".into(), log: "/tmp/a/log".into() };
+        let command = Redis.command(&site, 15_379);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        assert!(words.windows(2).any(|pair| pair == ["--set-proc-title", "no"]), "{words:?}");
+    }
 
     #[test]
     fn docker_gets_the_same_settings_and_port() {
