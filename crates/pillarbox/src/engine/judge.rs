@@ -61,7 +61,16 @@ impl Core {
                 break;
             }
         }
-        self.back_to_queue(group.as_ref(), items.collect(), now);
+        let mut rest = Vec::new();
+        for (item, verdict) in items.zip(verdicts.chain(std::iter::repeat(Verdict::Skipped))) {
+            // What was taken behind a failure was taken: sending it again would bring no order back.
+            if verdict == Verdict::Accepted {
+                self.judge(item, verdict, size == 1, now);
+            } else {
+                rest.push(item);
+            }
+        }
+        self.back_to_queue(group.as_ref(), rest, now);
         self.group_back(group.as_ref(), now);
     }
 

@@ -137,6 +137,27 @@ async fn a_poison_event_dies_alone() {
     }
 }
 
+/// PBX-018: what an endpoint took behind an item that it did not take is done, and not sent again.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_behind_a_failure_is_done() {
+    for store in stores() {
+        let ids = write_group(&store, "g", 4).await;
+        let mut first = true;
+        let sink = Batches::new(move |ids| {
+            let failed = Verdict::Failed { error: "not this one".to_owned(), after: None };
+            let mut verdicts = vec![Verdict::Accepted; ids.len()];
+            if std::mem::take(&mut first) {
+                verdicts[1] = failed;
+            }
+            Some(verdicts)
+        });
+        let mut engine = start(&store, &sink, settings(), 1).await;
+        until(&store, "g0001", Status::Done).await;
+        assert_eq!(sink.sent(), [ids, vec!["g0001".to_owned()]]);
+        engine.close().await;
+    }
+}
+
 /// PBX-010, RLY-034: ten minutes without an endpoint cost no attempt and kill nothing.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_ten_minutes_kills_nothing() {
