@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -15,7 +15,7 @@ type Look = Arc<dyn Fn(&[u8], Instant) + Send + Sync>;
 /// A running endpoint.
 pub(super) struct Endpoint {
     pub(super) url: String,
-    server: JoinHandle<()>,
+    _server: JoinSet<()>,
 }
 
 impl Endpoint {
@@ -26,19 +26,15 @@ impl Endpoint {
     pub(super) async fn looking(look: Look) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let server = tokio::spawn(async move {
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(serve(stream, Arc::clone(&look)));
+                connections.spawn(serve(stream, Arc::clone(&look)));
             }
         });
-        Ok(Self { url, server })
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.server.abort();
+        Ok(Self { url, _server: server })
     }
 }
 

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde::Deserialize;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// The most items of one request.
 const LARGEST_BATCH: usize = 100;
@@ -51,7 +52,7 @@ struct Shared {
 pub(crate) struct Endpoint {
     shared: Arc<Shared>,
     pub(crate) url: String,
-    server: tokio::task::JoinHandle<()>,
+    _server: JoinSet<()>,
 }
 
 impl Endpoint {
@@ -65,8 +66,9 @@ impl Endpoint {
         let router = Router::new().route("/api/events/batch", post(serve)).with_state(Arc::clone(&shared));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let server = tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
-        Self { shared, url, server }
+        let mut server = JoinSet::new();
+        server.spawn(async move { axum::serve(listener, router).await.expect("it serves") });
+        Self { shared, url, _server: server }
     }
 
     /// Waits until so many different items have arrived.
@@ -98,12 +100,6 @@ impl Endpoint {
             Some(first) => Err(format!("{} items came more than once, {first:?} first", twice.len())),
             None => Ok(()),
         }
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.server.abort();
     }
 }
 

@@ -46,7 +46,7 @@ impl Outbox {
     /// Everything is done, and nothing died.
     pub(crate) async fn check_settled(&self, items: usize) -> Result<(), String> {
         let count = |status| {
-            let select = Select { status: Some(status), ..Select::default() };
+            let select = Select { statuses: vec![status], ..Select::default() };
             async move { self.store.admin().count(select).await.map_err(|error| error.to_string()) }
         };
         let [new, retry, done, dead] = [

@@ -37,13 +37,18 @@ impl Relays {
         relays
     }
 
-    fn start_one(&mut self) {
+    fn command(&self) -> Command {
         let mut relay = Command::new(env!("CARGO_BIN_EXE_pillarbox"));
         relay.arg("relay").args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null());
         if std::env::var_os("PILLARBOX_TEST_SHOW").is_none() {
             relay.stderr(Stdio::null());
         }
-        self.running.push(relay.spawn().expect("a relay starts"));
+        relay
+    }
+
+    fn start_one(&mut self) {
+        let relay = self.command().spawn().expect("a relay starts");
+        self.running.push(relay);
     }
 
     /// Kills one of them, and starts another.
@@ -55,7 +60,7 @@ impl Relays {
         self.start_one();
     }
 
-    /// Asks all to end, which they do in order.
+    /// Asks all to end, and has one more finish what they left: done marks that the killed ones did not write.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         for relay in &self.running {
             let pid = Pid::from_child(relay);
@@ -67,7 +72,9 @@ impl Relays {
                 return Err(format!("a relay that was asked to end: {status}"));
             }
         }
-        Ok(())
+        self.running.clear();
+        let last = self.command().arg("--until-empty").status().map_err(|error| error.to_string())?;
+        if last.success() { Ok(()) } else { Err(format!("the relay that finishes: {last}")) }
     }
 }
 
