@@ -13,6 +13,6 @@ grouped AS MATERIALIZED (
     ORDER BY message_group, created_at, id LIMIT $3 - (SELECT count(*) FROM loose) FOR UPDATE OF e SKIP LOCKED),
 taken AS (
     UPDATE {event} e SET status = 'PROCESSING', processed_at = greatest(t.now, e.processed_at + interval '1 microsecond')
-    FROM t WHERE e.id = ANY (ARRAY(SELECT id FROM loose UNION ALL SELECT id FROM grouped)) AND e.status = 'PENDING'
+    FROM t WHERE e.id = ANY (ARRAY(SELECT id FROM loose UNION ALL SELECT id FROM grouped)) AND e.status || '' = 'PENDING'
     RETURNING {taken_columns})
 SELECT * FROM taken ORDER BY message_group NULLS FIRST, created_at, id

@@ -1,6 +1,7 @@
 -- Applies outcomes of every kind to items that are still claimed at the time told, if the node is a member; share lock on its
 -- row, which is the fence, locks on the rows.
--- The rows are found and locked one by one by their key, whatever the planner believes of the table, and changed by their place.
+-- The rows are found and locked one by one by their key and changed by their place. The status is no condition for an index:
+-- by statistics from before the first take the planner would rather read every item that is PROCESSING, for each outcome.
 -- A done mark that a crash takes back is only a second delivery: no need to wait for the disk then.
 -- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release. The claim began an attempt, which becomes a retry only here.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
@@ -12,7 +13,7 @@ o AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT o.kind, o.error, o.counted, o.place, held.at
     FROM me, o CROSS JOIN LATERAL (
-        SELECT e.ctid AS at FROM {event} e WHERE e.id = o.id AND e.status = 'PROCESSING' AND e.processed_at = o.token
+        SELECT e.ctid AS at FROM {event} e WHERE e.id = o.id AND e.status || '' = 'PROCESSING' AND e.processed_at = o.token
         LIMIT 1 FOR UPDATE) held),
 gone AS (
     DELETE FROM {event} e WHERE $7 AND e.ctid = ANY (ARRAY(SELECT at FROM found WHERE kind = 0))),

@@ -1,5 +1,6 @@
 -- Takes the first items of group after group if the node leads; share locks on its row and on the slot of leadership, locks
 -- on the rows. A row behind one that others have locked is left. The hops read one entry of the index each, in its order.
+-- The rows are changed by their key: as a condition for an index the status would mislead.
 -- A take that a crash takes back is only a second one: no need to wait for the disk.
 WITH RECURSIVE t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
 me AS MATERIALIZED (
@@ -33,13 +34,13 @@ grouped AS MATERIALIZED (
                     SELECT id, created_at FROM {event} WHERE status = 'PENDING' AND message_group = hop.key
                     ORDER BY created_at, id LIMIT $6) waiting) first
                 JOIN {event} e ON e.id = first.id
-            WHERE e.status = 'PENDING'
+            WHERE e.status || '' = 'PENDING'
             FOR UPDATE OF e SKIP LOCKED) locked) head
     WHERE hop.key IS NOT NULL AND hop.key NOT IN (SELECT unnest($4::text[])) AND head.nth = head.place
     LIMIT $5 - (SELECT count(*) FROM loose)),
 taken AS (
     UPDATE {event} e SET status = 'PROCESSING', processed_at = greatest(t.now, e.processed_at + interval '1 microsecond')
-    FROM t WHERE e.id = ANY (ARRAY(SELECT id FROM loose UNION ALL SELECT id FROM grouped)) AND e.status = 'PENDING'
+    FROM t WHERE e.id = ANY (ARRAY(SELECT id FROM loose UNION ALL SELECT id FROM grouped)) AND e.status || '' = 'PENDING'
     RETURNING {taken_columns})
 SELECT taken.*, EXISTS (SELECT 1 FROM me), set_config('synchronous_commit', 'off', true)
 FROM (SELECT 1) one LEFT JOIN taken ON true
