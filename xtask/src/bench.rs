@@ -16,12 +16,12 @@ const MEASURED: [(&str, &str); 5] = [
 /// Its client is built only for who measures it.
 const KAFKA: &str = "kafka";
 
-/// Runs the benchmark program in release mode with its servers up; tells whether it succeeded.
+/// Runs the benchmark program in the profile for it with its servers up; tells whether it succeeded.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let measured = measured(arguments);
     let mut fleet = bring_up(root, &measured);
     let mut command = process::cargo(root);
-    command.args(["run", "--release", "--package", "pillarbox-bench"]);
+    command.args(["run", "--profile", "measure", "--package", "pillarbox-bench"]);
     if measured.contains(&KAFKA) {
         command.args(["--features", KAFKA]);
     }

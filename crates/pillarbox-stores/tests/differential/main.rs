@@ -29,9 +29,9 @@ use world::World;
 
 const SEQUENCES: u64 = 300;
 /// A server takes one to two seconds for each, most of it to make and connect to a fresh outbox, and there are many servers.
-const SERVER_SEQUENCES: u64 = 20;
+const SERVER_SEQUENCES: u64 = 12;
 /// MongoDB's wire takes several round trips a call where SQL takes one: two to three seconds for each.
-const WIRE_SEQUENCES: u64 = 8;
+const WIRE_SEQUENCES: u64 = 5;
 const STEPS: usize = 75;
 /// How the names of stores in the flowcatalyst layout end.
 const ITEMS: &str = "-flowcatalyst";
