@@ -127,7 +127,15 @@ impl Sink for Recording {
             recorder.seen.send_modify(|all| all.push(seen));
             recorder.gate.acquire().await.unwrap().forget();
             recorder.out.lock().unwrap().0 -= 1;
-            batch.iter().map(|delivery| (recorder.judge)(delivery)).collect()
+            // As brokers do: nothing behind the first failure is tried.
+            let mut verdicts: Vec<Verdict> = Vec::new();
+            for delivery in batch {
+                if verdicts.last().is_none_or(|last| *last == Verdict::Accepted) {
+                    verdicts.push((recorder.judge)(delivery));
+                }
+            }
+            verdicts.resize(batch.len(), Verdict::Skipped);
+            verdicts
         })
     }
 }
