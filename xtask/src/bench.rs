@@ -13,6 +13,8 @@ const MEASURED: [(&str, &str); 5] = [
     ("nats", "nats"),
     (KAFKA, KAFKA),
 ];
+/// The server beside which the relay is measured.
+const POSTGRES: &str = "postgres-15";
 /// Its client is built only for who measures it.
 const KAFKA: &str = "kafka";
 
@@ -20,13 +22,17 @@ const KAFKA: &str = "kafka";
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let measured = measured(arguments);
     let mut fleet = bring_up(root, &measured);
+    // One of the things that are measured is the memory of the program itself.
+    let mut program = process::cargo(root);
+    program.args(["build", "--profile", "measure", "--package", "pillarbox-cli"]);
     let mut command = process::cargo(root);
     command.args(["run", "--profile", "measure", "--package", "pillarbox-bench"]);
     if measured.contains(&KAFKA) {
         command.args(["--features", KAFKA]);
     }
     command.arg("--").args(arguments);
-    let ran = process::run(command.envs(fleet.exports()));
+    let built = if measured.contains(&POSTGRES) { process::run(&mut program) } else { Ok(()) };
+    let ran = built.and_then(|()| process::run(command.envs(fleet.exports())));
     let ended = fleet.end();
     ran.and(ended).map_err(|why| eprintln!("bench: {why}")).is_ok()
 }

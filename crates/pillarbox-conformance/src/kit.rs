@@ -1,5 +1,6 @@
 //! Short ways to say what cases do: rows, times, and the calls with most fields at their usual value.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,9 @@ use pillarbox::port::{
     Replay, Scope, Select, Settle, Settled, StoreError, Wait, Write,
 };
 
+use tokio::task::JoinSet;
+
+use crate::case::Checked;
 use crate::harness::{Ending, Fixture, Work, Worked};
 
 /// The lease of nodes and claims, unless a case is about leases.
@@ -338,4 +342,33 @@ impl Fixture {
         let join = self.join_shown(join).await?.join;
         Ok((join.attached, join.completed, join.failed))
     }
+}
+
+/// The rows that one of several got, one call after another, until there are none.
+pub(crate) async fn until_dry<F>(mut next: impl FnMut() -> F) -> Answered<Vec<EventId>>
+where
+    F: Future<Output = Answered<Vec<Row>>>,
+{
+    let (mut mine, mut empty) = (Vec::new(), 0);
+    // Rows that another has locked are skipped: an empty answer need not be the end.
+    while empty < 20 {
+        let rows = match next().await {
+            Err(error) if error.is_transient() => Vec::new(),
+            answer => answer?,
+        };
+        empty = if rows.is_empty() { empty + 1 } else { 0 };
+        mine.extend(rows.into_iter().map(|row| row.id));
+    }
+    Ok(mine)
+}
+
+/// All of them together got so many rows, and each row once.
+pub(crate) async fn each_once(mut tasks: JoinSet<Answered<Vec<EventId>>>, rows: usize) -> Checked {
+    let mut seen: Vec<EventId> = Vec::new();
+    while let Some(mine) = tasks.join_next().await {
+        seen.extend(mine.expect("none of them panics")?);
+    }
+    assert_eq!(seen.len(), rows);
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), rows);
+    Ok(())
 }

@@ -31,6 +31,9 @@ const ITEM_MATCHES: &str = "CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' TH
 /// A message id that is there already adds nothing.
 const ONCE: &str = "ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOTHING";
 
+/// The node that settles items, while it is a member.
+const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $8 FOR KEY SHARE),\n";
+
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
     layout: Layout,
@@ -124,6 +127,11 @@ impl Names {
         }
     }
 
+    /// A settle of items by anyone who knows their claims, or by a node.
+    fn settling(&self, text: &str, me: &str, by: &str, held: &str) -> Arc<str> {
+        self.statement(&text.replace("{me}", me).replace("{by}", by).replace("{held}", held))
+    }
+
     fn selecting(&self, text: &str) -> Selecting {
         let matches = match self.layout {
             Layout::Native => MATCHES,
@@ -201,6 +209,8 @@ macro_rules! statements {
             $(pub(crate) $each: Arc<str>,)*
             $(pub(crate) $item: Arc<str>,)*
             $(pub(crate) $added: Inserting,)*
+            pub(crate) settle_items: Arc<str>,
+            pub(crate) settle_node: Arc<str>,
             pub(crate) count: Selecting,
             $(pub(crate) $over: Selecting,)*
         }
@@ -224,6 +234,13 @@ macro_rules! statements {
                         include_str!(concat!("../sql/", stringify!($added), ".sql")),
                         include_str!(concat!("../sql/flowcatalyst/", stringify!($added), ".sql")),
                     )),)*
+                    settle_items: names.settling(include_str!("../sql/flowcatalyst/settle.sql"), "", "", "true"),
+                    settle_node: names.settling(
+                        include_str!("../sql/flowcatalyst/settle.sql"),
+                        ME,
+                        "me, ",
+                        "EXISTS (SELECT 1 FROM me)",
+                    ),
                     count: names.selecting(include_str!("../sql/count.sql")),
                     $($over: names.selecting(each(
                         include_str!(concat!("../sql/", stringify!($over), ".sql")),
@@ -241,10 +258,10 @@ statements!(
         membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
         next_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
-        join_list_grouped;
-    each: fetch_due, claim, reap, settle, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
+        join_list_grouped, settle;
+    each: fetch_due, claim, reap, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
-    items: node_share, group_block, lacking, settle_node, take, recover;
+    items: node_share, group_block, lacking, take, recover;
     added: insert, insert_many, insert_json;
     over: list, list_newest, replay, discard
 );

@@ -1,11 +1,11 @@
 //! Leading: one node takes the first rows of group after group, and gives back what others left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Row, Status};
-use pillarbox::port::{Cancel, Change, Counts, Fence, Lead, Recover, Settled, StoreError, Take, Taken, Wait};
+use pillarbox::port::{Cancel, Change, Counts, Fence, Lead, Recover, Settled, Take, Taken, Wait};
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
 use crate::case::{Case, Checked, Halt, cases};
@@ -372,28 +372,17 @@ async fn takes_side_by_side_never_share_a_row(t: Fixture) -> Checked {
     for number in 0..6 {
         let store = Arc::clone(if number % 2 == 0 { &t.store } else { &t.beside });
         takers.spawn(async move {
-            let (mut mine, mut empty) = (Vec::new(), 0);
-            // Rows that another has locked are skipped: an empty take need not be the end.
-            while empty < 20 {
-                let request = Take { rows: 7, each: 2, now: None, ..take(1, 0) };
-                let answer = store.lead().expect("a leader").take(request).await;
-                let rows = match answer {
-                    Err(error) if error.is_transient() => Vec::new(),
-                    answer => answer.map(|Taken { rows, .. }| rows)?,
-                };
-                empty = if rows.is_empty() { empty + 1 } else { 0 };
-                mine.extend(rows.into_iter().map(|row| row.id));
-            }
-            Ok::<_, StoreError>(mine)
+            until_dry(|| {
+                let store = Arc::clone(&store);
+                async move {
+                    let request = Take { rows: 7, each: 2, now: None, ..take(1, 0) };
+                    store.lead().expect("a leader").take(request).await.map(|Taken { rows, .. }| rows)
+                }
+            })
+            .await
         });
     }
-    let mut seen: Vec<EventId> = Vec::new();
-    while let Some(mine) = takers.join_next().await {
-        seen.extend(mine.expect("no taker panics")?);
-    }
-    assert_eq!(seen.len(), ITEMS);
-    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), ITEMS);
-    Ok(())
+    each_once(takers, ITEMS).await
 }
 
 /// PBX-016, RLY-021

@@ -39,10 +39,7 @@ async fn no_more_groups_are_out_at_once_than_are_set() {
     }
     let recorder = Recorder::gated();
     let mut relay = place.relay(&recorder, &[("max-concurrent-groups", "3")]).await;
-    recorder.until(|seen| seen.len() == 3).await;
-    recorder.let_through(100);
-    relay.until_empty().await;
-    relay.close().await;
+    recorder.drain_by(&mut relay, 3).await;
     assert_eq!((recorder.most_at_once(), recorder.events()), (3, 24));
 }
 

@@ -42,10 +42,7 @@ async fn the_tables_share_the_limit_of_groups() {
     }
     let recorder = Recorder::gated();
     let mut relay = place.relay(&recorder, &[("max-concurrent-groups", "3")]).await;
-    recorder.until(|seen| seen.len() == 3).await;
-    recorder.let_through(100);
-    relay.until_empty().await;
-    relay.close().await;
+    recorder.drain_by(&mut relay, 3).await;
     assert_eq!((recorder.most_at_once(), recorder.events()), (3, 12));
 }
 
@@ -59,10 +56,7 @@ async fn items_without_a_group_share_one_or_run_in_parallel() {
         let recorder = Recorder::gated();
         let options = [("ungrouped", word), ("dispatch-jobs-table", ""), ("api-batch-size", "1")];
         let mut relay = place.relay(&recorder, &options).await;
-        recorder.until(|seen| seen.len() == at_once).await;
-        recorder.let_through(100);
-        relay.until_empty().await;
-        relay.close().await;
+        recorder.drain_by(&mut relay, at_once).await;
         assert_eq!((recorder.most_at_once(), recorder.events()), (at_once, 4), "{word}");
     }
 }

@@ -64,6 +64,14 @@ impl Recorder {
         self.gate.add_permits(batches);
     }
 
+    /// Waits until so many batches are out, lets all through and has the relay end.
+    pub(crate) async fn drain_by(&self, relay: &mut Relay, at_once: usize) {
+        self.until(|seen| seen.len() == at_once).await;
+        self.let_through(100);
+        relay.until_empty().await;
+        relay.close().await;
+    }
+
     pub(crate) fn batches(&self) -> Vec<Batch> {
         self.seen.borrow().clone()
     }

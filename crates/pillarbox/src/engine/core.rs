@@ -124,7 +124,7 @@ pub(crate) struct Core {
     pub(super) out: usize,
     /// How long the events of the job that is being judged wait because of the endpoint, once that is known.
     pub(super) outage: Option<Duration>,
-    /// When to look again although nothing hints at rows, and how long to wait the next time.
+    /// How long the next look waits although nothing hints at rows; none: for the poll interval.
     pub(super) quick: Option<Duration>,
     pub(super) idle_workers: usize,
     /// Nothing may be sent for now, by lease or breaker: idle workers are not called for what is there.

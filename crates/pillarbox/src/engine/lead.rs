@@ -30,8 +30,7 @@ const FIRST_GUESS: usize = 1_024;
 /// How far a leader has got.
 #[derive(Debug)]
 pub(crate) struct Leadership {
-    /// What the leader before had in hand is given back.
-    recovered: bool,
+    /// When to look next for rows that nobody has in hand; none: what the leader before had is still to be given back.
     recover_at: Option<Instant>,
     /// The group after which the next rows are taken; none: from the first.
     after: Option<GroupKey>,
@@ -45,14 +44,7 @@ pub(crate) struct Leadership {
 
 impl Default for Leadership {
     fn default() -> Self {
-        Self {
-            recovered: false,
-            recover_at: None,
-            after: None,
-            taken: 0,
-            weight: FIRST_GUESS,
-            overtaken: None,
-        }
+        Self { recover_at: None, after: None, taken: 0, weight: FIRST_GUESS, overtaken: None }
     }
 }
 
@@ -90,7 +82,7 @@ impl Core {
         };
         let node = *node;
         if lead.recover_at.is_none_or(|at| at <= now) {
-            let older_than = if lead.recovered { self.settings.processing_timeout } else { Duration::ZERO };
+            let older_than = lead.recover_at.map_or(Duration::ZERO, |_| self.settings.processing_timeout);
             let except = self.claims.ids();
             return Read::Recover(Recover { node, older_than, except, rows: RECOVER_ROWS, now: None });
         }
@@ -139,7 +131,7 @@ impl Core {
         }
         self.slots.left(LEADERSHIP);
         if let Some(lead) = &mut self.lead {
-            (lead.recovered, lead.recover_at, lead.overtaken) = (false, None, None);
+            (lead.recover_at, lead.overtaken) = (None, None);
         }
     }
 
@@ -179,7 +171,6 @@ impl Core {
         }
         let all = given_back < RECOVER_ROWS as u64;
         if let Some(lead) = self.lead.as_mut().filter(|_| all) {
-            lead.recovered = true;
             lead.recover_at = Some(now + RECOVER_EVERY.min(self.settings.processing_timeout));
         }
         self.wake |= given_back > 0;
@@ -199,20 +190,16 @@ impl Core {
         }
         let count = taken.rows.len();
         let last = taken.rows.last().and_then(|row| row.group.clone());
-        let mut counted: (Option<GroupKey>, usize) = (None, 0);
-        let mut weight = 0;
+        let weight: usize =
+            taken.rows.iter().filter_map(|row| row.event.as_ref().ok()).map(|event| event.weight()).sum();
+        let groups = taken.rows.chunk_by(|one, next| one.group == next.group);
+        let longer: Vec<_> =
+            groups.filter(|rows| rows.len() >= take.each).map(|rows| rows[0].group.clone()).collect();
         for row in taken.rows {
-            weight += row.event.as_ref().map_or(0, |event| event.weight());
-            if counted.0 == row.group {
-                counted.1 += 1;
-            } else {
-                counted = (row.group.clone(), 1);
-            }
-            let (key, whole) = (row.group.clone(), counted.1 == take.each);
             self.take_led(row, &overtaken, now);
-            if whole {
-                self.leave_the_rest(key, now);
-            }
+        }
+        for key in longer {
+            self.leave_the_rest(key, now);
         }
         self.read_over();
         self.next_turn(take, count, last);

@@ -95,12 +95,11 @@ impl Core {
         now: Instant,
     ) {
         if outcome.change == Change::Attempt {
-            if !changed {
-                self.claims.end(&outcome.id, outcome.token);
-            }
             if changed {
-                self.careful.written(&outcome.id);
-            } else if let Some(item) = self.careful.gone(&outcome.id) {
+                return self.careful.written(&outcome.id);
+            }
+            self.claims.end(&outcome.id, outcome.token);
+            if let Some(item) = self.careful.gone(&outcome.id) {
                 let group = item.group.clone();
                 self.forget_item(&item);
                 self.group_back(group.as_ref(), now);

@@ -1,16 +1,17 @@
--- Applies outcomes of every kind to items that are still claimed at the time told; locks on the rows.
+-- Applies outcomes of every kind to items that are still claimed at the time told; locks on the rows. By a node, only if it is a
+-- member, with a share lock on its row, which is the fence.
 -- The rows are found and locked one by one by their key and changed by their place. The status is no condition for an index:
 -- by statistics from before the first take the planner would rather read every item that is PROCESSING, for each outcome.
 -- A done mark that a crash takes back is only a second delivery: no need to wait for the disk then.
 -- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release. The claim began an attempt, which becomes a retry only here.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
-o AS MATERIALIZED (
+{me}o AS MATERIALIZED (
     SELECT r.id, r.kind, r.token AT TIME ZONE 'UTC' AS token, r.error, r.counted, r.place
     FROM unnest($2::text[], $3::smallint[], $4::timestamptz[], $5::text[], $6::integer[])
         WITH ORDINALITY AS r (id, kind, token, error, counted, place)),
 found AS MATERIALIZED (
     SELECT o.kind, o.error, o.counted, o.place, held.at
-    FROM o CROSS JOIN LATERAL (
+    FROM {by}o CROSS JOIN LATERAL (
         SELECT e.ctid AS at FROM {event} e WHERE e.id = o.id AND e.status || '' = 'PROCESSING' AND e.processed_at = o.token
         LIMIT 1 FOR UPDATE) held),
 gone AS (
@@ -25,4 +26,4 @@ changed AS (
         error_message = CASE WHEN f.kind IN (1, 2) THEN f.error ELSE e.error_message END,
         retry_count = e.retry_count + f.counted
     FROM found f, t WHERE f.kind <> 0 AND e.ctid = ANY (ARRAY(SELECT at FROM found WHERE kind <> 0)) AND e.ctid = f.at)
-SELECT ARRAY(SELECT place FROM found), CASE WHEN 0 = ALL ($3) THEN set_config('synchronous_commit', 'off', true) END
+SELECT ARRAY(SELECT place FROM found), {held}, CASE WHEN 0 = ALL ($3) THEN set_config('synchronous_commit', 'off', true) END

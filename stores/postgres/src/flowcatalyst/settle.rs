@@ -19,16 +19,16 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
     // Only these need the tables beside the items.
     match &request.fence {
         _ if request.outcomes.iter().any(blocks) => settle_beside(session, sql, request, &columns).await,
-        Fence::Node(node) => {
-            let query = columns.bind(session.query(&sql.settle_node), request).bind(node.to_string());
+        fence => {
+            let query = match fence {
+                Fence::Node(node) => {
+                    columns.bind(session.query(&sql.settle_node), request).bind(node.to_string())
+                }
+                Fence::Owner(_) | Fence::Open => columns.bind(session.query(&sql.settle_items), request),
+            };
             let row = query.fetch_one(&mut session.connection).await?;
             let changed = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
             Ok(Settled { held: row.try_get(1)?, stale: columns.stale(&changed) })
-        }
-        Fence::Owner(_) | Fence::Open => {
-            let row = columns.bind(session.query(&sql.settle), request).fetch_one(&mut session.connection);
-            let changed = row.await?.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-            Ok(Settled { held: true, stale: columns.stale(&changed) })
         }
     }
 }
@@ -47,7 +47,7 @@ async fn settle_beside(
             return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
         }
     }
-    let row = columns.bind(tx.query(&sql.settle), request).fetch_one(&mut *tx.tx).await?;
+    let row = columns.bind(tx.query(&sql.settle_items), request).fetch_one(&mut *tx.tx).await?;
     let changed: HashSet<i64> = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
     let (mut groups, mut ids, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (place, outcome) in request.outcomes.iter().enumerate() {
