@@ -18,15 +18,15 @@ const POSTGRES: &str = "postgres-15";
 /// Its client is built only for who measures it.
 const KAFKA: &str = "kafka";
 
-/// Runs the benchmark program in the profile for it with its servers up; tells whether it succeeded.
+/// Runs the benchmark program with its servers up; tells whether it succeeded.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let measured = measured(arguments);
     let mut fleet = bring_up(root, &measured);
     // One of the things that are measured is the memory of the program itself.
     let mut program = process::cargo(root);
-    program.args(["build", "--profile", "measure", "--package", "pillarbox-cli"]);
+    program.args(["build", "--release", "--package", "pillarbox-cli"]);
     let mut command = process::cargo(root);
-    command.args(["run", "--profile", "measure", "--package", "pillarbox-bench"]);
+    command.args(["run", "--release", "--package", "pillarbox-bench"]);
     if measured.contains(&KAFKA) {
         command.args(["--features", KAFKA]);
     }

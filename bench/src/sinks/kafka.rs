@@ -22,10 +22,7 @@ pub async fn run(part: &str, servers: &str, sizes: &Sizes) -> anyhow::Result<Vec
     let (mut ours, mut bare) = (WORKERS.map(|_| Samples::default()), Samples::default());
     let producer: FutureProducer = config(servers).set("enable.idempotence", "true").create()?;
     let sink_topic = make_topic(servers).await?;
-    let sink = open(
-        &format!("kafka://{servers}/{sink_topic}{}", std::env::var("Q").unwrap_or_default()),
-        &SinkOptions::default(),
-    )?;
+    let sink = open(&format!("kafka://{servers}/{sink_topic}"), &SinkOptions::default())?;
     let bare_topic = make_topic(servers).await?;
     // The first round finds servers and partitions on both sides, and is not counted.
     for round in 0..=sizes.rounds {

@@ -68,6 +68,9 @@ pub enum StartError {
         /// Why not.
         source: std::io::Error,
     },
+    /// Metrics can't be pushed.
+    #[error("{0}")]
+    Metrics(String),
 }
 
 fn listed(errors: &[SourceError]) -> String {

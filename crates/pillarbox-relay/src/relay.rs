@@ -15,7 +15,7 @@ use crate::admin::Server;
 use crate::config::{Problem, Problems, RelayConfig};
 use crate::empty::is_empty;
 use crate::error::{SourceError, StartError};
-use crate::metrics::{Counts, Registry};
+use crate::metrics::{Counts, Exporter, Reading};
 use crate::sinks::{Route, Sinks, UrlSinks};
 use crate::source::{Source, Standing};
 
@@ -51,13 +51,20 @@ pub struct Relay {
     stop: CancellationToken,
     tracker: TaskTracker,
     admin: Option<Server>,
+    exporter: Option<Exporter>,
     longest_drain: Duration,
 }
 
 /// What the admin server sees of a relay.
 pub(crate) struct Shared {
     pub(crate) sources: Vec<Arc<Source>>,
-    pub(crate) registry: Arc<Registry>,
+}
+
+impl Shared {
+    /// The metrics of every table that is drained.
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        self.sources.iter().flat_map(|source| source.readings()).collect()
+    }
 }
 
 impl Relay {
@@ -68,21 +75,18 @@ impl Relay {
     pub async fn start(parts: RelayParts) -> Result<Self, StartError> {
         let RelayParts { config, sinks } = parts;
         sinks_of(&config, &*sinks)?;
-        let registry = Arc::new(Registry::new());
         let longest_drain = config.sources.iter().map(|source| source.drain).max().unwrap_or_default();
-        let source = |source| {
-            Arc::new(Source::new(source, config.label.as_deref(), Arc::clone(&sinks), Arc::clone(&registry)))
-        };
-        let shared = Arc::new(Shared {
-            sources: config.sources.into_iter().map(source).collect(),
-            registry: Arc::clone(&registry),
-        });
+        let label = config.label.as_deref();
+        let source = |source| Arc::new(Source::new(source, label, Arc::clone(&sinks)));
+        let shared = Arc::new(Shared { sources: config.sources.into_iter().map(source).collect() });
+        let exporter = config.otlp.map(|otlp| Exporter::start(otlp, label, Arc::clone(&shared)));
+        let exporter = exporter.transpose().map_err(StartError::Metrics)?;
         let admin = match config.admin {
             Some(admin) => Some(Server::start(admin, Arc::clone(&shared)).await?),
             None => None,
         };
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
-        let mut relay = Self { shared, stop, tracker, admin, longest_drain };
+        let mut relay = Self { shared, stop, tracker, admin, exporter, longest_drain };
         match relay.start_sources().await {
             Ok(()) => Ok(relay),
             Err(error) => {
@@ -160,7 +164,7 @@ impl Relay {
         true
     }
 
-    /// Stops reading, drains what is in memory, gives the rest back, leaves, and stops the admin server. A second close does nothing.
+    /// Stops reading, drains what is in memory, gives the rest back, leaves, stops the admin server and tells the last metrics. A second close does nothing.
     pub async fn close(&mut self) {
         self.stop.cancel();
         self.tracker.close();
@@ -169,6 +173,9 @@ impl Relay {
         }
         if let Some(admin) = self.admin.take() {
             admin.close().await;
+        }
+        if let Some(exporter) = self.exporter.take() {
+            exporter.close().await;
         }
     }
 }

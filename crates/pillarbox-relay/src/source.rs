@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::SourceConfig;
 use crate::error::SourceError;
 use crate::limited::Limited;
-use crate::metrics::{Counts, Meter, Registry};
+use crate::metrics::{Counts, Meter, Reading};
 use crate::sinks::{Route, Sinks};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -72,6 +72,12 @@ impl Part {
         engine.as_ref().map(|engine| engine.health().into())
     }
 
+    /// Has its engine see now what was changed in the store.
+    pub(crate) fn look(&self) {
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.iter().for_each(Engine::look);
+    }
+
     async fn close(&self) {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut engine) = engine {
@@ -85,7 +91,6 @@ pub(crate) struct Source {
     pub(crate) config: SourceConfig,
     label: String,
     sinks: Arc<dyn Sinks>,
-    registry: Arc<Registry>,
     state: Mutex<State>,
 }
 
@@ -97,16 +102,11 @@ struct State {
 }
 
 impl Source {
-    pub(crate) fn new(
-        config: SourceConfig,
-        label: Option<&str>,
-        sinks: Arc<dyn Sinks>,
-        registry: Arc<Registry>,
-    ) -> Self {
+    pub(crate) fn new(config: SourceConfig, label: Option<&str>, sinks: Arc<dyn Sinks>) -> Self {
         let label = format!("{}/{}", label.unwrap_or("relay"), config.name);
         let standing = if config.enabled { Standing::Waiting } else { Standing::Off };
         let state = Mutex::new(State { standing, parts: Vec::new(), trouble: None });
-        Self { config, label, sinks, registry, state }
+        Self { config, label, sinks, state }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -131,6 +131,13 @@ impl Source {
             .iter()
             .map(|part| part.meter.counts())
             .fold(Counts::default(), |all, counts| all + counts)
+    }
+
+    /// The metrics of its tables; none while it waits for its database.
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        let read =
+            |part: &Arc<Part>| part.meter.reading(&self.config.name, &part.table, part.health().as_ref());
+        self.parts().iter().map(read).collect()
     }
 
     /// Runs until it is told to stop; how the first try went is told at once.
@@ -249,7 +256,7 @@ impl Source {
             Some(limit) => Arc::new(Limited::new(sink, limit)),
             None => sink,
         };
-        let meter = Arc::new(self.registry.meter(&config.name, table.as_str()));
+        let meter = Arc::new(Meter::default());
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             sink,

@@ -7,16 +7,16 @@ use pillarbox::port::{Delivery, Verdict};
 /// A broker's side of it.
 pub(crate) trait Courier: Sync {
     /// An event, ready to be sent.
-    type Message: Send;
+    type Message<'a>: Send;
 
     /// Makes the message; what is not to be sent has its verdict already.
-    fn prepare(&self, delivery: &Delivery) -> Result<Self::Message, Verdict>;
+    fn prepare<'a>(&'a self, delivery: &'a Delivery) -> Result<Self::Message<'a>, Verdict>;
 
     /// Whether both go to the same place.
-    fn together(&self, one: &Self::Message, other: &Self::Message) -> bool;
+    fn together(&self, one: &Self::Message<'_>, other: &Self::Message<'_>) -> bool;
 
     /// Sends messages to one place, in order, without waiting for each. The verdicts may end after the first failure.
-    fn send(&self, run: Vec<Self::Message>) -> impl Future<Output = Vec<Verdict>> + Send;
+    fn send<'a>(&'a self, run: Vec<Self::Message<'a>>) -> impl Future<Output = Vec<Verdict>> + Send;
 }
 
 /// Delivers a batch.
@@ -24,9 +24,9 @@ pub(crate) trait Courier: Sync {
 /// Messages to one place are sent without waiting for each other's answers, since the broker takes or refuses them in order. What goes
 /// elsewhere waits: the one place may be missing and the other not, and the later event would be there first. After a
 /// failure everything is `Skipped`, also what the broker may have taken: it is sent again after its forerunners, a duplicate but no inversion.
-pub(crate) async fn carry<C: Courier>(courier: &C, batch: &[Delivery]) -> Vec<Verdict> {
+pub(crate) async fn carry<'a, C: Courier>(courier: &'a C, batch: &'a [Delivery]) -> Vec<Verdict> {
     let mut verdicts = Vec::with_capacity(batch.len());
-    let mut run: Vec<C::Message> = Vec::new();
+    let mut run: Vec<C::Message<'a>> = Vec::with_capacity(batch.len());
     let mut refused = None;
     for delivery in batch {
         let message = match courier.prepare(delivery) {
@@ -51,7 +51,11 @@ pub(crate) async fn carry<C: Courier>(courier: &C, batch: &[Delivery]) -> Vec<Ve
 }
 
 /// Sends a run; tells whether all of it was taken.
-async fn send<C: Courier>(courier: &C, run: &mut Vec<C::Message>, verdicts: &mut Vec<Verdict>) -> bool {
+async fn send<'a, C: Courier>(
+    courier: &'a C,
+    run: &mut Vec<C::Message<'a>>,
+    verdicts: &mut Vec<Verdict>,
+) -> bool {
     let run = std::mem::take(run);
     let expected = run.len();
     if expected == 0 {

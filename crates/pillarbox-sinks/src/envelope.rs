@@ -1,5 +1,6 @@
 //! Envelopes: how an event is put into a request or message, raw or as a CloudEvent.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
@@ -75,32 +76,53 @@ impl Envelope {
     /// Whatever the format, trace context and the event's safe headers go as headers, and the payload byte for byte.
     pub fn encode(&self, delivery: &Delivery) -> Result<Encoded, String> {
         let event = &delivery.event;
-        let mut headers = trace(event);
-        headers.extend(carried(event));
-        let payload = || Bytes::copy_from_slice(event.payload().as_bytes());
+        let body = match self.body(event)? {
+            Cow::Borrowed(payload) => Bytes::copy_from_slice(payload),
+            Cow::Owned(body) => body.into(),
+        };
+        let mut headers = Vec::new();
+        self.each_header(event, |name, value| headers.push((name.to_owned(), value.to_owned())));
+        Ok(Encoded { body, content_type: self.content_type(event).to_owned(), headers })
+    }
+
+    /// The body: the payload as it is, or a document around it.
+    pub(crate) fn body<'e>(&self, event: &'e Event) -> Result<Cow<'e, [u8]>, String> {
         match self.format {
-            Format::Raw => {
-                headers.push(("pillarbox-event-id".to_owned(), self.written(event.id().as_str())));
-                headers.push(("pillarbox-event-type".to_owned(), self.written(event.event_type())));
-                Ok(Encoded { body: payload(), content_type: content_type(event), headers })
-            }
-            Format::CloudEventsBinary => {
-                let attributes = attributes(event, &self.source);
-                let name = |name| format!("{}{name}", self.binding.prefix());
-                headers.extend(attributes.iter().map(|(key, value)| (name(key), self.written(value))));
-                Ok(Encoded { body: payload(), content_type: content_type(event), headers })
-            }
-            Format::CloudEventsStructured => {
-                let body = structured(event, &self.source)?;
-                Ok(Encoded { body: body.into(), content_type: CLOUDEVENT.to_owned(), headers })
-            }
+            Format::Raw | Format::CloudEventsBinary => Ok(event.payload().as_bytes().into()),
+            Format::CloudEventsStructured => structured(event, &self.source).map(Cow::Owned),
         }
     }
 
-    fn written(&self, value: &str) -> String {
+    /// What kind of content the body is.
+    pub(crate) fn content_type<'e>(&self, event: &'e Event) -> &'e str {
+        match self.format {
+            Format::Raw | Format::CloudEventsBinary => content_type(event),
+            Format::CloudEventsStructured => CLOUDEVENT,
+        }
+    }
+
+    /// The headers besides.
+    pub(crate) fn each_header(&self, event: &Event, mut put: impl FnMut(&str, &str)) {
+        trace(event).iter().for_each(|(name, value)| put(name, value));
+        carried(event).for_each(|(name, value)| put(&name, &value));
+        match self.format {
+            Format::Raw => {
+                put("pillarbox-event-id", &self.written(event.id().as_str()));
+                put("pillarbox-event-type", &self.written(event.event_type()));
+            }
+            Format::CloudEventsBinary => {
+                for (key, value) in attributes(event, &self.source) {
+                    put(&format!("{}{key}", self.binding.prefix()), &self.written(&value));
+                }
+            }
+            Format::CloudEventsStructured => {}
+        }
+    }
+
+    fn written<'v>(&self, value: &'v str) -> Cow<'v, str> {
         match self.binding {
-            Binding::Http | Binding::Nats => percent_encoded(value),
-            Binding::Kafka | Binding::Amqp => value.to_owned(),
+            Binding::Http | Binding::Nats => percent_encoded(value).into(),
+            Binding::Kafka | Binding::Amqp => value.into(),
         }
     }
 }
@@ -143,8 +165,8 @@ pub(crate) fn structured(event: &Event, source: &str) -> Result<Vec<u8>, String>
         member(&mut out, name, &value)?;
     }
     let content_type = content_type(event);
-    let says_json = is_json_type(&content_type);
-    member(&mut out, "datacontenttype", &content_type)?;
+    let says_json = is_json_type(content_type);
+    member(&mut out, "datacontenttype", content_type)?;
     if says_json && is_json(payload) {
         out.extend_from_slice(b",\"data\":");
         out.extend_from_slice(payload);
@@ -179,7 +201,7 @@ fn attributes(event: &Event, source: &str) -> Vec<(&'static str, String)> {
 }
 
 /// What the event says its payload is, else what its kind is.
-fn content_type(event: &Event) -> String {
+fn content_type(event: &Event) -> &str {
     const TYPE_MAX: usize = 255;
     let said = event.headers().iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let said = said.map(|(_, value)| value).filter(|value| {
@@ -191,7 +213,7 @@ fn content_type(event: &Event) -> String {
         Payload::Json(_) => JSON,
         Payload::Bytes(_) => OCTETS,
     };
-    said.unwrap_or(kind).to_owned()
+    said.unwrap_or(kind)
 }
 
 fn is_json_type(content_type: &str) -> bool {

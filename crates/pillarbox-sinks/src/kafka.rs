@@ -1,28 +1,31 @@
 //! The sink for Kafka: a record is delivered when all replicas in sync have it.
 
 mod config;
+mod runs;
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pillarbox::Event;
 use pillarbox::model::GroupKey;
 use pillarbox::port::{Delivery, Handed, Sink, Verdict};
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::future_producer::DeliveryFuture;
-use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
+use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, ThreadedProducer};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::address::{Address, destination};
 use crate::courier::{self, Courier, rejected, unavailable};
-use crate::envelope::{Binding, Encoded, Envelope};
+use crate::envelope::{Binding, Envelope};
 use crate::error::SinkError;
 use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::template::Template;
+use runs::Runs;
 
 const PORT: u16 = 9_092;
 /// Longest name of a topic.
@@ -47,16 +50,15 @@ pub struct KafkaSink {
     timeout: Duration,
 }
 
-type FutureOf = FutureProducer<Watcher>;
-
 struct Producer {
-    producer: FutureOf,
+    producer: ThreadedProducer<Watcher>,
     watcher: Watcher,
 }
 
-/// Remembers what the client complained of last, which tells more than that a record timed out.
+/// Hears of every record's end, and remembers what the client complained of last, which tells more than that a record timed out.
 #[derive(Clone, Default)]
 struct Watcher {
+    runs: Runs,
     complaint: Arc<Mutex<Option<RDKafkaErrorCode>>>,
 }
 
@@ -76,17 +78,27 @@ impl ClientContext for Watcher {
     }
 }
 
+impl ProducerContext for Watcher {
+    /// The number of the record.
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+        self.runs.answer(number, result.as_ref().err().map(|(error, _)| error.clone()));
+    }
+}
+
 impl Watcher {
     fn complaint(&self) -> Option<RDKafkaErrorCode> {
         *self.complaint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A record and its topic.
-pub(crate) struct Record {
-    topic: String,
-    key: String,
-    encoded: Encoded,
+/// A record and its topic. The headers are made when it is handed over.
+pub(crate) struct Record<'a> {
+    event: &'a Event,
+    topic: Cow<'a, str>,
+    key: Cow<'a, str>,
+    body: Cow<'a, [u8]>,
 }
 
 impl KafkaSink {
@@ -107,8 +119,11 @@ impl KafkaSink {
         produce_with(&self.config)
     }
 
-    fn topic(&self, delivery: &Delivery) -> Result<String, String> {
-        let topic = self.topic.render(&delivery.event, escaped).map_err(|error| error.to_string())?;
+    fn topic(&self, event: &Event) -> Result<Cow<'_, str>, String> {
+        let topic = match self.topic.constant() {
+            Some(topic) => topic.into(),
+            None => Cow::Owned(self.topic.render(event, escaped).map_err(|error| error.to_string())?),
+        };
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
         // Topics of Kafka itself are not for the author of an event.
         let own = topic.starts_with("__");
@@ -122,7 +137,7 @@ impl KafkaSink {
     ///
     /// The broker's limit is on what it gets at once, which may have been several records that each would pass. The producer takes none after a
     /// refused one (`enable.gapless.guarantee`), so the order is kept.
-    async fn send_alone(&self, run: &[Record]) -> Vec<Verdict> {
+    async fn send_alone(&self, run: &[Record<'_>]) -> Vec<Verdict> {
         let mut config = self.config.clone();
         config.set("batch.num.messages", "1");
         let producer = match produce_with(&config) {
@@ -142,61 +157,59 @@ impl KafkaSink {
     }
 
     /// Hands the run to the producer and waits for all of it; tells of the first failure.
-    async fn send_all(&self, producer: &Producer, run: &[Record]) -> Result<(), Failure> {
-        let mut queued = Vec::with_capacity(run.len());
+    async fn send_all(&self, producer: &Producer, run: &[Record<'_>]) -> Result<(), Failure> {
+        let runs = &producer.watcher.runs;
+        let begun = runs.begin(run.len());
         let mut stopped = None;
         let deadline = Instant::now() + self.timeout;
-        for record in run {
-            match enqueue(producer, record, deadline).await {
-                Ok(delivery) => queued.push(delivery),
-                Err(error) => {
-                    stopped = Some(error);
-                    break;
-                }
+        for (place, record) in run.iter().enumerate() {
+            if let Err(error) = self.enqueue(producer, record, begun.first + place, deadline).await {
+                runs.shorten(begun.first, run.len() - place);
+                stopped = Some(Failure { taken: place, error, by: By::Client });
+                break;
             }
         }
-        // The last one first: when it is answered the others are, and this task is woken once for all of them.
-        let answers = async {
-            let mut answers = Vec::with_capacity(queued.len());
-            for delivery in queued.into_iter().rev() {
-                answers.push(
-                    delivery
-                        .await
-                        .map_err(|_| KafkaError::Canceled)
-                        .and_then(|answer| answer.map(drop).map_err(|(error, _)| error)),
-                );
-            }
-            answers.reverse();
-            answers
+        let failed = match timeout(self.timeout + GRACE, begun.done).await {
+            Ok(Ok(failed)) => failed,
+            Ok(Err(_)) => Some((0, KafkaError::Canceled)),
+            Err(_) => Some((0, KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))),
         };
-        let silent = || vec![Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))];
-        let answers = timeout(self.timeout + GRACE, answers).await.unwrap_or_else(|_| silent());
-        let taken = answers.iter().take_while(|answer| answer.is_ok()).count();
-        let first = answers.into_iter().find_map(Result::err);
-        let failure = first.map(|error| Failure { taken, error, by: By::Broker });
-        let stopped = stopped.map(|error| Failure { taken, error, by: By::Client });
+        let failure = failed.map(|(taken, error)| Failure { taken, error, by: By::Broker });
         failure.or(stopped).map_or(Ok(()), Err)
     }
-}
 
-/// Hands a record to the producer; waits while its queue has no room.
-async fn enqueue(
-    producer: &Producer,
-    record: &Record,
-    deadline: Instant,
-) -> Result<DeliveryFuture, KafkaError> {
-    loop {
-        let told = FutureRecord::to(&record.topic).key(&record.key).payload(&record.encoded.body[..]);
-        let (error, _) = match producer.producer.send_result(told.headers(headers(&record.encoded))) {
-            Ok(delivery) => return Ok(delivery),
-            Err(refused) => refused,
-        };
-        let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
-        if !full || Instant::now() >= deadline {
-            return Err(error);
+    /// Hands a record to the producer; waits while its queue has no room.
+    async fn enqueue(
+        &self,
+        producer: &Producer,
+        record: &Record<'_>,
+        number: usize,
+        deadline: Instant,
+    ) -> Result<(), KafkaError> {
+        let told = BaseRecord::with_opaque_to(&record.topic, number).key(&*record.key);
+        let mut told = told.payload(&*record.body).headers(self.headers(record.event));
+        loop {
+            let error;
+            (error, told) = match producer.producer.send(told) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            };
+            let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+            if !full || Instant::now() >= deadline {
+                return Err(error);
+            }
+            // The client does not tell when there is room again.
+            sleep(ROOM_WAIT).await;
         }
-        // The client does not tell when there is room again.
-        sleep(ROOM_WAIT).await;
+    }
+
+    fn headers(&self, event: &Event) -> OwnedHeaders {
+        let content = Header { key: "content-type", value: Some(self.envelope.content_type(event)) };
+        let mut headers = Some(OwnedHeaders::new().insert(content));
+        self.envelope.each_header(event, |name, value| {
+            headers = headers.take().map(|headers| headers.insert(Header { key: name, value: Some(value) }));
+        });
+        headers.unwrap_or_default()
     }
 }
 
@@ -224,18 +237,19 @@ fn produce_with(config: &ClientConfig) -> Result<Producer, String> {
     Ok(Producer { producer, watcher })
 }
 
+/// The group, else the event alone.
+fn key(event: &Event) -> Cow<'_, str> {
+    match event.message_group() {
+        Some(group) => group.into(),
+        None => GroupKey::of(event)
+            .map_or_else(|| event.id().as_str().into(), |group| group.as_str().to_owned().into()),
+    }
+}
+
 /// A value within a topic: what no topic can have becomes a line.
 fn escaped(value: &str) -> Cow<'_, str> {
     let bad = |letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter);
     if value.contains(bad) { value.replace(bad, "_").into() } else { value.into() }
-}
-
-fn headers(encoded: &Encoded) -> OwnedHeaders {
-    let headers = OwnedHeaders::new_with_capacity(encoded.headers.len() + 1);
-    let content = Header { key: "content-type", value: Some(encoded.content_type.as_str()) };
-    encoded.headers.iter().fold(headers.insert(content), |headers, (name, value)| {
-        headers.insert(Header { key: name, value: Some(value.as_str()) })
-    })
 }
 
 fn is_too_large(error: &KafkaError) -> bool {
@@ -261,22 +275,20 @@ fn verdict(error: &KafkaError, watcher: &Watcher) -> Verdict {
 }
 
 impl Courier for KafkaSink {
-    type Message = Record;
+    type Message<'a> = Record<'a>;
 
-    fn prepare(&self, delivery: &Delivery) -> Result<Record, Verdict> {
-        let topic = self.topic(delivery).map_err(rejected)?;
-        let encoded = self.envelope.encode(delivery).map_err(rejected)?;
+    fn prepare<'a>(&'a self, delivery: &'a Delivery) -> Result<Record<'a>, Verdict> {
         let event = &delivery.event;
-        let key =
-            GroupKey::of(event).map_or_else(|| event.id().as_str().to_owned(), |key| key.as_str().to_owned());
-        Ok(Record { topic, key, encoded })
+        let topic = self.topic(event).map_err(rejected)?;
+        let body = self.envelope.body(event).map_err(rejected)?;
+        Ok(Record { event, topic, key: key(event), body })
     }
 
-    fn together(&self, one: &Record, other: &Record) -> bool {
+    fn together(&self, one: &Record<'_>, other: &Record<'_>) -> bool {
         one.topic == other.topic
     }
 
-    async fn send(&self, run: Vec<Record>) -> Vec<Verdict> {
+    async fn send<'a>(&'a self, run: Vec<Record<'a>>) -> Vec<Verdict> {
         let held = match self.link.held(|| self.connect()).await {
             Ok(held) => held,
             Err(error) => return vec![unavailable(error)],

@@ -187,7 +187,7 @@ fn headers(encoded: &Encoded) -> Result<HeaderMap, String> {
 }
 
 impl Courier for NatsSink {
-    type Message = Message;
+    type Message<'a> = Message;
 
     fn prepare(&self, delivery: &Delivery) -> Result<Message, Verdict> {
         let subject = self.subject(delivery).map_err(rejected)?;

@@ -246,7 +246,7 @@ fn properties(delivery: &Delivery, encoded: &Encoded) -> BasicProperties {
 }
 
 impl Courier for RabbitMqSink {
-    type Message = Message;
+    type Message<'a> = Message;
 
     fn prepare(&self, delivery: &Delivery) -> Result<Message, Verdict> {
         let event = &delivery.event;

@@ -183,7 +183,7 @@ fn reason(error: &RedisError) -> String {
 }
 
 impl Courier for RedisSink {
-    type Message = Entry;
+    type Message<'a> = Entry;
 
     fn prepare(&self, delivery: &Delivery) -> Result<Entry, Verdict> {
         let stream =

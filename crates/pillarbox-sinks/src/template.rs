@@ -132,6 +132,15 @@ impl Template {
         Ok(Self { parts })
     }
 
+    /// The text, if there is no place in it.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn constant(&self) -> Option<&str> {
+        match &self.parts[..] {
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Fills the places from an event. Values and defaults go through `escape`, the text of the template does not.
     pub fn render<F>(&self, event: &Event, escape: F) -> Result<String, RenderError>
     where

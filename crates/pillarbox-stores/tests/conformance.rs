@@ -10,8 +10,12 @@ use pillarbox_stores::stores;
 
 mod harness;
 
+/// Cases at once: they wait for servers most of the time.
+const THREADS: usize = 4;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
     let mut trials = vec![Trial::test("every_store_of_the_list_is_tried", every_store_of_the_list_is_tried)];
     for harness in harness::all() {
         let absent = if arguments.list { None } else { block_on(harness.fresh()).err() };

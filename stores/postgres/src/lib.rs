@@ -36,6 +36,42 @@
 //! # }
 //! ```
 //!
+//! A pool, a connection or a client is no transaction: this compiles with `on: &mut sqlx::PgTransaction<'_>`,
+//!
+//! ```no_run
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_postgres::{PostgresStore, sqlx, tokio_postgres};
+//! # async fn run(outbox: Outbox<PostgresStore>, on: &mut sqlx::PgTransaction<'_>) {
+//! let written = outbox.write_on(on, [Event::text("OrderPlaced", "{}")]).await;
+//! # }
+//! ```
+//!
+//! and does not with `&mut sqlx::PgPool`, `&mut sqlx::PgConnection` or `&mut tokio_postgres::Client`:
+//!
+//! ```compile_fail
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_postgres::{PostgresStore, sqlx, tokio_postgres};
+//! # async fn run(outbox: Outbox<PostgresStore>, on: &mut sqlx::PgPool) {
+//! let written = outbox.write_on(on, [Event::text("OrderPlaced", "{}")]).await;
+//! # }
+//! ```
+//!
+//! ```compile_fail
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_postgres::{PostgresStore, sqlx, tokio_postgres};
+//! # async fn run(outbox: Outbox<PostgresStore>, on: &mut sqlx::PgConnection) {
+//! let written = outbox.write_on(on, [Event::text("OrderPlaced", "{}")]).await;
+//! # }
+//! ```
+//!
+//! ```compile_fail
+//! # use pillarbox::{Event, Outbox};
+//! # use pillarbox_postgres::{PostgresStore, sqlx, tokio_postgres};
+//! # async fn run(outbox: Outbox<PostgresStore>, on: &mut tokio_postgres::Client) {
+//! let written = outbox.write_on(on, [Event::text("OrderPlaced", "{}")]).await;
+//! # }
+//! ```
+//!
 //! The feature `tokio-postgres-0_7` adds `PipelinedStore`, whose transactions are begun with tokio-postgres, and writing on
 //! transactions of tokio-postgres and deadpool-postgres. For any other driver there is the statement itself, see the
 //! store's [`WriteSql`](PostgresStore#impl-WriteSql-for-PostgresStore).

@@ -25,6 +25,28 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A bare connection is no transaction: this compiles with `on: &rusqlite::Transaction<'_>`,
+//!
+//! ```
+//! # use pillarbox::model::NewRow;
+//! # use pillarbox::port::BlockingWriteOn;
+//! # use pillarbox_sqlite::{SqliteStore, rusqlite};
+//! # fn run(store: &SqliteStore, on: &rusqlite::Transaction<'_>, rows: &[NewRow]) {
+//! let written = store.insert_blocking(on, rows);
+//! # }
+//! ```
+//!
+//! and does not with `on: &rusqlite::Connection`:
+//!
+//! ```compile_fail
+//! # use pillarbox::model::NewRow;
+//! # use pillarbox::port::BlockingWriteOn;
+//! # use pillarbox_sqlite::{SqliteStore, rusqlite};
+//! # fn run(store: &SqliteStore, on: &rusqlite::Connection, rows: &[NewRow]) {
+//! let written = store.insert_blocking(on, rows);
+//! # }
+//! ```
 
 mod admin;
 mod claim;

@@ -1,4 +1,4 @@
-//! What a test run ends with: a table of steps, what could not run, and the count of tests.
+//! What a test run ends with: a table of steps, what could not run, what failed, and the count of tests.
 
 use std::fmt;
 use std::time::Duration;
@@ -47,12 +47,24 @@ impl fmt::Display for Summary {
             let row = format!("{step:<14}{result:<15}{:>7.1} s  {why}", took.as_secs_f64());
             writeln!(f, "{}", row.trim_end())?;
         }
-        for (index, what) in self.could_not_run().enumerate() {
-            write!(f, "{}", if index == 0 { "\ncould not run:\n" } else { "" })?;
-            writeln!(f, "  {what}")?;
-        }
+        list(f, "could not run", self.could_not_run())?;
+        list(f, "failed", self.tally.failures.iter())?;
         write!(f, "\n{} passed, {} failed", self.tally.passed, self.failed())
     }
+}
+
+fn list(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    items: impl Iterator<Item = impl fmt::Display>,
+) -> fmt::Result {
+    for (index, item) in items.enumerate() {
+        if index == 0 {
+            writeln!(f, "\n{title}:")?;
+        }
+        writeln!(f, "  {item}")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -98,7 +110,11 @@ mod tests {
     #[test]
     fn failed_tests_are_counted_one_by_one() {
         let ran = vec![ran("tests", Outcome::Failed("exit status: 101".into()))];
-        let summary = Summary { ran, tally: Tally { passed: 3, failed: 4, ..Tally::default() } };
+        let mut tally = Tally { passed: 3, failed: 4, ..Tally::default() };
+        tally.read("test engine::drains ... FAILED");
+        let summary = Summary { ran, tally };
         assert_eq!(summary.failed(), 4);
+        let text = summary.to_string();
+        assert!(text.ends_with("\nfailed:\n  engine::drains\n\n3 passed, 4 failed"), "{text}");
     }
 }

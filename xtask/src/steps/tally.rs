@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 
 const RESULT: &str = "test result: ";
 const COULD_NOT_RUN: &str = "could not run: ";
+const TEST: &str = "test ";
+const FAILED: &str = " ... FAILED";
 
 /// The numbers of all test programs together.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) passed: u64,
     pub(super) failed: u64,
+    /// The names of those that failed.
+    pub(super) failures: BTreeSet<String>,
     /// Names and reasons, as the tests gave them.
     pub(super) could_not_run: BTreeSet<String>,
 }
@@ -22,6 +26,8 @@ impl Tally {
         } else if let Some(result) = line.strip_prefix(RESULT) {
             self.passed += number_before(result, "passed");
             self.failed += number_before(result, "failed");
+        } else if let Some(name) = line.strip_prefix(TEST).and_then(|rest| rest.strip_suffix(FAILED)) {
+            self.failures.insert(name.to_owned());
         }
     }
 }
@@ -57,6 +63,12 @@ mod tests {
         let tally =
             tally(&["5 passed", "  test result: ok. 5 passed; 0 failed", "test a ... ok", "test result: "]);
         assert_eq!((tally.passed, tally.failed), (0, 0));
+    }
+
+    #[test]
+    fn tests_that_failed_are_kept_by_name() {
+        let tally = tally(&["test engine::drains ... FAILED", "test engine::stops ... ok", "FAILED"]);
+        assert_eq!(tally.failures.into_iter().collect::<Vec<_>>(), ["engine::drains"]);
     }
 
     #[test]

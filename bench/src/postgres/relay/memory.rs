@@ -62,10 +62,7 @@ pub(crate) async fn measure(url: &str, _: &Sizes) -> anyhow::Result<Vec<Figure>>
 /// The relay, beside this program.
 fn program() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("pillarbox");
-    anyhow::ensure!(
-        program.exists(),
-        "build the relay first: cargo build --profile measure -p pillarbox-cli"
-    );
+    anyhow::ensure!(program.exists(), "build the relay first: cargo build --release -p pillarbox-cli");
     Ok(program)
 }
 

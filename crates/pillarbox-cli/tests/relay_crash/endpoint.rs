@@ -81,6 +81,13 @@ impl Endpoint {
         }
     }
 
+    /// Waits for the next item that comes for the first time.
+    pub(crate) async fn until_another(&self) {
+        let seen = *self.shared.count.borrow();
+        let mut arrived = self.shared.count.subscribe();
+        arrived.wait_for(|count| *count > seen).await.expect("the endpoint is there");
+    }
+
     /// Every item came, and those of a group came in order the first time.
     pub(crate) fn check(&self, items: usize) -> Result<(), String> {
         let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);

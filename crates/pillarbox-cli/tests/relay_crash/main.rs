@@ -1,4 +1,4 @@
-//! Three relays on one database, killed at random while an endpoint fails now and then: nothing lost, no group out of order.
+//! Three relays on one database, killed and stopped at random while an endpoint fails now and then: nothing lost, no group out of order.
 //!
 //! The checker stands on the endpoint's side: it sees what arrived, and when.
 
@@ -20,6 +20,8 @@ use crate::relays::Relays;
 const GROUPS: usize = 50;
 const ITEMS: usize = 20_000;
 const KILLS: usize = 30;
+/// One relay is stopped past its lease after so many kills.
+const KILLS_PER_STOP: usize = 8;
 const RELAYS: usize = 3;
 /// Nothing takes so long.
 const NEVER: Duration = Duration::from_secs(300);
@@ -77,6 +79,9 @@ fn nothing_is_lost(url: &str, layout: Layout) -> Result<(), String> {
             for blow in 1..=KILLS {
                 endpoint.until_accepted(ITEMS * blow / (KILLS + 2), NEVER).await?;
                 relays.kill_one();
+                if blow % KILLS_PER_STOP == 0 {
+                    relays.stop_one(&outbox, &endpoint).await?;
+                }
             }
             endpoint.until_accepted(ITEMS, NEVER).await
         };

@@ -43,6 +43,13 @@ impl Outbox {
         }
     }
 
+    /// Whether the relay of this label is a member.
+    pub(crate) async fn has_member(&self, label: &str) -> bool {
+        let node = format!("{label}/default");
+        let nodes = self.store.admin().nodes().await.expect("nodes are listed");
+        nodes.iter().any(|info| info.label == node)
+    }
+
     /// Everything is done, and nothing died.
     pub(crate) async fn check_settled(&self, items: usize) -> Result<(), String> {
         let count = |status| {

@@ -1,17 +1,29 @@
-//! The relays: real processes, killed and started again.
+//! The relays: real processes, killed and started again, and stopped until others took over.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::timeout;
 
 use crate::endpoint::Endpoint;
 use crate::outbox::Outbox;
 
+const LOOK: Duration = Duration::from_millis(100);
+/// Far longer than a lease.
+const TAKEN_OVER: Duration = Duration::from_secs(60);
+
 /// Some relays on one outbox.
 pub(crate) struct Relays {
     arguments: Vec<String>,
-    running: Vec<Child>,
+    running: Vec<Relay>,
     random: fastrand::Rng,
+    started: usize,
+}
+
+struct Relay {
+    process: Child,
+    label: String,
 }
 
 impl Relays {
@@ -32,7 +44,8 @@ impl Relays {
             ["--retry-min", "50ms"],
         ];
         let arguments = words.iter().flatten().map(|word| (*word).to_owned()).collect();
-        let mut relays = Self { arguments, running: Vec::new(), random: fastrand::Rng::with_seed(11) };
+        let mut relays =
+            Self { arguments, running: Vec::new(), random: fastrand::Rng::with_seed(11), started: 0 };
         (0..count).for_each(|_| relays.start_one());
         relays
     }
@@ -47,27 +60,45 @@ impl Relays {
     }
 
     fn start_one(&mut self) {
-        let relay = self.command().spawn().expect("a relay starts");
-        self.running.push(relay);
+        self.started += 1;
+        let label = format!("relay-{}", self.started);
+        let process = self.command().args(["--label", &label]).spawn().expect("a relay starts");
+        self.running.push(Relay { process, label });
     }
 
     /// Kills one of them, and starts another.
     pub(crate) fn kill_one(&mut self) {
         let which = self.random.usize(..self.running.len());
-        let mut relay = self.running.swap_remove(which);
-        relay.kill().expect("a process can be killed");
-        relay.wait().expect("a killed process ends");
+        let Relay { mut process, .. } = self.running.swap_remove(which);
+        process.kill().expect("a process can be killed");
+        process.wait().expect("a killed process ends");
         self.start_one();
+    }
+
+    /// Stops one of them until the others have buried its node, and lets it go on.
+    ///
+    /// Items that arrive meanwhile, from the other relays, tell when to look; but all may have arrived.
+    pub(crate) async fn stop_one(&mut self, outbox: &Outbox, endpoint: &Endpoint) -> Result<(), String> {
+        // The last one has just been started and may not have joined.
+        let relay = &self.running[self.random.usize(..self.running.len() - 1)];
+        relay.signal(Signal::STOP)?;
+        let burial = async {
+            while outbox.has_member(&relay.label).await {
+                let _ = timeout(LOOK, endpoint.until_another()).await;
+            }
+        };
+        let buried = timeout(TAKEN_OVER, burial).await;
+        relay.signal(Signal::CONT)?;
+        buried.map_err(|_| format!("nobody took over from {}, which is stopped", relay.label))
     }
 
     /// Asks all to end, and has one more finish what they left: done marks that the killed ones did not write.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         for relay in &self.running {
-            let pid = Pid::from_child(relay);
-            kill_process(pid, Signal::TERM).map_err(|error| error.to_string())?;
+            relay.signal(Signal::TERM)?;
         }
         for relay in &mut self.running {
-            let status = relay.wait().map_err(|error| error.to_string())?;
+            let status = relay.process.wait().map_err(|error| error.to_string())?;
             if !status.success() {
                 return Err(format!("a relay that was asked to end: {status}"));
             }
@@ -78,12 +109,18 @@ impl Relays {
     }
 }
 
+impl Relay {
+    fn signal(&self, signal: Signal) -> Result<(), String> {
+        kill_process(Pid::from_child(&self.process), signal).map_err(|error| error.to_string())
+    }
+}
+
 /// A test that fails leaves none behind.
 impl Drop for Relays {
     fn drop(&mut self) {
         for relay in &mut self.running {
-            let _ = relay.kill();
-            let _ = relay.wait();
+            let _ = relay.process.kill();
+            let _ = relay.process.wait();
         }
     }
 }

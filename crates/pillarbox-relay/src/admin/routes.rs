@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::guard::{Guard, guard};
 use super::refusal::{Refusal, refusal};
+use crate::metrics::text;
 use crate::relay::{Shared, SourceReport};
 use crate::source::{Health, Part, Source, Standing};
 
@@ -87,13 +88,8 @@ async fn is_ready(shared: &Shared) -> bool {
 }
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
-    for source in &desk.shared.sources {
-        for part in source.parts() {
-            part.meter.show(part.health().as_ref());
-        }
-    }
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, desk.shared.registry.render()).into_response()
+    (kind, text(&desk.shared.readings())).into_response()
 }
 
 #[derive(Serialize)]
@@ -230,7 +226,10 @@ async fn change(
             now: None,
         };
         match part.store.admin().change_group(change).await {
-            Ok(true) => changed.push(part.table.clone()),
+            Ok(true) => {
+                part.look();
+                changed.push(part.table.clone());
+            }
             Ok(false) => {}
             Err(error) => return store_failed(&error),
         }

@@ -149,6 +149,12 @@ keys! {
     Relay Relay "admin-token" admin_token: Secret [Form::Secret] = None, "…";
     /// A file that holds this token.
     Relay Relay "admin-token-file" admin_token_file: String [Form::Text] = None, "/run/secrets/admin-token";
+    /// The OpenTelemetry collector that metrics are pushed to by OTLP over HTTP, as JSON; /v1/metrics is added. Not set: none.
+    Relay Relay "otlp-endpoint" otlp_endpoint: Secret [Form::Secret] = None, "http://localhost:4318";
+    /// Headers for it, such as the key of a vendor: a table, or NAME=VALUE with commas between them.
+    Relay Relay "otlp-headers" otlp_headers: Pairs [Form::Pairs] = None, "api-key=…";
+    /// How often metrics are pushed; once more when the relay ends.
+    Relay Relay "otlp-interval" otlp_interval: Span [Form::Span(100, HOUR)] = Some("\"1m\""), "1m";
     /// A label for people in lists of nodes. Not set: `relay`, and the name of the source.
     Relay Relay "label" label: String [Form::Text] = None, "relay-a";
     /// How the log is written to standard error: lines for people, or JSON.

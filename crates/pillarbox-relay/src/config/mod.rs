@@ -41,6 +41,8 @@ pub struct RelayConfig {
     pub sources: Vec<SourceConfig>,
     /// The admin server, if there is one.
     pub admin: Option<AdminConfig>,
+    /// Where metrics are pushed, if anywhere.
+    pub otlp: Option<OtlpConfig>,
     /// A label for people.
     pub label: Option<String>,
     /// How the log is written.
@@ -64,6 +66,17 @@ pub struct AdminConfig {
     pub address: SocketAddr,
     /// What callers must know.
     pub token: Option<Secret>,
+}
+
+/// Where metrics are pushed by OpenTelemetry.
+#[derive(Debug, Clone)]
+pub struct OtlpConfig {
+    /// The URL that they are posted to.
+    pub url: Secret,
+    /// What every request carries.
+    pub headers: BTreeMap<String, Secret>,
+    /// How often.
+    pub interval: Duration,
 }
 
 /// One database and where its events go.
@@ -198,7 +211,7 @@ impl RelayConfig {
         let top = Layer::defaults().under(&document.top);
         let relay = top.clone().under(&over);
         let mut whole = Resolver::new(&relay, file, None, &mut problems);
-        let admin = whole.admin();
+        let (admin, otlp) = (whole.admin(), whole.otlp());
         let sources = sources(&document, &top, &over, file, &mut problems);
         if !problems.is_empty() {
             return Err(Problems(problems));
@@ -206,7 +219,8 @@ impl RelayConfig {
         let keys = relay.keys();
         let is_json = keys.log_format.is_some_and(|word| word.lower() == "json");
         let log_format = if is_json { LogFormat::Json } else { LogFormat::Text };
-        Ok(Self { sources, admin, label: keys.label.filter(|label| !label.is_empty()), log_format })
+        let label = keys.label.filter(|label| !label.is_empty());
+        Ok(Self { sources, admin, otlp, label, log_format })
     }
 }
 

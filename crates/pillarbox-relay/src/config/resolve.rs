@@ -14,11 +14,14 @@ use super::keys::Keys;
 use super::layers::{Layer, problem};
 use super::problem::Problem;
 use super::value::{Span, Word};
-use super::{SinkConfig, SinkKind, SourceConfig};
+use super::{AdminConfig, OtlpConfig, SinkConfig, SinkKind, SourceConfig};
+use crate::metrics::is_header;
 use crate::secret::Secret;
 
 /// The largest file that a secret is read from.
 const SECRET_BYTES: u64 = 64 * 1_024;
+/// Where OTLP over HTTP takes metrics.
+const METRICS_PATH: &str = "/v1/metrics";
 
 /// One source on its way from settings to what runs.
 pub(super) struct Resolver<'a> {
@@ -92,7 +95,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The address of the admin server, and its token.
-    pub(super) fn admin(&mut self) -> Option<super::AdminConfig> {
+    pub(super) fn admin(&mut self) -> Option<AdminConfig> {
         let token = self.text_or_file(
             "admin-token",
             self.keys.admin_token.clone(),
@@ -115,7 +118,24 @@ impl<'a> Resolver<'a> {
             }
             _ => {}
         }
-        Some(super::AdminConfig { address, token })
+        Some(AdminConfig { address, token })
+    }
+
+    /// Where metrics are pushed: the path of OTLP behind the URL, unless it is there already.
+    pub(super) fn otlp(&mut self) -> Option<OtlpConfig> {
+        let headers = self.keys.otlp_headers.clone().unwrap_or_default().0;
+        for (name, _) in headers.iter().filter(|(name, value)| !is_header(name, value.reveal())) {
+            self.wrong("otlp-headers", format!("`{}` is no header that can be sent", name.escape_debug()));
+        }
+        let given = self.keys.otlp_endpoint.clone().filter(|url| !url.reveal().is_empty())?;
+        let base = given.reveal().trim_end_matches('/');
+        let parsed = reqwest::Url::parse(base).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
+        if parsed.is_none_or(|url| url.query().is_some()) {
+            self.wrong("otlp-endpoint", "it must be a URL as in http://localhost:4318");
+        }
+        let url =
+            if base.ends_with(METRICS_PATH) { base.to_owned() } else { format!("{base}{METRICS_PATH}") };
+        Some(OtlpConfig { url: Secret::new(url), headers, interval: span(self.keys.otlp_interval) })
     }
 
     fn word_fits_layout(&mut self, layout: Option<Layout>) {

@@ -75,6 +75,26 @@ fn every_key_of_the_seed_has_its_name_and_default() {
     assert_eq!((source.retry_min, source.retry_max), (Duration::from_secs(1), Duration::from_secs(60)));
 }
 
+/// PBX-021
+#[test]
+fn metrics_are_pushed_to_the_path_of_otlp() {
+    let url = |endpoint: &str| {
+        let otlp = loaded(&format!("{NEEDED}otlp-endpoint = '{endpoint}'\n")).otlp.unwrap();
+        assert_eq!(otlp.interval, Duration::from_secs(60));
+        otlp.url.reveal().to_owned()
+    };
+    for endpoint in ["http://c:4318", "http://c:4318/", "http://c:4318/v1/metrics"] {
+        assert_eq!(url(endpoint), "http://c:4318/v1/metrics", "{endpoint}");
+    }
+    assert_eq!(url("https://c/otlp"), "https://c/otlp/v1/metrics");
+    assert!(loaded(NEEDED).otlp.is_none());
+    let wrong = "otlp-endpoint = 'localhost:4318'\notlp-headers = 'api key=x'\notlp-interval = '1ms'\n";
+    let problems = problems(&format!("{NEEDED}{wrong}"));
+    for key in ["otlp-endpoint", "otlp-headers", "otlp-interval"] {
+        assert!(problems.iter().any(|problem| problem.contains(key)), "{key}: {problems:?}");
+    }
+}
+
 /// RLY-050
 #[test]
 fn the_seeds_file_loads_with_its_prefix() {

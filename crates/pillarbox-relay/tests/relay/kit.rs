@@ -185,8 +185,13 @@ impl Place {
             .unwrap();
             return None;
         };
+        Some(Self::on(url))
+    }
+
+    /// A schema on a server of the test's own.
+    pub(crate) fn on(url: String) -> Self {
         let schema = format!("relay_{}", uuid::Uuid::now_v7().simple());
-        Some(Self { url, schema: Some(schema), _folder: TempDir::new().unwrap() })
+        Self { url, schema: Some(schema), _folder: TempDir::new().unwrap() }
     }
 
     /// Every place that can be had.

@@ -7,4 +7,8 @@ mod config;
 mod delivery;
 mod items;
 mod kit;
+mod otlp;
+mod restart;
 mod secrets;
+#[path = "../../../../stores/postgres/tests/server/mod.rs"]
+mod server;

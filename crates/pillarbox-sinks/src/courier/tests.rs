@@ -15,9 +15,9 @@ struct Fake {
 }
 
 impl Courier for Fake {
-    type Message = (String, String);
+    type Message<'a> = (String, String);
 
-    fn prepare(&self, delivery: &Delivery) -> Result<Self::Message, Verdict> {
+    fn prepare(&self, delivery: &Delivery) -> Result<Self::Message<'_>, Verdict> {
         let event = &delivery.event;
         match event.event_type() {
             "large" => Err(rejected("too large")),
@@ -25,11 +25,11 @@ impl Courier for Fake {
         }
     }
 
-    fn together(&self, one: &Self::Message, other: &Self::Message) -> bool {
+    fn together(&self, one: &Self::Message<'_>, other: &Self::Message<'_>) -> bool {
         one.0 == other.0
     }
 
-    async fn send(&self, run: Vec<Self::Message>) -> Vec<Verdict> {
+    async fn send<'a>(&'a self, run: Vec<Self::Message<'a>>) -> Vec<Verdict> {
         self.sent.lock().unwrap().push(run.iter().map(|(_, id)| id.clone()).collect());
         let verdict = |(place, id): &(String, String)| match (place.as_str(), id.as_str()) {
             ("missing", _) | (_, "bad") => unavailable("not there"),

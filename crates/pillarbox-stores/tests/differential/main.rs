@@ -33,13 +33,16 @@ const SERVER_SEQUENCES: u64 = 12;
 /// MongoDB's wire takes several round trips a call where SQL takes one: two to three seconds for each.
 const WIRE_SEQUENCES: u64 = 5;
 const STEPS: usize = 75;
+/// At once: they wait for servers most of the time.
+const THREADS: usize = 6;
 /// How the names of stores in the flowcatalyst layout end.
 const ITEMS: &str = "-flowcatalyst";
 /// A kind of call that did something less often than this in all sequences was not tried.
 const EFFECTS: usize = 50;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
     let (items, native): (Vec<_>, Vec<_>) =
         harness::all().into_iter().partition(|h| h.name().ends_with(ITEMS));
     let mut trials = trials(Layout::Native, native);

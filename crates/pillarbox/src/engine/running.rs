@@ -122,6 +122,11 @@ impl Engine {
         self.shared.with(|core| core.health(Instant::now()))
     }
 
+    /// Has it see now, and not at its next beat, what was changed in the store: groups that were held or let go.
+    pub fn look(&self) {
+        self.shared.member.notify_one();
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 mod any_driver;
-mod compile_fail;
 mod dropped;
 mod flight;
 mod kit;

@@ -1,0 +1,196 @@
+//! What is counted and shown of each table: one list of metrics, read at once, told in two forms.
+
+mod otlp;
+mod prometheus;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pillarbox::port::MetricsExporter;
+
+pub(crate) use otlp::{Exporter, is_header};
+pub(crate) use prometheus::text;
+
+use crate::source::Health;
+
+/// What one metric is called and means.
+struct Metric {
+    /// Its name in Prometheus.
+    prometheus: &'static str,
+    /// Its name in OpenTelemetry.
+    otel: &'static str,
+    unit: &'static str,
+    help: &'static str,
+}
+
+const COUNTERS: [Metric; 4] = [
+    Metric {
+        prometheus: "pillarbox_delivered_total",
+        otel: "pillarbox.delivered",
+        unit: "{event}",
+        help: "Events that the sink accepted.",
+    },
+    Metric {
+        prometheus: "pillarbox_failed_total",
+        otel: "pillarbox.failed",
+        unit: "{attempt}",
+        help: "Attempts that failed.",
+    },
+    Metric {
+        prometheus: "pillarbox_dead_total",
+        otel: "pillarbox.dead",
+        unit: "{event}",
+        help: "Events that were given up.",
+    },
+    Metric {
+        prometheus: "pillarbox_read_total",
+        otel: "pillarbox.read",
+        unit: "{event}",
+        help: "Events that were read from the table.",
+    },
+];
+const GAUGES: [Metric; 7] = [
+    Metric {
+        prometheus: "pillarbox_in_memory",
+        otel: "pillarbox.in_memory",
+        unit: "{event}",
+        help: "Events that wait in memory.",
+    },
+    Metric {
+        prometheus: "pillarbox_in_flight",
+        otel: "pillarbox.in_flight",
+        unit: "{event}",
+        help: "Events that are out at the sink.",
+    },
+    Metric {
+        prometheus: "pillarbox_oldest_seconds",
+        otel: "pillarbox.oldest",
+        unit: "s",
+        help: "The age of the oldest event in memory.",
+    },
+    Metric {
+        prometheus: "pillarbox_breaker_open",
+        otel: "pillarbox.breaker_open",
+        unit: "1",
+        help: "1 while the sink is given a rest.",
+    },
+    Metric {
+        prometheus: "pillarbox_slots_held",
+        otel: "pillarbox.slots_held",
+        unit: "{slot}",
+        help: "Shares of the table that this relay delivers; 1 is leadership where there is one.",
+    },
+    Metric {
+        prometheus: "pillarbox_member",
+        otel: "pillarbox.member",
+        unit: "1",
+        help: "1 while this relay is a member of those that share the table.",
+    },
+    Metric {
+        prometheus: "pillarbox_source_up",
+        otel: "pillarbox.source_up",
+        unit: "1",
+        help: "1 while the source is connected.",
+    },
+];
+
+/// What was counted so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Counts {
+    /// Events that the sink accepted.
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Events that were given up.
+    pub dead: u64,
+}
+
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            delivered: self.delivered + other.delivered,
+            failed: self.failed + other.failed,
+            dead: self.dead + other.dead,
+        }
+    }
+}
+
+/// Counts what one engine does.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    delivered: AtomicU64,
+    failed: AtomicU64,
+    dead: AtomicU64,
+    read: AtomicU64,
+    oldest_ms: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn counts(&self) -> Counts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts { delivered: of(&self.delivered), failed: of(&self.failed), dead: of(&self.dead) }
+    }
+
+    /// All its values now; without health the engine does not run.
+    pub(crate) fn reading(&self, source: &str, table: &str, health: Option<&Health>) -> Reading {
+        let Counts { delivered, failed, dead } = self.counts();
+        let of = |value: fn(&Health) -> usize| health.map_or(0.0, |health| value(health) as f64);
+        let oldest = Duration::from_millis(self.oldest_ms.load(Ordering::Relaxed)).as_secs_f64();
+        Reading {
+            source: source.to_owned(),
+            table: table.to_owned(),
+            counters: [delivered, failed, dead, self.read.load(Ordering::Relaxed)],
+            gauges: [
+                of(|health| health.in_memory),
+                of(|health| health.out),
+                oldest,
+                of(|health| usize::from(health.breaker_open)),
+                of(|health| health.slots),
+                of(|health| usize::from(health.member)),
+                of(|_| 1),
+            ],
+        }
+    }
+}
+
+impl MetricsExporter for Meter {
+    fn cold_enqueued(&self, count: u64) {
+        self.read.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn dispatch_success(&self, count: u64) {
+        self.delivered.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn dispatch_failure(&self, count: u64) {
+        self.failed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn dispatch_dead(&self, count: u64) {
+        self.dead.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn oldest_lag(&self, age: Duration) {
+        self.oldest_ms.store(u64::try_from(age.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// The values of one table, in the order of the metrics.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reading {
+    source: String,
+    table: String,
+    counters: [u64; COUNTERS.len()],
+    gauges: [f64; GAUGES.len()],
+}
+
+#[cfg(test)]
+fn sample(source: &str) -> Reading {
+    let meter = Meter::default();
+    meter.dispatch_success(5);
+    meter.dispatch_dead(1);
+    meter.oldest_lag(Duration::from_millis(1_500));
+    meter.reading(source, "outbox_event", None)
+}
