@@ -49,11 +49,13 @@ impl Accepted {
     }
 }
 
-fn settings() -> EngineSettings {
+/// As the relay has them; what is done ends as the floor ends it: deleted, and marked where the relay always keeps it.
+fn settings(layout: Layout) -> EngineSettings {
+    let on_done = if layout == Layout::Flowcatalyst { OnDone::Keep } else { OnDone::Delete };
     EngineSettings {
         order: Order::PerGroup,
         on_dead: OnDead::Skip,
-        on_done: OnDone::Delete,
+        on_done,
         workers: AT_ONCE,
         batch: BATCH,
         cold_rows: BUFFER,
@@ -68,8 +70,8 @@ async fn start(store: PostgresStore, url: &str, accepted: &Arc<Accepted>) -> any
     let sink = BatchSink::open(url, &SinkOptions::default())?;
     let seed = u64::from(std::process::id()) ^ Instant::now().elapsed().as_nanos() as u64;
     let metrics = Arc::clone(accepted) as Arc<dyn MetricsExporter>;
-    let parts =
-        EngineParts { store: Arc::new(store), sink: Arc::new(sink), metrics, settings: settings(), seed };
+    let settings = settings(store.facts().layout());
+    let parts = EngineParts { store: Arc::new(store), sink: Arc::new(sink), metrics, settings, seed };
     Ok(Engine::start(parts).await?)
 }
 

@@ -21,6 +21,7 @@ struct Table {
 }
 
 struct Run {
+    records: usize,
     /// How many answers are missing.
     left: usize,
     failed: Failed,
@@ -47,7 +48,7 @@ impl Runs {
         let first = if table.next.checked_add(records).is_some() { table.next } else { 0 };
         table.next = first + records;
         let (sender, done) = oneshot::channel();
-        table.out.insert(first, Run { left: records, failed: None, done: sender });
+        table.out.insert(first, Run { records, left: records, failed: None, done: sender });
         Begun { first, done }
     }
 
@@ -60,11 +61,14 @@ impl Runs {
     pub(super) fn answer(&self, number: usize, error: Option<KafkaError>) {
         let mut table = self.table();
         let Some((&first, run)) = table.out.range_mut(..=number).next_back() else { return };
-        if let Some(error) = error {
-            let place = number - first;
-            if run.failed.as_ref().is_none_or(|(earlier, _)| place < *earlier) {
-                run.failed = Some((place, error));
-            }
+        let place = number - first;
+        if place >= run.records {
+            return;
+        }
+        if let Some(error) = error
+            && run.failed.as_ref().is_none_or(|(earlier, _)| place < *earlier)
+        {
+            run.failed = Some((place, error));
         }
         table.less(first, 1);
     }
@@ -134,10 +138,13 @@ mod tests {
     #[test]
     fn answers_for_who_gave_up_are_dropped() {
         let runs = Runs::default();
-        let run = runs.begin(1);
+        let (mut earlier, run) = (runs.begin(1), runs.begin(1));
         drop(run.done);
         runs.answer(run.first, None);
-        assert!(runs.table().out.is_empty());
+        // Nobody has this number any more, the run before it least of all.
         runs.answer(run.first, None);
+        assert!(earlier.done.try_recv().is_err());
+        runs.answer(earlier.first, None);
+        assert!(earlier.done.try_recv().is_ok() && runs.table().out.is_empty());
     }
 }
