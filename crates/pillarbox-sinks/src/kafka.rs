@@ -158,20 +158,19 @@ impl KafkaSink {
 
     /// Hands the run to the producer and waits for all of it; tells of the first failure.
     async fn send_all(&self, producer: &Producer, run: &[Record<'_>]) -> Result<(), Failure> {
-        let runs = &producer.watcher.runs;
-        let begun = runs.begin(run.len());
+        let mut begun = producer.watcher.runs.begin(run.len());
         let mut stopped = None;
         let deadline = Instant::now() + self.timeout;
         for (place, record) in run.iter().enumerate() {
-            if let Err(error) = self.enqueue(producer, record, begun.first + place, deadline).await {
-                runs.shorten(begun.first, run.len() - place);
+            if let Err(error) = self.enqueue(producer, record, begun.number(place), deadline).await {
                 stopped = Some(Failure { taken: place, error, by: By::Client });
                 break;
             }
+            begun.handed_over();
         }
-        let failed = match timeout(self.timeout + GRACE, begun.done).await {
-            Ok(Ok(failed)) => failed,
-            Ok(Err(_)) => Some((0, KafkaError::Canceled)),
+        let failed = match timeout(self.timeout + GRACE, begun.done()).await {
+            Ok(Some(failed)) => failed,
+            Ok(None) => Some((0, KafkaError::Canceled)),
             Err(_) => Some((0, KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))),
         };
         let failure = failed.map(|(taken, error)| Failure { taken, error, by: By::Broker });

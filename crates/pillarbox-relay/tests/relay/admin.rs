@@ -53,13 +53,7 @@ async fn health_readiness_and_metrics_are_served() {
     let place = Place::sqlite();
     let store = place.native().await;
     write(&store, Some("a"), &numbered("a", 3)).await;
-    let bad = numbered("a", 3)[1].clone();
-    let recorder = Recorder::judging(move |delivery| {
-        if text(delivery) == bad {
-            return Verdict::Rejected { error: "never".to_owned() };
-        }
-        Verdict::Accepted
-    });
+    let recorder = Recorder::refusing(numbered("a", 3)[1].clone());
     let mut relay = place.relay(&recorder, &[LOCAL]).await;
     relay.until_empty().await;
     let address = relay.admin_address().unwrap();

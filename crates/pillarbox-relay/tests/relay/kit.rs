@@ -53,6 +53,14 @@ impl Recorder {
         })
     }
 
+    /// One that never takes this payload.
+    pub(crate) fn refusing(payload: String) -> Arc<Self> {
+        Self::judging(move |delivery| match text(delivery) == payload {
+            true => Verdict::Rejected { error: "never".to_owned() },
+            false => Verdict::Accepted,
+        })
+    }
+
     /// One that lets a batch through for each permit that is added.
     pub(crate) fn gated() -> Arc<Self> {
         let gate = Semaphore::new(0);

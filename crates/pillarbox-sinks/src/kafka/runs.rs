@@ -28,12 +28,13 @@ struct Run {
     done: oneshot::Sender<Failed>,
 }
 
-/// A run whose records are being handed over.
-pub(super) struct Begun {
-    /// The number of its first record.
-    pub(super) first: usize,
-    /// Resolves when every record has its answer.
-    pub(super) done: oneshot::Receiver<Failed>,
+/// A run whose records are being handed over. Dropped, it waits for no more of them than were.
+pub(super) struct Begun<'r> {
+    runs: &'r Runs,
+    first: usize,
+    /// How many records are still to be handed over.
+    missing: usize,
+    done: oneshot::Receiver<Failed>,
 }
 
 impl Runs {
@@ -42,19 +43,14 @@ impl Runs {
     }
 
     /// Gives numbers to so many records.
-    pub(super) fn begin(&self, records: usize) -> Begun {
+    pub(super) fn begin(&self, records: usize) -> Begun<'_> {
         let mut table = self.table();
         // Whoever had the low numbers is long gone when they come round again.
         let first = if table.next.checked_add(records).is_some() { table.next } else { 0 };
         table.next = first + records;
         let (sender, done) = oneshot::channel();
         table.out.insert(first, Run { records, left: records, failed: None, done: sender });
-        Begun { first, done }
-    }
-
-    /// So many records of a run were not handed over, and get no answer.
-    pub(super) fn shorten(&self, first: usize, missing: usize) {
-        self.table().less(first, missing);
+        Begun { runs: self, first, missing: records, done }
     }
 
     /// A record has its answer.
@@ -71,6 +67,38 @@ impl Runs {
             run.failed = Some((place, error));
         }
         table.less(first, 1);
+    }
+}
+
+impl Begun<'_> {
+    /// The number of the record at this place.
+    pub(super) fn number(&self, place: usize) -> usize {
+        self.first + place
+    }
+
+    /// One more record was handed over, and gets an answer.
+    pub(super) fn handed_over(&mut self) {
+        self.missing -= 1;
+    }
+
+    /// Waits for the answers of all that were handed over; none: the producer is gone.
+    pub(super) async fn done(mut self) -> Option<Failed> {
+        self.shorten();
+        (&mut self.done).await.ok()
+    }
+
+    /// What was not handed over gets no answer.
+    fn shorten(&mut self) {
+        let missing = std::mem::take(&mut self.missing);
+        if missing > 0 {
+            self.runs.table().less(self.first, missing);
+        }
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.shorten();
     }
 }
 
@@ -97,17 +125,24 @@ mod tests {
         Some(KafkaError::MessageProduction(code))
     }
 
+    /// A run that is handed over whole.
+    fn whole(runs: &Runs, records: usize) -> Begun<'_> {
+        let mut run = runs.begin(records);
+        (0..records).for_each(|_| run.handed_over());
+        run
+    }
+
     #[test]
     fn a_run_is_done_with_its_last_answer_in_whatever_order_they_come() {
         let runs = Runs::default();
-        let (mut one, mut other) = (runs.begin(2), runs.begin(3));
-        runs.answer(other.first + 2, None);
-        runs.answer(one.first + 1, None);
+        let (mut one, mut other) = (whole(&runs, 2), whole(&runs, 3));
+        runs.answer(other.number(2), None);
+        runs.answer(one.number(1), None);
         assert!(one.done.try_recv().is_err() && other.done.try_recv().is_err());
-        runs.answer(one.first, None);
+        runs.answer(one.number(0), None);
         assert_eq!(one.done.try_recv().unwrap(), None);
-        runs.answer(other.first, None);
-        runs.answer(other.first + 1, None);
+        runs.answer(other.number(0), None);
+        runs.answer(other.number(1), None);
         assert_eq!(other.done.try_recv().unwrap(), None);
         assert!(runs.table().out.is_empty());
     }
@@ -115,36 +150,48 @@ mod tests {
     #[test]
     fn the_first_failure_of_a_run_is_told() {
         let runs = Runs::default();
-        let mut run = runs.begin(3);
-        runs.answer(run.first + 2, refused(RDKafkaErrorCode::PurgeQueue));
-        runs.answer(run.first + 1, refused(RDKafkaErrorCode::InvalidRecord));
-        runs.answer(run.first, None);
+        let mut run = whole(&runs, 3);
+        runs.answer(run.number(2), refused(RDKafkaErrorCode::PurgeQueue));
+        runs.answer(run.number(1), refused(RDKafkaErrorCode::InvalidRecord));
+        runs.answer(run.number(0), None);
         let (place, error) = run.done.try_recv().unwrap().unwrap();
         assert_eq!((place, error.rdkafka_error_code()), (1, Some(RDKafkaErrorCode::InvalidRecord)));
     }
 
-    #[test]
-    fn records_that_were_not_handed_over_are_not_waited_for() {
+    #[tokio::test]
+    async fn records_that_were_not_handed_over_are_not_waited_for() {
         let runs = Runs::default();
         let mut run = runs.begin(3);
-        runs.answer(run.first, None);
-        runs.shorten(run.first, 2);
-        assert_eq!(run.done.try_recv().unwrap(), None);
-        let mut none = runs.begin(1);
-        runs.shorten(none.first, 1);
-        assert_eq!(none.done.try_recv().unwrap(), None);
+        run.handed_over();
+        runs.answer(run.number(0), None);
+        assert_eq!(run.done().await, Some(None));
+        assert_eq!(runs.begin(1).done().await, Some(None));
+        assert!(runs.table().out.is_empty());
     }
 
     #[test]
-    fn answers_for_who_gave_up_are_dropped() {
+    fn a_run_that_is_dropped_half_way_stays_only_for_what_was_handed_over() {
         let runs = Runs::default();
-        let (mut earlier, run) = (runs.begin(1), runs.begin(1));
-        drop(run.done);
-        runs.answer(run.first, None);
+        let mut run = runs.begin(3);
+        run.handed_over();
+        let first = run.number(0);
+        drop(run);
+        assert_eq!(runs.table().out.len(), 1);
+        runs.answer(first, None);
+        assert!(runs.table().out.is_empty());
+    }
+
+    #[test]
+    fn a_late_answer_finds_only_its_own_run() {
+        let runs = Runs::default();
+        let (mut earlier, later) = (whole(&runs, 1), whole(&runs, 1));
+        let number = later.number(0);
+        drop(later);
+        runs.answer(number, None);
         // Nobody has this number any more, the run before it least of all.
-        runs.answer(run.first, None);
+        runs.answer(number, None);
         assert!(earlier.done.try_recv().is_err());
-        runs.answer(earlier.first, None);
+        runs.answer(earlier.number(0), None);
         assert!(earlier.done.try_recv().is_ok() && runs.table().out.is_empty());
     }
 }
