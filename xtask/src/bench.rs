@@ -21,7 +21,13 @@ const KAFKA: &str = "kafka";
 /// Runs the benchmark program with its servers up; tells whether it succeeded.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let measured = measured(arguments);
-    let mut fleet = bring_up(root, &measured);
+    let mut fleet = match bring_up(root, &measured) {
+        Ok(fleet) => fleet,
+        Err(why) => {
+            eprintln!("bench: {why}");
+            return false;
+        }
+    };
     // One of the things that are measured is the memory of the program itself.
     let mut program = process::cargo(root);
     program.args(["build", "--release", "--package", "pillarbox-cli"]);
@@ -48,11 +54,9 @@ fn measured(arguments: &[String]) -> Vec<&'static str> {
 }
 
 /// What is missing is told and not measured; the rest is.
-fn bring_up(root: &Path, names: &[&str]) -> Fleet {
+fn bring_up(root: &Path, names: &[&str]) -> Result<Fleet, String> {
     let measured: Vec<_> = names.iter().filter_map(|name| servers::find(name).ok()).collect();
-    let fleet = Fleet::bring_up(root, &measured, &[]);
-    fleet.lacks.iter().chain(&fleet.could_not_run).for_each(|what| eprintln!("could not run: {what}"));
-    fleet
+    Fleet::bring_up(root, &measured)
 }
 
 #[cfg(test)]

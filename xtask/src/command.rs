@@ -1,5 +1,7 @@
 //! What can be asked of `cargo xtask`.
 
+use std::path::PathBuf;
+
 use crate::servers::{self, Action};
 use crate::steps::{self, Step};
 
@@ -14,11 +16,23 @@ pub(crate) enum Mode {
 #[derive(Debug)]
 pub(crate) enum Command {
     Help,
-    Test { steps: Vec<&'static Step> },
+    Test {
+        steps: Vec<&'static Step>,
+    },
     Tidy,
-    Requirements { mode: Mode },
-    Servers { action: Action },
-    Bench { arguments: Vec<String> },
+    Requirements {
+        mode: Mode,
+    },
+    Servers {
+        action: Action,
+    },
+    Bench {
+        arguments: Vec<String>,
+    },
+    /// Not for people: the process that clears up after a run that was killed.
+    Guard {
+        folder: PathBuf,
+    },
 }
 
 impl Command {
@@ -27,6 +41,8 @@ impl Command {
         let Some((name, rest)) = arguments.split_first() else { return Ok(Self::Help) };
         match name.as_str() {
             "help" | "--help" | "-h" => Ok(Self::Help),
+            servers::GUARD if rest.len() == 1 => Ok(Self::Guard { folder: rest[0].clone().into() }),
+            "servers" if rest.first().is_some_and(|verb| verb == "run") => Self::servers(rest),
             "bench" => Ok(Self::Bench { arguments: rest.to_vec() }),
             _ if rest.iter().any(|argument| argument == "--help" || argument == "-h") => Ok(Self::Help),
             "test" => rest.iter().map(|name| steps::find(name)).collect::<Result<_, _>>().map(Self::test),
@@ -35,9 +51,13 @@ impl Command {
                 [flag] if flag == "--check" => Ok(Self::Requirements { mode: Mode::Check }),
                 _ => no_more(rest).map(|()| Self::Requirements { mode: Mode::Show }),
             },
-            "servers" => Action::parse(rest).map(|action| Self::Servers { action }),
+            "servers" => Self::servers(rest),
             _ => Err(format!("unknown command `{name}`")),
         }
+    }
+
+    fn servers(arguments: &[String]) -> Result<Self, String> {
+        Action::parse(arguments).map(|action| Self::Servers { action })
     }
 
     fn test(named: Vec<&'static Step>) -> Self {
@@ -66,6 +86,8 @@ commands:
                           {}
   servers down [NAME]...  end them and remove their data
   servers status          print which are up
+  servers run NAME... -- COMMAND
+                          run a command with servers that end with it
   bench [ARGUMENT]...     build and run the benchmarks, with these arguments
   help                    print this",
         steps::names(),

@@ -46,6 +46,7 @@ fn run(command: Command, root: &Path) -> io::Result<ExitCode> {
         Command::Tidy => tidy::run(root)?,
         Command::Requirements { mode } => requirements::run(root, mode)?,
         Command::Servers { action } => servers::run(&action, root),
+        Command::Guard { folder } => servers::guard(&folder),
         Command::Bench { arguments } => bench::run(root, &arguments),
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,6 +1,9 @@
 //! Runs other programs and passes on what they print.
 
+use std::borrow::Cow;
 use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,6 +13,11 @@ use std::time::{Duration, Instant};
 
 /// Lines read ahead of the one being looked at; a child that prints faster waits.
 const LINES_AHEAD: usize = 256;
+
+/// How much of a failed command's output is shown.
+const LINES_SHOWN: usize = 10;
+/// How much of the command itself.
+const LETTERS_SHOWN: usize = 200;
 
 /// How often something is looked at again that gives no signal.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -43,8 +51,45 @@ pub(crate) fn is_there(program: &str) -> bool {
 /// What a command that has little to say prints, without the end of the line.
 pub(crate) fn answer(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("did not start: {error}"))?;
-    judge(Ok(output.status))?;
+    let complaint = last_lines(&String::from_utf8_lossy(&output.stderr));
+    judge(Ok(output.status)).map_err(|why| format!("{why}{complaint}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+/// Runs a command whose output goes to the end of a file; the error says which by `line`, how it ended and its last
+/// lines.
+pub(crate) fn logged(command: &mut Command, line: &str, log: &Path, limit: Duration) -> Result<(), String> {
+    let told = |error: io::Error| format!("`{line}`: {}: {error}", log.display());
+    let file = File::options().create(true).append(true).open(log).map_err(told)?;
+    let begin = file.metadata().map_err(told)?.len();
+    let both = file.try_clone().map_err(told)?;
+    finish(command.stdout(both).stderr(file), limit)
+        .map_err(|why| format!("`{line}` failed: {why}{}", last_lines(&read_from(log, begin))))
+}
+
+/// The last lines of an output, each on a line of its own, to stand after the reason of a failure.
+pub(crate) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES_SHOWN)..].iter().map(|line| format!("\n    {line}")).collect()
+}
+
+/// A command as one would type it, without whole scripts and cut where only a program would go on reading.
+pub(crate) fn line_of(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let line = words.map(shown).collect::<Vec<_>>().join(" ");
+    let cut: String = line.chars().take(LETTERS_SHOWN).collect();
+    if cut.len() < line.len() { format!("{cut} …") } else { cut }
+}
+
+fn shown(word: &OsStr) -> Cow<'_, str> {
+    let text = word.to_string_lossy();
+    if text.contains('\n') { "…".into() } else { text }
+}
+
+fn read_from(log: &Path, begin: u64) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    let begin = usize::try_from(begin).unwrap_or_default().min(bytes.len());
+    String::from_utf8_lossy(&bytes[begin..]).into_owned()
 }
 
 /// Runs a command without input, and ends it at the limit.
@@ -172,6 +217,26 @@ mod tests {
     fn an_answer_comes_without_its_line_end() {
         assert_eq!(answer(&mut shell("echo yes")).unwrap(), "yes");
         assert_eq!(answer(&mut shell("echo yes; exit 1")).unwrap_err(), "exit status: 1");
+    }
+
+    #[test]
+    fn a_failed_command_is_told_with_its_own_last_lines() {
+        let log = env::temp_dir().join(format!("pillarbox-logged-{}", std::process::id()));
+        logged(&mut shell("echo before"), "echo", &log, LONG).unwrap();
+        let mut failing = shell("seq 1 12; echo; echo full >&2; exit 3");
+        let why = logged(&mut failing, "seq", &log, LONG).unwrap_err();
+        fs::remove_file(&log).unwrap();
+        let lines: Vec<&str> = why.lines().collect();
+        assert_eq!(lines[0], "`seq` failed: exit status: 3");
+        assert_eq!((lines[1], lines[10], lines.len()), ("    4", "    full", 11));
+    }
+
+    #[test]
+    fn a_long_command_is_cut() {
+        assert_eq!(line_of(&shell("exit 3")), "sh -c exit 3");
+        assert_eq!(line_of(&shell("exit 3\n")), "sh -c …");
+        let line = line_of(&shell(&"a".repeat(1_000)));
+        assert!(line.ends_with("aa …") && line.len() < 300, "{line}");
     }
 
     #[test]

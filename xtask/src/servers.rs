@@ -3,14 +3,17 @@
 mod action;
 mod apt;
 mod cache;
+mod debian;
+mod disk;
 mod exports;
 mod fetch;
 mod fleet;
 mod golang;
 mod ground;
+mod guard;
 mod instance;
 mod kafka;
-mod maven;
+mod lock;
 mod mongodb;
 mod mysql;
 mod nats;
@@ -19,9 +22,9 @@ mod postgres;
 mod rabbitmq;
 mod redis;
 mod runner;
-mod sid;
-mod software;
 mod start;
+mod tool;
+mod worker;
 
 use std::fmt::Debug;
 use std::fs;
@@ -30,8 +33,8 @@ use std::process::Command;
 
 pub(crate) use action::{Action, run};
 pub(crate) use apt::install;
-pub(crate) use fleet::Fleet;
-pub(crate) use software::{Lack, Software};
+pub(crate) use fleet::{Fleet, Pending};
+pub(crate) use guard::{GUARD, run as guard};
 
 /// Whether a test run fails for lack of a server, or only names it as one that could not run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,25 +74,27 @@ pub(crate) trait Server: Debug + Sync {
     /// The first port to try, below those that the system gives to clients.
     fn preferred_port(&self) -> u16;
 
-    /// The user it runs as if we are root.
-    fn user(&self) -> &'static str;
+    /// How many ports in a row it takes.
+    fn ports(&self) -> u16 {
+        1
+    }
 
     /// The signal that ends it soonest without leaving anything behind.
     fn stop_signal(&self) -> &'static str;
 
-    /// Looks for the software on this machine.
+    /// Looks for the software on this machine; it counts only if all is there that is used of it.
     fn find(&self) -> Option<PathBuf>;
 
     /// Gets the software, or says what to install.
     fn install(&self) -> Result<PathBuf, String>;
 
-    /// The commands that fill the data folder, each run as the server's user.
+    /// The commands that fill the data folder, each run as the servers' user.
     fn preparation(&self, site: &Site) -> Vec<Command>;
 
     /// The server itself, staying in the foreground; the data folder is among its arguments.
     fn command(&self, site: &Site, port: u16) -> Command;
 
-    /// The program that the server's user must be able to start.
+    /// The file that the servers' user must be able to read.
     fn program(&self, site: &Site) -> PathBuf {
         self.command(site, self.preferred_port()).get_program().into()
     }

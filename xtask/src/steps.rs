@@ -14,7 +14,7 @@ use features::Features;
 use summary::{Ran, Summary};
 use tally::Tally;
 
-use crate::servers::{self, Software};
+use crate::servers::{self, Fleet, Pending};
 
 /// One named part of the test run.
 pub(crate) struct Step {
@@ -27,7 +27,7 @@ struct Course<'a> {
     root: &'a Path,
     tally: Tally,
     /// On its way while the steps before the tests run.
-    software: Option<Software>,
+    servers: Option<Pending>,
     features: Features,
 }
 
@@ -90,8 +90,15 @@ pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
     // Before the software, since a package is not installed beside another.
     let builds = steps.iter().any(|step| [TESTS, CLIPPY].contains(&step.name));
     let features = if builds { Features::prepare() } else { Features::default() };
-    let software = steps.iter().any(|step| step.name == TESTS).then(|| Software::gather(&servers::ALL));
-    let mut course = Course { root, tally: Tally::default(), software, features };
+    let tests = steps.iter().any(|step| step.name == TESTS);
+    let servers = match tests.then(|| Fleet::begin(root, &servers::ALL)).transpose() {
+        Ok(servers) => servers,
+        Err(why) => {
+            eprintln!("{why}");
+            return false;
+        }
+    };
+    let mut course = Course { root, tally: Tally::default(), servers, features };
     course.tally.could_not_run.extend(course.features.lack.take());
     let mut ran = Vec::new();
     for step in steps {

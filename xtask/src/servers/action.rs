@@ -1,13 +1,20 @@
 //! What can be asked of `cargo xtask servers`.
 
 use std::path::Path;
+use std::process::Command;
+use std::thread;
 
-use super::exports;
+use super::exports::{self, Export};
 use super::ground::Ground;
 use super::instance::{self, Instance};
 use super::runner::Life;
-use super::start::start;
-use super::{ALL, Need, Server, find};
+use super::start::{home_of, start};
+use super::tool::{TOOLS, Tool};
+use super::{ALL, Fleet, Need, Server, find};
+use crate::process;
+
+/// Stands between the names of servers and a command.
+const DASHES: &str = "--";
 
 /// One request, parsed.
 #[derive(Debug)]
@@ -15,6 +22,7 @@ pub(crate) enum Action {
     Up { servers: Vec<&'static dyn Server>, chosen: Chosen },
     Down { servers: Vec<&'static dyn Server> },
     Status,
+    Run { servers: Vec<&'static dyn Server>, command: Vec<String> },
 }
 
 /// Who chose the servers; one that was asked for by name must come up.
@@ -28,8 +36,11 @@ impl Action {
     /// Reads the arguments after `servers`.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
         let Some((verb, names)) = arguments.split_first() else {
-            return Err("servers: one of up, down, status".into());
+            return Err("servers: one of up, down, status, run".into());
         };
+        if verb == "run" {
+            return Self::parse_run(names);
+        }
         let servers: Vec<_> = names.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
         let chosen = if servers.is_empty() { Chosen::ByDefault } else { Chosen::ByName };
         let servers = if servers.is_empty() { ALL.to_vec() } else { servers };
@@ -38,47 +49,102 @@ impl Action {
             ("down", _) => Ok(Self::Down { servers }),
             ("status", Chosen::ByDefault) => Ok(Self::Status),
             ("status", Chosen::ByName) => Err(format!("unexpected argument `{}`", names[0])),
-            _ => Err(format!("unknown request `{verb}`: one of up, down, status")),
+            _ => Err(format!("unknown request `{verb}`: one of up, down, status, run")),
         }
+    }
+
+    fn parse_run(arguments: &[String]) -> Result<Self, String> {
+        let dashes = arguments.iter().position(|argument| argument == DASHES);
+        let (names, command) = arguments.split_at(dashes.unwrap_or(arguments.len()));
+        if names.is_empty() || command.len() < 2 {
+            return Err(format!("servers run: name servers, then `{DASHES}` and a command"));
+        }
+        let servers = names.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
+        Ok(Self::Run { servers, command: command[1..].to_vec() })
     }
 }
 
 /// Does it; tells whether it went well. Lines on standard output are for a shell to evaluate.
 pub(crate) fn run(action: &Action, root: &Path) -> bool {
-    let ground = match Ground::kept(root) {
-        Ok(ground) => ground,
-        Err(why) => {
-            eprintln!("{why}");
-            return false;
+    let done = match action {
+        Action::Run { servers, command } => run_beside(servers, command, root).map(|()| true),
+        Action::Up { servers, chosen } => {
+            Ground::kept(root).and_then(|ground| up_all(servers, *chosen, &ground))
         }
-    };
-    match action {
-        Action::Up { servers, chosen } => all(servers, |server| up(server, *chosen, &ground)),
-        Action::Down { servers } => all(servers, |server| down(server, &ground)),
-        Action::Status => all(&ALL, |server| status(server, &ground)),
-    }
-}
-
-/// Gives every server its turn, whatever became of the one before.
-fn all(servers: &[&dyn Server], each: impl Fn(&dyn Server) -> bool) -> bool {
-    servers.iter().filter(|server| !each(**server)).count() == 0
-}
-
-fn up(server: &dyn Server, chosen: Chosen, ground: &Ground) -> bool {
-    let running = Instance::load(&ground.place_of(server.name()));
-    match running.map_or_else(|| start(server, ground, Life::Detached), Ok) {
-        Ok(instance) => {
-            eprintln!("{}: up, process {}", server.name(), instance.record.pid);
-            println!("{}", exports::set(&(server.variable(), server.url(instance.record.port))));
-            let extras = server.find().map(|home| server.extras(&home)).unwrap_or_default();
-            extras.iter().for_each(|extra| println!("{}", exports::set(extra)));
+        Action::Down { servers } => Ground::kept(root).map(|ground| down_all(servers, &ground)),
+        Action::Status => Ground::kept(root).map(|ground| {
+            ALL.iter().for_each(|server| status(*server, &ground));
             true
+        }),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        false
+    })
+}
+
+/// Runs a command with servers that end with it.
+fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) -> Result<(), String> {
+    let mut fleet = Fleet::bring_up(root, servers)?;
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]).envs(fleet.exports());
+    let missing = fleet.could_not_run.first().map_or(Ok(()), |why| Err(why.clone()));
+    let ran =
+        missing.and_then(|()| process::run(&mut program).map_err(|why| format!("{}: {why}", command[0])));
+    ran.and(fleet.end())
+}
+
+/// Starts the servers beside each other; what one of them comes to does not touch the rest.
+fn up_all(servers: &[&'static dyn Server], chosen: Chosen, ground: &Ground) -> Result<bool, String> {
+    ground.check_space()?;
+    let tools: &[&Tool] = if chosen == Chosen::ByDefault { &TOOLS } else { &[] };
+    thread::scope(|scope| {
+        let started: Vec<_> =
+            servers.iter().map(|server| (*server, scope.spawn(move || up(*server, ground)))).collect();
+        let got: Vec<_> = tools.iter().map(|tool| scope.spawn(move || get(tool, ground))).collect();
+        let mut is_good = true;
+        for (server, thread) in started {
+            let exports = thread.join().ok().flatten();
+            is_good &= exports.is_some() || (chosen == Chosen::ByDefault && server.need() == Need::May);
+            exports.iter().flatten().for_each(|export| println!("{}", exports::set(export)));
+        }
+        for export in got.into_iter().filter_map(|thread| thread.join().ok().flatten()) {
+            println!("{}", exports::set(&export));
+        }
+        Ok(is_good)
+    })
+}
+
+fn up(server: &dyn Server, ground: &Ground) -> Option<Vec<Export>> {
+    let folder = ground.place_of(server.name());
+    let start_it = || {
+        let home = server.find().map_or_else(|| server.install(), Ok)?;
+        start(server, home, &folder, Life::Detached).map(|started| (started.instance, Some(started.home)))
+    };
+    let running = Instance::load(&folder)
+        .map(|instance| (instance, server.find().map(|found| home_of(found, &folder))));
+    match running.map_or_else(start_it, Ok) {
+        Ok((instance, home)) => {
+            eprintln!("{}: up, process {}", server.name(), instance.record.pid);
+            let extras = home.map(|home| server.extras(&home)).unwrap_or_default();
+            Some([(server.variable(), server.url(instance.record.port))].into_iter().chain(extras).collect())
         }
         Err(why) => {
             eprintln!("could not run: {}: {why}", server.name());
-            chosen == Chosen::ByDefault && server.need() == Need::May
+            None
         }
     }
+}
+
+fn get(tool: &Tool, ground: &Ground) -> Option<Export> {
+    let got = tool.get(&ground.place_of(tool.name));
+    let path = got.map_err(|why| eprintln!("could not get: {}: {why}", tool.name)).ok()?;
+    Some((tool.variable, path.display().to_string()))
+}
+
+/// Ends them one after another, whatever became of the one before.
+fn down_all(servers: &[&dyn Server], ground: &Ground) -> bool {
+    servers.iter().filter(|server| !down(**server, ground)).count() == 0
 }
 
 fn down(server: &dyn Server, ground: &Ground) -> bool {
@@ -87,13 +153,12 @@ fn down(server: &dyn Server, ground: &Ground) -> bool {
     ended.map_err(|why| eprintln!("{}: {why}", server.name())).is_ok()
 }
 
-fn status(server: &dyn Server, ground: &Ground) -> bool {
+fn status(server: &dyn Server, ground: &Ground) {
     let (name, running) = (server.name(), Instance::load(&ground.place_of(server.name())));
     match running.map(|instance| instance.record) {
         Some(record) => println!("{name:<14}up    {}  process {}", server.url(record.port), record.pid),
         None => println!("{name:<14}down"),
     }
-    true
 }
 
 #[cfg(test)]
@@ -118,9 +183,21 @@ mod tests {
     }
 
     #[test]
+    fn a_command_is_run_beside_the_named_servers() {
+        let Ok(Action::Run { servers, command }) = parse("run redis nats -- env --help") else {
+            panic!("no run")
+        };
+        assert_eq!((servers.len(), command.join(" ").as_str()), (2, "env --help"));
+        let why = "servers run: name servers, then `--` and a command";
+        for line in ["run", "run redis", "run redis --", "run -- env"] {
+            assert_eq!(parse(line).unwrap_err(), why, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_unknown_is_named() {
-        assert_eq!(parse("").unwrap_err(), "servers: one of up, down, status");
-        assert_eq!(parse("restart").unwrap_err(), "unknown request `restart`: one of up, down, status");
+        assert_eq!(parse("").unwrap_err(), "servers: one of up, down, status, run");
+        assert_eq!(parse("restart").unwrap_err(), "unknown request `restart`: one of up, down, status, run");
         assert_eq!(parse("status postgres-15").unwrap_err(), "unexpected argument `postgres-15`");
         assert!(parse("up oracle").unwrap_err().contains("`oracle`"));
     }

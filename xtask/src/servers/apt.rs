@@ -1,13 +1,18 @@
-//! Installs packages on Debian and its kin.
+//! Installs tools of Debian that start no service.
 
-use std::io;
+use std::env;
+use std::fs;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::runner::our_id;
 use crate::process;
 
-const LIMIT: Duration = Duration::from_secs(15 * 60);
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+/// Lets a package be waited for that somebody else is installing, and an archive that is away be noticed.
+const OPTIONS: [&str; 6] =
+    ["-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::http::Timeout=15", "-o", "APT::Update::Error-Mode=any"];
 
 /// Installs a package if we may; otherwise, or if that fails, says what to install.
 pub(crate) fn install(package: &str) -> Result<(), String> {
@@ -18,17 +23,22 @@ pub(crate) fn install(package: &str) -> Result<(), String> {
     if our_id()? != "0" {
         return Err(please("it is not installed and you are not root"));
     }
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     eprintln!("installing {package}");
-    let added = apt_get(&["install", "-y", "--no-install-recommends", package]);
+    let add = || apt_get(&["install", "-y", "--no-install-recommends", package]);
     // The lists of a fresh system are empty or old.
-    let added = added.or_else(|_| {
-        apt_get(&["update"]).and_then(|()| apt_get(&["install", "-y", "--no-install-recommends", package]))
-    });
-    added.map_err(|why| please(&format!("apt-get failed ({why})")))
+    let added = add().or_else(|_| apt_get(&["update"]).and_then(|()| add()));
+    added.map_err(|why| format!("install the package `{package}`: {why}"))
 }
 
 fn apt_get(arguments: &[&str]) -> Result<(), String> {
+    let log = env::temp_dir().join(format!("pillarbox-apt-{}.log", std::process::id()));
     let mut command = Command::new("apt-get");
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(io::stderr());
-    process::finish(&mut command, LIMIT)
+    let line = process::line_of(command.args(arguments));
+    command.args(OPTIONS).env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
+    let done = process::logged(&mut command, &line, &log, LIMIT);
+    // Its last lines are in the error.
+    let _ = fs::remove_file(&log);
+    done
 }

@@ -5,15 +5,28 @@ use std::path::{Path, PathBuf};
 use std::process::{self as system};
 use std::time::Duration;
 
-use super::{exports, ground};
+use super::{disk, exports, lock};
 
 /// Another run may be fetching or building the same software.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
+/// Where everything is kept.
+pub(super) fn folder() -> Result<PathBuf, String> {
+    cache(exports::variable).ok_or_else(|| "there is no home folder to keep it in: set XDG_CACHE_HOME".into())
+}
+
 /// The folder of the software, if it has been fetched before.
 pub(super) fn cached(name: &str) -> Option<PathBuf> {
-    let folder = cache(exports::variable)?.join(name);
+    let folder = folder().ok()?.join(name);
     folder.is_dir().then_some(folder)
+}
+
+/// The folder that is kept here and the path within it, if a path is in one.
+pub(super) fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let cache = folder().ok()?;
+    let mut parts = path.strip_prefix(&cache).ok()?.components();
+    let name = parts.next()?;
+    Some((cache.join(name), parts.as_path().to_owned()))
 }
 
 /// Has a folder made within a folder of its own, and keeps it under the name once it is complete.
@@ -21,9 +34,12 @@ pub(super) fn keep(
     name: &str,
     make: impl FnOnce(&Path) -> Result<PathBuf, String>,
 ) -> Result<PathBuf, String> {
-    let cache =
-        cache(exports::variable).ok_or("there is no home folder to keep it in: set XDG_CACHE_HOME")?;
-    keep_in(&cache, name, make)
+    let cache = folder()?;
+    keep_in(&cache, name, |part| {
+        disk::check(&cache, disk::CACHE)?;
+        eprintln!("fetching {name}");
+        make(part).map_err(|why| disk::explain(why, &cache))
+    })
 }
 
 fn keep_in(
@@ -33,7 +49,7 @@ fn keep_in(
 ) -> Result<PathBuf, String> {
     let told = |path: &Path, error| format!("{}: {error}", path.display());
     fs::create_dir_all(cache).map_err(|error| told(cache, error))?;
-    let _lock = ground::lock(&cache.join(format!("{name}.lock")), PATIENCE)?;
+    let _lock = lock::exclusive(&cache.join(format!("{name}.lock")), PATIENCE, &format!("fetches {name}"))?;
     let folder = cache.join(name);
     if folder.is_dir() {
         return Ok(folder);

@@ -1,6 +1,5 @@
 //! Runs the programs that fetch, unpack and build software.
 
-use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -8,11 +7,13 @@ use std::time::Duration;
 use super::runner;
 use crate::process;
 
+/// What the programs print, in the folder that they work in.
+const LOG: &str = "log";
+
 /// Runs a command in a folder, not longer than the limit or than this program lives.
 pub(super) fn run(command: &mut Command, folder: &Path, limit: Duration) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    // Standard output is for a shell to evaluate.
     let mut bound = runner::bound(command);
-    let ended = process::finish(bound.current_dir(folder).stdout(io::stderr()), limit);
-    ended.map_err(|why| format!("`{program}` failed to get it: {why}"))
+    // Messages are searched and shown, so their language must not depend on who runs this.
+    bound.current_dir(folder).env("LC_ALL", "C");
+    process::logged(&mut bound, &process::line_of(command), &folder.join(LOG), limit)
 }

@@ -1,43 +1,60 @@
-//! The servers of one test or benchmark run, which end with it.
+//! The servers of one test or benchmark run, started beside each other, which end with it.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
 
 use super::exports::{self, Export};
 use super::ground::Ground;
-use super::instance::Instance;
-use super::runner::Life;
-use super::start::start;
-use super::{Lack, Need, Server};
+use super::guard::Guard;
+use super::tool::TOOLS;
+use super::worker::{Job, News, Report, Turns, Worker};
+use super::{ALL, Server};
+
+/// After those that must be up the others have this long to fail in the first lines of the output.
+const GRACE: Duration = Duration::from_secs(20);
+/// What one worker tells at most: that it fetches, and how it went.
+const REPORTS_EACH: usize = 2;
 
 /// What a run has at its disposal.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    ground: Option<Ground>,
-    instances: Vec<Instance>,
+    workers: Vec<Worker>,
     exports: Vec<Export>,
-    /// Servers that the run can do without, with the reasons why they are not there.
+    /// What the run does without, with the reasons.
     pub(crate) could_not_run: Vec<String>,
-    /// The same for those it must have.
-    pub(crate) lacks: Vec<String>,
+    ground: Option<Ground>,
+    /// Goes last: until everything is cleared away it has work to do if we are killed.
+    guard: Option<Guard>,
+}
+
+/// Servers on their way: threads get and start them while the caller does something else.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    fleet: Fleet,
+    reports: Receiver<Report>,
+    /// Those that have not told how it went.
+    awaited: Vec<&'static str>,
 }
 
 impl Fleet {
-    /// Starts those of the servers that the environment does not name, except what is known to be lacking.
-    pub(crate) fn bring_up(root: &Path, servers: &[&dyn Server], lacks: &[Lack]) -> Self {
-        let mut fleet = Self::default();
-        let (given, ours) = exports::split(servers, exports::variable);
-        for server in given {
-            println!("{}: the one that {} names", server.name(), server.variable());
-            fleet.exports.extend(server.find().into_iter().flat_map(|home| server.extras(&home)));
-        }
-        for server in ours {
-            let lack = lacks.iter().find(|lack| lack.server == server.name());
-            match lack.map_or_else(|| fleet.add(server, root), |lack| Err(lack.why.clone())) {
-                Ok(url) => println!("{}: up at {url}", server.name()),
-                Err(why) => fleet.miss(server, &why),
-            }
-        }
-        fleet
+    /// Begins to start those of the servers that the environment does not name, and the tools of tests.
+    ///
+    /// Returns once all that must be up are, and the others are too or had a while to fail; the error is about one that
+    /// must be up and is not. A line on standard output tells of each.
+    pub(crate) fn begin(root: &Path, servers: &[&'static dyn Server]) -> Result<Pending, String> {
+        let tools = TOOLS.iter().map(|tool| Job::Get(tool));
+        let mut pending = Pending::spawn(root, jobs(servers).chain(tools).collect())?;
+        pending.wait_for_musts()?;
+        pending.wait_until(Instant::now() + GRACE);
+        Ok(pending)
+    }
+
+    /// Starts the servers and waits for all; what does not come up is among `could_not_run`, whatever it is.
+    pub(crate) fn bring_up(root: &Path, servers: &[&'static dyn Server]) -> Result<Self, String> {
+        let jobs: Vec<Job> = jobs(servers).collect();
+        if jobs.is_empty() { Ok(Self::default()) } else { Pending::spawn(root, jobs).map(Pending::wait) }
     }
 
     /// The variables that tell the run's programs of the servers, beside those that are set already.
@@ -47,31 +64,16 @@ impl Fleet {
 
     /// Takes down what was started; the error names what is left.
     pub(crate) fn end(&mut self) -> Result<(), String> {
-        let ended: Vec<_> = self.instances.drain(..).map(Instance::end).collect();
+        let ended: Vec<_> = self.workers.drain(..).map(Worker::end).collect();
         let cleared = self.ground.take().map_or(Ok(()), |ground| ground.clear());
+        self.guard = None;
         ended.into_iter().collect::<Result<(), _>>().and(cleared)
     }
+}
 
-    fn add(&mut self, server: &dyn Server, root: &Path) -> Result<String, String> {
-        let ground = match self.ground.take() {
-            Some(ground) => ground,
-            None => Ground::of_this_run(root)?,
-        };
-        let started = start(server, self.ground.insert(ground), Life::Ours)?;
-        let url = server.url(started.record.port);
-        self.instances.push(started);
-        self.exports.push((server.variable(), url.clone()));
-        self.exports.extend(server.find().into_iter().flat_map(|home| server.extras(&home)));
-        Ok(url)
-    }
-
-    fn miss(&mut self, server: &dyn Server, why: &str) {
-        let line = format!("{}: {why}", server.name());
-        match server.need() {
-            Need::Must => self.lacks.push(line),
-            Need::May => self.could_not_run.push(line),
-        }
-    }
+fn jobs(servers: &[&'static dyn Server]) -> impl Iterator<Item = Job> {
+    let (given, ours) = exports::split(servers, exports::variable);
+    given.into_iter().map(Job::Given).chain(ours.into_iter().map(Job::Start))
 }
 
 impl Drop for Fleet {
@@ -82,17 +84,89 @@ impl Drop for Fleet {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::servers::find;
+impl Pending {
+    /// Waits for everything that is on its way.
+    pub(crate) fn wait(mut self) -> Fleet {
+        while !self.awaited.is_empty() {
+            let Ok(report) = self.reports.recv() else { break };
+            self.note(report);
+        }
+        std::mem::take(&mut self.fleet)
+    }
 
-    #[test]
-    fn only_a_server_that_must_be_there_is_a_lack() {
-        let mut fleet = Fleet::default();
-        fleet.miss(find("postgres-15").unwrap(), "not installed");
-        fleet.miss(find("postgres-18").unwrap(), "no network");
-        assert_eq!(fleet.lacks, ["postgres-15: not installed"]);
-        assert_eq!(fleet.could_not_run, ["postgres-18: no network"]);
+    fn spawn(root: &Path, jobs: Vec<Job>) -> Result<Self, String> {
+        let ground = Ground::of_this_run(root)?;
+        let space = ground.check_space();
+        let guard = Guard::set(&ground.folder);
+        let (sender, reports) = sync_channel(REPORTS_EACH * (ALL.len() + TOOLS.len()));
+        let mut pending = Self { fleet: Fleet::default(), reports, awaited: Vec::new() };
+        let folder = ground.folder.clone();
+        pending.fleet.ground = Some(ground);
+        pending.fleet.guard = Some(guard.map_err(|error| format!("no guard of the servers: {error}"))?);
+        space?;
+        let turns = Arc::new(Turns::default());
+        for job in jobs {
+            let worker = Worker::begin(job, folder.join(job.name()), &turns, sender.clone());
+            let worker = worker.map_err(|error| format!("no thread for {}: {error}", job.name()))?;
+            pending.fleet.workers.push(worker);
+            pending.awaited.push(job.name());
+        }
+        Ok(pending)
+    }
+
+    fn wait_for_musts(&mut self) -> Result<(), String> {
+        let mut missing = self.fleet.workers.iter().filter(|worker| worker.is_must).count();
+        while missing > 0 {
+            let report = self.reports.recv().map_err(|_| "the threads of servers are gone")?;
+            if report.job.is_must() {
+                match &report.news {
+                    News::Fetching => (),
+                    News::Ready { .. } => missing -= 1,
+                    News::Failed(why) => {
+                        return Err(format!(
+                            "the tests need {}, which does not start: {why}",
+                            report.job.name()
+                        ));
+                    }
+                }
+            }
+            self.note(report);
+        }
+        Ok(())
+    }
+
+    fn wait_until(&mut self, deadline: Instant) {
+        while !self.awaited.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(report) = self.reports.recv_timeout(left) else { return };
+            self.note(report);
+        }
+    }
+
+    /// Prints a report and keeps what it brings.
+    fn note(&mut self, Report { job, news }: Report) {
+        let name = job.name();
+        if !matches!(news, News::Fetching) {
+            self.awaited.retain(|awaited| *awaited != name);
+        }
+        match news {
+            News::Fetching => println!("{name:<14}being fetched"),
+            News::Ready { line, exports } => {
+                println!("{name:<14}{line}");
+                self.fleet.exports.extend(exports);
+            }
+            News::Failed(why) => {
+                println!("{name:<14}will not run: {why}");
+                self.fleet.could_not_run.push(format!("{name}: {why}"));
+            }
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // Nobody waits for a fetch that is of no use any more; it ends with this program.
+        let awaited = &self.awaited;
+        self.fleet.workers.retain(|worker| !awaited.contains(&worker.name));
     }
 }

@@ -3,19 +3,19 @@
 use std::env;
 use std::fs::{self, DirEntry, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{self as system, Command};
 use std::time::Duration;
 
-use super::instance;
 use super::runner::our_id;
+use super::{disk, instance, lock};
 use crate::process;
 
 const LOCK: &str = "lock";
 const KEPT: &str = "up";
 const RUN: &str = "run-";
-/// Another call may be fetching software.
+/// Another call may be fetching software meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// A folder of instances that nobody else touches as long as this value lives.
@@ -36,8 +36,13 @@ impl Ground {
     /// A fresh one for this run of the program.
     pub(super) fn of_this_run(root: &Path) -> Result<Self, String> {
         let base = open_base(root)?;
-        let _gate = lock(&base.join(LOCK), PATIENCE)?;
+        let _gate = gate(&base)?;
         Self::take(&base.join(format!("{RUN}{}", system::id())))
+    }
+
+    /// Refuses to be filled if there is too little room.
+    pub(super) fn check_space(&self) -> Result<(), String> {
+        disk::check(&self.folder, disk::DATA)
     }
 
     /// Where an instance of this name lives.
@@ -51,29 +56,47 @@ impl Ground {
             .iter()
             .filter(|entry| entry.is_dir())
             .try_for_each(|entry| instance::clear(entry))?;
-        fs::remove_dir_all(&self.folder).map_err(|error| told(&self.folder, &error))
+        instance::remove(&self.folder)
     }
 
     fn take(folder: &Path) -> Result<Self, String> {
         make_open_folder(folder)?;
-        Ok(Self { _lock: lock(&folder.join(LOCK), PATIENCE)?, folder: folder.to_owned() })
+        let lock = lock::exclusive(&folder.join(LOCK), PATIENCE, "starts or ends servers")?;
+        Ok(Self { _lock: lock, folder: folder.to_owned() })
     }
+}
+
+/// Clears the folder of a run that has ended, if that left it.
+pub(super) fn clear_after(run: &Path) -> Result<(), String> {
+    if !run.exists() {
+        return Ok(());
+    }
+    // The system may need a moment to give back the lock of a process that was killed.
+    Ground { _lock: lock::exclusive(&run.join(LOCK), PATIENCE, "ends")?, folder: run.to_owned() }.clear()
 }
 
 /// Makes sure of the folder of this workspace, and takes away what interrupted runs left in it.
 fn open_base(root: &Path) -> Result<PathBuf, String> {
     let base = base(root, &env::temp_dir(), &our_id()?);
     make_open_folder(&base)?;
-    let _gate = lock(&base.join(LOCK), PATIENCE)?;
+    let _gate = gate(&base)?;
     let is_run =
         |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(RUN));
     entries(&base).iter().filter(is_run).try_for_each(|run| sweep(run))?;
     Ok(base)
 }
 
+fn gate(base: &Path) -> Result<File, String> {
+    lock::exclusive(&base.join(LOCK), PATIENCE, "begins")
+}
+
 /// Clears the folder of a run unless that still holds its lock.
 fn sweep(run: &Path) -> Result<(), String> {
-    let file = File::create(run.join(LOCK)).map_err(|error| told(run, &error))?;
+    let file = match File::create(run.join(LOCK)) {
+        // Its guard has been quicker.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        created => created.map_err(|error| told(run, &error))?,
+    };
     if file.try_lock().is_err() {
         return Ok(());
     }
@@ -91,17 +114,13 @@ fn base(root: &Path, temp: &Path, user: &str) -> PathBuf {
 /// Makes a folder that every user can pass through; one that somebody else made is not trusted.
 fn make_open_folder(folder: &Path) -> Result<(), String> {
     // It fails on what is there, also if another call has been quicker; who owns it is seen below.
-    process::succeeds(Command::new("mkdir").args(["-m", "755"]).arg(folder));
+    let made = process::answer(Command::new("mkdir").args(["-m", "755"]).arg(folder));
     let is_ours = || process::succeeds(Command::new("sh").args(["-c", "test -O \"$0\""]).arg(folder));
-    let is_folder = fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir());
-    if is_folder && is_ours() { Ok(()) } else { Err(format!("{}: not a folder of ours", folder.display())) }
-}
-
-/// Takes a lock that the system gives back with the file, however this program ends.
-pub(super) fn lock(path: &Path, patience: Duration) -> Result<File, String> {
-    let file = File::create(path).map_err(|error| told(path, &error))?;
-    let is_locked = process::wait_until(patience, || file.try_lock().is_ok());
-    is_locked.then_some(file).ok_or_else(|| format!("{}: held by another call", path.display()))
+    match fs::symlink_metadata(folder) {
+        Ok(about) if about.is_dir() && is_ours() => Ok(()),
+        Ok(_) => Err(format!("{}: not a folder of ours", folder.display())),
+        Err(error) => Err(made.err().unwrap_or_else(|| told(folder, &error))),
+    }
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -76,6 +76,11 @@ impl Instance {
         }
     }
 
+    /// How the process ended, if this program started it and it has.
+    pub(super) fn exit(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok()?
+    }
+
     /// Ends the process and removes the folder.
     pub(super) fn end(mut self) -> Result<(), String> {
         let signal = self.record.stop_signal.clone();
@@ -101,11 +106,17 @@ pub(super) fn clear(folder: &Path) -> Result<(), String> {
     Instance::load(folder).map_or_else(|| remove(folder), Instance::end)
 }
 
-fn remove(folder: &Path) -> Result<(), String> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{}: {error}", folder.display())),
-        _ => Ok(()),
-    }
+/// Removes a folder in which the last processes of a server may still write.
+pub(super) fn remove(folder: &Path) -> Result<(), String> {
+    let mut removed = Ok(());
+    process::wait_until(KILLED, || {
+        removed = fs::remove_dir_all(folder).or_else(|error| match error.kind() {
+            ErrorKind::NotFound if !folder.exists() => Ok(()),
+            _ => Err(format!("{}: {error}", folder.display())),
+        });
+        removed.is_ok()
+    });
+    removed
 }
 
 /// How a process was called; nothing if it is over.

@@ -13,6 +13,13 @@ const NAME: &str = "kafka";
 const LIBRARIES: &str = "PILLARBOX_TEST_KAFKA_LIBS";
 const VERSION: &str = "4.1.0";
 const FETCHED: Duration = Duration::from_secs(10 * 60);
+/// How long a registry may be silent, in milliseconds, by the names of Maven before 3.9 and since.
+const BOUNDS: [&str; 4] = [
+    "-Dmaven.wagon.rto=20000",
+    "-Dmaven.wagon.http.retryHandler.count=2",
+    "-Daether.connector.connectTimeout=10000",
+    "-Daether.connector.requestTimeout=20000",
+];
 const POM: &str = include_str!("kafka/pom.xml");
 /// Also started by tests of sinks, which restart a server of their own.
 const RUN: &str = include_str!("kafka/run.sh");
@@ -33,13 +40,13 @@ impl Server for Kafka {
         Need::May
     }
 
-    /// The port after it is taken too.
     fn preferred_port(&self) -> u16 {
         15_390
     }
 
-    fn user(&self) -> &'static str {
-        NAME
+    /// One for clients and one for its controller.
+    fn ports(&self) -> u16 {
+        2
     }
 
     fn stop_signal(&self) -> &'static str {
@@ -51,7 +58,7 @@ impl Server for Kafka {
     }
 
     fn install(&self) -> Result<PathBuf, String> {
-        let told = |why| format!("{why}, or set {}", self.variable());
+        let told = |why| format!("{why}\n    or set {}", self.variable());
         for (program, package) in [("mvn", "maven"), ("java", "default-jre-headless")] {
             if !process::is_there(program) {
                 apt::install(package).map_err(told)?;
@@ -89,13 +96,14 @@ impl Server for Kafka {
 }
 
 fn fetch_libraries(part: &Path) -> Result<PathBuf, String> {
-    eprintln!("fetching Kafka {VERSION}");
     let pom = part.join("pom.xml");
     fs::write(&pom, POM).map_err(|error| format!("{}: {error}", pom.display()))?;
     let home = part.join("home");
     let mut copy = Command::new("mvn");
-    copy.args(["-B", "-q", "dependency:copy-dependencies"]);
+    copy.args(["-B", "-q", "-Dstyle.color=never", "dependency:copy-dependencies"]);
     copy.arg(format!("-DoutputDirectory={}", libraries(&home).display()));
+    // Nothing else stays of what Maven fetches for it.
+    copy.arg(format!("-Dmaven.repo.local={}", part.join("repository").display())).args(BOUNDS);
     fetch::run(&mut copy, part, FETCHED)?;
     Ok(home)
 }

@@ -6,13 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Need, Server, Site, cache, fetch, golang, port, postgres, sid};
+use super::debian::{self, Suite, Unpacked};
+use super::{Need, Server, Site, cache, golang, port, postgres};
 use crate::process;
 
 const NAME: &str = "mongodb";
-const PACKAGE: &str = "postgresql-18-documentdb";
-/// The packages beside libraries; the data of map projections is read when the extension is made.
-const PARTS: [&str; 2] = ["postgresql-18", "proj-data"];
+static UNPACKED: Unpacked = Unpacked {
+    suite: Suite::Sid,
+    package: "postgresql-18-documentdb",
+    // The data of map projections is read when the extension is made.
+    parts: &["postgresql-18", "proj-data"],
+    programs: &["usr/lib/postgresql/18/bin/initdb", "usr/lib/postgresql/18/bin/postgres"],
+};
 const PROGRAMS: &str = "usr/lib/postgresql/18/bin";
 const LIBRARIES: &str = "usr/lib/postgresql/18/lib";
 const EXTENSIONS: &str = "usr/share/postgresql/18/extension";
@@ -43,10 +48,6 @@ impl Server for FerretDb {
         15_427
     }
 
-    fn user(&self) -> &'static str {
-        "postgres"
-    }
-
     fn stop_signal(&self) -> &'static str {
         "TERM"
     }
@@ -59,7 +60,7 @@ impl Server for FerretDb {
         let needs_setpriv = || "its two processes are held together by `setpriv` of util-linux".to_owned();
         let held = if process::is_there("setpriv") { Ok(()) } else { Err(needs_setpriv()) };
         held.and_then(|()| cache::keep(&folder(), make))
-            .map_err(|why| format!("{why}; set {} to use one of yours", self.variable()))
+            .map_err(|why| format!("{why}\n    set {} to use one of yours", self.variable()))
     }
 
     fn preparation(&self, site: &Site) -> Vec<Command> {
@@ -99,24 +100,20 @@ impl Server for FerretDb {
 
 /// Unpacks the one half, builds the other, and tries both.
 fn make(part: &Path) -> Result<PathBuf, String> {
-    let go = golang::find()?;
     let bin = part.join("bin");
     fs::create_dir(&bin).map_err(|error| format!("{}: {error}", bin.display()))?;
-    let home = sid::unpack(PACKAGE, &PARTS, part)?;
-    for program in ["initdb", "postgres"] {
-        sid::wrap(&home, &format!("{PROGRAMS}/{program}"))?;
-    }
+    let home = UNPACKED.unpack(part)?;
     // A link that installing the package would make.
     let extension = |name: &str| home.join(EXTENSIONS).join(name);
     fs::copy(extension("postgis-3.control"), extension("postgis.control"))
         .map_err(|error| format!("the control file of postgis: {error}"))?;
-    golang::build(&go, MODULE, &bin)?;
-    fs::rename(&bin, home.join("bin")).map_err(|error| format!("{}: {error}", bin.display()))?;
-    fetch::run(Command::new(home.join(FERRETDB)).arg("--version"), part, process::SHORT)?;
-    fetch::run(Command::new(home.join(PROGRAMS).join("postgres")).arg("-V"), part, process::SHORT)?;
+    debian::try_program(&home, UNPACKED.programs[1], &["-V"])?;
     for library in ["pg_documentdb", "pg_cron", "vector", "postgis-3"] {
-        sid::try_library(&home, &format!("{LIBRARIES}/{library}.so"))?;
+        debian::try_library(&home, &format!("{LIBRARIES}/{library}.so"))?;
     }
+    golang::build(&golang::get()?, MODULE, part, &bin)?;
+    fs::rename(&bin, home.join("bin")).map_err(|error| format!("{}: {error}", bin.display()))?;
+    debian::try_program(&home, FERRETDB, &["--version"])?;
     Ok(home)
 }
 

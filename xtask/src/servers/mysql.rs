@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Need, Server, Site, apt, cache, fetch, port, sid};
-use crate::process;
+use super::debian::{self, Suite, Unpacked};
+use super::{Need, Server, Site, port};
 
 const ACCOUNTS: &str = include_str!("mysql/accounts.sql");
+const BOOTSTRAP: &str = include_str!("mysql/bootstrap.sh");
 
 /// A commit is with the system when it is answered: tests kill servers, and no test cuts the power.
 const SETTINGS: [(&str, &str); 7] = [
@@ -27,12 +28,20 @@ const HOMES: [(&str, &str); 5] = [
     ("/opt/homebrew/opt/mariadb", "bin/mariadbd"),
     ("/usr/local/opt/mariadb", "bin/mariadbd"),
 ];
-const INSTALL: &str = "bin/mariadb-install-db";
-/// Without the package `mariadb-server`, which starts a server of the system.
-const MARIADB: &str = "mariadb-server-core";
+/// Folders of the SQL that fills a new data folder, and how the first file of it is called.
+const SHARES: [&str; 2] = ["share/mysql", "share/mariadb"];
+const SYSTEM_TABLES: [&str; 2] = ["mysql_system_tables.sql", "mariadb_system_tables.sql"];
 
-const MYSQL: &str = "mysql-server-core";
-const MYSQLD: &str = "usr/sbin/mysqld";
+static MARIADB: Unpacked = Unpacked {
+    suite: Suite::Bookworm,
+    package: "mariadb-server-core",
+    parts: &[],
+    programs: &["usr/sbin/mariadbd"],
+};
+
+static MYSQL: Unpacked =
+    Unpacked { suite: Suite::Sid, package: "mysql-server-core", parts: &[], programs: &["usr/sbin/mysqld"] };
+const MYSQLD: &str = "sbin/mysqld";
 
 /// One of the two.
 #[derive(Debug)]
@@ -47,7 +56,7 @@ pub(super) struct MySql {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Brand {
     MariaDb,
-    /// Unpacked, since it and MariaDB do not go together in one system.
+    /// Always unpacked, since it and MariaDB do not go together in one system.
     MySql,
 }
 
@@ -84,36 +93,25 @@ impl Server for MySql {
         self.port
     }
 
-    fn user(&self) -> &'static str {
-        "mysql"
-    }
-
     fn stop_signal(&self) -> &'static str {
         // It would save its buffers otherwise, of which nothing is used again.
         "KILL"
     }
 
     fn find(&self) -> Option<PathBuf> {
+        let unpacked = || self.unpacked().find().map(|home| home.join("usr"));
         match self.brand {
-            Brand::MariaDb => {
-                let homes = HOMES.iter().map(|(home, daemon)| (Path::new(home), daemon));
-                let mut installed = homes
-                    .filter(|(home, daemon)| home.join(daemon).is_file() && home.join(INSTALL).is_file());
-                installed.next().map(|(home, _)| home.to_owned())
-            }
-            Brand::MySql => cache::cached(MYSQL),
+            Brand::MariaDb => installed().or_else(unpacked),
+            Brand::MySql => unpacked(),
         }
     }
 
     fn install(&self) -> Result<PathBuf, String> {
-        match self.brand {
-            Brand::MariaDb => {
-                apt::install(MARIADB).map_err(|why| format!("{why}, or set {}", self.variable))?;
-                self.find().ok_or_else(|| format!("`{MARIADB}` is installed, but there is no mariadbd"))
-            }
-            Brand::MySql => cache::keep(MYSQL, unpack)
-                .map_err(|why| format!("{why}; set {} to use one of yours", self.variable)),
-        }
+        let check = |root: &Path| {
+            debian::try_program(root, self.unpacked().programs[0], &["--no-defaults", "--version"])
+        };
+        let told = |why| format!("{why}\n    set {} to use one of yours{}", self.variable, self.advice());
+        self.unpacked().get(check).map(|home| home.join("usr")).map_err(told)
     }
 
     fn preparation(&self, site: &Site) -> Vec<Command> {
@@ -121,10 +119,12 @@ impl Server for MySql {
         accounts.args(["-c", "printf %s \"$1\" > \"$0\""]).arg(accounts_of(site)).arg(ACCOUNTS);
         let mut fill = match self.brand {
             Brand::MariaDb => {
-                let mut install = Command::new(site.home.join(INSTALL));
-                install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-                install.arg(format!("--basedir={}", site.home.display()));
-                install
+                let mut bootstrap = Command::new("sh");
+                bootstrap.args(["-c", BOOTSTRAP, self.name]).arg(share_of(&site.home)).arg(tables_of(site));
+                let daemon = self.daemon(site);
+                bootstrap.arg(daemon.get_program()).args(daemon.get_args());
+                bootstrap.args(["--bootstrap", "--log-warnings=0", "--max-allowed-packet=8M"]);
+                bootstrap
             }
             Brand::MySql => {
                 let mut initialize = self.daemon(site);
@@ -164,31 +164,56 @@ impl Server for MySql {
 impl MySql {
     /// The program with what it needs to find its own files, without the settings of the system's server.
     fn daemon(&self, site: &Site) -> Command {
+        let (program, share) = match self.brand {
+            Brand::MariaDb => (mariadbd_of(&site.home), share_of(&site.home)),
+            Brand::MySql => (site.home.join(MYSQLD), site.home.join("share/mysql")),
+        };
+        let mut daemon = Command::new(program);
+        daemon.arg("--no-defaults").arg(format!("--basedir={}", site.home.display()));
+        daemon.arg(format!("--lc-messages-dir={}", share.display()));
+        daemon.arg(format!("--character-sets-dir={}", share.join("charsets").display()));
+        let plugins = site.home.join("lib/mysql/plugin");
+        if plugins.is_dir() {
+            daemon.arg(format!("--plugin-dir={}", plugins.display()));
+        }
+        daemon
+    }
+
+    fn unpacked(&self) -> &'static Unpacked {
         match self.brand {
-            Brand::MariaDb => {
-                let places = HOMES.iter().filter(|(home, _)| site.home == Path::new(home));
-                let there = places.map(|(_, daemon)| site.home.join(daemon)).find(|daemon| daemon.is_file());
-                let mut daemon = Command::new(there.unwrap_or_else(|| site.home.join(HOMES[0].1)));
-                daemon.arg("--no-defaults").arg(format!("--basedir={}", site.home.display()));
-                daemon
-            }
-            Brand::MySql => {
-                let mut daemon = sid::command(&site.home, MYSQLD);
-                let own = site.home.join("usr");
-                daemon.arg("--no-defaults").arg(format!("--basedir={}", own.display()));
-                daemon.arg(format!("--lc-messages-dir={}", own.join("share/mysql").display()));
-                daemon.arg(format!("--plugin-dir={}", own.join("lib/mysql/plugin").display()));
-                daemon
-            }
+            Brand::MariaDb => &MARIADB,
+            Brand::MySql => &MYSQL,
+        }
+    }
+
+    /// What else helps.
+    fn advice(&self) -> &'static str {
+        match self.brand {
+            Brand::MariaDb => ", or install MariaDB",
+            Brand::MySql => "",
         }
     }
 }
 
-/// Only what runs is kept.
-fn unpack(part: &Path) -> Result<PathBuf, String> {
-    let home = sid::unpack(MYSQL, &[MYSQL], part)?;
-    fetch::run(sid::command(&home, MYSQLD).args(["--no-defaults", "--version"]), part, process::SHORT)?;
-    Ok(home)
+/// MariaDB with all that is used of it.
+fn installed() -> Option<PathBuf> {
+    let homes = HOMES.iter().map(|(home, daemon)| (Path::new(home), daemon));
+    let mut there = homes.filter(|(home, daemon)| home.join(daemon).is_file() && share_in(home).is_some());
+    there.next().map(|(home, _)| home.to_owned())
+}
+
+fn mariadbd_of(home: &Path) -> PathBuf {
+    let mut places = HOMES.iter().map(|(_, daemon)| home.join(daemon));
+    places.find(|daemon| daemon.is_file()).unwrap_or_else(|| home.join(HOMES[0].1))
+}
+
+fn share_in(home: &Path) -> Option<PathBuf> {
+    let has_tables = |share: &PathBuf| SYSTEM_TABLES.iter().any(|file| share.join(file).is_file());
+    SHARES.iter().map(|share| home.join(share)).find(has_tables)
+}
+
+fn share_of(home: &Path) -> PathBuf {
+    share_in(home).unwrap_or_else(|| home.join(SHARES[0]))
 }
 
 fn tables_of(site: &Site) -> PathBuf {

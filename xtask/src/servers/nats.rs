@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Need, Server, Site, apt, port};
+use super::debian::{self, Suite, Unpacked};
+use super::{Need, Server, Site, port};
 
 /// Tells tests that start servers of their own which program to start.
 const PROGRAM: &str = "PILLARBOX_TEST_NATS_SERVER";
-const PACKAGE: &str = "nats-server";
 /// The program's place by the habits of Debian, of archives and of Homebrew.
 const PLACES: [(&str, &str); 4] = [
     ("/usr", "sbin/nats-server"),
@@ -15,6 +15,13 @@ const PLACES: [(&str, &str); 4] = [
     ("/usr/local", "bin/nats-server"),
     ("/opt/homebrew", "bin/nats-server"),
 ];
+
+static UNPACKED: Unpacked = Unpacked {
+    suite: Suite::Bookworm,
+    package: "nats-server",
+    parts: &[],
+    programs: &["usr/sbin/nats-server"],
+};
 
 #[derive(Debug)]
 pub(super) struct Nats;
@@ -36,22 +43,26 @@ impl Server for Nats {
         15_422
     }
 
-    fn user(&self) -> &'static str {
-        "nats"
-    }
-
     fn stop_signal(&self) -> &'static str {
         "KILL"
     }
 
     fn find(&self) -> Option<PathBuf> {
         let mut there = PLACES.iter().filter(|(home, daemon)| Path::new(home).join(daemon).is_file());
-        there.next().map(|(home, _)| home.into())
+        let installed = there.next().map(|(home, _)| home.into());
+        installed.or_else(|| UNPACKED.find().map(|home| home.join("usr")))
     }
 
     fn install(&self) -> Result<PathBuf, String> {
-        apt::install(PACKAGE).map_err(|why| format!("{why}, or set {}", self.variable()))?;
-        self.find().ok_or_else(|| format!("`{PACKAGE}` is installed, but there is no program of that name"))
+        let told = |why| {
+            format!(
+                "{why}
+    install nats-server, or set {}",
+                self.variable()
+            )
+        };
+        let check = |root: &Path| debian::try_program(root, UNPACKED.programs[0], &["--version"]);
+        UNPACKED.get(check).map(|home| home.join("usr")).map_err(told)
     }
 
     fn preparation(&self, _: &Site) -> Vec<Command> {
@@ -80,7 +91,7 @@ impl Server for Nats {
 
 fn daemon(home: &Path) -> PathBuf {
     let places = PLACES.iter().filter(|(own, _)| home == Path::new(own)).map(|(_, daemon)| home.join(daemon));
-    places.into_iter().find(|daemon| daemon.is_file()).unwrap_or_else(|| home.join(PLACES[1].1))
+    places.into_iter().find(|daemon| daemon.is_file()).unwrap_or_else(|| home.join(PLACES[0].1))
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ const STEP: u16 = 20;
 const MAX_TRIES: u16 = 100;
 const CONNECTED: Duration = Duration::from_secs(1);
 
-/// The first free port, counted from the preferred one.
-pub(super) fn choose(preferred: u16) -> Result<u16, String> {
-    first_free(preferred, is_free).ok_or_else(|| format!("no free port from {preferred} on"))
+/// The first of as many free ports as are asked for in a row, counted from the preferred one.
+pub(super) fn choose(preferred: u16, count: u16) -> Result<u16, String> {
+    let are_free = |port: u16| (port..port.saturating_add(count)).all(is_free);
+    first_free(preferred, are_free).ok_or_else(|| format!("no free port from {preferred} on"))
 }
 
 /// Tells whether a server could listen on the port now.
@@ -55,5 +56,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(!is_free(port) && takes_connections(port));
+        assert_ne!(choose(port, 1), Ok(port));
+        assert_ne!(choose(port - 1, 2), Ok(port - 1));
     }
 }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Need, Server, Site, apt, cache, exports, maven, port};
+use super::debian::{self, Suite, Unpacked};
+use super::{Need, Server, Site, exports, port};
 
 /// Tells tests that start servers of their own where the programs are.
 const BIN: &str = "PILLARBOX_TEST_POSTGRES_BIN";
@@ -41,15 +42,12 @@ pub(super) struct Postgres {
     need: Need,
     port: u16,
     release: &'static str,
-    source: Source,
+    /// Where the software comes from if it is not there.
+    unpacked: Unpacked,
 }
 
-/// Where the software comes from if it is not there.
-#[derive(Debug)]
-enum Source {
-    Debian { package: &'static str },
-    Maven { version: &'static str },
-}
+/// The programs that we and the tests start.
+const PROGRAMS: [&str; 3] = ["initdb", "postgres", "psql"];
 
 pub(super) static FIFTEEN: Postgres = Postgres {
     name: "postgres-15",
@@ -57,7 +55,16 @@ pub(super) static FIFTEEN: Postgres = Postgres {
     need: Need::Must,
     port: 15_415,
     release: "15",
-    source: Source::Debian { package: "postgresql-15" },
+    unpacked: Unpacked {
+        suite: Suite::Bookworm,
+        package: "postgresql-15",
+        parts: &["postgresql-client-15"],
+        programs: &[
+            "usr/lib/postgresql/15/bin/initdb",
+            "usr/lib/postgresql/15/bin/postgres",
+            "usr/lib/postgresql/15/bin/psql",
+        ],
+    },
 };
 
 pub(super) static EIGHTEEN: Postgres = Postgres {
@@ -66,7 +73,16 @@ pub(super) static EIGHTEEN: Postgres = Postgres {
     need: Need::May,
     port: 15_418,
     release: "18",
-    source: Source::Maven { version: "18.4.0" },
+    unpacked: Unpacked {
+        suite: Suite::Sid,
+        package: "postgresql-18",
+        parts: &["postgresql-client-18"],
+        programs: &[
+            "usr/lib/postgresql/18/bin/initdb",
+            "usr/lib/postgresql/18/bin/postgres",
+            "usr/lib/postgresql/18/bin/psql",
+        ],
+    },
 };
 
 impl Server for Postgres {
@@ -86,33 +102,26 @@ impl Server for Postgres {
         self.port
     }
 
-    fn user(&self) -> &'static str {
-        "postgres"
-    }
-
     fn stop_signal(&self) -> &'static str {
         "QUIT"
     }
 
     fn find(&self) -> Option<PathBuf> {
-        let installed =
-            self.homes(exports::variable).into_iter().find(|home| home.join("bin/initdb").is_file());
-        installed.or_else(|| self.cached())
+        let is_complete =
+            |home: &PathBuf| PROGRAMS.iter().all(|program| home.join("bin").join(program).is_file());
+        let installed = self.homes(exports::variable).into_iter().find(is_complete);
+        installed.or_else(|| self.unpacked.find().map(|root| self.home_in(&root)))
     }
 
     fn install(&self) -> Result<PathBuf, String> {
-        match self.source {
-            Source::Debian { package } => {
-                apt::install(package).map_err(|why| format!("{why}, or set {} or {BIN}", self.variable))?;
-                self.find().ok_or_else(|| format!("`{package}` is installed, but there is no initdb"))
-            }
-            Source::Maven { version } => {
-                let platform = maven::platform().ok_or("there is no build for this system")?;
-                let artifact =
-                    format!("io.zonky.test.postgres:embedded-postgres-binaries-{platform}:{version}");
-                maven::get(&folder_of(version), &artifact)
-            }
-        }
+        let check = |root: &Path| {
+            let mut programs = self.unpacked.programs.iter();
+            programs.try_for_each(|program| debian::try_program(root, program, &["-V"]))
+        };
+        let named = if self.is_oldest() { format!(" or {BIN}") } else { String::new() };
+        let advice = format!("install PostgreSQL {}, or set {}{named}", self.release, self.variable);
+        let root = self.unpacked.get(check).map_err(|why| format!("{why}\n    {advice}"))?;
+        Ok(self.home_in(&root))
     }
 
     fn preparation(&self, site: &Site) -> Vec<Command> {
@@ -158,16 +167,9 @@ impl Postgres {
         self.name == FIFTEEN.name
     }
 
-    fn cached(&self) -> Option<PathBuf> {
-        match self.source {
-            Source::Debian { .. } => None,
-            Source::Maven { version } => cache::cached(&folder_of(version)),
-        }
+    fn home_in(&self, root: &Path) -> PathBuf {
+        root.join("usr/lib/postgresql").join(self.release)
     }
-}
-
-fn folder_of(version: &str) -> String {
-    format!("postgres-{version}")
 }
 
 /// Tells whether the server of a data folder has started.

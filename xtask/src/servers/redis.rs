@@ -3,13 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Need, Server, Site, apt, port};
+use super::debian::{self, Suite, Unpacked};
+use super::{Need, Server, Site, port};
 
 /// Tells tests that start servers of their own which program to start.
 const PROGRAM: &str = "PILLARBOX_TEST_REDIS_SERVER";
-const PACKAGE: &str = "redis-server";
 const HOMES: [&str; 4] = ["/usr", "/usr/local", "/opt/homebrew/opt/redis", "/usr/local/opt/redis"];
 const DAEMON: &str = "bin/redis-server";
+
+/// Debian's server is a link to a program of another package.
+static UNPACKED: Unpacked = Unpacked {
+    suite: Suite::Bookworm,
+    package: "redis-server",
+    parts: &["redis-tools"],
+    programs: &["usr/bin/redis-server"],
+};
 
 /// A write is with the system when it is answered, and read again after a restart.
 const SETTINGS: [(&str, &str); 3] = [("appendonly", "yes"), ("save", ""), ("maxmemory-policy", "noeviction")];
@@ -34,21 +42,25 @@ impl Server for Redis {
         15_379
     }
 
-    fn user(&self) -> &'static str {
-        "redis"
-    }
-
     fn stop_signal(&self) -> &'static str {
         "KILL"
     }
 
     fn find(&self) -> Option<PathBuf> {
-        HOMES.iter().map(PathBuf::from).find(|home| home.join(DAEMON).is_file())
+        let installed = HOMES.iter().map(PathBuf::from).find(|home| home.join(DAEMON).is_file());
+        installed.or_else(|| UNPACKED.find().map(|home| home.join("usr")))
     }
 
     fn install(&self) -> Result<PathBuf, String> {
-        apt::install(PACKAGE).map_err(|why| format!("{why}, or set {}", self.variable()))?;
-        self.find().ok_or_else(|| format!("`{PACKAGE}` is installed, but there is no {DAEMON}"))
+        let told = |why| {
+            format!(
+                "{why}
+    install redis, or set {}",
+                self.variable()
+            )
+        };
+        let check = |root: &Path| debian::try_program(root, UNPACKED.programs[0], &["--version"]);
+        UNPACKED.get(check).map(|home| home.join("usr")).map_err(told)
     }
 
     fn preparation(&self, _: &Site) -> Vec<Command> {

@@ -1,13 +1,15 @@
-//! The user that a server runs as, since most servers refuse to be root.
+//! The user and the environment that a server runs with, whoever starts it.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
-use super::Server;
 use crate::process;
 
-/// Has no rights anywhere and is on every system.
+/// Has no rights anywhere and is on every system; most servers refuse to be root.
 const NOBODY: &str = "nobody";
+/// Where programs are if nobody says it.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// How long a process may live.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +20,7 @@ pub(super) enum Life {
     Ours,
 }
 
-/// Starts commands as the user of a server.
+/// Starts commands as the user of servers.
 #[derive(Debug)]
 pub(super) struct Runner {
     /// Ourselves if there is none.
@@ -28,13 +30,13 @@ pub(super) struct Runner {
 
 #[derive(Debug)]
 struct User {
-    name: &'static str,
+    id: String,
     group_id: String,
 }
 
 impl Runner {
-    /// The server's user if we are root, and ourselves otherwise.
-    pub(super) fn of(server: &dyn Server) -> Result<Self, String> {
+    /// A user without rights if we are root, and ourselves otherwise.
+    pub(super) fn new() -> Result<Self, String> {
         let has_setpriv = process::is_there("setpriv");
         if our_id()? != "0" {
             return Ok(Self { user: None, has_setpriv });
@@ -42,13 +44,12 @@ impl Runner {
         if !has_setpriv {
             return Err("root starts servers as another user by `setpriv` of util-linux: install it".into());
         }
-        let user = [server.user(), NOBODY].into_iter().find_map(User::find);
-        let user = user.ok_or_else(|| format!("there is no user `{}` to run it as", server.user()))?;
-        Ok(Self { user: Some(user), has_setpriv })
+        Ok(Self { user: Some(User::nobody()?), has_setpriv })
     }
 
-    /// The same command as the server's user. Its process id is that of the command itself.
-    pub(super) fn wrap(&self, command: &Command, life: Life, stop_signal: &str) -> Command {
+    /// The same command as the servers' user and with nothing of our environment but the places of programs.
+    /// Its process id is that of the command itself, and its home the folder.
+    pub(super) fn wrap(&self, command: &Command, life: Life, stop_signal: &str, home: &Path) -> Command {
         let program = command.get_program();
         let mut wrapped = if self.has_setpriv {
             let mut setpriv = self.setpriv(life, stop_signal);
@@ -57,6 +58,8 @@ impl Runner {
         } else {
             Command::new(program)
         };
+        wrapped.env_clear().env("PATH", env::var_os("PATH").unwrap_or_else(|| PATH.into()));
+        wrapped.envs([("LC_ALL", "C"), ("TZ", "UTC")]).envs([("HOME", home), ("TMPDIR", home)]);
         // Wherever we are may be closed to that user.
         wrapped.args(command.get_args()).current_dir("/");
         if life == Life::Detached {
@@ -65,28 +68,27 @@ impl Runner {
         wrapped
     }
 
-    /// Makes a folder that only the server's user can look into.
+    /// Makes a folder that only the servers' user can look into.
     pub(super) fn make_folder(&self, folder: &Path) -> Result<(), String> {
         let mut install = Command::new("install");
         install.args(["-d", "-m", "700"]);
         if let Some(user) = &self.user {
-            install.args(["-o", user.name, "-g", &user.group_id]);
+            install.args(["-o", &user.id, "-g", &user.group_id]);
         }
-        process::finish(install.arg(folder), process::SHORT)
-            .map_err(|why| format!("{}: {why}", folder.display()))
+        process::answer(install.arg(folder)).map(drop).map_err(|why| format!("{}: {why}", folder.display()))
     }
 
-    /// Tells whether the server's user can start a program, which may lie in somebody's closed home.
-    pub(super) fn can_start(&self, program: &Path) -> bool {
+    /// Tells whether the servers' user can read a file, which may lie in somebody's closed home.
+    pub(super) fn can_read(&self, file: &Path) -> bool {
         let mut test = Command::new("test");
-        test.arg("-x").arg(program);
-        process::succeeds(&mut self.wrap(&test, Life::Ours, "KILL"))
+        test.arg("-r").arg(file);
+        process::succeeds(&mut self.wrap(&test, Life::Ours, "KILL", Path::new("/")))
     }
 
     fn setpriv(&self, life: Life, stop_signal: &str) -> Command {
         let mut setpriv = Command::new("setpriv");
         if let Some(user) = &self.user {
-            setpriv.args(["--reuid", user.name, "--regid", &user.group_id, "--init-groups"]);
+            setpriv.args(["--reuid", &user.id, "--regid", &user.group_id, "--clear-groups"]);
         }
         if life == Life::Ours {
             setpriv.args(["--pdeathsig", stop_signal]);
@@ -116,9 +118,12 @@ pub(super) fn bound(command: &Command) -> Command {
 }
 
 impl User {
-    fn find(name: &'static str) -> Option<Self> {
-        let group_id = process::answer(Command::new("id").args(["-g", name])).ok()?;
-        Some(Self { name, group_id })
+    fn nobody() -> Result<Self, String> {
+        let number = |flag| {
+            process::answer(Command::new("id").args([flag, NOBODY]))
+                .map_err(|why| format!("there is no user `{NOBODY}` to run servers as: {why}"))
+        };
+        Ok(Self { id: number("-u")?, group_id: number("-g")? })
     }
 }
 
@@ -127,31 +132,34 @@ pub(super) fn our_id() -> Result<String, String> {
     process::answer(Command::new("id").arg("-u")).map_err(|why| format!("`id -u`: {why}"))
 }
 
+/// Puts a process in a group of its own, which an interrupt of our terminal does not reach.
 #[cfg(unix)]
-fn detach(command: &mut Command) {
+pub(super) fn detach(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
 }
 
 #[cfg(not(unix))]
-fn detach(_: &mut Command) {}
+pub(super) fn detach(_: &mut Command) {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(runner: &Runner, life: Life) -> String {
+    fn wrapped(runner: &Runner, life: Life) -> Command {
         let mut command = Command::new("postgres");
         command.args(["-p", "1"]);
-        let wrapped = runner.wrap(&command, life, "QUIT");
-        let words = [wrapped.get_program()].into_iter().chain(wrapped.get_args());
-        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        runner.wrap(&command, life, "QUIT", Path::new("/data"))
+    }
+
+    fn words(runner: &Runner, life: Life) -> String {
+        process::line_of(&wrapped(runner, life))
     }
 
     #[test]
-    fn root_becomes_the_servers_user_and_takes_the_server_along_when_it_dies() {
-        let user = Some(User { name: "postgres", group_id: "104".into() });
+    fn root_becomes_another_user_and_takes_the_server_along_when_it_dies() {
+        let user = Some(User { id: "65534".into(), group_id: "65533".into() });
         let runner = Runner { user, has_setpriv: true };
-        let become_user = "setpriv --reuid postgres --regid 104 --init-groups";
+        let become_user = "setpriv --reuid 65534 --regid 65533 --clear-groups";
         assert_eq!(words(&runner, Life::Ours), format!("{become_user} --pdeathsig QUIT postgres -p 1"));
         assert_eq!(words(&runner, Life::Detached), format!("{become_user} postgres -p 1"));
     }
@@ -161,5 +169,12 @@ mod tests {
         let runner = |has_setpriv| Runner { user: None, has_setpriv };
         assert_eq!(words(&runner(true), Life::Ours), "setpriv --pdeathsig QUIT postgres -p 1");
         assert_eq!(words(&runner(false), Life::Ours), "postgres -p 1");
+    }
+
+    #[test]
+    fn a_server_does_not_see_the_locale_and_home_of_who_starts_it() {
+        let command = wrapped(&Runner { user: None, has_setpriv: false }, Life::Ours);
+        let names: Vec<_> = command.get_envs().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+        assert_eq!(names, ["HOME", "LC_ALL", "PATH", "TMPDIR", "TZ"]);
     }
 }

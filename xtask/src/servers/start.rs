@@ -1,4 +1,4 @@
-//! Starts one server: gets its software, fills a folder, and waits until it takes connections.
+//! Starts one server: fills a folder and waits until it takes connections.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,48 +6,77 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::ground::Ground;
 use super::instance::{self, Instance, Record};
 use super::runner::{Life, Runner};
-use super::{Server, Site, port};
+use super::{Server, Site, cache, disk, port};
 use crate::process;
 
 const LOG: &str = "log";
-const LOG_LINES_SHOWN: usize = 5;
+const SOFTWARE: &str = "software";
 const PREPARED: Duration = Duration::from_secs(2 * 60);
 const READY: Duration = Duration::from_secs(60);
 /// Between the choice of a port and its use another program may take it.
 const PORTS_TRIED: usize = 5;
 
-/// Starts a server in its folder of the ground, from nothing; leaves nothing behind if that fails.
-pub(super) fn start(server: &dyn Server, ground: &Ground, life: Life) -> Result<Instance, String> {
-    let home = software(server)?;
-    let folder = ground.place_of(server.name());
-    instance::clear(&folder)?;
-    fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    begin(server, home, &folder, life).map_err(|why| {
-        let why = format!("{why}{}", end_of_log(&folder));
-        instance::clear(&folder).err().map_or(why.clone(), |left| format!("{why}; {left}"))
+/// A server that takes connections, and where its user finds its software.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) instance: Instance,
+    pub(super) home: PathBuf,
+}
+
+/// Starts a server in a folder, from nothing; leaves nothing behind if that fails.
+pub(super) fn start(
+    server: &dyn Server,
+    home: PathBuf,
+    folder: &Path,
+    life: Life,
+) -> Result<Started, String> {
+    instance::clear(folder)?;
+    fs::create_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let kept = cache::split(&home).map(|(kept, _)| kept);
+    begin(server, home, folder, life).map_err(|why| {
+        let mut why = disk::explain(why, folder);
+        if let Some(kept) = kept {
+            why = format!("{why}\n    delete {} to have it fetched again", kept.display());
+        }
+        instance::clear(folder).err().map_or(why.clone(), |left| format!("{why}\n    {left}"))
     })
 }
 
-fn software(server: &dyn Server) -> Result<PathBuf, String> {
-    server.find().map_or_else(|| server.install(), Ok)
+/// Where the software of an instance in the folder is: below the folder, if that was needed.
+pub(super) fn home_of(found: PathBuf, folder: &Path) -> PathBuf {
+    let copied = cache::split(&found).map(|(_, rest)| folder.join(SOFTWARE).join(rest));
+    copied.filter(|home| home.exists()).unwrap_or(found)
 }
 
-fn begin(server: &dyn Server, home: PathBuf, folder: &Path, life: Life) -> Result<Instance, String> {
-    let runner = Runner::of(server)?;
-    let mut site = Site { home, data: folder.join("data"), log: folder.join(LOG) };
-    if !runner.can_start(&server.program(&site)) {
-        site.home = copy(&site.home, folder)?;
+/// Gives software a place where the servers' user can read the file of it; copies it below the folder, if need be.
+pub(super) fn make_readable(home: PathBuf, file: &Path, folder: &Path) -> Result<PathBuf, String> {
+    if Runner::new()?.can_read(file) {
+        return Ok(home);
     }
+    let unreadable = || format!("servers run as an unprivileged user, who cannot read {}", file.display());
+    let (kept, rest) = cache::split(&home).ok_or_else(unreadable)?;
+    let copy = folder.join(SOFTWARE);
+    if !copy.exists() {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        copy_all(&kept, &copy)?;
+    }
+    Ok(copy.join(rest))
+}
+
+fn begin(server: &dyn Server, home: PathBuf, folder: &Path, life: Life) -> Result<Started, String> {
+    let runner = Runner::new()?;
+    let mut site = Site { home, data: folder.join("data"), log: folder.join(LOG) };
+    site.home = make_readable(site.home.clone(), &server.program(&site), folder)?;
     runner.make_folder(&site.data)?;
     for command in server.preparation(&site) {
-        let mut command = runner.wrap(&command, Life::Ours, "KILL");
-        process::finish(to_log(&mut command, folder)?, PREPARED)
-            .map_err(|why| format!("its data folder could not be filled: {why}"))?;
+        let mut wrapped = runner.wrap(&command, Life::Ours, "KILL", &site.data);
+        process::logged(&mut wrapped, &process::line_of(&command), &site.log, PREPARED)?;
     }
-    listen(server, &site, folder, |command| runner.wrap(command, life, server.stop_signal()))
+    let wrap = |command: &Command| runner.wrap(command, life, server.stop_signal(), &site.data);
+    let instance = listen(server, &site, folder, wrap)?;
+    Ok(Started { instance, home: site.home })
 }
 
 /// Starts the server on the first port that it gets for itself.
@@ -59,10 +88,17 @@ fn listen(
 ) -> Result<Instance, String> {
     let mut preferred = server.preferred_port();
     for _ in 0..PORTS_TRIED {
-        let port = port::choose(preferred)?;
-        let mut command = wrap(&server.command(site, port));
-        let child = to_log(&mut command, folder)?.stdin(Stdio::null()).spawn();
-        let child = child.map_err(|error| format!("did not start: {error}"))?;
+        let port = port::choose(preferred, server.ports())?;
+        if port != server.preferred_port() {
+            let (name, preferred) = (server.name(), server.preferred_port());
+            eprintln!("port {preferred} is taken: {name} uses {port}");
+        }
+        let command = server.command(site, port);
+        let failed = |why: &str| {
+            format!("`{}` {why}{}", process::line_of(&command), process::last_lines(&site.read_log()))
+        };
+        let child = to_log(&mut wrap(&command), &site.log)?.stdin(Stdio::null()).spawn();
+        let child = child.map_err(|error| failed(&format!("did not start: {error}")))?;
         let record = Record { pid: child.id(), port, stop_signal: server.stop_signal().into() };
         let mut instance = Instance::note(folder, record, child)?;
         let is_ready = || server.is_ready(site, port);
@@ -72,44 +108,33 @@ fn listen(
         }
         if instance.is_alive() {
             instance.stop(server.stop_signal(), PREPARED);
-            return Err(format!("took no connection on port {port} within {READY:?}"));
+            return Err(failed(&format!("took no connection on port {port} within {READY:?}")));
         }
         if port::is_free(port) {
-            return Err("ended before it took a connection".into());
+            let exit = instance.exit().map_or_else(String::new, |status| format!(" ({status})"));
+            return Err(failed(&format!("ended before it took a connection{exit}")));
         }
         preferred = port;
     }
     Err(format!("other programs took {PORTS_TRIED} ports away before it listened"))
 }
 
-/// Puts the software where the server's user can reach it.
-fn copy(home: &Path, folder: &Path) -> Result<PathBuf, String> {
-    let to = folder.join("software");
-    // Links are made at once, where both folders are in one file system.
-    let mut link = Command::new("cp");
-    link.args(["-R", "-l"]).arg(home.join(".")).arg(&to).stderr(Stdio::null());
-    let linked = process::finish(&mut link, PREPARED);
-    let copied = linked.or_else(|_| {
-        process::finish(Command::new("cp").args(["-R", "-f"]).arg(home.join(".")).arg(&to), PREPARED)
-    });
-    copied.map_err(|why| format!("{} could not be copied: {why}", home.display()))?;
-    Ok(to)
+/// Copies a folder; by links, which are made at once, where both are in one file system.
+fn copy_all(from: &Path, to: &Path) -> Result<(), String> {
+    let copy = |how: &str| {
+        let mut copy = Command::new("cp");
+        // What links point to stays as it is; some point into the system.
+        process::answer(copy.args(["-R", "-P", how]).arg(from.join(".")).arg(to)).map(drop)
+    };
+    let linked = copy("-l").or_else(|_| instance::remove(to).and_then(|()| copy("-f")));
+    linked.map_err(|why| format!("{} could not be copied: {why}", from.display()))
 }
 
-fn to_log<'a>(command: &'a mut Command, folder: &Path) -> Result<&'a mut Command, String> {
+fn to_log<'a>(command: &'a mut Command, log: &Path) -> Result<&'a mut Command, String> {
     let open = || -> io::Result<(File, File)> {
-        let log = File::options().create(true).append(true).open(folder.join(LOG))?;
+        let log = File::options().create(true).append(true).open(log)?;
         Ok((log.try_clone()?, log))
     };
-    let (out, err) = open().map_err(|error| format!("its log: {error}"))?;
+    let (out, err) = open().map_err(|error| format!("{}: {error}", log.display()))?;
     Ok(command.stdout(out).stderr(err))
-}
-
-/// What a failed server said last, to stand behind the reason.
-fn end_of_log(folder: &Path) -> String {
-    let log = fs::read(folder.join(LOG)).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
-    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
-    if last.is_empty() { String::new() } else { format!(" ({})", last.join("; ")) }
 }

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use super::{Course, Outcome};
 use crate::process;
-use crate::servers::{self, Fleet, Software};
+use crate::servers::Pending;
 
 /// Long enough to build everything on a small machine, short enough for a hang to be noticed.
 const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Runs the tests with the servers up. Without one that must be there the rest still runs, and the step fails.
+/// Runs the tests with the servers up.
 pub(super) fn run(course: &mut Course<'_>) -> Outcome {
-    let lacks = course.software.take().map(Software::wait).unwrap_or_default();
-    let mut fleet = Fleet::bring_up(course.root, &servers::ALL, &lacks);
+    let mut fleet = course.servers.take().map(Pending::wait).unwrap_or_default();
     let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
     let mut command = process::cargo(course.root);
@@ -20,11 +19,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     command.envs(fleet.exports());
     let tested = process::stream(&mut command, LIMIT, |line| tally.read(line));
     let ended = fleet.end();
-    judge(&[complete(&fleet.lacks), tested, ended])
-}
-
-fn complete(lacks: &[String]) -> Result<(), String> {
-    if lacks.is_empty() { Ok(()) } else { Err(format!("lacks {}", lacks.join("; "))) }
+    judge(&[tested, ended])
 }
 
 /// Passed if all is well, or failed with every reason.
@@ -39,12 +34,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_must_be_there_and_is_not_fails_the_step() {
-        let lacks = complete(&["postgres-15: install the package `postgresql-15`".into()]);
-        let why = "lacks postgres-15: install the package `postgresql-15`";
-        assert_eq!(judge(&[lacks.clone(), Ok(()), Ok(())]), Outcome::Failed(why.into()));
-        let both = judge(&[lacks, Err("exit status: 101".into()), Ok(())]);
-        assert_eq!(both, Outcome::Failed(format!("{why}; exit status: 101")));
-        assert_eq!(judge(&[complete(&[]), Ok(()), Ok(())]), Outcome::Passed);
+    fn every_reason_of_a_failure_is_told() {
+        let both = judge(&[Err("exit status: 101".into()), Err("process 7 does not end".into())]);
+        assert_eq!(both, Outcome::Failed("exit status: 101; process 7 does not end".into()));
+        assert_eq!(judge(&[Ok(()), Ok(())]), Outcome::Passed);
     }
 }

@@ -1,5 +1,7 @@
 # Runs RabbitMQ and the name server that its node needs, neither of which outlives this shell.
 # Arguments: the folder of RabbitMQ's scripts, the folder of the data, the port; the two ports after it are taken too.
+# Erlang's programs may stand beside the scripts.
+export PATH="$1:$PATH" LC_ALL=C
 export HOME="$2" ERL_EPMD_PORT=$(($3 + 1)) ERL_EPMD_ADDRESS=127.0.0.1
 export RABBITMQ_NODENAME="pillarbox-$3@localhost" RABBITMQ_DIST_PORT=$(($3 + 2))
 export RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$3"

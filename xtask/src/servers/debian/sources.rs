@@ -1,6 +1,7 @@
-//! Derives where Debian's unstable packages are from the sources that this machine has for its own release.
+//! Derives where the packages of a suite are from the sources that this machine has for its own release.
 
-const SUITE: &str = "sid";
+/// The name of a release that has none.
+const UNSTABLE: &str = "sid";
 
 /// Names that a source may give the release of the machine by, beside its code name.
 const RELEASES: [&str; 4] = ["stable", "testing", "unstable", "sid"];
@@ -13,29 +14,29 @@ pub(super) fn codename(os_release: &str) -> Option<&str> {
     };
     value("ID").filter(|id| *id == "debian")?;
     // Unstable has none.
-    Some(value("VERSION_CODENAME").unwrap_or(SUITE))
+    Some(value("VERSION_CODENAME").unwrap_or(UNSTABLE))
 }
 
-/// A source of unstable in the format of `.sources`, made from one of the machine's own.
-pub(super) fn from_stanzas(text: &str, codename: &str) -> Option<String> {
+/// A source of the suite in the format of `.sources`, made from one of the machine's own.
+pub(super) fn from_stanzas(text: &str, codename: &str, suite: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let stanzas = lines.split(|line| line.trim().is_empty());
-    stanzas.filter(|stanza| is_debian(stanza, codename)).map(moved).next()
+    stanzas.filter(|stanza| is_debian(stanza, codename)).map(|stanza| moved(stanza, suite)).next()
 }
 
-/// A source of unstable in the format of `.list`, made from one of the machine's own.
-pub(super) fn from_lines(text: &str, codename: &str) -> Option<String> {
+/// A source of the suite in the format of `.list`, made from one of the machine's own.
+pub(super) fn from_lines(text: &str, codename: &str, suite: &str) -> Option<String> {
     let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
     text.lines().map(words).find_map(|words| {
         let (kind, rest) = words.split_first()?;
         let has_options = rest.first()?.starts_with('[');
         let options = rest.iter().position(|word| word.ends_with(']')).filter(|_| has_options);
         let (options, rest) = rest.split_at(options.map_or(0, |last| last + 1));
-        let [uri, suite, components @ ..] = rest else { return None };
-        let fits = kind == "deb" && is_archive(uri) && is_release(suite, codename);
+        let [uri, own, components @ ..] = rest else { return None };
+        let fits = kind == "deb" && is_archive(uri) && is_release(own, codename);
         let options = options.iter().map(|option| format!("{option} ")).collect::<String>();
         (fits && components.iter().any(|component| component == "main"))
-            .then(|| format!("deb {options}{uri} {SUITE} main\n"))
+            .then(|| format!("deb {options}{uri} {suite} main\n"))
     })
 }
 
@@ -52,8 +53,8 @@ fn is_debian(stanza: &[&str], codename: &str) -> bool {
 }
 
 /// The same place and keys with another suite; a field that is replaced loses its further lines.
-fn moved(stanza: &[&str]) -> String {
-    let mut text = format!("Types: deb\nSuites: {SUITE}\nComponents: main\n");
+fn moved(stanza: &[&str], suite: &str) -> String {
+    let mut text = format!("Types: deb\nSuites: {suite}\nComponents: main\n");
     let mut keeps = false;
     for line in stanza {
         if !line.starts_with([' ', '\t']) {
@@ -95,9 +96,9 @@ mod tests {
             Suites: bookworm\n bookworm-updates\nComponents: main contrib\nSigned-By:\n -----BEGIN\n .\n -----END\n";
         let sid = "Types: deb\nSuites: sid\nComponents: main\nURIs: http://mirror.example/debian\n\
             Signed-By:\n -----BEGIN\n .\n -----END\n";
-        assert_eq!(from_stanzas(text, "bookworm").as_deref(), Some(sid));
-        assert_eq!(from_stanzas(text, "trixie"), None);
-        assert_eq!(from_stanzas(&text.replace("Suites:", "Enabled: no\nSuites:"), "bookworm"), None);
+        assert_eq!(from_stanzas(text, "bookworm", "sid").as_deref(), Some(sid));
+        assert_eq!(from_stanzas(text, "trixie", "sid"), None);
+        assert_eq!(from_stanzas(&text.replace("Suites:", "Enabled: no\nSuites:"), "bookworm", "sid"), None);
     }
 
     #[test]
@@ -107,9 +108,9 @@ mod tests {
             deb https://other.example/linux/debian bookworm stable\n\
             deb [arch=amd64 signed-by=/a/key.gpg] http://mirror.example/debian/ bookworm main contrib\n";
         let sid = "deb [arch=amd64 signed-by=/a/key.gpg] http://mirror.example/debian/ sid main\n";
-        assert_eq!(from_lines(text, "bookworm").as_deref(), Some(sid));
-        let plain = from_lines("deb http://mirror.example/debian stable main", "trixie");
-        assert_eq!(plain.as_deref(), Some("deb http://mirror.example/debian sid main\n"));
-        assert_eq!(from_lines("deb\n\ndeb [a=b", "trixie"), None);
+        assert_eq!(from_lines(text, "bookworm", "sid").as_deref(), Some(sid));
+        let plain = from_lines("deb http://mirror.example/debian stable main", "trixie", "bookworm");
+        assert_eq!(plain.as_deref(), Some("deb http://mirror.example/debian bookworm main\n"));
+        assert_eq!(from_lines("deb\n\ndeb [a=b", "trixie", "sid"), None);
     }
 }
