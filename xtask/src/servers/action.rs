@@ -7,7 +7,7 @@ use std::thread;
 use super::exports::{self, Export};
 use super::ground::Ground;
 use super::instance::{self, Instance};
-use super::runner::Life;
+use super::runner::{Life, bound};
 use super::start::{home_of, start};
 use super::tool::{TOOLS, Tool};
 use super::{ALL, Fleet, Need, Server, find};
@@ -87,7 +87,8 @@ pub(crate) fn run(action: &Action, root: &Path) -> bool {
 fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) -> Result<(), String> {
     let mut fleet = Fleet::bring_up(root, servers)?;
     let mut program = Command::new(&command[0]);
-    program.args(&command[1..]).envs(fleet.exports());
+    // It is of no use without its servers, which end with us.
+    let mut program = bound(program.args(&command[1..]).envs(fleet.exports()));
     let missing = fleet.could_not_run.first().map_or(Ok(()), |why| Err(why.clone()));
     let ran =
         missing.and_then(|()| process::run(&mut program).map_err(|why| format!("{}: {why}", command[0])));

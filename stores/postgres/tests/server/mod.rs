@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 /// Where the programs of PostgreSQL are.
 const BIN: &str = "PILLARBOX_TEST_POSTGRES_BIN";
-/// Who runs a server that refuses root.
-const USER: &str = "postgres";
+/// Who runs a server that refuses root; there is one on every system.
+const USER: &str = "nobody";
 const READY: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Below the ports that the system gives to clients, which could hold one while the server is down.
@@ -195,14 +195,15 @@ pub(crate) fn program(path: &Path, user: Option<&User>, folder: &Path) -> Comman
         let mut setpriv = Command::new("/usr/bin/setpriv");
         if let Some(user) = user {
             setpriv.args(["--reuid", &user.id.to_string(), "--regid", &user.group.to_string()]);
-            setpriv.arg("--init-groups");
+            setpriv.arg("--clear-groups");
         }
         setpriv.args(["--pdeathsig", Stop::Immediate.signal()]).arg(path);
         setpriv
     } else {
         Command::new(path)
     };
-    command.current_dir(folder).stdin(Stdio::null());
+    // Not the locale and the time zone of whoever runs the tests, which the server may not have.
+    command.current_dir(folder).envs([("LC_ALL", "C"), ("TZ", "UTC")]).stdin(Stdio::null());
     command
 }
 

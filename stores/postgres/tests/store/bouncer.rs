@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 use crate::server::{Server, User, free_port, program, wait_until};
 
+/// Names the program.
+const PROGRAM: &str = "PILLARBOX_TEST_PGBOUNCER";
 /// Where systems put it; not all search there.
 const PLACES: [&str; 3] = ["/usr/sbin", "/usr/bin", "/usr/local/bin"];
 
@@ -75,10 +77,15 @@ impl Drop for Bouncer {
 }
 
 fn find() -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(program.into());
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(PLACES.map(PathBuf::from));
     let mut programs = folders.map(|folder| folder.join("pgbouncer"));
-    programs.find(|program| Path::is_file(program)).ok_or_else(|| "pgbouncer is not installed".to_owned())
+    programs
+        .find(|program| Path::is_file(program))
+        .ok_or_else(|| format!("pgbouncer is not installed, and {PROGRAM} is not set"))
 }
 
 /// Whoever connects is the server's superuser, which trusts everyone here.

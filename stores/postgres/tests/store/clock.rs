@@ -14,6 +14,8 @@ use pillarbox_postgres::sqlx::query;
 use crate::kit::{ACCOUNT, MAIN, ORDER_PLACED, Place, could_not_run};
 use crate::server::wait_until;
 
+/// Names libfaketime.
+const LIBRARY: &str = "PILLARBOX_TEST_LIBFAKETIME";
 /// Tells a process that it is the other node, and of which schema.
 const SCHEMA: &str = "PILLARBOX_TEST_CLOCK_SCHEMA";
 /// So wrong is its clock, in seconds.
@@ -37,6 +39,9 @@ const RENEWED: &str =
 
 /// The library that changes a process's clock.
 fn library() -> Option<PathBuf> {
+    if let Some(library) = std::env::var_os(LIBRARY) {
+        return Some(library.into());
+    }
     let folders = std::fs::read_dir("/usr/lib").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let all = folders.chain(["/usr/lib".into(), "/usr/lib64".into()]);
     all.map(|folder| folder.join("faketime/libfaketime.so.1")).find(|library| library.exists())
@@ -145,7 +150,10 @@ async fn beside_a_node_whose_clock_is_wrong(test: &str, wrong: i64) {
         return be_the_other(schema).await;
     }
     let Some(library) = library() else {
-        return could_not_run("pillarbox-postgres with wrong clocks", "libfaketime is not installed");
+        return could_not_run(
+            "pillarbox-postgres with wrong clocks",
+            "libfaketime is not installed, and PILLARBOX_TEST_LIBFAKETIME is not set",
+        );
     };
     let Some(place) = Place::new().await else { return };
     place.store().await;
