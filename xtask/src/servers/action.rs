@@ -119,7 +119,11 @@ fn up_all(servers: &[&'static dyn Server], chosen: Chosen, ground: &Ground) -> R
 fn up(server: &dyn Server, ground: &Ground) -> Option<Vec<Export>> {
     let folder = ground.place_of(server.name());
     let start_it = || {
-        let home = server.find().map_or_else(|| server.install(), Ok)?;
+        let fetch = || {
+            eprintln!("{}: being fetched", server.name());
+            server.install()
+        };
+        let home = server.find().map_or_else(fetch, Ok)?;
         start(server, home, &folder, Life::Detached).map(|started| (started.instance, Some(started.home)))
     };
     let running = Instance::load(&folder)
@@ -143,15 +147,22 @@ fn get(tool: &Tool, ground: &Ground) -> Option<Export> {
     Some((tool.variable, path.display().to_string()))
 }
 
-/// Ends them one after another, whatever became of the one before.
+/// Ends them one after another, whatever became of the one before; the tools go with the last of all.
 fn down_all(servers: &[&dyn Server], ground: &Ground) -> bool {
-    servers.iter().filter(|server| !down(**server, ground)).count() == 0
+    let tools: &[&Tool] = if servers.len() == ALL.len() { &TOOLS } else { &[] };
+    let servers = servers.iter().map(|server| {
+        let extras = server.extras(Path::new(""));
+        let names = [server.variable()].into_iter().chain(extras.into_iter().map(|(name, _)| name));
+        down(server.name(), names.collect(), ground)
+    });
+    let tools = tools.iter().map(|tool| down(tool.name, vec![tool.variable], ground));
+    servers.chain(tools).filter(|is_gone| !is_gone).count() == 0
 }
 
-fn down(server: &dyn Server, ground: &Ground) -> bool {
-    let ended = instance::clear(&ground.place_of(server.name()));
-    println!("{}", exports::unset(server.variable()));
-    ended.map_err(|why| eprintln!("{}: {why}", server.name())).is_ok()
+fn down(name: &str, variables: Vec<&str>, ground: &Ground) -> bool {
+    let ended = instance::clear(&ground.place_of(name));
+    variables.into_iter().for_each(|variable| println!("{}", exports::unset(variable)));
+    ended.map_err(|why| eprintln!("{name}: {why}")).is_ok()
 }
 
 fn status(server: &dyn Server, ground: &Ground) {

@@ -37,7 +37,6 @@ pub(super) fn keep(
     let cache = folder()?;
     keep_in(&cache, name, |part| {
         disk::check(&cache, disk::CACHE)?;
-        eprintln!("fetching {name}");
         make(part).map_err(|why| disk::explain(why, &cache))
     })
 }

@@ -98,7 +98,8 @@ impl Server {
     pub(crate) fn stop(&mut self, how: Stop) {
         let Some(mut child) = self.child.take() else { return };
         let pid = child.id().to_string();
-        let sent = Command::new("kill").args(["-s", how.signal(), &pid]).status();
+        // Every shell can do it; the program of that name comes with a package.
+        let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", how.signal(), &pid]).status();
         if !sent.is_ok_and(|status| status.success()) || !wait_until(|| !matches!(child.try_wait(), Ok(None)))
         {
             let _ = child.kill();
