@@ -69,7 +69,8 @@ pub(crate) fn logged(command: &mut Command, line: &str, log: &Path, limit: Durat
 
 /// The last lines of an output, each on a line of its own, to stand after the reason of a failure.
 pub(crate) fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let plain = text.replace("\u{1b}[0m", "");
+    let lines: Vec<&str> = plain.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(LINES_SHOWN)..].iter().map(|line| format!("\n    {line}")).collect()
 }
 

@@ -124,9 +124,9 @@ fn triplet() -> String {
     format!("{}-linux-gnu", env::consts::ARCH)
 }
 
-/// A script that stands in the place of a program and starts it with the folder's own loader.
+/// Puts a script in the place of a program that starts it with the folder's own loader.
 ///
-/// For a program that others of the same folder start; it may be moved with the folder.
+/// Others of the same folder can start it by its path, and the folder may be moved.
 fn wrap(home: &Path, program: &str) -> Result<(), String> {
     let depth = Path::new(program).components().count() - 1;
     let to_home = format!("$here{}", "/..".repeat(depth));
@@ -139,8 +139,7 @@ fn wrap(home: &Path, program: &str) -> Result<(), String> {
         library_path(root)
     );
     let (place, beside) = (home.join(program), home.join(format!("{program}.program")));
-    let told = |error| format!("{}: {error}", place.display());
-    fs::rename(&place, &beside).map_err(told)?;
+    fs::rename(&place, &beside).map_err(|error| format!("{}: {error}", place.display()))?;
     write_script(&place, &script)
 }
 

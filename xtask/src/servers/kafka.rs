@@ -20,6 +20,8 @@ const BOUNDS: [&str; 4] = [
     "-Daether.connector.connectTimeout=10000",
     "-Daether.connector.requestTimeout=20000",
 ];
+/// Named in full, since the short name is looked up first, which fails without a reason.
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 const POM: &str = include_str!("kafka/pom.xml");
 /// Also started by tests of sinks, which restart a server of their own.
 const RUN: &str = include_str!("kafka/run.sh");
@@ -100,7 +102,7 @@ fn fetch_libraries(part: &Path) -> Result<PathBuf, String> {
     fs::write(&pom, POM).map_err(|error| format!("{}: {error}", pom.display()))?;
     let home = part.join("home");
     let mut copy = Command::new("mvn");
-    copy.args(["-B", "-q", "-Dstyle.color=never", "dependency:copy-dependencies"]);
+    copy.args(["-B", "-q", "-Dstyle.color=never", COPY]);
     copy.arg(format!("-DoutputDirectory={}", libraries(&home).display()));
     // Nothing else stays of what Maven fetches for it.
     copy.arg(format!("-Dmaven.repo.local={}", part.join("repository").display())).args(BOUNDS);
