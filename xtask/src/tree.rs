@@ -93,7 +93,10 @@ fn collect(folder: &Path, prefix: &str, texts: &mut Vec<(String, String)>) -> io
         let name = entry.file_name();
         let path = format!("{prefix}{}", name.to_string_lossy());
         let kind = entry.file_type()?;
-        if kind.is_dir() && !is_foreign(&entry.path(), &name) {
+        if is_foreign(&entry.path(), &name) {
+            continue;
+        }
+        if kind.is_dir() {
             collect(&entry.path(), &format!("{path}/"), texts)?;
         } else if kind.is_file()
             && let Some(text) = read_text(&entry)?
@@ -104,9 +107,10 @@ fn collect(folder: &Path, prefix: &str, texts: &mut Vec<(String, String)>) -> io
     Ok(())
 }
 
-/// Cargo marks its output folders, wherever they are, with a tag that backup programs know too.
-fn is_foreign(folder: &Path, name: &OsStr) -> bool {
-    name == ".git" || name == "node_modules" || folder.join("CACHEDIR.TAG").exists()
+/// Cargo marks its output folders, wherever they are, with a tag that backup programs know too; `.git` is a file in a
+/// worktree.
+fn is_foreign(path: &Path, name: &OsStr) -> bool {
+    name == ".git" || name == "node_modules" || path.join("CACHEDIR.TAG").exists()
 }
 
 fn read_text(entry: &DirEntry) -> io::Result<Option<String>> {

@@ -89,7 +89,8 @@ fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) 
     let mut program = Command::new(&command[0]);
     // It is of no use without its servers, which end with us.
     let mut program = bound(program.args(&command[1..]).envs(fleet.exports()));
-    let missing = fleet.could_not_run.first().map_or(Ok(()), |why| Err(why.clone()));
+    let is_complete = fleet.could_not_run.is_empty();
+    let missing = if is_complete { Ok(()) } else { Err("not all of them started".to_owned()) };
     let ran =
         missing.and_then(|()| process::run(&mut program).map_err(|why| format!("{}: {why}", command[0])));
     ran.and(fleet.end())

@@ -35,7 +35,7 @@ pub(crate) struct Pending {
     fleet: Fleet,
     reports: Receiver<Report>,
     /// Those that have not told how it went.
-    awaited: Vec<&'static str>,
+    awaited: Vec<Job>,
 }
 
 impl Fleet {
@@ -109,28 +109,21 @@ impl Pending {
             let worker = Worker::begin(job, folder.join(job.name()), &turns, sender.clone());
             let worker = worker.map_err(|error| format!("no thread for {}: {error}", job.name()))?;
             pending.fleet.workers.push(worker);
-            pending.awaited.push(job.name());
+            pending.awaited.push(job);
         }
         Ok(pending)
     }
 
     fn wait_for_musts(&mut self) -> Result<(), String> {
-        let mut missing = self.fleet.workers.iter().filter(|worker| worker.is_must).count();
-        while missing > 0 {
+        while self.awaited.iter().any(|job| job.is_must()) {
             let report = self.reports.recv().map_err(|_| "the threads of servers are gone")?;
-            if report.job.is_must() {
-                match &report.news {
-                    News::Fetching => (),
-                    News::Ready { .. } => missing -= 1,
-                    News::Failed(why) => {
-                        return Err(format!(
-                            "the tests need {}, which does not start: {why}",
-                            report.job.name()
-                        ));
-                    }
+            match &report.news {
+                News::Failed(why) if report.job.is_must() => {
+                    let name = report.job.name();
+                    return Err(format!("the tests need {name}, which does not start: {why}"));
                 }
+                _ => self.note(report),
             }
-            self.note(report);
         }
         Ok(())
     }
@@ -147,7 +140,7 @@ impl Pending {
     fn note(&mut self, Report { job, news }: Report) {
         let name = job.name();
         if !matches!(news, News::Fetching) {
-            self.awaited.retain(|awaited| *awaited != name);
+            self.awaited.retain(|awaited| awaited.name() != name);
         }
         match news {
             News::Fetching => println!("{name:<14}being fetched"),
@@ -166,7 +159,40 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // Nobody waits for a fetch that is of no use any more; it ends with this program.
-        let awaited = &self.awaited;
-        self.fleet.workers.retain(|worker| !awaited.contains(&worker.name));
+        let is_awaited = |worker: &Worker| self.awaited.iter().any(|job| job.name() == worker.name);
+        self.fleet.workers.retain(|worker| !is_awaited(worker));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::find;
+
+    fn told(reports: &[(&str, &str)]) -> (Result<(), String>, Vec<String>) {
+        let (sender, receiver) = sync_channel(reports.len());
+        let start = |name: &str| Job::Start(find(name).unwrap());
+        let awaited = vec![start("postgres-15"), start("postgres-18")];
+        for (name, why) in reports {
+            let ready = News::Ready { line: "up".into(), exports: Vec::new() };
+            let news = if why.is_empty() { ready } else { News::Failed((*why).into()) };
+            sender.send(Report { job: start(name), news }).unwrap();
+        }
+        let mut pending = Pending { fleet: Fleet::default(), reports: receiver, awaited };
+        let musts = pending.wait_for_musts();
+        pending.wait_until(Instant::now());
+        (musts, std::mem::take(&mut pending.fleet.could_not_run))
+    }
+
+    #[test]
+    fn a_server_that_must_be_up_and_is_not_ends_the_wait_at_once() {
+        let (musts, _) = told(&[("postgres-15", "no network")]);
+        assert_eq!(musts.unwrap_err(), "the tests need postgres-15, which does not start: no network");
+    }
+
+    #[test]
+    fn a_server_that_may_be_missing_is_named_and_nothing_else() {
+        let (musts, could_not_run) = told(&[("postgres-18", "no network"), ("postgres-15", "")]);
+        assert_eq!((musts, could_not_run), (Ok(()), vec!["postgres-18: no network".to_owned()]));
     }
 }

@@ -42,7 +42,6 @@ pub(super) enum News {
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) name: &'static str,
-    pub(super) is_must: bool,
     thread: JoinHandle<Result<(), String>>,
     /// The worker ends its server when this goes.
     hold: SyncSender<()>,
@@ -112,7 +111,7 @@ impl Worker {
         let turns = Arc::clone(turns);
         let work = move || work(job, &folder, &turns, &reports, &held);
         let thread = thread::Builder::new().name(job.name().into()).spawn(work)?;
-        Ok(Self { name: job.name(), is_must: job.is_must(), thread, hold })
+        Ok(Self { name: job.name(), thread, hold })
     }
 
     /// Has the server ended, and waits for it.
@@ -179,5 +178,36 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *self.turns.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.turns.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_a_few_fetch_at_once() {
+        let turns = Turns::default();
+        let mut held: Vec<_> = (0..FETCHES_AT_ONCE).map(|_| turns.take()).collect();
+        let (sender, receiver) = sync_channel(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _turn = turns.take();
+                sender.send(()).unwrap();
+            });
+            assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+            held.pop();
+            receiver.recv().unwrap();
+        });
+    }
+
+    #[test]
+    fn only_servers_of_ours_can_be_a_must() {
+        let server = |name| crate::servers::find(name).unwrap();
+        assert!(Job::Start(server("mariadb")).is_must());
+        assert!(!Job::Start(server("mysql")).is_must());
+        assert!(!Job::Given(server("mariadb")).is_must());
     }
 }

@@ -128,7 +128,8 @@ fn configuration(lists: &Path, source: &Path) -> String {
         "APT::Sandbox::User \"\";".into(),
         "APT::Install-Recommends \"false\";".into(),
         "Acquire::Languages \"none\";".into(),
-        "Acquire::Retries \"2\";".into(),
+        // An archive that is silent must show within the first minute of a run.
+        "Acquire::Retries \"1\";".into(),
         "Acquire::http::Timeout \"10\";".into(),
         "Acquire::https::Timeout \"10\";".into(),
         // Lists that could not be fetched would pass as empty ones.
