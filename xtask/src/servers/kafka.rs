@@ -106,6 +106,7 @@ fn fetch_libraries(part: &Path) -> Result<PathBuf, String> {
     copy.arg(format!("-DoutputDirectory={}", libraries(&home).display()));
     // Nothing else stays of what Maven fetches for it.
     copy.arg(format!("-Dmaven.repo.local={}", part.join("repository").display())).args(BOUNDS);
+    copy.env("MAVEN_OPTS", "-XX:-UsePerfData");
     fetch::run(&mut copy, part, FETCHED)?;
     Ok(home)
 }

@@ -20,7 +20,7 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 END
 export LC_ALL=C
-quick="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+quick="-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 log="-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
 java $quick $log -cp "$1/*" kafka.tools.StorageTool format --ignore-formatted \
     --cluster-id pillarboxTestClusterId --config "$2/server.properties" || exit 1
