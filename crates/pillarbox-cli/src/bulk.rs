@@ -2,10 +2,9 @@
 
 use clap::Args;
 use pillarbox::port::StoreError;
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::{Answer, Ink, Output, Progress, counted};
 use serde::Serialize;
-
-use crate::failure::{Failure, Outcome};
-use crate::output::{Answer, Ink, Output, Progress, count};
 
 /// Rows changed in one transaction.
 pub(crate) const BATCH: usize = 500;
@@ -71,12 +70,6 @@ impl Answer for Changed {
     }
 }
 
-/// `1 event`, `1,234 events`.
-pub(crate) fn counted(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", count(number))
-}
-
 /// Runs a change batch by batch until one comes back short; tells how many rows were changed.
 pub(crate) async fn in_batches(
     progress: &Progress,
@@ -104,8 +97,8 @@ mod tests {
     use pillarbox::port::ErrorKind;
 
     use super::*;
-    use crate::exit::Exit;
-    use crate::output::Reader;
+    use pillarbox_terminal::exit::Exit;
+    use pillarbox_terminal::output::Reader;
 
     /// EVT-142
     #[tokio::test]

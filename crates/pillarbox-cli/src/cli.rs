@@ -1,12 +1,11 @@
 //! The commands and what is common to them.
 
 use clap::{Parser, Subcommand};
+use pillarbox_terminal::exit;
 
 use crate::commands::{
     completions, config, dead, events, groups, join, migrate, nodes, purge, queue, relay, stats, write,
 };
-use crate::demo;
-use crate::exit;
 use crate::target::Target;
 
 /// A transactional outbox: look at it, write to it, operate it.
@@ -27,7 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the main job on an embedded store, with nothing to install
-    Demo(demo::Demo),
+    Demo(pillarbox_demo::Demo),
     /// Create or upgrade the tables, or print the SQL
     Migrate(migrate::Migrate),
     /// Write events in a transaction and print their ids

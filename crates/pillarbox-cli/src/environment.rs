@@ -4,9 +4,9 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use pillarbox_relay::config::{KEYS, Key, LogFormat};
+use pillarbox_terminal::failure::{Failure, Outcome};
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::{Failure, Outcome};
 use crate::json_lines::JsonLines;
 
 /// What is logged to standard error, as in `pillarbox=debug`.

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use pillarbox::model::{OwnerId, When};
 use pillarbox::queue::WorkItemId;
 use pillarbox::rules::Lease;
+use pillarbox_terminal::failure::{Failure, Outcome};
 use uuid::Uuid;
-
-use crate::failure::{Failure, Outcome};
 
 const DURATION_FORM: &str = "a duration is a whole number and a unit, as in 500ms, 30s, 5m, 2h or 7d";
 const UNITS: [(&str, u64); 5] =

@@ -1,36 +1,30 @@
-//! The pillarbox command line: what the binary runs. Only this crate prints, exits and reads the environment.
+//! The pillarbox command line: what the binary runs. Only this crate and the demo print, exit and read the environment.
 
 mod bulk;
 mod cli;
 mod commands;
-mod demo;
 mod environment;
-mod exit;
-mod failure;
 mod form;
-mod interrupts;
 mod json_lines;
-mod output;
-mod redact;
 mod target;
-mod usage;
 mod view;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use pillarbox_demo::{DemoWorker, WORKER_COMMAND};
+use pillarbox_terminal::exit::Exit;
+use pillarbox_terminal::output::{Output, Reader};
+use pillarbox_terminal::program::{ended, on_runtime};
+use pillarbox_terminal::usage;
 
 use cli::Cli;
-use demo::DemoWorker;
-pub use exit::Exit;
-use failure::Outcome;
-use output::{Output, Reader};
 
 /// Runs the program with these arguments, the name of the program first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments.get(1).is_some_and(|command| command == demo::WORKER_COMMAND) {
+    if arguments.get(1).is_some_and(|command| command == WORKER_COMMAND) {
         return work(&arguments[1..]).into();
     }
     match Cli::try_parse_from(&arguments) {
@@ -59,16 +53,4 @@ fn work(arguments: &[OsString]) -> Exit {
         Ok(worker) => ended(environment::start_log().and_then(|()| on_runtime(worker.run())), output),
         Err(error) => usage::report(&error, arguments),
     }
-}
-
-fn ended(outcome: Outcome, output: Output) -> Exit {
-    match outcome {
-        Ok(()) => Exit::Done,
-        Err(failure) => output.failure(&failure),
-    }
-}
-
-fn on_runtime(command: impl Future<Output = Outcome>) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(command)
 }

@@ -8,10 +8,9 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use pillarbox::model::TableName;
 use pillarbox::port::{Fetch, Store};
-use pillarbox_stores::{Missing, Options};
-
-use crate::failure::{Failure, Outcome};
-use crate::redact::user_and_password;
+use pillarbox_stores::{ConnectError, Missing, Options};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::redact::user_and_password;
 
 const URL: &str = "PILLARBOX_DATABASE_URL";
 const URL_FILE: &str = "PILLARBOX_DATABASE_URL_FILE";
@@ -88,14 +87,14 @@ impl Target {
         // A bare scheme says enough here.
         let url = if url.ends_with(':') { format!("{url}outbox") } else { url };
         let sql = pillarbox_stores::schema_sql(&url, &options);
-        sql.map_err(|error| Failure::from(error).without(user_and_password(&url)))
+        sql.map_err(|error| refused(&error, &url))
     }
 
     async fn open(&self, missing: Missing) -> Outcome<Arc<dyn Store>> {
         let url = self.url()?;
         let options = self.options(missing)?;
         let opened = pillarbox_stores::connect(&url, &options).await;
-        opened.map_err(|error| Failure::from(error).without(user_and_password(&url)))
+        opened.map_err(|error| refused(&error, &url))
     }
 
     fn options(&self, missing: Missing) -> Outcome<Options> {
@@ -135,4 +134,8 @@ impl Target {
 /// The database's now: ends of rows are by its clock.
 pub(crate) async fn database_now(store: &dyn Store) -> Outcome<Timestamp> {
     Ok(store.fetch(Fetch::time()).await?.now)
+}
+/// Why a store was not opened, without what the URL holds before its `@`.
+fn refused(error: &ConnectError, url: &str) -> Failure {
+    Failure::of_kind(error.kind(), &error.to_string()).without(user_and_password(url))
 }

@@ -30,6 +30,8 @@ mod secret;
 #[cfg(feature = "stdout")]
 mod stdout;
 mod template;
+#[cfg(any(feature = "http", feature = "nats", feature = "redis", feature = "webhook"))]
+mod tls;
 #[cfg(feature = "webhook")]
 mod webhook;
 #[cfg(any(feature = "http", feature = "webhook"))]
@@ -54,6 +56,8 @@ pub use secret::{Secret, TokenSource};
 #[cfg(feature = "stdout")]
 pub use stdout::{LineWriter, StdoutSink};
 pub use template::{BadTemplate, RenderError, Template};
+#[cfg(any(feature = "http", feature = "nats", feature = "redis", feature = "webhook"))]
+pub use tls::ensure_tls_provider;
 #[cfg(feature = "webhook")]
 pub use webhook::WebhookSink;
 

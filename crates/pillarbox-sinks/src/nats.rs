@@ -22,6 +22,7 @@ use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::secret::{Secret, TokenSource};
 use crate::template::Template;
+use crate::tls::ensure_tls_provider;
 
 const PORT: u16 = 4_222;
 /// Messages that wait for their acknowledgements, of all deliveries together.
@@ -94,6 +95,7 @@ impl NatsSink {
     /// A client that connects again by itself sends what waits in its queue, although messages before it were lost with the
     /// connection: a group's later event would come first. So it is told of no server to connect to again, and ends instead.
     async fn connect(&self) -> Result<Connection, String> {
+        ensure_tls_provider();
         let options = self.connect_options().await?;
         let client = timeout(self.options.connect_timeout, options.connect(&self.servers[..]));
         let client = client.await.map_err(|_| "NATS does not answer".to_owned())?;

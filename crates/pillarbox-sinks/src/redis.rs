@@ -18,6 +18,7 @@ use crate::error::SinkError;
 use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::template::Template;
+use crate::tls::ensure_tls_provider;
 
 const PORT: u16 = 6_379;
 /// The largest value that Redis takes with its defaults; a larger one would end the connection.
@@ -66,6 +67,7 @@ impl RedisSink {
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, String> {
+        ensure_tls_provider();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.options.connect_timeout))
             .set_response_timeout(Some(self.timeout()))

@@ -2,10 +2,10 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::Output;
 
 use crate::cli::Cli;
-use crate::failure::Outcome;
-use crate::output::Output;
 
 /// Which shell.
 #[derive(Debug, Args)]

@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 use pillarbox_relay::config::{ShownKey, default_file, json_schema, reference};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::{Answer, Column, Ink, Table};
 use serde::Serialize;
 
 use super::Session;
-use super::relay::{ConfigFile, Flags};
-use crate::failure::Outcome;
-use crate::output::{Answer, Column, Ink, Table};
+use super::relay::{ConfigFile, Flags, misconfigured};
 
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
@@ -39,7 +39,7 @@ impl Config {
             Self::Reference => session.output.text(&reference()),
             Self::Check { config, flags } => {
                 let config = config.load(session, &flags)?;
-                pillarbox_relay::check_sinks(&config)?;
+                pillarbox_relay::check_sinks(&config).map_err(misconfigured)?;
                 let sources = config.sources.into_iter();
                 let plans = sources.map(|source| Plan { name: source.name, keys: source.shown });
                 session.output.answer(&Checked { sources: plans.collect() })

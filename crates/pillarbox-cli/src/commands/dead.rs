@@ -3,15 +3,16 @@
 use clap::{Args, Subcommand};
 use pillarbox::model::{EventId, Status};
 use pillarbox::port::{Discard, Replay, Select, Store, StoreError};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Ink, count};
 use serde::Serialize;
 
 use super::Session;
 use super::events::{dead_table, find};
 use super::paging::{self, Limit, Order};
-use crate::bulk::{BATCH, Changed, Consent, Sentence, counted, in_batches};
+use crate::bulk::{BATCH, Changed, Consent, Sentence, in_batches};
 use crate::environment::operator;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Answer, Ink, count};
 use crate::target::database_now;
 use crate::view::{Summary, Whole};
 

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use pillarbox::model::{EventBuilder, When};
+use pillarbox_terminal::failure::Outcome;
 
-use crate::failure::Outcome;
 use crate::form;
 
 /// Headers, times, ids.

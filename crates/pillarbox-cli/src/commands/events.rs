@@ -5,13 +5,13 @@ mod show;
 use clap::{Args, Subcommand, ValueEnum};
 use pillarbox::model::{EventId, GroupKey, Status};
 use pillarbox::port::{Cancel, Select, Shown, Store};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::{Answer, Ink};
 use serde::Serialize;
 
 use super::Session;
 use super::paging::{self, Limit, Order};
 use crate::environment::operator;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Answer, Ink};
 use crate::view::Whole;
 pub(crate) use show::dead_table;
 

@@ -5,14 +5,15 @@ mod held;
 use clap::{Args, Subcommand};
 use pillarbox::model::GroupKey;
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, Store};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Ink};
+use pillarbox_terminal::redact::one_line;
 use serde::Serialize;
 
 use super::Session;
-use crate::bulk::{Consent, counted};
+use crate::bulk::Consent;
 use crate::environment::operator;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Answer, Ink};
-use crate::redact::one_line;
 use held::Listed;
 pub(crate) use held::{Held, table};
 

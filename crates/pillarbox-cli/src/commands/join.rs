@@ -6,14 +6,14 @@ mod wait;
 use clap::{Args, Subcommand, ValueEnum};
 use pillarbox::model::{JoinId, JoinStatus};
 use pillarbox::queue::{JoinBuilder, MessageId};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Ink};
 use serde::Serialize;
 
 use super::Session;
 use super::paging::Limit;
-use crate::bulk::counted;
 use crate::environment::operator;
-use crate::failure::Outcome;
-use crate::output::{Answer, Ink};
 use show::{Listed, Shown};
 use wait::Wait;
 

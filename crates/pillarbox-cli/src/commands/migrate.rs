@@ -1,11 +1,11 @@
 //! `migrate`: creates or upgrades the tables, or prints how.
 
 use clap::Args;
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::{Answer, Ink};
 use serde::Serialize;
 
 use super::Session;
-use crate::failure::Outcome;
-use crate::output::{Answer, Ink};
 
 /// How to migrate.
 #[derive(Debug, Args)]

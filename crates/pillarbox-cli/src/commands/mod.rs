@@ -22,10 +22,10 @@ use std::sync::Arc;
 use pillarbox::Queue;
 use pillarbox::model::Layout;
 use pillarbox::port::Store;
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::Output;
 
 use crate::cli::{Cli, Command};
-use crate::failure::{Failure, Outcome};
-use crate::output::Output;
 use crate::target::Target;
 
 /// Where a command reads and prints.

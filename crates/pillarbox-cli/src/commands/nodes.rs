@@ -3,11 +3,11 @@
 use clap::Subcommand;
 use jiff::Timestamp;
 use pillarbox::port::NodeInfo;
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, span};
 use serde::Serialize;
 
 use super::Session;
-use crate::failure::Outcome;
-use crate::output::{Answer, Column, Ink, Table, ago, span};
 
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]

@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 use pillarbox::model::{EventId, Seq};
 use pillarbox::port::{List, PageOrder, Select, Store};
+use pillarbox_terminal::failure::Outcome;
 
-use crate::failure::Outcome;
 use crate::view::Summary;
 
 /// Rows come with their payloads, of up to a mebibyte each.

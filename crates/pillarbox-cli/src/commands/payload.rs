@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use pillarbox::model::{EventBuilder, Invalid};
-
-use crate::failure::{Failure, Outcome};
+use pillarbox_terminal::failure::{Failure, Outcome};
 
 /// What was read: text, or bytes that are none.
 #[derive(Debug)]

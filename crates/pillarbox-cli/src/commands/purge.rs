@@ -5,12 +5,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use pillarbox::model::Status;
 use pillarbox::port::{self, PurgeStatus, Select, Store};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::span;
 
 use super::Session;
-use crate::bulk::{Changed, Consent, Sentence, counted, in_batches};
-use crate::failure::Outcome;
+use crate::bulk::{Changed, Consent, Sentence, in_batches};
 use crate::form;
-use crate::output::span;
 use crate::target::database_now;
 
 /// What to delete.

@@ -6,10 +6,10 @@ mod settle;
 mod work;
 
 use clap::{Args, Subcommand};
+use pillarbox_terminal::failure::Outcome;
 
 use super::Session;
 use crate::bulk::{BATCH, Changed, Sentence};
-use crate::failure::Outcome;
 use claim::Claim;
 use enqueue::Enqueue;
 use settle::{Abandon, Ack, Extend, Fail};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use pillarbox_relay::config::{Input, Problems, RelayConfig};
-use pillarbox_relay::{Relay as Running, RelayParts, SourceError, StartError, UrlSinks};
+use pillarbox_relay::{Relay as Running, RelayParts, StartError, UrlSinks};
 use pillarbox_sinks::LineWriter;
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::interrupts::Interrupts;
 
 use super::Session;
 use crate::environment::{relay_variables, start_relay_log};
-use crate::failure::{Failure, Outcome};
-use crate::interrupts::Interrupts;
 pub(crate) use flags::Flags;
 use report::{Summary, is_stdout, start_line};
 
@@ -66,7 +66,7 @@ impl ConfigFile {
             }
         };
         let flags = [session.target.given(), flags.given()].concat();
-        Ok(RelayConfig::load(&Input { file, variables: relay_variables(), flags })?)
+        RelayConfig::load(&Input { file, variables: relay_variables(), flags }).map_err(misconfigured)
     }
 }
 
@@ -86,7 +86,7 @@ impl Relay {
         let sinks = Arc::new(UrlSinks { writer: Some(LineWriter::new(tokio::io::stdout())) });
         let starting = Running::start(RelayParts { config, sinks });
         let mut relay = tokio::select! {
-            started = starting => started?,
+            started = starting => started.map_err(not_started)?,
             () = interrupts.come() => return Ok(()),
         };
         lines.iter().for_each(|line| session.output.note(line));
@@ -106,7 +106,7 @@ impl Relay {
         }
         // Whoever waits for the end is better told than kept waiting for a database that is away.
         if let Some(trouble) = relay.troubles().into_iter().next() {
-            return Err(trouble.into());
+            return Err(Failure::of_kind(trouble.kind, &trouble.to_string()));
         }
         tokio::select! {
             () = interrupts.come() => Ok(Ending::Told),
@@ -126,38 +126,29 @@ async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> Outcome {
     }
 }
 
-impl From<Problems> for Failure {
-    fn from(problems: Problems) -> Self {
-        let message = match problems.0.as_slice() {
-            [problem] => format!("the configuration is wrong: {problem}"),
-            several => {
-                let lines: Vec<String> = several.iter().map(|problem| format!("\n  {problem}")).collect();
-                format!("the configuration is wrong in {} places:{}", several.len(), lines.concat())
-            }
-        };
-        Self::usage(message).hint("`pillarbox config default` shows every key")
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        Self::of_kind(error.kind, &error.to_string())
-    }
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::Config(problems) => problems.into(),
-            StartError::Sources(errors) => {
-                let kind = errors.first().map(|error| error.kind);
-                let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                match kind {
-                    Some(kind) => Self::of_kind(kind, &lines.join("\n  ")),
-                    None => Self::failed("no source runs"),
-                }
-            }
-            other => Self::failed(other.to_string()),
+/// The failure of a command whose configuration has these problems.
+pub(super) fn misconfigured(problems: Problems) -> Failure {
+    let message = match problems.0.as_slice() {
+        [problem] => format!("the configuration is wrong: {problem}"),
+        several => {
+            let lines: Vec<String> = several.iter().map(|problem| format!("\n  {problem}")).collect();
+            format!("the configuration is wrong in {} places:{}", several.len(), lines.concat())
         }
+    };
+    Failure::usage(message).hint("`pillarbox config default` shows every key")
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Config(problems) => misconfigured(problems),
+        StartError::Sources(errors) => {
+            let kind = errors.first().map(|error| error.kind);
+            let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            match kind {
+                Some(kind) => Failure::of_kind(kind, &lines.join("\n  ")),
+                None => Failure::failed("no source runs"),
+            }
+        }
+        other => Failure::failed(other.to_string()),
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use pillarbox::port::Store;
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::Reader;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Session;
-use crate::failure::{Failure, Outcome};
 use crate::form;
-use crate::output::Reader;
 use report::Report;
 
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);

@@ -5,11 +5,12 @@ mod ids;
 use clap::Args;
 use pillarbox::model::{Event, EventBuilder, NewRow, Placement};
 use pillarbox::port::{self, Store};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::counted;
 
 use super::envelope::Envelope;
 use super::{Session, payload};
-use crate::bulk::{BATCH, counted};
-use crate::failure::{Failure, Outcome};
+use crate::bulk::BATCH;
 use ids::Ids;
 
 /// No more than this in one transaction, also when payloads are large.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pillarbox_sinks::ensure_tls_provider;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
@@ -68,6 +69,7 @@ impl Exporter {
 
 impl Pusher {
     fn new(config: OtlpConfig, label: Option<&str>) -> Result<Self, String> {
+        ensure_tls_provider();
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(Policy::none())

@@ -19,6 +19,7 @@ use super::token::{Bearer, Token};
 use crate::egress::{Blocked, Egress};
 use crate::error::SinkError;
 use crate::options::{Http2, SinkOptions};
+use crate::tls::ensure_tls_provider;
 
 /// How long a connection is kept for the next request.
 const IDLE: Duration = Duration::from_secs(30);
@@ -46,6 +47,7 @@ pub(crate) struct Post {
 impl Client {
     /// A client that goes where `egress` allows; without one it goes anywhere.
     pub(crate) fn new(options: &SinkOptions, egress: Option<Arc<Egress>>) -> Result<Self, SinkError> {
+        ensure_tls_provider();
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(Policy::none())

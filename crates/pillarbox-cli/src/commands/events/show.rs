@@ -1,10 +1,10 @@
 //! Events as people read them: a line each, or one with everything in it.
 
 use jiff::Timestamp;
+use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, bytes, fields, shortened};
+use pillarbox_terminal::redact::{lines, one_line};
 use serde::Serialize;
 
-use crate::output::{Answer, Column, Ink, Table, ago, bytes, fields, shortened};
-use crate::redact::{lines, one_line};
 use crate::view::{Content, FailedAttempt, Summary, Whole};
 
 /// A list of events of any status.

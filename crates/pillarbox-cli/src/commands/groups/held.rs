@@ -2,9 +2,8 @@
 
 use jiff::Timestamp;
 use pillarbox::port::{GroupState, HeldGroup};
+use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, shortened};
 use serde::Serialize;
-
-use crate::output::{Answer, Column, Ink, Table, ago, shortened};
 
 /// Enough of a reason in a table; `dead show` has the whole error.
 const REASON_SHOWN: usize = 60;

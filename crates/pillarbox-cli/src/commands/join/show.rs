@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 use pillarbox::model::{Continuation, FailedSteps, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState};
 use pillarbox::port::JoinShown;
+use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, fields};
+use pillarbox_terminal::redact::lines;
 use serde::Serialize;
-
-use crate::output::{Answer, Column, Ink, Table, ago, fields};
-use crate::redact::lines;
 
 /// A join.
 #[derive(Debug, Serialize)]

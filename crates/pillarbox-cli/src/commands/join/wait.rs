@@ -3,11 +3,11 @@
 use clap::Args;
 use pillarbox::model::{FailedSteps, JoinId};
 use pillarbox::queue::Waiting;
+use pillarbox_terminal::failure::{Failure, Outcome};
 
 use super::Changed;
 use crate::commands::Session;
 use crate::commands::payload::{self, Content};
-use crate::failure::{Failure, Outcome};
 
 /// What follows the last step.
 #[derive(Debug, Args)]

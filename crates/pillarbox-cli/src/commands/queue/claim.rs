@@ -7,13 +7,13 @@ use clap::Args;
 use jiff::Timestamp;
 use pillarbox::model::OwnerId;
 use pillarbox::queue::Message;
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::{Answer, Ink, bytes, fields};
+use pillarbox_terminal::redact::{lines, one_line};
 use serde::Serialize;
 
 use crate::commands::Session;
-use crate::failure::Outcome;
 use crate::form;
-use crate::output::{Answer, Ink, bytes, fields};
-use crate::redact::{lines, one_line};
 use crate::target::database_now;
 use crate::view::Content;
 

@@ -7,12 +7,12 @@ use pillarbox::Queue;
 use pillarbox::model::{Event, JoinId, JoinStatus};
 use pillarbox::port::Store;
 use pillarbox::queue::JoinError;
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::{Answer, Ink};
 use serde::Serialize;
 
 use crate::commands::envelope::Envelope;
 use crate::commands::{Session, payload};
-use crate::failure::{Failure, Outcome};
-use crate::output::{Answer, Ink};
 
 /// What to enqueue.
 #[derive(Debug, Args)]

@@ -8,13 +8,13 @@ use pillarbox::Queue;
 use pillarbox::model::OwnerId;
 use pillarbox::port::Store;
 use pillarbox::queue::{Settlement, WorkItemId};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Ink};
 use serde::Serialize;
 
-use crate::bulk::counted;
 use crate::commands::Session;
-use crate::failure::{Failure, Outcome};
 use crate::form;
-use crate::output::{Answer, Ink};
 
 /// The end of the help of each of them.
 macro_rules! after_help {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use clap::Args;
 use pillarbox::port::Store;
 use pillarbox::queue::{Selection, Standing, Worker};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::interrupts::Interrupts;
 use tokio::sync::mpsc;
 
 use crate::commands::Session;
-use crate::failure::Outcome;
 use crate::form;
-use crate::interrupts::Interrupts;
 use exec::Exec;
 use report::{Ending, Report, Tally};
 

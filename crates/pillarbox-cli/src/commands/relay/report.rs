@@ -2,11 +2,10 @@
 
 use pillarbox_relay::config::SourceConfig;
 use pillarbox_relay::{Counts, Relay, SourceReport, shown_url};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Ink, Output, Reader};
 use serde::Serialize;
-
-use crate::bulk::counted;
-use crate::failure::Outcome;
-use crate::output::{Answer, Ink, Output, Reader};
 
 /// One line on a source, without secrets.
 pub(super) fn start_line(source: &SourceConfig) -> String {

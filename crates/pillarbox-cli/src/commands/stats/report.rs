@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use pillarbox::model::Status;
 use pillarbox::port::{self, Store};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Column, Ink, Table, count, fields, span};
+use pillarbox_terminal::redact::one_line;
 use serde::Serialize;
 
-use crate::bulk::counted;
 use crate::commands::groups::{self, Held};
 use crate::commands::nodes::{self, Node};
-use crate::failure::Outcome;
-use crate::output::{Answer, Column, Ink, Table, count, fields, span};
-use crate::redact::one_line;
 
 /// More nodes or groups than this are listed by their own commands.
 const SHOWN: usize = 20;

@@ -3,9 +3,8 @@
 use std::cell::Cell;
 
 use pillarbox::model::Written;
-
-use crate::failure::Outcome;
-use crate::output::{Output, Reader};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::{Output, Reader};
 
 /// Prints ids; the array is closed also when a later batch fails.
 pub(super) struct Ids {

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use pillarbox::Failure;
 use pillarbox::queue::{Handler, Message};
+use pillarbox_terminal::output::Reader;
 use tokio::sync::mpsc::{self, OwnedPermit};
 
 use super::process::{self, Ended};
 use super::report::{Report, Result as Came};
-use crate::output::Reader;
 
 /// EX_DATAERR of sysexits.h: the message is wrong, and always will be.
 const NEVER: i32 = 65;

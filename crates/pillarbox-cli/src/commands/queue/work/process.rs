@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use pillarbox::model::Payload;
 use pillarbox::queue::Message;
+use pillarbox_terminal::output::Reader;
+use pillarbox_terminal::redact::redact;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-
-use crate::output::Reader;
-use crate::redact::redact;
 
 /// So much of the end of its standard error is kept.
 const TAIL: usize = 2_000;

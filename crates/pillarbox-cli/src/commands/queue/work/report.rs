@@ -1,11 +1,10 @@
 //! What came of each message, and of all of them.
 
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Output, Reader};
+use pillarbox_terminal::redact::one_line;
 use serde::Serialize;
-
-use crate::bulk::counted;
-use crate::failure::Outcome;
-use crate::output::{Output, Reader};
-use crate::redact::one_line;
 
 /// What came of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

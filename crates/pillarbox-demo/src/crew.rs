@@ -6,34 +6,34 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use pillarbox_terminal::failure::{Failure, Outcome};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::worker::{COMMAND, READY};
-use crate::failure::{Failure, Outcome};
+use crate::worker::{COMMAND, READY};
 
 const TO_START: Duration = Duration::from_secs(20);
 const TO_END: Duration = Duration::from_secs(10);
 
 /// What every worker is told.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Orders<'a> {
-    pub(super) database: &'a Path,
-    pub(super) receiver: SocketAddr,
-    pub(super) lease: Duration,
+pub(crate) struct Orders<'a> {
+    pub(crate) database: &'a Path,
+    pub(crate) receiver: SocketAddr,
+    pub(crate) lease: Duration,
 }
 
 /// A worker process. It is killed when this is dropped, and ends by itself when its standard input closes.
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) label: String,
+pub(crate) struct Worker {
+    pub(crate) label: String,
     child: Child,
 }
 
 impl Worker {
     /// Starts one and waits until it delivers.
-    pub(super) async fn start(label: &str, orders: Orders<'_>) -> Outcome<Self> {
+    pub(crate) async fn start(label: &str, orders: Orders<'_>) -> Outcome<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(COMMAND)
             .arg("--database")
@@ -54,17 +54,17 @@ impl Worker {
     }
 
     /// Its number in the system.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
 
     /// Kills it as a crash would, with no time to tidy up.
-    pub(super) async fn kill(mut self) -> io::Result<()> {
+    pub(crate) async fn kill(mut self) -> io::Result<()> {
         self.child.kill().await
     }
 
     /// Asks it to drain and end.
-    pub(super) async fn end(mut self) -> Outcome {
+    pub(crate) async fn end(mut self) -> Outcome {
         drop(self.child.stdin.take());
         match timeout(TO_END, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),

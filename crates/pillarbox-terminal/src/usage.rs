@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Reader};
 
 /// Tells what is wrong, or prints the help that was asked for.
-pub(crate) fn report(error: &clap::Error, arguments: &[OsString]) -> Exit {
+pub fn report(error: &clap::Error, arguments: &[OsString]) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let _ = error.print();
         return Exit::Done;

@@ -8,7 +8,7 @@ use crate::redact::one_line;
 
 /// A column by its name.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Column {
+pub enum Column {
     /// Never broken: ids, words.
     Whole(&'static str),
     /// Never broken, and to the right.
@@ -26,14 +26,14 @@ impl Column {
 }
 
 /// A table for people, as wide as the terminal where there is one.
-pub(crate) struct Table {
+pub struct Table {
     inner: comfy_table::Table,
     ink: Ink,
 }
 
 impl Table {
     /// A table with these columns.
-    pub(crate) fn new(ink: Ink, columns: &[Column]) -> Self {
+    pub fn new(ink: Ink, columns: &[Column]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         inner.style_text_only();
@@ -51,12 +51,12 @@ impl Table {
     }
 
     /// Adds a row of texts, made safe for a terminal.
-    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.inner.add_row(cells.into_iter().map(|cell| Cell::new(one_line(cell.as_ref()))));
     }
 
     /// Adds a row whose second cell is a status, in its colour.
-    pub(crate) fn row_with_status<T: AsRef<str>>(
+    pub fn row_with_status<T: AsRef<str>>(
         &mut self,
         first: &str,
         status: Status,
@@ -71,13 +71,13 @@ impl Table {
     }
 
     /// The table as text.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         self.inner.trim_fmt()
     }
 }
 
 /// Names and values below each other, as they are; a value of several lines stands beside its name.
-pub(crate) fn fields(ink: Ink, pairs: &[(&str, String)]) -> String {
+pub fn fields(ink: Ink, pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| {
         let value = value.replace('\n', &format!("\n{:width$}  ", ""));

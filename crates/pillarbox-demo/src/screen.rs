@@ -4,15 +4,15 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use pillarbox_terminal::output::{Output, Reader, count};
 
-use super::ledger::Counts;
-use crate::output::{Output, Reader, count};
+use crate::ledger::Counts;
 
 /// Elsewhere than on a terminal, a line so often.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// The display.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     output: Output,
     began: Instant,
     total: u64,
@@ -27,14 +27,14 @@ enum View {
 
 /// What the display shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct State {
-    pub(super) counts: Counts,
-    pub(super) dead: u64,
-    pub(super) replayed: u64,
+pub(crate) struct State {
+    pub(crate) counts: Counts,
+    pub(crate) dead: u64,
+    pub(crate) replayed: u64,
 }
 
 impl Screen {
-    pub(super) fn new(output: Output, total: u64) -> Self {
+    pub(crate) fn new(output: Output, total: u64) -> Self {
         let view = match output.reader() {
             Reader::Programs => View::Nothing,
             Reader::People if io::stderr().is_terminal() => bars(total),
@@ -44,7 +44,7 @@ impl Screen {
     }
 
     /// Shows where it stands.
-    pub(super) fn show(&mut self, state: State) {
+    pub(crate) fn show(&mut self, state: State) {
         let text = rest_of(state);
         match &mut self.view {
             View::Bars { written, delivered, rest, .. } => {
@@ -69,7 +69,7 @@ impl Screen {
     }
 
     /// Tells of something that happened.
-    pub(super) fn tell(&self, what: &str) {
+    pub(crate) fn tell(&self, what: &str) {
         let line = format!("{:>5.1}s  {what}", self.began.elapsed().as_secs_f64());
         match &self.view {
             View::Bars { all, .. } => {
@@ -82,7 +82,7 @@ impl Screen {
     }
 
     /// How long it has run.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 }

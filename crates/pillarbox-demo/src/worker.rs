@@ -10,21 +10,21 @@ use hyper::Uri;
 use pillarbox::rules::Exponential;
 use pillarbox::{Event, Failure as NotDelivered, Outbox};
 use pillarbox_sqlite::SqliteStore;
+use pillarbox_terminal::failure::{Failure, Outcome};
 use tokio::sync::oneshot;
 
-use super::post::{Answer, Post};
-use super::receiver::PATH;
-use super::shop::{Account, OrderPlaced};
-use crate::failure::{Failure, Outcome};
+use crate::post::{Answer, Post};
+use crate::receiver::PATH;
+use crate::shop::{Account, OrderPlaced};
 
 /// The first argument that makes the program a worker.
-pub(crate) const COMMAND: &str = "demo-worker";
+pub const COMMAND: &str = "demo-worker";
 /// What it prints once it delivers.
-pub(super) const READY: &str = "ready";
+pub(crate) const READY: &str = "ready";
 
 /// What the demo tells its workers.
 #[derive(Debug, Parser)]
-pub(crate) struct DemoWorker {
+pub struct DemoWorker {
     #[arg(long)]
     database: PathBuf,
     #[arg(long)]
@@ -36,7 +36,8 @@ pub(crate) struct DemoWorker {
 }
 
 impl DemoWorker {
-    pub(crate) async fn run(self) -> Outcome {
+    /// Delivers until its standard input closes.
+    pub async fn run(self) -> Outcome {
         let receiver = Uri::builder()
             .scheme("http")
             .authority(self.receiver.to_string())

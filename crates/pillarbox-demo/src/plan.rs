@@ -5,11 +5,11 @@ use std::time::Duration;
 use fastrand::Rng;
 
 /// Fewer leave nothing to kill, more take too long.
-pub(super) const EVENTS: std::ops::RangeInclusive<u64> = 50..=100_000;
+pub(crate) const EVENTS: std::ops::RangeInclusive<u64> = 50..=100_000;
 
 /// How an order's transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// It commits.
     Paid,
     /// The card is refused at the last moment: it is rolled back.
@@ -18,22 +18,22 @@ pub(super) enum Fate {
 
 /// An order to be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Planned {
-    pub(super) account: u32,
+pub(crate) struct Planned {
+    pub(crate) account: u32,
     /// Negative: the receiver can't read it before it is repaired.
-    pub(super) cents: i64,
-    pub(super) fate: Fate,
+    pub(crate) cents: i64,
+    pub(crate) fate: Fate,
 }
 
 /// A run of the demo.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) seed: u64,
-    pub(super) events: u64,
-    pub(super) accounts: u32,
-    pub(super) orders: Vec<Planned>,
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) events: u64,
+    pub(crate) accounts: u32,
+    pub(crate) orders: Vec<Planned>,
     /// How long a dead worker's accounts wait.
-    pub(super) lease: Duration,
+    pub(crate) lease: Duration,
 }
 
 impl Plan {
@@ -45,7 +45,7 @@ impl Plan {
     const WRITING: Duration = Duration::from_secs(5);
     const SLOWEST_PER_SECOND: u64 = 400;
 
-    pub(super) fn new(events: u64, seed: u64) -> Self {
+    pub(crate) fn new(events: u64, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let accounts = u32::try_from(events / 50).unwrap_or(u32::MAX).clamp(4, 40);
         let mut orders = Vec::new();
@@ -76,18 +76,18 @@ impl Plan {
     }
 
     /// Orders placed each second.
-    pub(super) fn rate(&self) -> u64 {
+    pub(crate) fn rate(&self) -> u64 {
         (self.events / Self::WRITING.as_secs()).max(Self::SLOWEST_PER_SECOND)
     }
 
     /// The crash comes after so many deliveries.
-    pub(super) fn kill_after(&self) -> u64 {
+    pub(crate) fn kill_after(&self) -> u64 {
         self.events * 3 / 10
     }
 }
 
 /// An order of anyone that the receiver can read.
-pub(super) fn any(rng: &mut Rng, accounts: u32) -> Planned {
+pub(crate) fn any(rng: &mut Rng, accounts: u32) -> Planned {
     Planned { account: rng.u32(1..=accounts), cents: rng.i64(100..50_000), fate: Fate::Paid }
 }
 

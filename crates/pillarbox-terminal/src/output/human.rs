@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 /// A span in its two largest units: `350ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
-pub(crate) fn span(span: Duration) -> String {
+pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     let pair = |large: u64, small: u64, names: (&str, &str)| match small {
         0 => format!("{large}{}", names.0),
@@ -21,7 +21,7 @@ pub(crate) fn span(span: Duration) -> String {
 }
 
 /// How long ago, in its largest unit: `3m ago`; `in 3m` for what is still to come.
-pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+pub fn ago(at: Timestamp, now: Timestamp) -> String {
     let distance = largest(now.duration_since(at).unsigned_abs());
     if at <= now { format!("{distance} ago") } else { format!("in {distance}") }
 }
@@ -32,7 +32,7 @@ fn largest(distance: Duration) -> String {
 }
 
 /// A count with its thousands apart: `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -44,8 +44,14 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// A count with its noun: `1 event`, `1,234 events`.
+pub fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
 /// A size: `812 bytes`, `4.0 KiB`, `1.5 MiB`.
-pub(crate) fn bytes(size: usize) -> String {
+pub fn bytes(size: usize) -> String {
     const KIB: usize = 1_024;
     match size {
         1 => "1 byte".to_owned(),
@@ -56,7 +62,7 @@ pub(crate) fn bytes(size: usize) -> String {
 }
 
 /// Enough of a text to know it by.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+pub fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

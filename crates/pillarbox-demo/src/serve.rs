@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use pillarbox::model::Status;
 use pillarbox::port::Store;
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::interrupts::Interrupts;
 use tokio::time::interval;
 
-use super::crew::{Orders, Worker};
-use super::plan::{self, Plan};
-use super::screen::{Screen, State};
-use super::shop::Shop;
-use super::story::Ending;
-use crate::failure::Outcome;
-use crate::interrupts::Interrupts;
+use crate::crew::{Orders, Worker};
+use crate::plan::{self, Plan};
+use crate::screen::{Screen, State};
+use crate::shop::Shop;
+use crate::story::Ending;
 
 const ORDER_EVERY: Duration = Duration::from_millis(200);
 /// The last orders have this long to arrive.
 const TO_ARRIVE: Duration = Duration::from_secs(10);
 
 /// Hires a worker in place of the killed one, and goes on until it is interrupted.
-pub(super) async fn stay(
+pub(crate) async fn stay(
     screen: &mut Screen,
     plan: &Plan,
     shop: &Shop,

@@ -6,7 +6,6 @@ use pillarbox::events::StartError;
 use pillarbox::model::Invalid;
 use pillarbox::port::{ErrorKind, StoreError};
 use pillarbox::queue::{JoinError, QueueError};
-use pillarbox_stores::ConnectError;
 
 use crate::exit::Exit;
 use crate::redact::redact;
@@ -14,16 +13,20 @@ use crate::redact::redact;
 /// A failed command.
 #[derive(Debug, thiserror::Error, serde::Serialize)]
 #[error("{message}")]
-pub(crate) struct Failure {
+pub struct Failure {
     #[serde(skip)]
-    pub(crate) exit: Exit,
-    pub(crate) kind: &'static str,
-    pub(crate) message: String,
-    pub(crate) hint: Option<String>,
+    /// How the program ends.
+    pub exit: Exit,
+    /// The class of the error, for programs.
+    pub kind: &'static str,
+    /// What went wrong, for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
 }
 
 /// What a command answers.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     fn new(exit: Exit, kind: &'static str, message: impl AsRef<str>) -> Self {
@@ -31,32 +34,32 @@ impl Failure {
     }
 
     /// Something went wrong on the way.
-    pub(crate) fn failed(message: impl AsRef<str>) -> Self {
+    pub fn failed(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Failed, "failed", message)
     }
 
     /// The command line or the configuration is wrong.
-    pub(crate) fn usage(message: impl AsRef<str>) -> Self {
+    pub fn usage(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }
 
     /// A thing that was named is not there.
-    pub(crate) fn not_found(message: impl AsRef<str>) -> Self {
+    pub fn not_found(message: impl AsRef<str>) -> Self {
         Self::new(Exit::NotFound, "not-found", message)
     }
 
     /// Someone else holds what was to be changed.
-    pub(crate) fn ownership_lost(message: impl AsRef<str>) -> Self {
+    pub fn ownership_lost(message: impl AsRef<str>) -> Self {
         Self::new(Exit::OwnershipLost, "ownership-lost", message)
     }
 
     /// The state of things forbids it.
-    pub(crate) fn conflict(message: impl AsRef<str>) -> Self {
+    pub fn conflict(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Failed, "conflict", message)
     }
 
     /// This database can't do it.
-    pub(crate) fn unsupported(message: impl AsRef<str>) -> Self {
+    pub fn unsupported(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Usage, "unsupported", message)
     }
 
@@ -65,7 +68,8 @@ impl Failure {
         Self::new(Exit::Done, "unread", "")
     }
 
-    pub(crate) fn of_kind(kind: ErrorKind, message: &str) -> Self {
+    /// A store or a connection refused, for a reason of this kind.
+    pub fn of_kind(kind: ErrorKind, message: &str) -> Self {
         let (exit, name) = class(kind);
         let failure = Self::new(exit, name, message);
         match advice(kind) {
@@ -75,13 +79,13 @@ impl Failure {
     }
 
     /// Adds what to do about it.
-    pub(crate) fn hint(mut self, hint: impl AsRef<str>) -> Self {
+    pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = Some(redact(hint.as_ref()));
         self
     }
 
     /// Takes a secret out, however it got in.
-    pub(crate) fn without(mut self, secret: Option<&str>) -> Self {
+    pub fn without(mut self, secret: Option<&str>) -> Self {
         if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
             self.message = self.message.replace(secret, "***");
             self.hint = self.hint.map(|hint| hint.replace(secret, "***"));
@@ -90,7 +94,7 @@ impl Failure {
     }
 
     /// Puts what was under way before the message.
-    pub(crate) fn during(mut self, what: impl AsRef<str>) -> Self {
+    pub fn during(mut self, what: impl AsRef<str>) -> Self {
         self.message = format!("{}: {}", redact(what.as_ref()), self.message);
         self
     }
@@ -98,12 +102,6 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::of_kind(error.kind(), &error.to_string())
-    }
-}
-
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
         Self::of_kind(error.kind(), &error.to_string())
     }
 }

@@ -5,20 +5,21 @@ use std::io;
 /// Listens from when it is made; until then an interrupt ends the process at once.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) struct Interrupts {
+pub struct Interrupts {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Interrupts {
-    pub(crate) fn listen() -> io::Result<Self> {
+    /// Begins to listen.
+    pub fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Waits for one; one that came before counts.
-    pub(crate) async fn come(&mut self) {
+    pub async fn come(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -29,16 +30,17 @@ impl Interrupts {
 /// Listens from when it is first waited for.
 #[cfg(not(unix))]
 #[derive(Debug)]
-pub(crate) struct Interrupts;
+pub struct Interrupts;
 
 #[cfg(not(unix))]
 impl Interrupts {
-    pub(crate) fn listen() -> io::Result<Self> {
+    /// Begins to listen.
+    pub fn listen() -> io::Result<Self> {
         Ok(Self)
     }
 
     /// Waits for one.
-    pub(crate) async fn come(&mut self) {
+    pub async fn come(&mut self) {
         let _ = tokio::signal::ctrl_c().await;
     }
 }

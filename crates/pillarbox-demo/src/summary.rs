@@ -3,38 +3,38 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pillarbox_terminal::output::counted;
+use pillarbox_terminal::output::{Answer, Ink, count, fields};
 use serde::Serialize;
 
-use super::ledger::Counts;
-use super::plan::Plan;
-use super::receiver::Receiver;
-use super::story::{Ending, HEIR, VICTIM};
-use crate::bulk::counted;
-use crate::output::{Answer, Ink, count, fields};
+use crate::ledger::Counts;
+use crate::plan::Plan;
+use crate::receiver::Receiver;
+use crate::story::{Ending, HEIR, VICTIM};
 
 /// The result of a demo.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
-    pub(super) seed: u64,
-    pub(super) accounts: u32,
+pub(crate) struct Summary {
+    pub(crate) seed: u64,
+    pub(crate) accounts: u32,
     #[serde(flatten)]
-    pub(super) counts: Counts,
-    pub(super) dead: u64,
-    pub(super) replayed: u64,
-    pub(super) killed: &'static str,
-    pub(super) delivered_before_kill: u64,
-    pub(super) took_over_by: &'static str,
-    pub(super) took_over_after_ms: Option<u64>,
+    pub(crate) counts: Counts,
+    pub(crate) dead: u64,
+    pub(crate) replayed: u64,
+    pub(crate) killed: &'static str,
+    pub(crate) delivered_before_kill: u64,
+    pub(crate) took_over_by: &'static str,
+    pub(crate) took_over_after_ms: Option<u64>,
     /// Held back by hand while it was served.
-    pub(super) waiting: u64,
-    pub(super) lost: u64,
-    pub(super) elapsed_ms: u64,
+    pub(crate) waiting: u64,
+    pub(crate) lost: u64,
+    pub(crate) elapsed_ms: u64,
     /// The file, where it is kept.
-    pub(super) database: Option<PathBuf>,
+    pub(crate) database: Option<PathBuf>,
 }
 
 impl Summary {
-    pub(super) fn new(
+    pub(crate) fn new(
         plan: &Plan,
         receiver: &Receiver,
         ending: &Ending,
@@ -60,7 +60,7 @@ impl Summary {
     }
 
     /// Whether everything that was promised was kept.
-    pub(super) fn is_perfect(&self) -> bool {
+    pub(crate) fn is_perfect(&self) -> bool {
         let Counts { order_violations, phantoms, .. } = self.counts;
         self.lost == 0 && order_violations == 0 && phantoms == 0
     }

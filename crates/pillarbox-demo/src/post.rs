@@ -10,13 +10,13 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use pillarbox::Event;
 
-use super::receiver::WORKER;
+use crate::receiver::WORKER;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What became of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// Taken.
     Taken,
     /// Refused for now.
@@ -29,18 +29,18 @@ pub(super) enum Answer {
 
 /// A client of the receiver; a clone shares its connections.
 #[derive(Debug, Clone)]
-pub(super) struct Post {
+pub(crate) struct Post {
     client: Client<HttpConnector, Full<Bytes>>,
     receiver: Uri,
     worker: String,
 }
 
 impl Post {
-    pub(super) fn new(receiver: Uri, worker: String) -> Self {
+    pub(crate) fn new(receiver: Uri, worker: String) -> Self {
         Self { client: Client::builder(TokioExecutor::new()).build_http(), receiver, worker }
     }
 
-    pub(super) async fn send(&self, event: &Event) -> Answer {
+    pub(crate) async fn send(&self, event: &Event) -> Answer {
         let body = Full::new(Bytes::copy_from_slice(event.payload().as_bytes()));
         let request = Request::post(self.receiver.clone())
             .header("idempotency-key", event.id().as_str())

@@ -3,15 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pillarbox_terminal::failure::{Failure, Outcome};
 use tempfile::TempDir;
-
-use crate::failure::{Failure, Outcome};
 
 const FILE: &str = "demo.db";
 
 /// A folder for one run.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     folder: PathBuf,
     /// Deletes the folder when it goes.
     _temporary: Option<TempDir>,
@@ -19,7 +18,7 @@ pub(super) struct Place {
 
 impl Place {
     /// A folder of one's own choice, which is kept.
-    pub(super) fn in_folder(folder: &Path) -> Outcome<Self> {
+    pub(crate) fn in_folder(folder: &Path) -> Outcome<Self> {
         let name = folder.display();
         fs::create_dir_all(folder)
             .map_err(|error| Failure::usage(format!("--dir {name} can't be made: {error}")))?;
@@ -31,19 +30,19 @@ impl Place {
     }
 
     /// A temporary folder that goes with this value.
-    pub(super) fn temporary() -> Outcome<Self> {
+    pub(crate) fn temporary() -> Outcome<Self> {
         let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
         Ok(Self { folder: made.path().to_owned(), _temporary: Some(made) })
     }
 
     /// A temporary folder that stays.
-    pub(super) fn kept() -> Outcome<Self> {
+    pub(crate) fn kept() -> Outcome<Self> {
         let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
         Ok(Self { folder: made.keep(), _temporary: None })
     }
 
     /// The database.
-    pub(super) fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.folder.join(FILE)
     }
 }

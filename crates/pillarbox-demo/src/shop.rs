@@ -7,22 +7,22 @@ use pillarbox::events::WriteError;
 use pillarbox::port::TransactError;
 use pillarbox::{AggregateType, Event, EventType, Outbox};
 use pillarbox_sqlite::SqliteStore;
+use pillarbox_terminal::failure::{Failure, Outcome};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::ledger::Order;
-use super::plan::{Fate, Plan, Planned};
-use super::receiver::Receiver;
-use crate::failure::{Failure, Outcome};
+use crate::ledger::Order;
+use crate::plan::{Fate, Plan, Planned};
+use crate::receiver::Receiver;
 
 /// The event of an order.
 #[derive(Debug, Clone, Copy, EventType)]
 #[event_type(rename = "order.placed")]
-pub(super) struct OrderPlaced;
+pub(crate) struct OrderPlaced;
 
 /// Whose order it is; events of one account keep their order.
 #[derive(Debug, Clone, Copy, AggregateType)]
-pub(super) struct Account;
+pub(crate) struct Account;
 
 const TABLES: &str = "\
 create table account (id integer primary key, orders integer not null);
@@ -39,7 +39,7 @@ const BURSTS_PER_SECOND: u64 = 100;
 const AT_ONCE: usize = 32;
 
 /// A shop with accounts numbered from 1.
-pub(super) struct Shop {
+pub(crate) struct Shop {
     store: SqliteStore,
     outbox: Outbox<SqliteStore>,
     receiver: Arc<Receiver>,
@@ -57,7 +57,7 @@ enum NoOrder {
 }
 
 impl Shop {
-    pub(super) async fn open(store: SqliteStore, receiver: Arc<Receiver>, accounts: u32) -> Outcome<Self> {
+    pub(crate) async fn open(store: SqliteStore, receiver: Arc<Receiver>, accounts: u32) -> Outcome<Self> {
         let outbox = Outbox::writer_only(store.clone()).start().await?;
         let opened = outbox.transaction(move |tx| {
             tx.execute_batch(TABLES)?;
@@ -69,16 +69,16 @@ impl Shop {
         Ok(Self { store, outbox, receiver })
     }
 
-    pub(super) fn store(&self) -> &SqliteStore {
+    pub(crate) fn store(&self) -> &SqliteStore {
         &self.store
     }
 
-    pub(super) fn receiver(&self) -> &Receiver {
+    pub(crate) fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
     /// Places an order, and tells the ledger how that ended.
-    pub(super) async fn place(&self, planned: Planned) -> Outcome {
+    pub(crate) async fn place(&self, planned: Planned) -> Outcome {
         let Planned { account, cents, fate } = planned;
         let placed = self.outbox.transaction(move |tx| {
             let number: u32 = tx.query_row(NEXT_NUMBER, [account], |row| row.get(0))?;
@@ -103,7 +103,7 @@ impl Shop {
     }
 
     /// Places all orders of a plan at its rate.
-    pub(super) async fn place_all(self: Arc<Self>, plan: Plan) -> Outcome {
+    pub(crate) async fn place_all(self: Arc<Self>, plan: Plan) -> Outcome {
         let mut bursts = interval(BURST_EVERY);
         bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut placing = JoinSet::new();
@@ -124,7 +124,7 @@ impl Shop {
         Ok(())
     }
 
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.outbox.close().await;
     }
 }

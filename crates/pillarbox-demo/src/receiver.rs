@@ -15,12 +15,12 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::ledger::{Ledger, Order};
+use crate::ledger::{Ledger, Order};
 
 /// The header that names the worker.
-pub(super) const WORKER: &str = "x-demo-worker";
+pub(crate) const WORKER: &str = "x-demo-worker";
 /// The path that takes orders.
-pub(super) const PATH: &str = "/orders";
+pub(crate) const PATH: &str = "/orders";
 
 /// Between taking an order and saying so: a worker that is killed then has delivered without knowing it.
 const ANSWER_DELAY: Duration = Duration::from_millis(4);
@@ -37,7 +37,7 @@ struct Desk {
 
 /// The state shared with those who watch.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     desk: Mutex<Desk>,
     seed: u64,
     /// Counts arrivals, so that watchers wake.
@@ -45,18 +45,18 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(seed: u64) -> Arc<Self> {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
         let desk = Desk { ledger: Ledger::default(), repaired: false, refused: HashSet::new() };
         Arc::new(Self { desk: Mutex::new(desk), seed, news: watch::Sender::new(0) })
     }
 
     /// Looks into the ledger or writes to it.
-    pub(super) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+    pub(crate) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
         look(&mut self.lock().ledger)
     }
 
     /// Waits until everything that was committed has arrived, or the time is over.
-    pub(super) async fn all_arrived(&self, patience: Duration) {
+    pub(crate) async fn all_arrived(&self, patience: Duration) {
         let mut news = self.news();
         let waiting =
             async { while self.ledger(|ledger| ledger.lost()) > 0 && news.changed().await.is_ok() {} };
@@ -64,7 +64,7 @@ impl Receiver {
     }
 
     /// From now on it takes every order.
-    pub(super) fn repair(&self) {
+    pub(crate) fn repair(&self) {
         self.lock().repaired = true;
     }
 
@@ -103,14 +103,14 @@ impl Receiver {
 
 /// The server; it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     _stop: oneshot::Sender<()>,
     _task: JoinSet<io::Result<()>>,
 }
 
 /// Opens the receiver on a free port of the loopback address.
-pub(super) async fn open(receiver: Arc<Receiver>) -> io::Result<Server> {
+pub(crate) async fn open(receiver: Arc<Receiver>) -> io::Result<Server> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();

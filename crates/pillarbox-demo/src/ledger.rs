@@ -5,28 +5,28 @@ use std::time::{Duration, Instant};
 
 /// An order as the receiver sees it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// Whose.
-    pub(super) account: u32,
+    pub(crate) account: u32,
     /// Which of the account's orders, counted in the database, from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// What it costs; the receiver can't read a negative one before it is repaired.
-    pub(super) cents: i64,
+    pub(crate) cents: i64,
     /// Its transaction was rolled back: it must never arrive.
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
 }
 
 /// What happened so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub(super) struct Counts {
-    pub(super) written: u64,
-    pub(super) rolled_back: u64,
-    pub(super) delivered: u64,
-    pub(super) retried: u64,
-    pub(super) rejected: u64,
-    pub(super) duplicates: u64,
-    pub(super) order_violations: u64,
-    pub(super) phantoms: u64,
+pub(crate) struct Counts {
+    pub(crate) written: u64,
+    pub(crate) rolled_back: u64,
+    pub(crate) delivered: u64,
+    pub(crate) retried: u64,
+    pub(crate) rejected: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) order_violations: u64,
+    pub(crate) phantoms: u64,
 }
 
 /// One account: its numbers are committed without gaps, so the highest one stands for all.
@@ -44,7 +44,7 @@ struct Account {
 
 /// Both sides of the post, side by side. Its size is bounded by the number of accounts.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     accounts: BTreeMap<u32, Account>,
     counts: Counts,
     killed: Option<(String, Instant)>,
@@ -53,7 +53,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// An order was committed.
-    pub(super) fn committed(&mut self, order: &Order) {
+    pub(crate) fn committed(&mut self, order: &Order) {
         let account = self.accounts.entry(order.account).or_default();
         account.written = account.written.max(order.number);
         if order.cents < 0 {
@@ -63,22 +63,22 @@ impl Ledger {
     }
 
     /// An order was rolled back.
-    pub(super) fn rolled_back(&mut self) {
+    pub(crate) fn rolled_back(&mut self) {
         self.counts.rolled_back += 1;
     }
 
     /// The receiver refused an order for now.
-    pub(super) fn refused_for_now(&mut self) {
+    pub(crate) fn refused_for_now(&mut self) {
         self.counts.retried += 1;
     }
 
     /// The receiver rejected an order for good.
-    pub(super) fn rejected(&mut self) {
+    pub(crate) fn rejected(&mut self) {
         self.counts.rejected += 1;
     }
 
     /// The receiver took an order.
-    pub(super) fn arrived(&mut self, order: &Order, worker: &str) {
+    pub(crate) fn arrived(&mut self, order: &Order, worker: &str) {
         if order.refused {
             self.counts.phantoms += 1;
             return;
@@ -109,32 +109,32 @@ impl Ledger {
     }
 
     /// A worker was killed.
-    pub(super) fn killed(&mut self, worker: &str) {
+    pub(crate) fn killed(&mut self, worker: &str) {
         self.killed = Some((worker.to_owned(), Instant::now()));
     }
 
     /// How long it took until a group of the killed worker went on.
-    pub(super) fn taken_over(&self) -> Option<Duration> {
+    pub(crate) fn taken_over(&self) -> Option<Duration> {
         self.taken_over
     }
 
     /// What happened so far.
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
     /// How many orders can arrive while the receiver is not repaired: those before the first it can't take.
-    pub(super) fn deliverable_unrepaired(&self) -> u64 {
+    pub(crate) fn deliverable_unrepaired(&self) -> u64 {
         self.accounts.values().map(|account| account.stuck_at.map_or(account.written, |at| at - 1)).sum()
     }
 
     /// How many accounts have an order that the receiver can't take.
-    pub(super) fn stuck_accounts(&self) -> u64 {
+    pub(crate) fn stuck_accounts(&self) -> u64 {
         self.accounts.values().filter(|account| account.stuck_at.is_some()).count() as u64
     }
 
     /// How many orders were committed and did not arrive.
-    pub(super) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         let lost = |account: &Account| {
             let early = account.early.range(..=account.written).count() as u64;
             account.written.saturating_sub(account.arrived + early)

@@ -1,7 +1,7 @@
 //! Takes what must not be shown out of texts: passwords of URLs, control characters.
 
 /// The text without user and password of the URLs in it.
-pub(crate) fn redact(text: &str) -> String {
+pub fn redact(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -22,18 +22,18 @@ pub(crate) fn redact(text: &str) -> String {
 }
 
 /// What stands before the `@` of a URL: a driver may quote it outside of a URL.
-pub(crate) fn user_and_password(url: &str) -> Option<&str> {
+pub fn user_and_password(url: &str) -> Option<&str> {
     let rest = url.split_once(':')?.1.trim_start_matches('/');
     rest.rsplit_once('@').map(|(secret, _)| secret)
 }
 
 /// One line without anything that a terminal would act upon.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if acts_on_terminal(c) { '\u{FFFD}' } else { c }).collect()
 }
 
 /// Lines without anything that a terminal would act upon.
-pub(crate) fn lines(text: &str) -> String {
+pub fn lines(text: &str) -> String {
     let keep = |c: char| matches!(c, '\n' | '\t') || !acts_on_terminal(c);
     text.chars().map(|c| if keep(c) { c } else { '\u{FFFD}' }).collect()
 }

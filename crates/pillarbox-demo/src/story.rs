@@ -5,48 +5,48 @@ use std::time::{Duration, Instant};
 
 use pillarbox::model::Status;
 use pillarbox::port::{Replay, Select, Store};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::count;
+use pillarbox_terminal::output::counted;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::crew::{Orders, Worker};
-use super::plan::Plan;
-use super::receiver::Receiver;
-use super::screen::{Screen, State};
-use super::shop::Shop;
-use crate::bulk::counted;
-use crate::failure::{Failure, Outcome};
-use crate::output::count;
+use crate::crew::{Orders, Worker};
+use crate::plan::Plan;
+use crate::receiver::Receiver;
+use crate::screen::{Screen, State};
+use crate::shop::Shop;
 
 /// Killed in the middle.
-pub(super) const VICTIM: &str = "worker-1";
+pub(crate) const VICTIM: &str = "worker-1";
 /// Takes over.
-pub(super) const HEIR: &str = "worker-2";
+pub(crate) const HEIR: &str = "worker-2";
 
 /// No change for so long: what is missing then is lost.
 const STALLED: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Everything the story is played with.
-pub(super) struct Story<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) shop: Arc<Shop>,
-    pub(super) receiver: Arc<Receiver>,
-    pub(super) orders: Orders<'a>,
-    pub(super) screen: &'a mut Screen,
+pub(crate) struct Story<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) shop: Arc<Shop>,
+    pub(crate) receiver: Arc<Receiver>,
+    pub(crate) orders: Orders<'a>,
+    pub(crate) screen: &'a mut Screen,
 }
 
 /// How it ended, beside what the ledger knows.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
-    pub(super) delivered_before_kill: u64,
-    pub(super) dead: u64,
-    pub(super) replayed: u64,
+pub(crate) struct Ending {
+    pub(crate) delivered_before_kill: u64,
+    pub(crate) dead: u64,
+    pub(crate) replayed: u64,
     /// How long the killed worker's accounts waited.
-    pub(super) taken_over: Option<Duration>,
+    pub(crate) taken_over: Option<Duration>,
     /// Orders that were held back by hand while it was served: in the outbox, and so not lost.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
     /// The workers that are still there.
-    pub(super) workers: Vec<Worker>,
+    pub(crate) workers: Vec<Worker>,
 }
 
 /// What has happened so far.
@@ -63,7 +63,7 @@ enum Chapter {
 
 impl Story<'_> {
     /// Plays it to its end, or until nothing moves any more.
-    pub(super) async fn play(&mut self) -> Outcome<Ending> {
+    pub(crate) async fn play(&mut self) -> Outcome<Ending> {
         let mut ending = Ending::default();
         let mut chapter = Chapter::Peace(Box::new(self.hire(VICTIM).await?));
         ending.workers.push(self.hire(HEIR).await?);

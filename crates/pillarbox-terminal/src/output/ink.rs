@@ -7,7 +7,7 @@ use owo_colors::OwoColorize;
 
 /// Whether what is printed is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Ink {
+pub enum Ink {
     /// As it is.
     #[default]
     Plain,
@@ -17,29 +17,29 @@ pub(crate) enum Ink {
 
 impl Ink {
     /// Coloured on a terminal, unless `NO_COLOR` is set or the terminal is dumb.
-    pub(crate) fn of(stream: &impl IsTerminal) -> Self {
+    pub fn of(stream: &impl IsTerminal) -> Self {
         let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         if stream.is_terminal() && !refused && !dumb { Self::Coloured } else { Self::Plain }
     }
 
     /// What matters most.
-    pub(crate) fn bold(self, text: &str) -> String {
+    pub fn bold(self, text: &str) -> String {
         self.paint(text, |text| text.bold().to_string())
     }
 
     /// What went wrong.
-    pub(crate) fn red(self, text: &str) -> String {
+    pub fn red(self, text: &str) -> String {
         self.paint(text, |text| text.red().bold().to_string())
     }
 
     /// What needs a look.
-    pub(crate) fn yellow(self, text: &str) -> String {
+    pub fn yellow(self, text: &str) -> String {
         self.paint(text, |text| text.yellow().to_string())
     }
 
     /// What went well.
-    pub(crate) fn green(self, text: &str) -> String {
+    pub fn green(self, text: &str) -> String {
         self.paint(text, |text| text.green().bold().to_string())
     }
 

@@ -1,4 +1,4 @@
-//! `demo`: the main job with nothing to install, a crash included.
+//! The demo: the main job of Pillarbox with nothing to install, a crash included.
 
 mod crew;
 mod ledger;
@@ -19,19 +19,19 @@ use std::sync::Arc;
 use clap::Args;
 use pillarbox::port::Store;
 use pillarbox_sqlite::SqliteStore;
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::interrupts::Interrupts;
+use pillarbox_terminal::output::{Output, count};
 
-use crate::failure::{Failure, Outcome};
-use crate::interrupts::Interrupts;
-use crate::output::{Output, count};
-use crew::Orders;
-use place::Place;
-use plan::{EVENTS, Plan};
-use receiver::Receiver;
-use screen::Screen;
-use shop::Shop;
-use story::Story;
-use summary::Summary;
-pub(crate) use worker::{COMMAND as WORKER_COMMAND, DemoWorker};
+use crate::crew::Orders;
+use crate::place::Place;
+use crate::plan::{EVENTS, Plan};
+use crate::receiver::Receiver;
+use crate::screen::Screen;
+use crate::shop::Shop;
+use crate::story::Story;
+use crate::summary::Summary;
+pub use worker::{COMMAND as WORKER_COMMAND, DemoWorker};
 
 /// How the demo runs.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ Example:
 A shop writes orders and their events, a transaction each, to one SQLite file. Two processes deliver the events by
 HTTP to a receiver that fails now and then; one of them is killed. Nothing is lost, and each account's orders arrive
 in order. Takes about 10 seconds.")]
-pub(crate) struct Demo {
+pub struct Demo {
     /// Write so many events
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(EVENTS))]
     events: u64,
@@ -61,7 +61,8 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    pub(crate) async fn run(self, output: Output) -> Outcome {
+    /// Runs it to its end and prints what happened.
+    pub async fn run(self, output: Output) -> Outcome {
         let mut interrupts = Interrupts::listen()?;
         let plan = Plan::new(self.events, self.seed);
         let place = self.place()?;

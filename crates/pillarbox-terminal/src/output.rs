@@ -9,17 +9,17 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-pub(crate) use human::{ago, bytes, count, shortened, span};
-pub(crate) use ink::Ink;
-pub(crate) use progress::Progress;
-pub(crate) use table::{Column, Table, fields};
+pub use human::{ago, bytes, count, counted, shortened, span};
+pub use ink::Ink;
+pub use progress::Progress;
+pub use table::{Column, Table, fields};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 
 /// For whom a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub enum Reader {
     /// Tables and sentences.
     People,
     /// JSON documents.
@@ -27,7 +27,7 @@ pub(crate) enum Reader {
 }
 
 /// Something a command answers, in both forms.
-pub(crate) trait Answer: Serialize {
+pub trait Answer: Serialize {
     /// The answer as people read it, without a line break at the end.
     fn for_people(&self, ink: Ink) -> String;
 }
@@ -40,7 +40,7 @@ struct Complaint<'a> {
 
 /// Where a command prints to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
+pub struct Output {
     reader: Reader,
     out: Ink,
     err: Ink,
@@ -48,17 +48,17 @@ pub(crate) struct Output {
 
 impl Output {
     /// Colours and widths are those of the terminal, if there is one.
-    pub(crate) fn new(reader: Reader) -> Self {
+    pub fn new(reader: Reader) -> Self {
         Self { reader, out: Ink::of(&io::stdout()), err: Ink::of(&io::stderr()) }
     }
 
     /// For whom.
-    pub(crate) fn reader(self) -> Reader {
+    pub fn reader(self) -> Reader {
         self.reader
     }
 
     /// Prints an answer, for people or as one JSON document on one line.
-    pub(crate) fn answer(self, answer: &impl Answer) -> Outcome {
+    pub fn answer(self, answer: &impl Answer) -> Outcome {
         match self.reader {
             Reader::People => self.line(&answer.for_people(self.out)),
             Reader::Programs => self.json(answer),
@@ -66,7 +66,7 @@ impl Output {
     }
 
     /// Prints one JSON document on one line.
-    pub(crate) fn json(self, document: &(impl Serialize + ?Sized)) -> Outcome {
+    pub fn json(self, document: &(impl Serialize + ?Sized)) -> Outcome {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, document)?;
         writeln!(out)?;
@@ -74,32 +74,32 @@ impl Output {
     }
 
     /// Prints a line as it is.
-    pub(crate) fn line(self, line: &str) -> Outcome {
+    pub fn line(self, line: &str) -> Outcome {
         self.text(&format!("{line}\n"))
     }
 
     /// Prints a text as it is.
-    pub(crate) fn text(self, text: &str) -> Outcome {
+    pub fn text(self, text: &str) -> Outcome {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
     /// Clears a terminal, so that what follows takes the place of what was there; elsewhere leaves a line free.
-    pub(crate) fn start_screen(self) -> Outcome {
+    pub fn start_screen(self) -> Outcome {
         const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[2J";
         self.text(if io::stdout().is_terminal() { HOME_AND_CLEAR } else { "\n" })
     }
 
     /// Tells people something beside the answer; programs are not told.
-    pub(crate) fn note(self, note: &str) {
+    pub fn note(self, note: &str) {
         if self.reader == Reader::People {
             self.complain(note);
         }
     }
 
     /// Asks a question on standard error and reads the answer; `None` where nobody can answer.
-    pub(crate) fn ask(self, question: &str) -> Outcome<Option<String>> {
+    pub fn ask(self, question: &str) -> Outcome<Option<String>> {
         let attended = io::stdin().is_terminal() && io::stderr().is_terminal();
         if !attended || self.reader == Reader::Programs {
             return Ok(None);
@@ -113,13 +113,13 @@ impl Output {
     }
 
     /// A progress display, where a person watches.
-    pub(crate) fn progress(self, what: &'static str, total: u64) -> Progress {
+    pub fn progress(self, what: &'static str, total: u64) -> Progress {
         let watched = self.reader == Reader::People && io::stderr().is_terminal();
         Progress::new(watched, what, total)
     }
 
     /// Tells why the command failed and how the program ends.
-    pub(crate) fn failure(self, failure: &Failure) -> Exit {
+    pub fn failure(self, failure: &Failure) -> Exit {
         if failure.exit == Exit::Done {
             return Exit::Done;
         }

@@ -7,7 +7,7 @@ const WORTH_SHOWING: u64 = 2_000;
 
 /// A bar on standard error, or nothing where nobody watches.
 #[derive(Debug)]
-pub(crate) struct Progress(ProgressBar);
+pub struct Progress(ProgressBar);
 
 impl Progress {
     pub(super) fn new(watched: bool, what: &'static str, total: u64) -> Self {
@@ -22,7 +22,7 @@ impl Progress {
     }
 
     /// So many more are through.
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.0.inc(count);
     }
 }

@@ -19,7 +19,7 @@ pub enum Exit {
 }
 
 /// The table at the end of `--help`.
-pub(crate) const TABLE: &str = "\
+pub const TABLE: &str = "\
 Exit codes:
   0  done (an empty list is done)
   1  failed
