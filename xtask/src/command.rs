@@ -114,7 +114,7 @@ mod tests {
     fn test_without_names_runs_every_step_in_order_but_the_release_build() {
         let Ok(Command::Test { steps }) = parse("test") else { panic!("not a test run") };
         let names: Vec<_> = steps.iter().map(|step| step.name).collect();
-        assert_eq!(names, ["format", "tidy", "requirements", "clippy", "tests"]);
+        assert_eq!(names, ["format", "tidy", "requirements", "dependencies", "build", "tests", "documents"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,29 @@ pub(crate) fn finish(command: &mut Command, limit: Duration) -> Result<(), Strin
     }
 }
 
+/// The same command, not outliving the thread that starts it, as far as the system can see to it.
+pub(crate) fn bound(command: &Command) -> Command {
+    let program = command.get_program();
+    let mut bound = if is_there("setpriv") {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--pdeathsig", "KILL"]).arg(program);
+        setpriv
+    } else {
+        Command::new(program)
+    };
+    bound.args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        bound.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bound.env(name, value),
+            None => bound.env_remove(name),
+        };
+    }
+    bound
+}
+
 /// Looks again and again until it is so; tells whether it was within the limit.
 pub(crate) fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
@@ -144,8 +167,38 @@ pub(crate) fn stream(
     }
 }
 
+/// Runs a command and shows each line of both of its outputs to `each`; kills it at the limit.
+pub(crate) fn follow(
+    command: &mut Command,
+    limit: Duration,
+    mut each: impl FnMut(&str),
+) -> Result<(), String> {
+    let deadline = Instant::now() + limit;
+    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| format!("did not start: {error}"))?;
+    let (sender, lines) = sync_channel(LINES_AHEAD);
+    if let Some(output) = child.stdout.take() {
+        send_lines(output, sender.clone());
+    }
+    if let Some(output) = child.stderr.take() {
+        send_lines(output, sender);
+    }
+    loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => each(&line),
+            Err(RecvTimeoutError::Disconnected) => return judge(child.wait()),
+            Err(RecvTimeoutError::Timeout) => return Err(end(&mut child, limit)),
+        }
+    }
+}
+
 fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = sync_channel(LINES_AHEAD);
+    send_lines(output, sender);
+    receiver
+}
+
+fn send_lines(output: impl Read + Send + 'static, sender: SyncSender<String>) {
     thread::spawn(move || {
         let mut reader = BufReader::new(output);
         let mut line = Vec::new();
@@ -156,7 +209,6 @@ fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
             line.clear();
         }
     });
-    receiver
 }
 
 fn end(child: &mut Child, limit: Duration) -> String {

@@ -1,8 +1,15 @@
 //! The steps of `cargo xtask test`: each runs whatever became of those before it.
 
+mod build;
 mod checks;
+mod component;
 mod demo;
+mod dependencies;
 mod features;
+mod programs;
+mod progress;
+mod runner;
+mod stopwatch;
 mod suite;
 mod summary;
 mod tally;
@@ -10,10 +17,12 @@ mod tally;
 use std::path::Path;
 use std::time::Instant;
 
+use build::Built;
 use features::Features;
 use summary::{Ran, Summary};
 use tally::Tally;
 
+use crate::process;
 use crate::servers::{self, Fleet, Pending};
 
 /// One named part of the test run.
@@ -26,9 +35,10 @@ pub(crate) struct Step {
 struct Course<'a> {
     root: &'a Path,
     tally: Tally,
-    /// On its way while the steps before the tests run.
+    /// On their way while the steps before the tests run.
     servers: Option<Pending>,
     features: Features,
+    built: Option<Built>,
 }
 
 impl std::fmt::Debug for Step {
@@ -52,19 +62,22 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
+const BUILD: &str = "build";
 /// The step that needs servers.
 const TESTS: &str = "tests";
-const CLIPPY: &str = "clippy";
-/// The step that builds everything anew, for release: the tests run the demo too, as they are built.
+const DOCUMENTS: &str = "documents";
+/// The step that builds for release: the tests run the demo too, as they are built.
 const DEMO: &str = "demo";
 
 /// Every step, in order: the quick ones first.
-pub(crate) static ALL: [Step; 6] = [
+pub(crate) static ALL: [Step; 8] = [
     Step { name: "format", run: checks::format },
     Step { name: "tidy", run: checks::tidy },
     Step { name: "requirements", run: checks::requirements },
-    Step { name: CLIPPY, run: checks::clippy },
+    Step { name: "dependencies", run: dependencies::run },
+    Step { name: BUILD, run: build::run },
     Step { name: TESTS, run: suite::run },
+    Step { name: DOCUMENTS, run: suite::documents },
     Step { name: DEMO, run: demo::run },
 ];
 
@@ -87,19 +100,41 @@ pub(crate) fn names() -> String {
 
 /// Runs the steps and prints a summary, whose last line counts tests; tells whether nothing failed.
 pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
-    // Before the software, since a package is not installed beside another.
-    let builds = steps.iter().any(|step| [TESTS, CLIPPY].contains(&step.name));
-    let features = if builds { Features::prepare() } else { Features::default() };
-    let tests = steps.iter().any(|step| step.name == TESTS);
-    let servers = match tests.then(|| Fleet::begin(root, &servers::ALL)).transpose() {
-        Ok(servers) => servers,
+    let course = match prepare(steps, root) {
+        Ok(course) => course,
         Err(why) => {
-            eprintln!("{why}");
+            println!("\n{why}\n\n0 passed, 1 failed");
             return false;
         }
     };
-    let mut course = Course { root, tally: Tally::default(), servers, features };
-    course.tally.could_not_run.extend(course.features.lack.take());
+    run_in(course, steps)
+}
+
+/// Gets what the steps need; what they can't do without ends the run here, before anything is built.
+fn prepare<'a>(steps: &[&Step], root: &'a Path) -> Result<Course<'a>, String> {
+    let has = |names: &[&str]| steps.iter().any(|step| names.contains(&step.name));
+    let mut course =
+        Course { root, tally: Tally::default(), servers: None, features: Features::default(), built: None };
+    if has(&[BUILD, TESTS, DOCUMENTS]) {
+        fetch(root)?;
+    }
+    if has(&[TESTS]) {
+        course.servers = Some(Fleet::begin(root, &servers::ALL)?);
+    }
+    if has(&[BUILD, TESTS, DOCUMENTS]) {
+        course.features = Features::prepare();
+        course.tally.could_not_run.extend(course.features.lack.take());
+    }
+    Ok(course)
+}
+
+/// Downloads crates first, so that a registry that is away is told at once.
+fn fetch(root: &Path) -> Result<(), String> {
+    let fetched = process::run(process::cargo(root).args(["fetch", "--locked"]));
+    fetched.map_err(|why| format!("`cargo fetch --locked` failed ({why}): the crates can't be downloaded"))
+}
+
+fn run_in(mut course: Course<'_>, steps: &[&Step]) -> bool {
     let mut ran = Vec::new();
     for step in steps {
         println!("\n== {}", step.name);

@@ -7,7 +7,7 @@ use std::thread;
 use super::exports::{self, Export};
 use super::ground::Ground;
 use super::instance::{self, Instance};
-use super::runner::{Life, bound};
+use super::runner::Life;
 use super::start::{home_of, start};
 use super::tool::{TOOLS, Tool};
 use super::{ALL, Fleet, Need, Server, find};
@@ -88,7 +88,7 @@ fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) 
     let mut fleet = Fleet::bring_up(root, servers)?;
     let mut program = Command::new(&command[0]);
     // It is of no use without its servers, which end with us.
-    let mut program = bound(program.args(&command[1..]).envs(fleet.exports()));
+    let mut program = process::bound(program.args(&command[1..]).envs(fleet.exports()));
     let is_complete = fleet.could_not_run.is_empty();
     let missing = if is_complete { Ok(()) } else { Err("not all of them started".to_owned()) };
     let ran =

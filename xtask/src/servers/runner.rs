@@ -97,26 +97,6 @@ impl Runner {
     }
 }
 
-/// The same command, not outliving the thread that starts it, as far as the system can see to it.
-pub(super) fn bound(command: &Command) -> Command {
-    let program = command.get_program();
-    let mut bound = if process::is_there("setpriv") {
-        let mut setpriv = Command::new("setpriv");
-        setpriv.args(["--pdeathsig", "KILL"]).arg(program);
-        setpriv
-    } else {
-        Command::new(program)
-    };
-    bound.args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => bound.env(name, value),
-            None => bound.env_remove(name),
-        };
-    }
-    bound
-}
-
 impl User {
     fn nobody() -> Result<Self, String> {
         let number = |flag| {

@@ -1,21 +1,16 @@
-//! The steps that look at the source: format, tidy, requirements, clippy.
+//! The steps that look at the source: format, tidy, requirements.
 
 use std::io;
-use std::path::Path;
-use std::process::Command;
 
-use super::{Course, Outcome};
+use super::{Course, Outcome, component};
 use crate::command::Mode;
 use crate::{process, requirements, tidy};
 
 pub(super) fn format(course: &mut Course<'_>) -> Outcome {
-    with_component(course.root, "rustfmt", &["fmt", "--all", "--check"])
-}
-
-pub(super) fn clippy(course: &mut Course<'_>) -> Outcome {
-    let features = course.features.arguments;
-    let arguments = [&["clippy", "--workspace", "--all-targets"], features, &["--", "-D", "warnings"]];
-    with_component(course.root, "clippy", &arguments.concat())
+    if let Err(why) = component::ensure(course.root, "rustfmt", "fmt") {
+        return Outcome::CouldNotRun(why);
+    }
+    process::run(process::cargo(course.root).args(["fmt", "--all", "--check"])).into()
 }
 
 pub(super) fn tidy(course: &mut Course<'_>) -> Outcome {
@@ -32,20 +27,6 @@ fn judge(good: io::Result<bool>, why: &str) -> Outcome {
         Ok(false) => Outcome::Failed(why.into()),
         Err(error) => Outcome::Failed(error.to_string()),
     }
-}
-
-/// Runs a cargo command that comes with a component of the toolchain, which is added if it is missing.
-fn with_component(root: &Path, component: &str, arguments: &[&str]) -> Outcome {
-    let is_there = || process::succeeds(process::cargo(root).args([arguments[0], "--version"]));
-    if !is_there() {
-        println!("adding {component} to the toolchain");
-        let added = process::run(Command::new("rustup").args(["component", "add", component]));
-        if added.is_err() || !is_there() {
-            let why = format!("{component} is missing and `rustup component add {component}` did not add it");
-            return Outcome::CouldNotRun(why);
-        }
-    }
-    process::run(process::cargo(root).args(arguments)).into()
 }
 
 #[cfg(test)]

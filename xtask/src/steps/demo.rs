@@ -11,7 +11,7 @@ const PROOF: &str = "lost 0";
 
 pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     let mut command = process::cargo(course.root);
-    command.args(["run", "--release", "--", "demo"]);
+    command.args(["run", "--release"]);
     let mut proved = false;
     let ended = process::stream(&mut command, LIMIT, |line| proved |= proves(line));
     let lossless = if proved { Ok(()) } else { Err(format!("did not print `{PROOF}`")) };

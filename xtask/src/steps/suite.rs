@@ -1,25 +1,67 @@
-//! The step that runs the tests of every crate: unit, integration, documentation, examples.
+//! The steps that run the tests of every crate: programs, then documentation.
 
 use std::time::Duration;
 
-use super::{Course, Outcome};
+use super::runner::{self, Finished};
+use super::{Course, Outcome, build, component};
 use crate::process;
 use crate::servers::Pending;
 
-/// Long enough to build everything on a small machine, short enough for a hang to be noticed.
-const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+/// Where the system looks for libraries.
+const LIBRARIES: &str =
+    if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
+/// Every block of code in the documentation is compiled.
+const DOCUMENTS: Duration = Duration::from_secs(20 * 60);
 
-/// Runs the tests with the servers up.
+/// Runs the test programs with the servers up.
 pub(super) fn run(course: &mut Course<'_>) -> Outcome {
-    let mut fleet = course.servers.take().map(Pending::wait).unwrap_or_default();
+    if course.built.is_none() {
+        // The step was asked for by name, or the build failed and says so again.
+        let built = build::run(course);
+        if course.built.is_none() {
+            return built;
+        }
+    }
+    let Some(built) = course.built.take() else { return Outcome::Failed("nothing was built".into()) };
+    let Some(mut fleet) = course.servers.take().map(Pending::wait) else {
+        return Outcome::Failed("no servers were started".into());
+    };
     let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
-    let mut command = process::cargo(course.root);
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(course.features.arguments);
-    command.envs(fleet.exports());
-    let tested = process::stream(&mut command, LIMIT, |line| tally.read(line));
+    // Cargo does this for programs that it runs itself: tests of macros load the compiler's libraries.
+    let libraries = component::sysroot(course.root).unwrap_or_default().join("lib").display().to_string();
+    let exports: Vec<(&str, &str)> = fleet.exports().chain([(LIBRARIES, libraries.as_str())]).collect();
+    let mut failed = 0;
+    runner::run(built.programs, &exports, |finished| {
+        failed += usize::from(finished.ended.is_err());
+        show(&finished);
+        finished.lines.iter().for_each(|line| tally.read(line));
+        tally.time(&finished.program, finished.tests);
+    });
     let ended = fleet.end();
+    let tested = if failed == 0 { Ok(()) } else { Err(format!("{failed} test programs failed")) };
     judge(&[tested, ended])
+}
+
+/// Compiles and runs the code in the documentation, with what the build has made.
+pub(super) fn documents(course: &mut Course<'_>) -> Outcome {
+    let mut command = process::cargo(course.root);
+    command.args(["test", "--doc", "--workspace", "--no-fail-fast"]).args(course.features.arguments);
+    build::wrap(&mut command, course.root);
+    let tally = &mut course.tally;
+    process::stream(&mut command, DOCUMENTS, |line| tally.read(line)).into()
+}
+
+fn show(finished: &Finished) {
+    let Finished { program, ended, took, lines, .. } = finished;
+    let result = |line: &&String| line.starts_with("test result: ");
+    let counts = lines.iter().rev().find(result).and_then(|line| line.split("; finished").next());
+    let counts = counts.map_or("no result", |line| line.trim_start_matches("test result: "));
+    if let Err(why) = ended {
+        lines.iter().for_each(|line| println!("{line}"));
+        println!("{program}: {why}");
+    }
+    println!("{program:<36}{:>8.1} s  {counts}", took.as_secs_f64());
 }
 
 /// Passed if all is well, or failed with every reason.
@@ -35,8 +77,9 @@ mod tests {
 
     #[test]
     fn every_reason_of_a_failure_is_told() {
-        let both = judge(&[Err("exit status: 101".into()), Err("process 7 does not end".into())]);
-        assert_eq!(both, Outcome::Failed("exit status: 101; process 7 does not end".into()));
+        let why = |text: &str| Err(text.to_owned());
         assert_eq!(judge(&[Ok(()), Ok(())]), Outcome::Passed);
+        let both = judge(&[why("2 test programs failed"), why("process 7 does not end")]);
+        assert_eq!(both, Outcome::Failed("2 test programs failed; process 7 does not end".into()));
     }
 }

@@ -47,6 +47,12 @@ impl fmt::Display for Summary {
             let row = format!("{step:<14}{result:<15}{:>7.1} s  {why}", took.as_secs_f64());
             writeln!(f, "{}", row.trim_end())?;
         }
+        let slowest = self.tally.slowest.iter();
+        list(
+            f,
+            "slowest tests",
+            slowest.map(|(took, name)| format!("{:>6.1} s  {name}", took.as_secs_f64())),
+        )?;
         list(f, "could not run", self.could_not_run())?;
         list(f, "failed", self.tally.failures.iter())?;
         write!(f, "\n{} passed, {} failed", self.tally.passed, self.failed())

@@ -1,11 +1,14 @@
 //! Counts tests from what test programs print.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const RESULT: &str = "test result: ";
 const COULD_NOT_RUN: &str = "could not run: ";
 const TEST: &str = "test ";
 const FAILED: &str = " ... FAILED";
+/// Tests that the summary shows.
+const SLOWEST: usize = 10;
 
 /// The numbers of all test programs together.
 #[derive(Debug, Default)]
@@ -16,6 +19,8 @@ pub(super) struct Tally {
     pub(super) failures: BTreeSet<String>,
     /// Names and reasons, as the tests gave them.
     pub(super) could_not_run: BTreeSet<String>,
+    /// The slowest, the slowest of all first, as `program test`.
+    pub(super) slowest: Vec<(Duration, String)>,
 }
 
 impl Tally {
@@ -29,6 +34,13 @@ impl Tally {
         } else if let Some(name) = line.strip_prefix(TEST).and_then(|rest| rest.strip_suffix(FAILED)) {
             self.failures.insert(name.to_owned());
         }
+    }
+
+    /// Takes in how long the tests of a program took.
+    pub(super) fn time(&mut self, program: &str, tests: Vec<(String, Duration)>) {
+        self.slowest.extend(tests.into_iter().map(|(name, took)| (took, format!("{program} {name}"))));
+        self.slowest.sort_by(|a, b| b.cmp(a));
+        self.slowest.truncate(SLOWEST);
     }
 }
 
@@ -69,6 +81,18 @@ mod tests {
     fn tests_that_failed_are_kept_by_name() {
         let tally = tally(&["test engine::drains ... FAILED", "test engine::stops ... ok", "FAILED"]);
         assert_eq!(tally.failures.into_iter().collect::<Vec<_>>(), ["engine::drains"]);
+    }
+
+    #[test]
+    fn the_slowest_tests_of_all_programs_are_kept() {
+        let mut tally = Tally::default();
+        let times = |seconds: std::ops::Range<u64>| {
+            seconds.map(|second| (format!("t{second}"), Duration::from_secs(second))).collect()
+        };
+        tally.time("a", times(0..9));
+        tally.time("b", times(5..20));
+        assert_eq!(tally.slowest.len(), SLOWEST);
+        assert_eq!(tally.slowest[0], (Duration::from_secs(19), "b t19".into()));
     }
 
     #[test]

@@ -43,6 +43,12 @@ fn people_are_told_what_happened_to_all_of_it() {
     }
 }
 
+/// By the shell: a small system has no program for it.
+fn signal(child: &Child, name: &str) {
+    let told = Command::new("sh").args(["-c", &format!("kill -s {name} {}", child.id())]).status();
+    assert!(told.unwrap().success());
+}
+
 struct Serving {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
@@ -66,9 +72,9 @@ fn serving(until: &str) -> Serving {
 
 #[test]
 fn serving_goes_on_until_it_is_interrupted_and_leaves_nothing_behind() {
-    for signal in ["-INT", "-TERM"] {
+    for name in ["INT", "TERM"] {
         let Serving { mut child, mut stderr, temporary } = serving("pillarbox stats --watch");
-        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        signal(&child, name);
         let mut stdout = String::new();
         child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         let mut rest = String::new();
@@ -82,7 +88,7 @@ fn serving_goes_on_until_it_is_interrupted_and_leaves_nothing_behind() {
 #[test]
 fn an_interrupted_demo_leaves_nothing_behind() {
     let Serving { mut child, mut stderr, temporary } = serving("worker-1");
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    signal(&child, "INT");
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");

@@ -152,7 +152,8 @@ impl<'a> Crew<'a> {
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: char, signal: &str) -> Result<(), String> {
         let hand = self.hands.get(&name).ok_or("nobody of that name")?;
-        let sent = Command::new("kill").arg(format!("-{signal}")).arg(hand.child.id().to_string()).status();
+        // By the shell: a small system has no program for it.
+        let sent = Command::new("sh").args(["-c", &format!("kill -s {signal} {}", hand.child.id())]).status();
         match sent {
             Ok(status) if status.success() => Ok(()),
             sent => Err(format!("the signal {signal} can't be sent: {sent:?}")),

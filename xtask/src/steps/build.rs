@@ -1,0 +1,92 @@
+//! The step that compiles everything, once: clippy is the compiler of the workspace's own crates.
+//!
+//! `cargo clippy` and `cargo test` share no crate that they compile. Clippy's driver is rustc with more lints, so a build by
+//! it gives the findings and the test programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::component;
+use super::programs::Program;
+use super::{Course, Outcome};
+use crate::process;
+
+/// Long enough for a small machine, short enough for a hang to be noticed.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
+const DRIVER: &str = "clippy-driver";
+
+/// Test programs that are built, and whether lints found anything.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    pub(super) programs: Vec<Program>,
+    warnings: usize,
+}
+
+impl Built {
+    /// Takes in a line of cargo's output; tells whether it is meant for people.
+    fn read(&mut self, line: &str) -> bool {
+        if line.starts_with('{') {
+            self.programs.extend(Program::in_message(line));
+            return false;
+        }
+        self.warnings += usize::from(line.starts_with("warning:") || line.starts_with("error:"));
+        true
+    }
+}
+
+/// Builds and lints all targets. Tests run even if lints have findings, but not if something does not compile.
+pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+    if let Err(why) = component::ensure(course.root, "clippy", "clippy") {
+        return Outcome::CouldNotRun(why);
+    }
+    let mut built = Built::default();
+    let mut command = process::cargo(course.root);
+    command.args([
+        "test",
+        "--no-run",
+        "--workspace",
+        "--all-targets",
+        "--message-format=json-render-diagnostics",
+    ]);
+    command.args(course.features.arguments);
+    wrap(&mut command, course.root);
+    let ended = process::follow(&mut process::bound(&command), LIMIT, |line| {
+        if built.read(line) {
+            println!("{line}");
+        }
+    });
+    let warnings = built.warnings;
+    course.built = ended.is_ok().then_some(built);
+    match ended {
+        Ok(()) if warnings > 0 => {
+            Outcome::Failed(format!("{warnings} findings of rustc and clippy, see above"))
+        }
+        ended => ended.into(),
+    }
+}
+
+/// Makes clippy the compiler of the workspace's crates; programs that are built so are used by later commands.
+pub(super) fn wrap(command: &mut Command, root: &Path) {
+    command.env("RUSTC_WORKSPACE_WRAPPER", driver(root)).env("CLIPPY_ARGS", "");
+}
+
+/// Clippy's driver stands beside rustc; its bare name finds rustup's proxy.
+fn driver(root: &Path) -> PathBuf {
+    let beside = component::sysroot(root).map(|sysroot| sysroot.join("bin").join(DRIVER));
+    beside.filter(|driver| driver.is_file()).unwrap_or_else(|| DRIVER.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_counted_and_messages_for_programs_are_not_shown() {
+        let mut built = Built::default();
+        assert!(built.read("   Compiling pillarbox v0.1.0"));
+        assert!(built.read("warning: unused variable: `x`"));
+        assert!(!built.read(r#"{"reason":"build-finished","success":true}"#));
+        assert_eq!((built.warnings, built.programs.len()), (1, 0));
+    }
+}

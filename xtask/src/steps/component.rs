@@ -1,0 +1,27 @@
+//! Parts of the toolchain that a minimal installation lacks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process;
+
+/// Adds a component if its cargo command is missing; the error says that it could not be added.
+pub(super) fn ensure(root: &Path, component: &str, command: &str) -> Result<(), String> {
+    let is_there = || process::succeeds(process::cargo(root).args([command, "--version"]));
+    if is_there() {
+        return Ok(());
+    }
+    println!("adding {component} to the toolchain");
+    let added = process::run(Command::new("rustup").args(["component", "add", component]));
+    if added.is_ok() && is_there() {
+        return Ok(());
+    }
+    Err(format!("{component} is missing and `rustup component add {component}` did not add it"))
+}
+
+/// The folder of the toolchain.
+pub(super) fn sysroot(root: &Path) -> Option<PathBuf> {
+    let mut rustc = Command::new("rustc");
+    let sysroot = process::answer(rustc.args(["--print", "sysroot"]).current_dir(root));
+    sysroot.ok().map(PathBuf::from)
+}

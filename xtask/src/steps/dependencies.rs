@@ -1,0 +1,77 @@
+//! The step that keeps builds light: what crates may pull in, and how many they may be.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Course, Outcome};
+use crate::process;
+
+/// A crate and what it must not depend on: no other database, no release candidate, no library that takes a minute of C.
+const FORBIDDEN: [(&str, &[&str]); 4] = [
+    ("pillarbox", &["sqlx-core", "rustls", "ring"]),
+    ("pillarbox-postgres", &["sqlx-mysql", "sqlx-sqlite", "rsa", "aws-lc-sys", "ring", "rustls"]),
+    ("pillarbox-mysql", &["sqlx-postgres", "sqlx-sqlite", "rsa", "aws-lc-sys", "ring", "rustls"]),
+    ("pillarbox-cli", &["aws-lc-sys", "native-tls", "openssl-sys"]),
+];
+
+/// A crate and how many crates it may consist of. The demo is the first thing that anybody builds.
+const LIMITS: [(&str, usize); 1] = [("pillarbox-demo", 150)];
+
+pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for (package, forbidden) in FORBIDDEN {
+        match tree(course.root, package) {
+            Ok(crates) => findings.extend(forbidden_in(package, &crates, forbidden)),
+            Err(why) => return Outcome::Failed(why),
+        }
+    }
+    for (package, limit) in LIMITS {
+        match tree(course.root, package) {
+            Ok(crates) if crates.len() > limit => {
+                findings.push(format!("{package} consists of {} crates, more than {limit}", crates.len()));
+            }
+            Ok(crates) => println!("{package} consists of {} crates", crates.len()),
+            Err(why) => return Outcome::Failed(why),
+        }
+    }
+    if findings.is_empty() { Outcome::Passed } else { Outcome::Failed(findings.join("; ")) }
+}
+
+fn forbidden_in<'a>(
+    package: &'a str,
+    crates: &'a BTreeSet<String>,
+    forbidden: &'a [&str],
+) -> impl Iterator<Item = String> + 'a {
+    let found = forbidden.iter().filter(|name| crates.iter().any(|line| is_named(line, name)));
+    found.map(move |name| {
+        format!("{package} depends on {name}: see `cargo tree -p {package} -e no-dev -i {name}`")
+    })
+}
+
+/// Whether a line as `sqlx-core v0.9.0` is about this crate.
+fn is_named(line: &str, name: &str) -> bool {
+    line.split(' ').next() == Some(name)
+}
+
+/// The crates that a package is built from with its default features, tests left out.
+fn tree(root: &Path, package: &str) -> Result<BTreeSet<String>, String> {
+    let mut command = process::cargo(root);
+    command.args(["tree", "--locked", "--package", package, "--edges", "no-dev", "--prefix", "none"]);
+    let listed = process::answer(&mut command).map_err(|why| format!("`cargo tree -p {package}`: {why}"))?;
+    Ok(listed.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_that_must_not_be_there_is_named_with_the_command_that_shows_why() {
+        let crates = ["sqlx-core v0.9.0", "rsa v0.10.0"].map(String::from).into();
+        let found: Vec<_> = forbidden_in("pillarbox-postgres", &crates, &["sqlx-mysql", "rsa"]).collect();
+        let why =
+            "pillarbox-postgres depends on rsa: see `cargo tree -p pillarbox-postgres -e no-dev -i rsa`";
+        assert_eq!(found, [why]);
+        assert!(!is_named("sqlx-core v0.9.0", "sqlx"));
+    }
+}
