@@ -87,6 +87,15 @@ fn describe_pipelined(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     }
 }
 
+/// Why there is no encrypted connection; that the build lacks TLS is told by words only.
+fn tls(error: &str) -> (ErrorKind, String) {
+    if error.contains("without TLS support") {
+        let advice = "TLS is demanded and not built in: turn on the feature `tls-rustls` or `tls-native` of pillarbox-postgres";
+        return (ErrorKind::Unsupported, advice.to_owned());
+    }
+    (ErrorKind::Unavailable, "the encrypted connection failed".to_owned())
+}
+
 /// The kind of an error, and what it means in words. Neither holds a bound value.
 pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
     match error {
@@ -97,7 +106,7 @@ pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
         sqlx::Error::Io(error) => {
             (ErrorKind::Unavailable, format!("the server can't be reached ({})", error.kind()))
         }
-        sqlx::Error::Tls(_) => (ErrorKind::Unavailable, "the encrypted connection failed".to_owned()),
+        sqlx::Error::Tls(error) => tls(&error.to_string()),
         sqlx::Error::PoolTimedOut => {
             (ErrorKind::Timeout, "no connection of the pool became free; make the pool larger".to_owned())
         }
@@ -155,6 +164,15 @@ fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_without_tls_names_the_feature_that_a_url_demands() {
+        let driver = "TLS upgrade required by connect options but SQLx was built without TLS support enabled";
+        let (kind, words) = tls(driver);
+        assert_eq!(kind, ErrorKind::Unsupported);
+        assert!(words.contains("`tls-rustls`"), "{words}");
+        assert_eq!(tls("unexpected end of file").0, ErrorKind::Unavailable);
+    }
 
     #[test]
     fn every_code_has_the_kind_a_caller_can_act_on() {

@@ -72,7 +72,10 @@ impl Instance {
         match &mut self.child {
             Some(child) => matches!(child.try_wait(), Ok(None)),
             // The number may have gone to another process since.
-            None => command_line(self.record.pid).contains(&*self.folder.to_string_lossy()),
+            None => {
+                let pid = self.record.pid;
+                command_line(pid).contains(&*self.folder.to_string_lossy()) || works_in(pid, &self.folder)
+            }
         }
     }
 
@@ -132,6 +135,11 @@ fn command_line(pid: u32) -> String {
         return by_system().unwrap_or_default();
     }
     process::answer(Command::new("ps").args(["-o", "args=", "-p", &pid.to_string()])).unwrap_or_default()
+}
+
+/// A process that is ending has lost its command line, and still holds files and memory for a while.
+fn works_in(pid: u32, folder: &Path) -> bool {
+    fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|place| place.starts_with(folder))
 }
 
 #[cfg(test)]

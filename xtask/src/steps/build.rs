@@ -73,7 +73,7 @@ pub(super) fn wrap(command: &mut Command, root: &Path) {
 
 /// Clippy's driver stands beside rustc; its bare name finds rustup's proxy.
 fn driver(root: &Path) -> PathBuf {
-    let beside = component::sysroot(root).map(|sysroot| sysroot.join("bin").join(DRIVER));
+    let beside = component::folder(root, "sysroot").map(|sysroot| sysroot.join("bin").join(DRIVER));
     beside.filter(|driver| driver.is_file()).unwrap_or_else(|| DRIVER.into())
 }
 

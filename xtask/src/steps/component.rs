@@ -19,9 +19,9 @@ pub(super) fn ensure(root: &Path, component: &str, command: &str) -> Result<(), 
     Err(format!("{component} is missing and `rustup component add {component}` did not add it"))
 }
 
-/// The folder of the toolchain.
-pub(super) fn sysroot(root: &Path) -> Option<PathBuf> {
+/// A folder of the toolchain, by the name that rustc has for it: `sysroot`, `target-libdir`.
+pub(super) fn folder(root: &Path, name: &str) -> Option<PathBuf> {
     let mut rustc = Command::new("rustc");
-    let sysroot = process::answer(rustc.args(["--print", "sysroot"]).current_dir(root));
-    sysroot.ok().map(PathBuf::from)
+    let folder = process::answer(rustc.args(["--print", name]).current_dir(root));
+    folder.ok().map(PathBuf::from)
 }

@@ -28,8 +28,8 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     };
     let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
-    // Cargo does this for programs that it runs itself: tests of macros load the compiler's libraries.
-    let libraries = component::sysroot(course.root).unwrap_or_default().join("lib").display().to_string();
+    // Cargo does this for programs that it runs itself: tests of macros load the standard library.
+    let libraries = component::folder(course.root, "target-libdir").unwrap_or_default().display().to_string();
     let exports: Vec<(&str, &str)> = fleet.exports().chain([(LIBRARIES, libraries.as_str())]).collect();
     let mut failed = 0;
     runner::run(built.programs, &exports, |finished| {
