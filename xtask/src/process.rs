@@ -29,7 +29,16 @@ pub(crate) const SHORT: Duration = Duration::from_secs(30);
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
+    // `cargo xtask` tells us who we are by these. Build scripts look at them: with ours, crates would be built again
+    // that the same cargo builds when a person calls it.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_about_us(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_about_us(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// Runs a command that prints for itself; the error says how it failed.
