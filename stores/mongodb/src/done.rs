@@ -15,7 +15,7 @@ use crate::row::Fields;
 /// How many rows one command looks for.
 const LOOK: usize = 5_000;
 /// How many rows one statement names: a server may compare each row with all of its numbers.
-const NAMED: usize = 100;
+pub(crate) const NAMED: usize = 100;
 
 /// The places of outcomes whose rows can be deleted: done, there, pending, without a message id, let through by the fence.
 pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
@@ -33,7 +33,8 @@ pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<V
         let fields = Some(doc! { "seq": 1, "lock_token": 1 });
         let note = |row: &RawDocument| {
             let mut fields = Fields::new(row);
-            found.insert(fields.seq().0, fields.number("lock_token").unwrap_or_default());
+            let pair = (fields.id(), fields.seq());
+            found.insert(pair, fields.number("lock_token").unwrap_or_default());
             ControlFlow::Continue(())
         };
         let find = Find { filter, sort: None, fields, limit: part.len() };
@@ -42,7 +43,7 @@ pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<V
     let matches = |at: &usize| {
         let outcome = &request.outcomes[*at];
         found
-            .get(&outcome.seq.0)
+            .get(&(outcome.id.clone(), outcome.seq))
             .is_some_and(|found| token(request, outcome).is_none_or(|token| token == *found))
     };
     Ok(done.into_iter().filter(matches).collect())

@@ -1,6 +1,7 @@
 //! Rows as they are read: whatever someone else wrote, a read never fails on it.
 
 use jiff::Timestamp;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, RawBsonRef, RawDocument};
 use pillarbox::model::{
     Attempt, Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq,
@@ -71,6 +72,11 @@ impl<'a> Fields<'a> {
     /// The key as it is, for statements.
     pub(crate) fn key(&self) -> Bson {
         self.value("_id").and_then(|id| Bson::try_from(id).ok()).unwrap_or(Bson::Null)
+    }
+
+    /// Whether a field is this very mark.
+    pub(crate) fn is(&self, field: &str, mark: ObjectId) -> bool {
+        matches!(self.value(field), Some(RawBsonRef::ObjectId(found)) if found == mark)
     }
 
     /// The event's id; of a key that is no text, something like it for people to see.

@@ -10,7 +10,7 @@ use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, W
 
 use crate::call::{Call, Find};
 use crate::document::{code, pending, unlocked};
-use crate::done::{self, deletable};
+use crate::done::{self, NAMED, deletable};
 use crate::error::Failure;
 use crate::groups;
 use crate::membership::hold;
@@ -24,18 +24,21 @@ const FAILURES: i32 = -200;
 pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
     let (now, deleting) = look(call, request).await?;
     let Some(now) = now else {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
     };
     let left = done::delete(call, request, &deleting).await?;
     let deleted: HashSet<usize> = deleting.into_iter().filter(|at| !left.contains(at)).collect();
     let changing = request.outcomes.iter().enumerate().filter(|(place, _)| !deleted.contains(place));
     let batch = Batch { request, changing: changing.collect(), now, mark: ObjectId::new() };
     if batch.changing.is_empty() {
-        return Ok(Settled { held: true, stale: Vec::new() });
+        return Ok(Settled { held: true, stale: Vec::new(), reused: false });
     }
     let matched = call.update(&call.names().event, batch.statements()).await?;
-    let stale =
-        if matched == batch.changing.len() as u64 { HashSet::new() } else { batch.stale(call).await? };
+    let (stale, reused) = if matched == batch.changing.len() as u64 {
+        (HashSet::new(), false)
+    } else {
+        batch.stale(call).await?
+    };
     batch.delete(call).await?;
     for (place, outcome) in &batch.changing {
         if let Change::Dead { error, blocks: Some(group), .. } = &outcome.change
@@ -46,7 +49,7 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     }
     let mut stale: Vec<usize> = stale.into_iter().collect();
     stale.sort_unstable();
-    Ok(Settled { held: true, stale })
+    Ok(Settled { held: true, stale, reused })
 }
 
 /// The time, if the fence lets the call through, and which outcomes only need their rows deleted.
@@ -85,19 +88,27 @@ struct Batch<'a> {
 impl Batch<'_> {
     /// Outcomes that say the same are one statement.
     fn statements(&self) -> Vec<Document> {
-        let mut alike: Vec<(&Change, i64, Vec<i64>)> = Vec::new();
+        let mut alike: Vec<(&Change, i64, Vec<&Outcome>)> = Vec::new();
         for (_, outcome) in &self.changing {
             let token = match self.request.fence {
                 Fence::Owner(_) => outcome.token.0,
                 Fence::Node(_) | Fence::Open => 0,
             };
-            match alike.iter_mut().find(|(change, of, _)| *of == token && **change == outcome.change) {
-                Some((_, _, numbers)) => numbers.push(outcome.seq.0),
-                None => alike.push((&outcome.change, token, vec![outcome.seq.0])),
+            // A number stands once in a statement, where its place tells the id.
+            let same = |(change, of, rows): &&mut (&Change, i64, Vec<&Outcome>)| {
+                *of == token
+                    && **change == outcome.change
+                    && rows.len() < NAMED
+                    && rows.iter().all(|row| row.seq != outcome.seq)
+            };
+            match alike.iter_mut().find(same) {
+                Some((_, _, rows)) => rows.push(outcome),
+                None => alike.push((&outcome.change, token, vec![outcome])),
             }
         }
-        let statement = |(change, token, numbers): (&Change, i64, Vec<i64>)| {
-            let mut filter = doc! { "seq": { "$in": numbers }, "status": pending() };
+        let statement = |(change, token, rows): (&Change, i64, Vec<&Outcome>)| {
+            let mut filter = named(change, &rows);
+            filter.insert("status", pending());
             if let Fence::Owner(owner) = &self.request.fence {
                 filter.extend(doc! { "locked_by": owner.as_str(), "lock_token": token });
             } else if matches!(change, Change::Extend { .. }) {
@@ -190,18 +201,30 @@ impl Batch<'_> {
         set
     }
 
-    /// The places of outcomes whose rows do not bear the mark.
-    async fn stale(&self, call: &mut Call<'_>) -> Result<HashSet<usize>, Failure> {
-        let numbers: Vec<i64> = self.changing.iter().map(|(_, outcome)| outcome.seq.0).collect();
+    /// The places of outcomes whose rows do not bear the mark, and whether one of their numbers is another event's.
+    async fn stale(&self, call: &mut Call<'_>) -> Result<(HashSet<usize>, bool), Failure> {
+        let pairs: HashSet<(i64, &str)> =
+            self.changing.iter().map(|(_, outcome)| (outcome.seq.0, outcome.id.as_str())).collect();
+        let numbers: Vec<i64> = pairs.iter().map(|(seq, _)| *seq).collect();
         let find = Find {
-            filter: doc! { "seq": { "$in": numbers }, "mark": self.mark },
-            fields: Some(doc! { "seq": 1 }),
+            filter: doc! { "seq": { "$in": numbers }, "$or": [{ "mark": self.mark }, { "status": pending() }] },
+            fields: Some(doc! { "seq": 1, "mark": 1 }),
             ..Find::default()
         };
-        let changed = call.find(&call.names().event, find).await?;
-        let changed: HashSet<i64> = changed.iter().map(|row| Fields::new(row).seq().0).collect();
-        let stale = self.changing.iter().filter(|(_, outcome)| !changed.contains(&outcome.seq.0));
-        Ok(stale.map(|(place, _)| *place).collect())
+        let found = call.find(&call.names().event, find).await?;
+        let (mut changed, mut reused) = (HashSet::new(), false);
+        for row in &found {
+            let mut fields = Fields::new(row);
+            let pair = (fields.seq().0, fields.id());
+            if fields.is("mark", self.mark) {
+                changed.insert(pair);
+            } else {
+                reused |= !pairs.contains(&(pair.0, pair.1.as_str()));
+            }
+        }
+        let changes = |outcome: &Outcome| changed.contains(&(outcome.seq.0, outcome.id.clone()));
+        let stale = self.changing.iter().filter(|(_, outcome)| !changes(outcome));
+        Ok((stale.map(|(place, _)| *place).collect(), reused))
     }
 
     /// Deletes what this settle has made done. Marked first, so that it is known whose rows went.
@@ -216,6 +239,25 @@ impl Batch<'_> {
         }
         let gone = doc! { "seq": { "$in": numbers }, "mark": self.mark, "status": code(Status::Done), "message_id": Bson::Null };
         call.delete(&call.names().event, gone).await.map(drop)
+    }
+}
+
+/// The rows that these outcomes name, each by its number and the id beside it: numbers come again when a server is put back.
+///
+/// A key that is no text is no event's id, and has none to compare: nothing was delivered of it, and it ends by its number.
+fn named(change: &Change, rows: &[&Outcome]) -> Document {
+    let numbers: Vec<i64> = rows.iter().map(|outcome| outcome.seq.0).collect();
+    let ids: Vec<&str> = rows.iter().map(|outcome| outcome.id.as_str()).collect();
+    let beside = doc! { "$indexOfArray": [{ "$literal": numbers.clone() }, "$seq"] };
+    let own = doc! { "$eq": ["$_id", { "$arrayElemAt": [{ "$literal": ids.clone() }, beside] }] };
+    match change {
+        Change::Done | Change::Retry { .. } => {
+            doc! { "_id": { "$in": ids }, "seq": { "$in": numbers }, "$expr": own }
+        }
+        _ => {
+            let unreadable = doc! { "$ne": [{ "$type": "$_id" }, "string"] };
+            doc! { "seq": { "$in": numbers }, "$expr": { "$or": [own, unreadable] } }
+        }
     }
 }
 

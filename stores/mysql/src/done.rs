@@ -1,9 +1,9 @@
 //! Settling a node's batch that is all done, which nearly every one is: two round trips.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use pillarbox::model::NodeId;
-use pillarbox::port::{OnDone, Settle, Settled};
+use pillarbox::port::{OnDone, Outcome, Settle, Settled};
 
 use crate::connection::Session;
 use crate::error::Failure;
@@ -20,7 +20,7 @@ pub(crate) async fn settle_done(
     node: NodeId,
 ) -> Result<Settled, Failure> {
     let Some(ended) = Ended::lock(session, sql, request, node).await? else {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
     };
     if ended.joined {
         let mut flight = Flight::new(&mut session.connection, "");
@@ -33,8 +33,8 @@ pub(crate) async fn settle_done(
         ended.write(session, sql, request).await?;
     }
     let places = request.outcomes.iter().enumerate();
-    let stale = places.filter(|(_, outcome)| !ended.rows.contains_key(&outcome.seq.0));
-    Ok(Settled { held: true, stale: stale.map(|(place, _)| place).collect() })
+    let stale = places.filter(|(_, outcome)| !ended.ends(outcome));
+    Ok(Settled { held: true, stale: stale.map(|(place, _)| place).collect(), reused: ended.reused })
 }
 
 /// What becomes of a row that is done.
@@ -46,11 +46,14 @@ enum Done {
 
 /// Pending rows that are done, locked under the node's fence.
 struct Ended {
-    rows: BTreeMap<i64, Done>,
+    /// Their ids, and what becomes of them.
+    rows: BTreeMap<i64, (String, Done)>,
     /// Those of the deleted that may have attempts on record.
     tried: Vec<String>,
     /// Whether one bears the mark of joins, as rows of the queue may. Nodes read none of these.
     joined: bool,
+    /// Whether an outcome's number is that of another event.
+    reused: bool,
 }
 
 impl Ended {
@@ -68,18 +71,31 @@ impl Ended {
         if set(0).is_empty() {
             return Ok(None);
         }
-        let mut ended = Self { rows: BTreeMap::new(), tried: Vec::new(), joined: false };
+        let wanted: HashSet<(i64, &str)> =
+            request.outcomes.iter().map(|outcome| (outcome.seq.0, outcome.id.as_str())).collect();
+        let mut ended = Self { rows: BTreeMap::new(), tried: Vec::new(), joined: false, reused: false };
         for row in set(1) {
+            let (seq, id) = (text_number(row, 0), text_of(row, 3).unwrap_or_default());
+            if !wanted.contains(&(seq, id)) {
+                ended.reused = true;
+                continue;
+            }
             let deleted = request.on_done == OnDone::Delete && text_number(row, 1) == 0;
-            ended.rows.insert(text_number(row, 0), if deleted { Done::Deleted } else { Done::Kept });
             ended.joined |= text_number(row, 2) != 0;
-            ended.tried.extend(text_of(row, 3).filter(|_| deleted).map(str::to_owned));
+            if deleted && text_number(row, 4) != 0 {
+                ended.tried.push(id.to_owned());
+            }
+            ended.rows.insert(seq, (id.to_owned(), if deleted { Done::Deleted } else { Done::Kept }));
         }
         Ok(Some(ended))
     }
 
+    fn ends(&self, outcome: &Outcome) -> bool {
+        self.rows.get(&outcome.seq.0).is_some_and(|(id, _)| id == outcome.id.as_str())
+    }
+
     fn those(&self, wanted: Done) -> Vec<i64> {
-        self.rows.iter().filter(|(_, done)| **done == wanted).map(|(seq, _)| *seq).collect()
+        self.rows.iter().filter(|(_, (_, done))| *done == wanted).map(|(seq, _)| *seq).collect()
     }
 
     /// The statements that are needed, the last of them with the commit.

@@ -53,14 +53,14 @@ pub(crate) async fn settle_on(
     let (now, sets) = flight.ask_at(sql, request.now, &[guard, find]).await?;
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
     if set(0).is_empty() {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
     }
     let batch = Batch::new(set(1), request);
     batch.write(flight, sql, now, &by).await?;
     let mut ended = Ended::default();
     ended.messages(flight, sql, &batch.steps).await?;
     ended.count(flight, sql, now).await?;
-    Ok(Settled { held: true, stale: batch.stale })
+    Ok(Settled { held: true, stale: batch.stale, reused: batch.reused })
 }
 
 /// A pending row as it is, and what it becomes.
@@ -111,7 +111,7 @@ impl Settling {
             _ => true,
         };
         let extends = matches!(outcome.change, Change::Extend { .. });
-        owned && !self.ended && (!extends || self.owner.is_some())
+        self.event_id == outcome.id.as_str() && owned && !self.ended && (!extends || self.owner.is_some())
     }
 
     fn apply(&mut self, change: &Change) {
@@ -199,6 +199,8 @@ struct Batch {
     /// Messages with the mark of joins that have ended.
     steps: BTreeMap<String, StepState>,
     stale: Vec<usize>,
+    /// Whether an outcome's number is that of another event.
+    reused: bool,
     /// Whose claims end, as it stands in a statement.
     owner: String,
 }
@@ -212,6 +214,7 @@ impl Batch {
             blocks: BTreeMap::new(),
             steps: BTreeMap::new(),
             stale: Vec::new(),
+            reused: false,
             owner: match &request.fence {
                 Fence::Owner(owner) => quoted(owner.as_str()),
                 Fence::Node(_) | Fence::Open => "NULL".to_owned(),
@@ -224,8 +227,9 @@ impl Batch {
     }
 
     fn apply(&mut self, place: usize, outcome: &Outcome, request: &Settle) {
-        let row = self.rows.get_mut(&outcome.seq.0).filter(|row| row.lets_through(&request.fence, outcome));
-        let Some(row) = row else {
+        let row = self.rows.get_mut(&outcome.seq.0);
+        self.reused |= row.as_ref().is_some_and(|row| row.event_id != outcome.id.as_str());
+        let Some(row) = row.filter(|row| row.lets_through(&request.fence, outcome)) else {
             self.stale.push(place);
             return;
         };

@@ -1,18 +1,22 @@
 -- Applies outcomes of every kind under a fence; share lock on the node's row, locks on the rows and on groups that get blocked,
 -- then on the members and joins of messages that ended.
 -- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend.
+-- A row is found by its number. That its id is the outcome's is said as a case, so that no plan goes by the index of ids. An id that
+-- can't be read, in a database without an encoding, is told as an empty one: such a row ends by its number.
 -- A row that got its mark while this waited for it is not deleted, but read as it was: so the update comes after, and looks at all of
 -- the done rows if one is left. What was deleted is not there to be updated.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
 me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $2 FOR KEY SHARE),
 held AS MATERIALIZED (SELECT $2::text IS NULL OR EXISTS (SELECT 1 FROM me) AS held),
 o AS MATERIALIZED (
-    SELECT r.* FROM held, unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::text[], $10::integer[], $11::boolean[], $12::text[])
-        WITH ORDINALITY AS r (seq, kind, token, delay_us, error, counted, delayed, blocks, place)
+    SELECT r.* FROM held, unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::text[], $10::integer[], $11::boolean[], $12::text[],
+            $14::text[])
+        WITH ORDINALITY AS r (seq, kind, token, delay_us, error, counted, delayed, blocks, event_id, place)
     WHERE held.held),
 gone AS (
     DELETE FROM {event} e USING o
     WHERE $13 AND o.kind = 0 AND e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL AND e.joined IS NULL
+        AND CASE WHEN e.event_id = o.event_id THEN true ELSE false END
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
     RETURNING e.seq, e.event_id, o.place),
 forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
@@ -31,6 +35,7 @@ changed AS (
         locked_until = CASE o.kind WHEN 4 THEN e.locked_until WHEN 6 THEN t.now + o.delay_us * interval '1 microsecond' END
     FROM o, t
     WHERE e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2)
+        AND CASE WHEN e.event_id = o.event_id THEN true ELSE o.event_id = '' AND o.kind NOT IN (0, 1) END
         AND (NOT $13 OR o.kind <> 0 OR (SELECT count(*) FROM gone) < (SELECT count(*) FROM o WHERE kind = 0))
         AND (o.kind <> 6 OR e.locked_until IS NOT NULL)
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
@@ -52,5 +57,9 @@ SELECT held.held, ARRAY(SELECT place FROM gone UNION ALL SELECT place FROM chang
     CASE WHEN EXISTS (SELECT 1 FROM changed WHERE joined AND kind IN (0, 2)) THEN
         {join_settle}(ARRAY(SELECT event_id::text FROM changed WHERE joined AND kind = 0),
             ARRAY(SELECT event_id::text FROM changed WHERE joined AND kind = 2), t.now)
+    END,
+    CASE WHEN (SELECT count(*) FROM gone) + (SELECT count(*) FROM changed) < (SELECT count(*) FROM o) THEN EXISTS (
+        SELECT 1 FROM {event} e WHERE e.seq = ANY ($5) AND e.status IN (0, 2)
+            AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM o)) IS NOT TRUE)
     END
 FROM held, t

@@ -41,23 +41,25 @@ async fn settle_done(
     node: NodeId,
 ) -> Result<Settled, Failure> {
     let numbers: Vec<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+    let ids: Vec<&str> = request.outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
     let statement = match request.on_done {
         OnDone::Keep => &sql.done,
         OnDone::Delete => &sql.done_delete,
     };
     let query = session.query(statement).bind(node.to_string()).bind(&numbers).bind(request.now.map(Time));
-    let row = query.fetch_one(&mut session.connection).await?;
+    let row = query.bind(&ids).fetch_one(&mut session.connection).await?;
     let held: bool = row.try_get(0)?;
-    // Numbers come back only if some changed nothing.
-    let stale = match row.try_get::<Option<Vec<i64>>, _>(1)? {
+    // Numbers and ids come back only if some changed nothing.
+    let stale = match row.try_get::<Option<Vec<String>>, _>(1)? {
         None => Vec::new(),
         Some(changed) => {
-            let changed: HashSet<i64> = changed.into_iter().collect();
-            let places = numbers.iter().enumerate();
-            places.filter(|(_, seq)| !changed.contains(seq)).map(|(place, _)| place).collect()
+            let changed: HashSet<String> = changed.into_iter().collect();
+            let pairs = numbers.iter().zip(&ids).map(|(seq, id)| format!("{seq} {id}")).enumerate();
+            pairs.filter(|(_, pair)| !changed.contains(pair)).map(|(place, _)| place).collect()
         }
     };
-    Ok(Settled { held, stale })
+    let reused = held && row.try_get::<Option<bool>, _>(2)? == Some(true);
+    Ok(Settled { held, stale, reused })
 }
 
 /// Outcomes of every kind. Also for transactions of the user's own connection: it waits for the disk as they do.
@@ -83,9 +85,10 @@ pub(crate) async fn settle_any(
         .bind(&columns.delayed)
         .bind(&columns.blocks)
         .bind(columns.deletes)
+        .bind(&columns.id)
         .fetch_one(connection)
         .await?;
-    let settled = columns.settled(row.try_get(0)?, row.try_get(1)?);
+    let settled = columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?);
     Ok((settled, Fired(row.try_get::<Option<i32>, _>(2)?.unwrap_or_default())))
 }
 
@@ -104,6 +107,7 @@ pub(crate) struct Columns<'a> {
     pub(crate) delayed: Vec<bool>,
     pub(crate) blocks: Vec<Option<&'a str>>,
     pub(crate) deletes: bool,
+    pub(crate) id: Vec<&'a str>,
 }
 
 impl<'a> Columns<'a> {
@@ -126,15 +130,16 @@ impl<'a> Columns<'a> {
         self.node.as_deref().or(self.owner).unwrap_or("-").to_owned()
     }
 
-    /// What was done, from the places that changed, counted from one.
-    pub(crate) fn settled(&self, held: bool, changed: Vec<i64>) -> Settled {
+    /// What was done, from the places that changed, counted from one, and whether numbers are another event's now.
+    pub(crate) fn settled(&self, held: bool, changed: Vec<i64>, reused: Option<bool>) -> Settled {
         let changed: HashSet<i64> = changed.into_iter().collect();
         let stale = (0..self.seq.len()).filter(|place| !changed.contains(&(*place as i64 + 1))).collect();
-        Settled { held, stale }
+        Settled { held, stale, reused: reused == Some(true) }
     }
 
     fn push(&mut self, outcome: &'a Outcome) {
         self.seq.push(outcome.seq.0);
+        self.id.push(outcome.id.as_str());
         self.token.push(outcome.token.0);
         let plain = |kind, counted| Part { kind, counted, ..Part::default() };
         let part = match &outcome.change {

@@ -1,5 +1,7 @@
 //! Rows as they are read: whatever someone else wrote, a read never fails on it.
 
+use std::fmt::Write;
+
 use jiff::Timestamp;
 use pillarbox::model::{
     Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq, Slot,
@@ -15,6 +17,9 @@ pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created
     due_at, headers, payload, payload_bytes, lock_token, last_error";
 /// What people see beyond that.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, locked_by, locked_until, processed_by";
+
+/// An id that is no text, as [`Columns::id`] shows it: outcomes of such a row name it so.
+pub(crate) const ID_IN_HEX: &str = "('x''' || hex(event_id) || '''')";
 
 const SEQ: usize = 0;
 const EVENT_ID: usize = 1;
@@ -105,13 +110,15 @@ impl<'a> Columns<'a> {
     }
 
     fn id(&mut self) -> EventId {
-        match self.value(EVENT_ID) {
-            ValueRef::Blob(bytes) => {
-                self.blame(EVENT_ID, "is not text");
-                EventId::from_row(String::from_utf8_lossy(bytes))
-            }
-            _ => EventId::from_row(self.text(EVENT_ID).unwrap_or_default()),
+        if let Some(text) = self.text(EVENT_ID) {
+            return EventId::from_row(text);
         }
+        let mut shown = "x'".to_owned();
+        for byte in self.value(EVENT_ID).as_bytes().unwrap_or_default() {
+            let _ = write!(shown, "{byte:02X}");
+        }
+        shown.push('\'');
+        EventId::from_row(shown)
     }
 
     fn slot(&mut self) -> Slot {

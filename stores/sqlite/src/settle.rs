@@ -25,18 +25,20 @@ pub(crate) fn settle(
         let here: bool =
             connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
         if !here {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
         }
     }
     let mut settling = Settling::new(connection, sql, request, now)?;
     let mut stale = Vec::new();
+    let mut reused = false;
     for (place, outcome) in request.outcomes.iter().enumerate() {
         if !settling.apply(outcome)? {
             stale.push(place);
+            reused = reused || settling.is_anothers_number(outcome)?;
         }
     }
     settling.ended.count(connection, sql, now)?;
-    Ok(Settled { held: true, stale })
+    Ok(Settled { held: true, stale, reused })
 }
 
 /// A batch under way.
@@ -87,6 +89,7 @@ impl<'a> Settling<'a> {
                     *wait == Wait::Delayed,
                     self.owner,
                     outcome.token.0,
+                    outcome.id.as_str(),
                 ])?;
                 if changed > 0 && *counts != Counts::Back {
                     self.remember(outcome, error)?;
@@ -98,22 +101,25 @@ impl<'a> Settling<'a> {
             Change::Attempt => self.keep(&self.sql.attempt, outcome),
             Change::Release => self.keep(&self.sql.release, outcome),
             Change::Extend { lease } => {
-                let extend = params![outcome.seq.0, later(self.now, *lease), self.owner, outcome.token.0];
+                let until = later(self.now, *lease);
+                let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
+                let extend = params![seq, until, self.owner, token, id];
                 Ok(self.connection.prepare_cached(&self.sql.extend)?.execute(extend)? > 0)
             }
         }
     }
 
     fn done(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
-        let (seq, token) = (outcome.seq.0, outcome.token.0);
-        if self.request.on_done == OnDone::Delete && self.delete.execute(params![seq, self.owner, token])? > 0
+        let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
+        if self.request.on_done == OnDone::Delete
+            && self.delete.execute(params![seq, self.owner, token, id])? > 0
         {
             if self.remembers {
-                self.connection.prepare_cached(&self.sql.forget)?.execute([outcome.id.as_str()])?;
+                self.connection.prepare_cached(&self.sql.forget)?.execute([id])?;
             }
             return Ok(true);
         }
-        let done = self.done.execute(params![seq, self.now.as_microsecond(), self.owner, token])? > 0;
+        let done = self.done.execute(params![seq, self.now.as_microsecond(), self.owner, token, id])? > 0;
         if done {
             self.step_ended(seq, StepState::Completed)?;
         }
@@ -149,6 +155,7 @@ impl<'a> Settling<'a> {
             counted(counts),
             self.owner,
             outcome.token.0,
+            outcome.id.as_str(),
         ])?;
         if changed == 0 {
             return Ok(false);
@@ -175,9 +182,16 @@ impl<'a> Settling<'a> {
         let changed = self.connection.prepare_cached(statement)?.execute(params![
             outcome.seq.0,
             self.owner,
-            outcome.token.0
+            outcome.token.0,
+            outcome.id.as_str(),
         ])?;
         Ok(changed > 0)
+    }
+
+    /// Whether another event is pending under the number of an outcome that changed nothing.
+    fn is_anothers_number(&self, outcome: &Outcome) -> Result<bool, Failure> {
+        let mut reused = self.connection.prepare_cached(&self.sql.reused)?;
+        Ok(reused.query_row(params![outcome.seq.0, outcome.id.as_str()], |row| row.get(0))?)
     }
 
     fn remember(&self, outcome: &Outcome, error: &str) -> Result<(), Failure> {

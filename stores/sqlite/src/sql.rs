@@ -4,7 +4,7 @@ use pillarbox::model::{Layout, Record, Status, TableName};
 use pillarbox::port::Select;
 use rusqlite::types::{Value, ValueRef};
 
-use crate::row::{COLUMNS, RECORD_COLUMNS, read_record};
+use crate::row::{COLUMNS, ID_IN_HEX, RECORD_COLUMNS, read_record};
 use crate::{flowcatalyst, joins};
 
 /// What a selection of operators has in common; parameters 1 to 6.
@@ -45,6 +45,7 @@ impl Names {
             ),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
             ("{join_columns}", joins::COLUMNS.to_owned()),
+            ("{id_in_hex}", ID_IN_HEX.to_owned()),
         ];
         for (place, index) in [
             ("{event_pending}", "pending"),
@@ -187,7 +188,7 @@ statements!(
         renumber, sequence, sequence_draw, epoch, epoch_grow, groups, group_show, group_block, group_hold, group_free,
         group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joins_here, join_start,
         join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,
-        member_show, member_add, member_report, member_end, step_show, step_mark;
+        member_show, member_add, member_report, member_end, step_show, step_mark, reused;
     each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending,
         next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version, reap;

@@ -243,7 +243,7 @@ async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked
     assert_eq!(leader(&t).recover(recover(1, 0, 41)).await?, 0);
     for change in every_change() {
         let settled = t.settle(Fence::Node(node(1)), vec![outcome(&rows[0], change)], at(41)).await?;
-        assert_eq!(settled, Settled { held: false, stale: vec![0] });
+        assert_eq!(settled, Settled { held: false, stale: vec![0], reused: false });
     }
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.retry_count), ("PROCESSING", 0));
@@ -276,9 +276,12 @@ async fn a_leader_settles_by_its_claims_alone(t: Fixture) -> Checked {
         |rows: &[Row]| rows.iter().zip(every_change()).map(|(row, change)| outcome(row, change)).collect();
     let by = || Fence::Node(node(1));
     let stale = t.settle(by(), batch(&old), at(4)).await?;
-    assert_eq!(stale, Settled { held: true, stale: (0..6).collect() });
+    assert_eq!(stale, Settled { held: true, stale: (0..6).collect(), reused: false });
     assert!(t.held_group("a").await?.is_none(), "a stale end blocks no group");
-    assert_eq!(t.settle(by(), batch(&new), at(4)).await?, Settled { held: true, stale: vec![] });
+    assert_eq!(
+        t.settle(by(), batch(&new), at(4)).await?,
+        Settled { held: true, stale: vec![], reused: false }
+    );
     let mut found = Vec::new();
     for number in 1..=6 {
         let stored = look(&t, number).await?;

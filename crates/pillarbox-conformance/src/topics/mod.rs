@@ -22,6 +22,7 @@ mod placement;
 mod promote;
 mod purge;
 mod queue;
+mod reused;
 mod scopes;
 mod settle;
 mod share;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<Case> {
         claim::cases(),
         settle::cases(),
         fence::cases(),
+        reused::cases(),
         lease::cases(),
         queue::cases(),
         joins::cases(),

@@ -306,7 +306,8 @@ impl Maker {
         };
         let back = if self.chance(5) { self.rng.usize(1..3) } else { 0 };
         let id = if native && self.chance(4) { self.message() } else { self.event() };
-        OutcomeSpec { id, back, change }
+        let another = if native { self.some_event(10) } else { None };
+        OutcomeSpec { id, back, another, change }
     }
 
     fn beat(&mut self) -> Call {

@@ -108,6 +108,8 @@ pub(crate) enum FenceSpec {
 pub(crate) struct OutcomeSpec {
     pub(crate) id: String,
     pub(crate) back: usize,
+    /// Named as that of another event, which had the number before.
+    pub(crate) another: Option<String>,
     pub(crate) change: ChangeSpec,
 }
 

@@ -211,7 +211,7 @@ impl World {
             if outcomes.iter().all(|one| one.seq != seq) {
                 outcomes.push(Outcome {
                     seq,
-                    id: EventId::from_row(spec.id.as_str()),
+                    id: EventId::from_row(spec.another.as_ref().unwrap_or(&spec.id).as_str()),
                     token,
                     change: self.change(spec),
                 });

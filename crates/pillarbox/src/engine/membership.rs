@@ -186,7 +186,7 @@ impl Core {
         self.held_groups = held_groups;
     }
 
-    fn read_all_again(&mut self) {
+    pub(super) fn read_all_again(&mut self) {
         self.cursor = Cursor::default();
         self.rewinds += 1;
         self.wake = true;

@@ -83,6 +83,10 @@ impl Core {
             self.tally.stale += u64::from(!changed);
             self.confirm(outcome, slot, group, changed, now);
         }
+        if settled.reused {
+            // Rows that nobody has read may lie below the cursor.
+            self.read_all_again();
+        }
         self.read_moved();
     }
 

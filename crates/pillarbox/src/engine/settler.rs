@@ -66,6 +66,14 @@ fn confirm(shared: &Shared, batch: Batch, settled: &Settled, incarnation: u64) {
         let (store, events) = (shared.store_name(), batch.outcomes.len());
         tracing::warn!(store, events, "ownership lost: outcomes were not taken");
     }
+    if settled.reused {
+        let (store, stale) = (shared.store_name(), settled.stale.len());
+        tracing::warn!(
+            store,
+            stale,
+            "numbers were given again: outcomes were not taken, reading starts anew"
+        );
+    }
     shared.with(|core| {
         let now = Instant::now();
         if settled.held {

@@ -6,11 +6,14 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::core::Core;
-use super::dispatch::Next;
+use super::dispatch::{Delivered, Next};
 use super::intake::Read;
 use super::settings::EngineSettings;
+use super::settlement::NextSettle;
 use crate::model::{Event, EventId, GroupKey, Lane, NodeId, Row, Seq, Slot, Status, Token};
-use crate::port::{Cursor, Fetched, GroupState, GroupStates, HeldGroup, HeldSlot, Membership, Order, Scope};
+use crate::port::{
+    Cursor, Fetched, GroupState, GroupStates, HeldGroup, HeldSlot, Membership, Order, Scope, Settled, Verdict,
+};
 
 const SLOT: Slot = Slot(5);
 
@@ -113,4 +116,23 @@ fn a_row_written_by_a_clock_that_is_ahead_is_due() {
     let mut core = node(&[], vec![early, row(7)], now);
     let Next::Job(job) = core.next_job(now) else { panic!("it is due") };
     assert_eq!(job.items[0].seq, Seq(3));
+}
+
+/// PBX-011: an outcome named a number that another event has now, so that numbers below the cursor may be new.
+#[test]
+fn numbers_that_were_given_again_are_read_from_the_beginning() {
+    let now = Instant::now();
+    for (reused, from) in [(false, Seq(9)), (true, Seq(0))] {
+        let mut core = node(&[], vec![row(7)], now);
+        let Next::Job(job) = core.next_job(now) else { panic!("it is delivered") };
+        core.finish(job, Delivered::Verdicts(vec![Verdict::Accepted]), now);
+        let later = now + Duration::from_secs(1);
+        let NextSettle::Batch { batch, incarnation, .. } = core.next_settle(later) else {
+            panic!("it is settled")
+        };
+        core.settled(batch, &Settled { held: true, stale: vec![0], reused }, incarnation, later);
+        core.hint();
+        let Read::Slots { fetch, .. } = core.next_read(later) else { panic!("the slots are read") };
+        assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == from), "{reused}");
+    }
 }

@@ -14,8 +14,9 @@ impl State {
         if let Fence::Node(node) = &request.fence
             && !self.nodes.contains_key(node)
         {
-            return Settled { held: false, stale: (0..request.outcomes.len()).collect() };
+            return Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false };
         }
+        let reused = self.reused(request);
         let (mut stale, mut ended) = (Vec::new(), Vec::new());
         for (place, outcome) in request.outcomes.iter().enumerate() {
             if self.may_settle(outcome, &request.fence) {
@@ -25,7 +26,7 @@ impl State {
             }
         }
         self.steps_ended(ended, now);
-        Settled { held: true, stale }
+        Settled { held: true, stale, reused }
     }
 
     /// Rows that are taken by a leader are found by their id.
@@ -35,7 +36,16 @@ impl State {
 
     pub(super) fn may_settle(&self, outcome: &Outcome, fence: &Fence) -> bool {
         let row = self.number_of(outcome).and_then(|seq| self.rows.get(&seq));
-        row.is_some_and(|row| may_change(row, outcome, fence, self.led))
+        row.is_some_and(|row| row.id == outcome.id && may_change(row, outcome, fence, self.led))
+    }
+
+    /// Whether a number of these outcomes is that of another event, which is pending.
+    pub(super) fn reused(&self, request: &Settle) -> bool {
+        let another = |outcome: &Outcome| {
+            let row = self.rows.get(&outcome.seq.0);
+            row.is_some_and(|row| row.id != outcome.id && row.status.is_pending())
+        };
+        !self.led && request.outcomes.iter().any(another)
     }
 
     /// Changes the row; the step that ends with it, if it is one.

@@ -158,7 +158,8 @@ fn foreseen(state: &State, request: &Settle) -> Settled {
     let held = !matches!(&request.fence, Fence::Node(node) if !state.nodes.contains_key(node));
     let outcomes = request.outcomes.iter().enumerate();
     let stale = outcomes.filter(|(_, outcome)| !held || !state.may_settle(outcome, &request.fence));
-    Settled { held, stale: stale.map(|(place, _)| place).collect() }
+    let stale = stale.map(|(place, _)| place).collect();
+    Settled { held, stale, reused: held && state.reused(request) }
 }
 
 impl Drop for MemoryTransaction {

@@ -87,7 +87,8 @@ pub enum Change {
     },
 }
 
-/// An outcome of one row. Stores find the row by number, or by id where they have no number.
+/// An outcome of one row. Stores find the row by its number, and change it only if it has this id too: after a failover or
+/// a restore a server gives numbers again. Where rows have no number they are found by their id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Its number.
@@ -118,6 +119,9 @@ pub struct Settle {
 pub struct Settled {
     /// False: the node is gone; nothing was changed.
     pub held: bool,
-    /// Places in `outcomes` that changed nothing: gone, not pending, or claimed by someone else since.
+    /// Places in `outcomes` that changed nothing: gone, not pending, claimed by someone else since, or another event's now.
     pub stale: Vec<usize>,
+    /// A pending row of another event was found under the number of an outcome: numbers have been given again, and no
+    /// position that was read before holds.
+    pub reused: bool,
 }

@@ -17,14 +17,14 @@ use crate::time::{literal, now_sql};
 
 pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
     if request.outcomes.is_empty() && !matches!(request.fence, Fence::Node(_)) {
-        return Ok(Settled { held: true, stale: Vec::new() });
+        return Ok(Settled { held: true, stale: Vec::new(), reused: false });
     }
     session.begin().await?;
     if let Fence::Node(node) = &request.fence {
         let text = fill(&sql.node_lock, &[("{now}", now_sql(request.now))]);
         let query = session.query(text).bind(node.to_string());
         if query.fetch_optional(&mut session.connection).await?.is_none() {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
         }
     }
     let now = match request.now {
@@ -47,7 +47,7 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
     block_groups(&mut session.connection, sql, &blocks, now).await?;
     session.commit().await?;
     let stale = (0..request.outcomes.len()).filter(|place| !held.contains(place)).collect();
-    Ok(Settled { held: true, stale })
+    Ok(Settled { held: true, stale, reused: false })
 }
 
 /// The places of outcomes whose items are claimed as told; their rows are locked then.

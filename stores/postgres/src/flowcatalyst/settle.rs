@@ -28,7 +28,7 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
             };
             let row = query.fetch_one(&mut session.connection).await?;
             let changed = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-            Ok(Settled { held: row.try_get(1)?, stale: columns.stale(&changed) })
+            Ok(Settled { held: row.try_get(1)?, stale: columns.stale(&changed), reused: false })
         }
     }
 }
@@ -44,7 +44,7 @@ async fn settle_beside(
     if let Fence::Node(node) = &request.fence {
         let held = tx.query(&sql.node_share).bind(node.to_string()).fetch_optional(&mut *tx.tx).await?;
         if held.is_none() {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect() });
+            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
         }
     }
     let row = columns.bind(tx.query(&sql.settle_items), request).fetch_one(&mut *tx.tx).await?;
@@ -63,7 +63,7 @@ async fn settle_beside(
         query.bind(groups).bind(ids).bind(errors).execute(&mut *tx.tx).await?;
     }
     tx.commit().await?;
-    Ok(Settled { held: true, stale: columns.stale(&changed) })
+    Ok(Settled { held: true, stale: columns.stale(&changed), reused: false })
 }
 
 /// Outcomes as the statement takes them: a list for each part.

@@ -57,7 +57,7 @@ pub(super) static MANY: [Type; 18] = [
 ];
 
 /// The parameters of `settle.sql`.
-pub(super) static SETTLE: [Type; 13] = [
+pub(super) static SETTLE: [Type; 14] = [
     Type::TIMESTAMPTZ,
     Type::TEXT,
     Type::TEXT,
@@ -71,6 +71,7 @@ pub(super) static SETTLE: [Type; 13] = [
     Type::BOOL_ARRAY,
     Type::TEXT_ARRAY,
     Type::BOOL,
+    Type::TEXT_ARRAY,
 ];
 
 /// The parameters of the statements that change joins.

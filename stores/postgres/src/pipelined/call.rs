@@ -77,6 +77,7 @@ impl<'a> Call<'a> {
             quiet(&columns.delayed),
             quiet(&columns.blocks),
             quiet(columns.deletes),
+            quiet(&columns.id),
         ];
         Self { sql: &sql.settle, types: &bind::SETTLE, params }
     }
@@ -166,7 +167,7 @@ impl Session<'_> {
         let columns = Columns::new(request);
         let rows = self.query(Call::settle(sql, &columns)).await?;
         let row = rows.first().ok_or_else(no_answer)?;
-        Ok(columns.settled(row.try_get(0)?, row.try_get(1)?))
+        Ok(columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?))
     }
 
     pub(super) async fn change_join(self, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
