@@ -23,10 +23,12 @@ impl State {
         let (rows, cursor, end) = match &request.scope {
             Scope::Slots { slots, cursor } => {
                 let ranges: Vec<_> = slots.ranges().iter().map(|(first, last)| *first..=*last).collect();
-                let found = self.index.rows(&ranges, cursor.decided.0.saturating_add(1));
+                let same = cursor.origin == self.origin;
+                let from = if same { cursor.decided } else { Seq::default() };
+                let found = self.index.rows(&ranges, from.0.saturating_add(1));
                 let (rows, end) = self.read(found, request, now, |_| true);
-                let decided = self.next(cursor, &rows, &end);
-                (rows, Cursor { decided, ..Cursor::default() }, end)
+                let decided = self.next(from, &rows, &end);
+                (rows, Cursor { decided, waiting: Vec::new(), origin: self.origin }, end)
             }
             Scope::Group { slot, group, from } => {
                 let found = self.index.rows(&[slot.0..=slot.0], from.0);
@@ -70,14 +72,14 @@ impl State {
     }
 
     /// How far a reader may go on from: never past a number that an open transaction may still commit.
-    fn next(&self, cursor: &Cursor, rows: &[Row], end: &End) -> Seq {
+    fn next(&self, from: Seq, rows: &[Row], end: &End) -> Seq {
         let committed = self.decided();
         let seen = match end {
             End::Nothing => committed,
             End::Cut => rows.last().map_or(0, |row| row.seq.0),
             End::Young(seq) => seq - 1,
         };
-        cursor.decided.max(Seq(seen.min(committed)))
+        from.max(Seq(seen.min(committed)))
     }
 }
 

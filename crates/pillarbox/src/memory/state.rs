@@ -8,7 +8,7 @@ use super::hash::FixedMap;
 use super::index::{Index, Key};
 use super::joins::JoinTables;
 use super::stored::Stored;
-use crate::model::{EventId, GroupKey, Lane, NodeId};
+use crate::model::{EventId, GroupKey, Lane, NodeId, Status};
 use crate::port::{AuditEntry, HeldGroup};
 use crate::rules::SLOTS;
 
@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) by_message: FixedMap<Box<str>, i64>,
     /// The last number drawn.
     pub(super) last: i64,
+    /// How often it was put back, and gave numbers again from there.
+    pub(super) origin: i64,
     pub(super) open: Vec<OpenFrom>,
     pub(super) transactions: u64,
     pub(super) nodes: BTreeMap<NodeId, Node>,
@@ -66,6 +68,7 @@ impl State {
             by_id: FixedMap::default(),
             by_message: FixedMap::default(),
             last: 0,
+            origin: 0,
             open: Vec::new(),
             transactions: 0,
             nodes: BTreeMap::new(),
@@ -82,6 +85,20 @@ impl State {
     pub(super) fn draw(&mut self) -> i64 {
         self.last += 1;
         self.last
+    }
+
+    /// Forgets the newest rows that are not dead, at most this many, and gives their numbers again. Numbers of open
+    /// transactions are not given again: with one open nothing happens.
+    pub(super) fn put_back(&mut self, rows: usize) -> Vec<EventId> {
+        if self.led || !self.open.is_empty() {
+            return Vec::new();
+        }
+        let newest = self.rows.iter().rev().take_while(|(_, row)| row.status != Status::Dead);
+        let newest: Vec<i64> = newest.take(rows).map(|(seq, _)| *seq).collect();
+        let gone = newest.iter().filter_map(|seq| self.remove(*seq)).map(|row| row.id).collect();
+        self.last = self.rows.keys().next_back().copied().unwrap_or_default();
+        self.origin += 1;
+        gone
     }
 
     /// Notes a transaction that has drawn this number first.

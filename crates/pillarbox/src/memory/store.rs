@@ -134,6 +134,12 @@ impl MemoryStore {
         &self.0.clock
     }
 
+    /// Loses the newest rows, as a server does that fails over to a copy which is behind: their numbers are given again.
+    /// For tests; the ids of the rows that are gone. Nothing happens while a transaction is open.
+    pub fn put_back(&self, rows: usize) -> Vec<EventId> {
+        self.0.lock().put_back(rows)
+    }
+
     /// Adds a row that can't be read, to see what becomes of it.
     pub fn plant(&self, row: Unreadable) -> Seq {
         let now = self.0.now(None);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pillarbox::engine::{EngineSettings, OnDead};
 use pillarbox::memory::MemoryStore;
-use pillarbox::model::{GroupKey, Status};
-use pillarbox::port::{GroupAction, GroupChange, Order, Store, Verdict};
+use pillarbox::model::{EventId, GroupKey, Status};
+use pillarbox::port::{GroupAction, GroupChange, OnDone, Order, Store, Verdict};
 
 use crate::kit::{Scripted, engine, pass, record, until, write};
 use crate::tampered::{Call, How, Tampered};
@@ -115,4 +115,25 @@ async fn with_skip_the_next_is_sent_once_the_death_is_in_the_store() {
     until(&store, "g2", Status::Done).await;
     assert_eq!(record(&store, "g1").await.status, Status::Dead);
     engine.close().await;
+}
+
+/// PBX-011: the store fails over while an event is out, and gives its number to another.
+#[tokio::test(start_paused = true)]
+async fn an_event_with_the_number_of_one_that_is_gone_is_delivered() {
+    for on_done in [OnDone::Keep, OnDone::Delete] {
+        let store = MemoryStore::new();
+        let tampered = Tampered::new(&store);
+        let sink = Scripted::new(|_| Verdict::Accepted);
+        tampered.next(Call::Settle, How::HoldRequest);
+        let settings = EngineSettings { on_done, ..EngineSettings::default() };
+        let mut engine = engine(tampered.clone(), sink.clone(), settings, 1).await;
+        write(&store, "old", None).await;
+        sink.until_sent(1).await;
+        assert_eq!(store.put_back(1), [EventId::new("old").unwrap()]);
+        write(&store, "new", None).await;
+        tampered.release();
+        sink.until_sent(2).await;
+        assert_eq!(sink.ids(), ["old", "new"], "{on_done:?}");
+        engine.close().await;
+    }
 }

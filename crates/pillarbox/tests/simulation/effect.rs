@@ -120,6 +120,9 @@ fn note(world: &World, settled: &Settled, rows: &[Row]) {
     } else if !settled.stale.is_empty() {
         world.reached("settle", "stale");
     }
+    if settled.reused {
+        world.reached("settle", "names a number given again");
+    }
     for row in rows {
         let fact = match &row.change {
             Settling::Done => "done",

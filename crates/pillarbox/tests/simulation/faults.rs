@@ -196,6 +196,8 @@ pub(crate) struct Incidents {
     pub(crate) jump_forward: f64,
     pub(crate) jump_back: f64,
     pub(crate) operator: f64,
+    /// The store loses its newest rows, and gives their numbers again.
+    pub(crate) put_back: f64,
 }
 
 impl Incidents {

@@ -75,9 +75,11 @@ pub(crate) enum Settling {
     Release,
 }
 
-/// How an operator ended an event.
+/// How an operator ended an event, or the store forgot it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
+    /// The commit that wrote it is gone.
+    TakenBack,
     Replayed,
     Cancelled,
     Removed,

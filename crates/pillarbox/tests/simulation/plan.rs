@@ -136,7 +136,13 @@ impl Plan {
             tuning,
             trouble,
         };
-        if rng.chance(0.3) { plan.led() } else { plan }
+        let mut plan = if rng.chance(0.3) { plan.led() } else { plan };
+        // Without hints an idle reader believes a beat, which looks only beyond its cursor.
+        let hinted = plan.hinting == Hinting::Always && !plan.led;
+        if matches!(scenario, Scenario::Store | Scenario::Everything) && hinted {
+            plan.incidents.put_back = rng.one(&[0.0, 0.0, 0.1, 0.4]);
+        }
+        plan
     }
 
     /// A leader takes rows in order, and their tables have no columns for times.

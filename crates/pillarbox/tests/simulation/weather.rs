@@ -1,4 +1,4 @@
-//! What befalls the store and the endpoint as a whole: jumps of the clock, read-only times, outages.
+//! What befalls the store and the endpoint as a whole: jumps of the clock, failovers, read-only times, outages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::SignedDuration;
 
 use crate::chance::{Chance, pass};
-use crate::history::What;
+use crate::history::{Act, What};
 use crate::world::World;
 
 /// Changes now and then while there is trouble.
@@ -27,6 +27,9 @@ fn turn(world: &World) {
     if world.draw(|rng| rng.chance(incidents.jump_back)) {
         jump(world, -1);
     }
+    if incidents.put_back > 0.0 && world.draw(|rng| rng.chance(incidents.put_back)) {
+        put_back(world);
+    }
     season(world, &world.read_only, world.plan.store.read_only, "read-only");
     season(world, &world.outage, world.plan.sink.outages, "down");
 }
@@ -36,6 +39,15 @@ fn jump(world: &World, sign: i64) {
     world.store.clock().jump(SignedDuration::from_secs(seconds));
     world.record(What::Jumped { seconds });
     world.reached("clock", if sign > 0 { "jumps forward" } else { "jumps back" });
+}
+
+/// A failover to a copy that is behind: the newest commits are gone, and their numbers are given again.
+fn put_back(world: &World) {
+    let rows = world.draw(|rng| rng.usize(1..=5));
+    for id in world.store.put_back(rows) {
+        world.record(What::Acted { event: world.event(&id), act: Act::TakenBack });
+        world.reached("store", "gives numbers again");
+    }
 }
 
 /// Begins with its chance and ends soon.

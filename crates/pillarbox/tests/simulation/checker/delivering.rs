@@ -63,7 +63,9 @@ impl Tale<'_> {
         let max = self.plan.tuning.max_attempts;
         let malformed = self.told[event.0].malformed;
         let story = &self.stories[event.0];
-        let wrong = if story.committed.is_none() {
+        let wrong = if story.taken_back {
+            return;
+        } else if story.committed.is_none() {
             "a phantom: its transaction has not committed"
         } else if malformed {
             "it can't be decoded"

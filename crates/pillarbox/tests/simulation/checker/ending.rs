@@ -15,6 +15,9 @@ pub(super) fn check(tale: &mut Tale<'_>, ending: &Ending) {
     }
     for event in 0..tale.told.len() {
         let story = &tale.stories[event];
+        if story.taken_back {
+            continue;
+        }
         let pending = ending.pending.iter().any(|(number, _)| *number == event);
         if story.committed.is_some() && story.end.is_none() && !pending {
             tale.wrong(format!("lost: e{event} is neither pending nor ended"));

@@ -7,6 +7,9 @@ impl Tale<'_> {
     pub(super) fn settled(&mut self, member: Member, rows: &[Settled]) {
         for row in rows {
             let event = row.event;
+            if self.stories[event.0].taken_back {
+                continue;
+            }
             if let Some(end) = self.stories[event.0].end.filter(|_| !self.stories[event.0].purged) {
                 self.wrong(format!("{member} settles {event}, which has ended: {end:?}"));
             }

@@ -40,6 +40,8 @@ pub(super) struct Story {
     pub(super) unroutable: bool,
     pub(super) end: Option<End>,
     pub(super) purged: bool,
+    /// The store has forgotten it; its writer may write it again. Nothing is promised of it.
+    pub(super) taken_back: bool,
     /// Dead, replayed or removed at some time: outside of the promise of order.
     pub(super) exempt: bool,
 }
@@ -63,6 +65,8 @@ pub(super) struct Tale<'a> {
     pub(super) now: (usize, Duration),
     pub(super) jumped_forward: Option<Duration>,
     pub(super) jumped: bool,
+    /// Numbers were given again at some time.
+    pub(super) put_back: bool,
     pub(super) facts: Facts,
     pub(super) wrongs: Vec<String>,
 }
@@ -79,6 +83,7 @@ impl<'a> Tale<'a> {
             now: (0, Duration::ZERO),
             jumped_forward: None,
             jumped: false,
+            put_back: false,
             facts: Facts::default(),
             wrongs: Vec::new(),
         }
@@ -108,9 +113,11 @@ impl<'a> Tale<'a> {
     }
 
     pub(super) fn acted(&mut self, event: EventNo, act: Act) {
+        self.put_back |= act == Act::TakenBack;
         let story = self.story(event);
         story.exempt = true;
         match act {
+            Act::TakenBack => story.taken_back = true,
             Act::Replayed => {
                 story.end = None;
                 story.accepts = 0;
