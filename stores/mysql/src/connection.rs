@@ -52,7 +52,7 @@ impl Sessions {
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
              SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, \
              innodb_lock_wait_timeout = {lock_s}, wait_timeout = 604800; \
-             SELECT version(), @@server_id, @@hostname, @@port, unix_timestamp(), @@auto_increment_increment; \
+             SELECT version(), @@server_id, @@hostname, @@port, unix_timestamp(); \
              SHOW GLOBAL STATUS LIKE 'Uptime'"
         );
         let sets = results(&mut connection, settings).await?;
@@ -79,8 +79,6 @@ pub(crate) struct Server {
     pub(crate) tidb: bool,
     /// Which server it is, and when it was started: it may give numbers again that another gave.
     pub(crate) origin: i64,
-    /// How far apart the numbers of one insert are.
-    pub(crate) step: i64,
     /// How long a statement waits for a lock, as a rule.
     pub(crate) patience_s: u64,
 }
@@ -104,7 +102,6 @@ impl Server {
             maria: part(0).contains("MariaDB"),
             tidb: part(0).contains("TiDB"),
             origin: (now - uptime) << 16 | mark,
-            step: part(5).parse().unwrap_or(1),
             patience_s,
         })
     }

@@ -137,14 +137,12 @@ fn bind_when<'q>(
 /// How often rows whose message ids are there already are left out before it is given up.
 const TRIES: usize = 3;
 
-/// Adds all rows, or none of them. Without rows it only tells whether the connection is still there. `step` is how far
-/// apart the numbers of one insert are, if that is known.
+/// Adds all rows, or none of them. Without rows it only tells whether the connection is still there.
 pub(crate) async fn insert_rows(
     connection: &mut MySqlConnection,
     sql: &Sql,
     rows: &[NewRow],
     now: Option<Timestamp>,
-    step: Option<i64>,
 ) -> Result<Vec<Written>, Failure> {
     let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
     if values.is_empty() {
@@ -159,7 +157,7 @@ pub(crate) async fn insert_rows(
         let fresh = without(&values, &there);
         let added = match fresh.as_slice() {
             [] => Ok(Vec::new()),
-            fresh => add(connection, sql, fresh, now, step).await,
+            fresh => add(connection, sql, fresh, now).await,
         };
         match added {
             Ok(added) => return Ok(merge(&values, added, there)),
@@ -196,33 +194,62 @@ async fn add(
     sql: &Sql,
     rows: &[&Values<'_>],
     now: Option<Timestamp>,
-    step: Option<i64>,
 ) -> Result<Vec<Written>, Failure> {
     let now = now_sql(now);
     let expressions: Vec<String> = rows.iter().map(|row| row.expression(&now, "?")).collect();
     let text = fill(&sql.insert, &[("{rows}", expressions.join(", "))]);
     let insert = rows.iter().fold(query(text), |query, row| row.bind(query));
     let first = i64::try_from(insert.execute(&mut *connection).await?.last_insert_id()).unwrap_or_default();
-    if let (Some(step), false) = (step, rows.iter().any(|row| row.may_wait())) {
-        let numbered = rows.iter().zip(0_i64..);
-        return Ok(numbered
-            .map(|(row, place)| Written {
-                id: EventId::from_row(row.event_id),
-                seq: Seq(first + place * step),
-                fresh: true,
-                delayed: false,
-            })
-            .collect());
+    let ids: Vec<&str> = rows.iter().map(|row| row.event_id).collect();
+    if !rows.iter().any(|row| row.may_wait())
+        && let Some(numbers) = numbers(connection, sql, first, &ids).await?
+    {
+        let written = ids.iter().zip(numbers).map(|(id, seq)| Written {
+            id: EventId::from_row(*id),
+            seq: Seq(seq),
+            fresh: true,
+            delayed: false,
+        });
+        return Ok(written.collect());
     }
-    let text = fill(&sql.written_ids, &[("{ids}", places(rows.len()))]);
-    let ids = rows.iter().fold(query(text), |query, row| query.bind(row.event_id));
-    let found = ids.fetch_all(connection).await?;
+    located(connection, sql, &ids).await
+}
+
+/// The numbers of the rows that one insert has added on this connection; none if they are not evenly spaced.
+///
+/// How far apart they are is a setting of each session, and Galera changes it while sessions are open: the last row tells.
+pub(crate) async fn numbers(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    first: i64,
+    ids: &[&str],
+) -> Result<Option<Vec<i64>>, Failure> {
+    let (Some(gaps), Some(last)) = (i64::try_from(ids.len()).ok().map(|rows| rows - 1), ids.last()) else {
+        return Ok(None);
+    };
+    if gaps == 0 {
+        return Ok(Some(vec![first]));
+    }
+    let last = located(connection, sql, &[last]).await?;
+    let span = last.first().map_or(0, |last| last.seq.0 - first);
+    let even = span >= gaps && span % gaps == 0;
+    Ok(even.then(|| (0..=gaps).map(|place| first + place * (span / gaps)).collect()))
+}
+
+/// The rows that were added under these ids, in this order.
+pub(crate) async fn located(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    ids: &[&str],
+) -> Result<Vec<Written>, Failure> {
+    let text = fill(&sql.written_ids, &[("{ids}", places(ids.len()))]);
+    let found = ids.iter().fold(query(text), |query, id| query.bind(*id)).fetch_all(connection).await?;
     let mut found = found
         .iter()
         .map(|row| Ok((text_of(row, 0).unwrap_or_default().to_owned(), read_written(row, true)?)))
         .collect::<Result<HashMap<String, Written>, Failure>>()?;
     let gone = || Failure::Refused(ErrorKind::Unexpected, "a row that was added is not there".to_owned());
-    rows.iter().map(|row| found.remove(row.event_id).ok_or_else(gone)).collect()
+    ids.iter().map(|id| found.remove(*id).ok_or_else(gone)).collect()
 }
 
 /// The rows that have these message ids already.

@@ -5,6 +5,7 @@ use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, number};
 use crate::error::Failure;
+use crate::insert::{located, numbers};
 use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, list};
 
@@ -47,11 +48,15 @@ pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) 
     session.query(&*sql.renumber_lock).fetch_all(&mut session.connection).await?;
     let holders = vec![format!("(?, '', {HOLDING})"); rows.len()].join(", ");
     let draw = session.once(fill(&sql.draw, &[("{rows}", holders)]));
-    let draw = rows.iter().fold(draw, |query, _| query.bind(EventId::uuid_v7().as_str().to_owned()));
+    let ids: Vec<EventId> = rows.iter().map(|_| EventId::uuid_v7()).collect();
+    let ids: Vec<&str> = ids.iter().map(EventId::as_str).collect();
+    let draw = ids.iter().fold(draw, |query, id| query.bind((*id).to_owned()));
     let first =
         i64::try_from(draw.execute(&mut session.connection).await?.last_insert_id()).unwrap_or_default();
-    let step = session.server.step;
-    let numbers: Vec<i64> = (0_i64..).take(rows.len()).map(|place| first + place * step).collect();
+    let numbers = match numbers(&mut session.connection, sql, first, &ids).await? {
+        Some(numbers) => numbers,
+        None => located(&mut session.connection, sql, &ids).await?.iter().map(|row| row.seq.0).collect(),
+    };
     let lane = |row: &Moving| row.lane.map_or("NULL".to_owned(), |lane| lane.to_string());
     let lanes: Vec<String> = rows.iter().map(|row| format!("WHEN {} THEN {}", row.seq, lane(row))).collect();
     let moves = rows.iter().zip(&numbers).map(|(row, to)| format!("WHEN {} THEN {to}", row.seq));

@@ -11,8 +11,6 @@ use pillarbox::port::{
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
-#[cfg(feature = "sqlx-0_9")]
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::config::{Claiming, MysqlStoreBuilder};
@@ -47,9 +45,6 @@ pub(crate) struct Shared {
     desk: Line,
     claiming: Claiming,
     probe: Probe,
-    /// How far apart the numbers of one insert are, once that is known.
-    #[cfg(feature = "sqlx-0_9")]
-    step: OnceCell<i64>,
 }
 
 /// What a call does with its request; it may be done again.
@@ -115,8 +110,6 @@ impl MysqlStore {
             sessions: Arc::clone(&sessions),
             claiming,
             probe: Probe::default(),
-            #[cfg(feature = "sqlx-0_9")]
-            step: OnceCell::new(),
         }))
     }
 
@@ -178,17 +171,6 @@ impl MysqlStore {
     pub(crate) async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
         let found = self.0.probe.locking(self.0.claiming, &self.0.sessions, &self.0.sql).await;
         found.map_err(|failure| failure.into_store_error(operation, self.name()))
-    }
-
-    /// How far apart the numbers of one insert are; none if that can't be told now.
-    #[cfg(feature = "sqlx-0_9")]
-    pub(crate) async fn step(&self) -> Option<i64> {
-        let found = self.0.step.get_or_try_init(|| async {
-            let asked: Answer<'_, i64> =
-                self.at_desk("write", (), |session, _, ()| Box::pin(async { Ok(session.server.step) }));
-            asked.await
-        });
-        found.await.ok().copied()
     }
 
     /// Adds the rows that wait to where a node stands, if they are found soon.
@@ -318,9 +300,7 @@ impl Store for MysqlStore {
         self.at_desk("write", request, |session, sql, request| {
             Box::pin(async move {
                 session.begin().await?;
-                let step = Some(session.server.step);
-                let rows =
-                    insert_rows(&mut session.connection, sql, &request.rows, request.now, step).await?;
+                let rows = insert_rows(&mut session.connection, sql, &request.rows, request.now).await?;
                 session.commit().await?;
                 Ok(rows)
             })

@@ -24,8 +24,7 @@ impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
         rows: &'a [NewRow],
     ) -> Answer<'a, Vec<Written>> {
         Box::pin(async move {
-            let step = self.step().await;
-            let written = insert_rows(tx, &self.shared().sql, rows, None, step).await;
+            let written = insert_rows(tx, &self.shared().sql, rows, None).await;
             written.map_err(|failure| failure.into_store_error("write", self.name()))
         })
     }

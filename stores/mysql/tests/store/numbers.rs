@@ -1,9 +1,12 @@
 //! Numbers: each is given once, also after the row that had it has gone.
 
-use pillarbox::port::{Admin, Change, OnDone, Purge, PurgeStatus, Replay, Select, Store, Write};
 use std::time::Duration;
 
-use crate::kit::{Place, event, join, seq, settle};
+use pillarbox::port::{
+    Admin, Begin, Change, OnDone, Purge, PurgeStatus, Replay, Select, Store, Write, WriteOn,
+};
+
+use crate::kit::{Place, event, join, run, seq, settle};
 
 /// PBX-010: a number is never given twice, not by an insert after a delete and not by a replay.
 #[tokio::test(flavor = "multi_thread")]
@@ -32,6 +35,26 @@ async fn a_number_is_never_given_twice() {
                 0,
                 "nothing that held a place stays"
             );
+        }
+    }
+}
+
+/// PBX-010, PBX-024: how far apart numbers are is a setting of the session that inserts, and of no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_are_told_as_the_writers_own_session_spaced_them() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        for (round, step) in [1, 7, 2].into_iter().enumerate() {
+            let mut tx = store.begin().await.unwrap();
+            run(&mut tx, &format!("SET SESSION auto_increment_increment = {step}")).await;
+            let rows: Vec<_> = (0..4).map(|n| event(&format!("e{round}-{n}"), "1")).collect();
+            let written = store.insert(&mut tx, &rows).await.unwrap();
+            run(&mut tx, "SET SESSION auto_increment_increment = DEFAULT").await;
+            store.commit(tx).await.unwrap();
+            for one in &written {
+                assert_eq!(one.seq, seq(&place, one.id.as_str()).await, "step {step}, {}", one.id);
+            }
+            assert_eq!(written[3].seq.0 - written[2].seq.0, step);
         }
     }
 }
