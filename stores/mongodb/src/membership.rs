@@ -19,7 +19,7 @@ use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::members::{Members, Node};
 use crate::outbox::pause;
 use crate::row::Fields;
-use crate::time::{cut, from_date, later, until};
+use crate::time::{cut, from_date, later, until, us};
 
 /// The document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
@@ -282,8 +282,18 @@ async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Op
 
 /// When the next delayed row is due.
 pub(crate) async fn next_due(call: &mut Call<'_>) -> Result<Option<Timestamp>, Failure> {
+    first_due(call, doc! { "status": pending(), "slot": Bson::Int32(-1) }).await
+}
+
+/// When the next delayed row is due that is not due yet.
+pub(crate) async fn later_due(call: &mut Call<'_>, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
+    let ahead = doc! { "$gt": us(now) };
+    first_due(call, doc! { "status": pending(), "slot": Bson::Int32(-1), "available_at": ahead }).await
+}
+
+async fn first_due(call: &mut Call<'_>, filter: Document) -> Result<Option<Timestamp>, Failure> {
     let find = Find {
-        filter: doc! { "status": pending(), "slot": Bson::Int32(-1) },
+        filter,
         sort: Some(doc! { "available_at": 1, "seq": 1 }),
         fields: Some(doc! { "available_at": 1 }),
         limit: 1,

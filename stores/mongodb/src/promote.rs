@@ -1,5 +1,7 @@
 //! Moving delayed rows whose time has come to the end of the order.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::Lane;
@@ -8,7 +10,7 @@ use pillarbox::port::{Order, Promote, Promoted};
 use crate::call::{Call, Find};
 use crate::document::pending;
 use crate::error::Failure;
-use crate::membership::{hold, next_due};
+use crate::membership::{hold, later_due, next_due};
 use crate::number::{closed, draw};
 use crate::row::Fields;
 use crate::time::{cut, until, us};
@@ -18,7 +20,7 @@ const MOST: usize = 10_000;
 
 pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Promoted, Failure> {
     let Some(now) = hold(call, request.node).await? else {
-        return Ok(Promoted { moved: 0, next_due: None });
+        return Ok(Promoted::default());
     };
     let now = request.now.map_or(now, cut);
     let due = due(call, request, now).await?;
@@ -30,7 +32,11 @@ pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Pr
         moved = closed(call, &drawn, updated)?;
     }
     let next_due = next_due(call).await?.map(|due| until(now, due));
-    Ok(Promoted { moved: usize::try_from(moved).unwrap_or(usize::MAX), next_due })
+    let later = match next_due {
+        Some(Duration::ZERO) => later_due(call, now).await?.map(|due| until(now, due)),
+        _ => None,
+    };
+    Ok(Promoted { moved: usize::try_from(moved).unwrap_or(usize::MAX), next_due, later })
 }
 
 async fn due(call: &mut Call<'_>, request: &Promote, now: Timestamp) -> Result<Vec<RawDocumentBuf>, Failure> {

@@ -226,6 +226,17 @@ pub(crate) async fn next_due(
     Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
 }
 
+/// The time until the next delayed row is due that is not due yet.
+pub(crate) async fn later_due(
+    session: &mut Session,
+    sql: &Sql,
+    now: Timestamp,
+) -> Result<Option<Duration>, Failure> {
+    let query = session.once(fill(&sql.later_due, &[("{now}", literal(now))]));
+    let row = query.fetch_optional(&mut session.connection).await?;
+    Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
+}
+
 /// Reads a node's id from a column.
 pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
     NodeId::parse(text).map_err(|error| {

@@ -1,10 +1,12 @@
 //! Moving delayed rows whose time has come to the end of the order.
 
+use std::time::Duration;
+
 use pillarbox::port::{Order, Promote, Promoted};
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::membership::next_due;
+use crate::membership::{later_due, next_due};
 use crate::probe::Locking;
 use crate::renumber::{Moving, renumber};
 use crate::row::time_of;
@@ -21,7 +23,7 @@ pub(crate) async fn promote(
     let query = session.query(fill(&sql.node_lock, &[("{now}", now_sql(request.now))]));
     let there = query.bind(request.node.to_string()).fetch_optional(&mut session.connection).await?;
     let Some(row) = there else {
-        return Ok(Promoted { moved: 0, next_due: None });
+        return Ok(Promoted::default());
     };
     let now = request.now.or(time_of(&row, 0)).unwrap_or_default();
     let parts = [("{now}", literal(now)), ("{skip_locked}", locking.words())];
@@ -35,5 +37,10 @@ pub(crate) async fn promote(
     }
     renumber(session, sql, &rows).await?;
     session.commit().await?;
-    Ok(Promoted { moved: rows.len(), next_due: next_due(session, sql, now).await? })
+    let next_due = next_due(session, sql, now).await?;
+    let later = match next_due {
+        Some(Duration::ZERO) => later_due(session, sql, now).await?,
+        _ => None,
+    };
+    Ok(Promoted { moved: rows.len(), next_due, later })
 }

@@ -216,6 +216,7 @@ statements!(
         joins_ended,
         joins_lock,
         joins_purge,
+        later_due,
         list,
         list_newest,
         member_end,

@@ -207,6 +207,18 @@ pub(crate) async fn next_due(
     Ok(due.map(|due| until(now, due.0)))
 }
 
+/// The time until the next delayed row is due that is not due yet.
+pub(crate) async fn later_due(
+    session: &mut Session,
+    sql: &Sql,
+    now: Timestamp,
+) -> Result<Option<Duration>, Failure> {
+    let query = session.query(&sql.later_due).bind(Time(now));
+    let row = query.fetch_optional(&mut session.connection).await?;
+    let due = row.map(|row| row.try_get::<Time, _>(0)).transpose()?;
+    Ok(due.map(|due| until(now, due.0)))
+}
+
 /// Reads a node's id from a column.
 pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
     NodeId::parse(text).map_err(|error| {

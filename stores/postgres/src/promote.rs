@@ -1,11 +1,13 @@
 //! Moving delayed rows whose time has come to the end of the order.
 
+use std::time::Duration;
+
 use pillarbox::port::{Order, Promote, Promoted};
 use sqlx::Row;
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::membership::next_due;
+use crate::membership::{later_due, next_due};
 use crate::sql::Sql;
 use crate::time::Time;
 
@@ -24,9 +26,14 @@ pub(crate) async fn promote(
         .fetch_one(&mut session.connection)
         .await?;
     if !row.try_get::<bool, _>(0)? {
-        return Ok(Promoted { moved: 0, next_due: None });
+        return Ok(Promoted::default());
     }
     let moved = usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default();
     let now = row.try_get::<Time, _>(2)?.0;
-    Ok(Promoted { moved, next_due: next_due(session, sql, now).await? })
+    let next_due = next_due(session, sql, now).await?;
+    let later = match next_due {
+        Some(Duration::ZERO) => later_due(session, sql, now).await?,
+        _ => None,
+    };
+    Ok(Promoted { moved, next_due, later })
 }

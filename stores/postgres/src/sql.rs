@@ -256,7 +256,7 @@ macro_rules! statements {
 statements!(
     native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, clock, claim_queue, done, done_delete, attempts,
         membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
-        next_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
+        next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped, settle;
     each: fetch_due, claim, reap, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,

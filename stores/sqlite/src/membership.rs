@@ -100,6 +100,13 @@ pub(crate) fn next_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<
     Ok(due.map(|due| until(now, due)))
 }
 
+/// The time until the next delayed row is due that is not due yet.
+pub(crate) fn later_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
+    let due = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().ok());
+    let due = tx.prepare_cached(&tx.sql.later_due)?.query_row([now.as_microsecond()], due)?;
+    Ok(due.map(|due| until(now, due)))
+}
+
 /// Reads a node's id from a column.
 pub(crate) fn node_id(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<NodeId>> {
     let text: Option<String> = row.get(column)?;

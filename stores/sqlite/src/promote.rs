@@ -1,12 +1,14 @@
 //! Moving delayed rows whose time has come to the end of the order.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use pillarbox::port::{Order, Promote, Promoted};
 use rusqlite::params;
 
 use crate::error::Failure;
 use crate::fetch::last_number;
-use crate::membership::next_due;
+use crate::membership::{later_due, next_due};
 use crate::transaction::SqliteTransaction;
 
 pub(crate) fn promote(
@@ -17,7 +19,7 @@ pub(crate) fn promote(
     let node = request.node.to_string();
     let here: bool = tx.prepare_cached(&tx.sql.node_here)?.query_row([node], |row| row.get(0))?;
     if !here {
-        return Ok(Promoted { moved: 0, next_due: None });
+        return Ok(Promoted::default());
     }
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
     let due: Vec<(i64, bool)> = tx
@@ -29,7 +31,12 @@ pub(crate) fn promote(
         let to_slot = request.order == Order::PerGroup && *grouped;
         renumber(tx, *seq, numbers.next().unwrap_or_default(), (!to_slot).then_some(request.lane.0))?;
     }
-    Ok(Promoted { moved: due.len(), next_due: next_due(tx, now)? })
+    let next_due = next_due(tx, now)?;
+    let later = match next_due {
+        Some(Duration::ZERO) => later_due(tx, now)?,
+        _ => None,
+    };
+    Ok(Promoted { moved: due.len(), next_due, later })
 }
 
 /// Draws numbers that were never used, ascending.

@@ -32,7 +32,7 @@ async fn due_rows_move_to_the_nodes_lane_in_the_order_of_their_time(t: Fixture) 
         [("late", 9), ("b", 5), ("c", 5), ("first", 3)].map(|(id, due)| in_slot(event(id).due(at(due))));
     let last = t.write(rows.to_vec(), at(0)).await?[3].seq;
     let moved = promote(&t, Order::PerGroup, 10, 9).await?;
-    assert_eq!(moved, Promoted { moved: 4, next_due: None });
+    assert_eq!(moved, Promoted { moved: 4, ..Promoted::default() });
     let rows = t.pending().await?;
     assert_eq!(ids(&rows), ["first", "b", "c", "late"]);
     assert!(
@@ -68,9 +68,12 @@ async fn without_order_grouped_rows_move_to_the_lane_too(t: Fixture) -> Checked 
 async fn rows_that_are_not_due_stay(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     t.write(vec![in_slot(event("a").due(at(5))), in_queue(event("q").due(at(1)))], at(0)).await?;
-    assert_eq!(promote(&t, Order::None, 10, 4).await?, Promoted { moved: 0, next_due: Some(secs(1)) });
+    assert_eq!(
+        promote(&t, Order::None, 10, 4).await?,
+        Promoted { next_due: Some(secs(1)), ..Promoted::default() }
+    );
     assert_eq!(t.record("a").await?.slot, Lane::DELAYED.slot());
-    assert_eq!(promote(&t, Order::None, 10, 5).await?, Promoted { moved: 1, next_due: None });
+    assert_eq!(promote(&t, Order::None, 10, 5).await?, Promoted { moved: 1, ..Promoted::default() });
     assert_eq!(t.record("q").await?.slot, Lane::QUEUE.slot());
     Ok(())
 }
@@ -78,8 +81,9 @@ async fn rows_that_are_not_due_stay(t: Fixture) -> Checked {
 /// PBX-013
 async fn no_more_than_asked_for_are_moved(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
-    t.write([3, 4, 5].map(|due| in_slot(event(&format!("e{due}")).due(at(due)))).to_vec(), at(0)).await?;
-    assert_eq!(promote(&t, Order::None, 2, 9).await?, Promoted { moved: 2, next_due: Some(secs(0)) });
+    t.write([3, 4, 5, 20].map(|due| in_slot(event(&format!("e{due}")).due(at(due)))).to_vec(), at(0)).await?;
+    let left = Promoted { moved: 2, next_due: Some(secs(0)), later: Some(secs(11)) };
+    assert_eq!(promote(&t, Order::None, 2, 9).await?, left);
     assert_eq!(ids(&t.pending().await?), ["e3", "e4"]);
     Ok(())
 }
@@ -87,7 +91,7 @@ async fn no_more_than_asked_for_are_moved(t: Fixture) -> Checked {
 /// PBX-011
 async fn only_members_promote(t: Fixture) -> Checked {
     t.write(vec![in_slot(event("a").due(at(5)))], at(0)).await?;
-    assert_eq!(promote(&t, Order::None, 10, 9).await?, Promoted { moved: 0, next_due: None });
+    assert_eq!(promote(&t, Order::None, 10, 9).await?, Promoted::default());
     t.join(1, at(0)).await?;
     assert_eq!(promote(&t, Order::None, 10, 99).await?.moved, 1, "being there is what counts");
     Ok(())
@@ -131,6 +135,6 @@ async fn ended_rows_are_not_promoted(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     t.write(vec![in_slot(event("a").due(at(5)))], at(0)).await?;
     t.apply("a", dead(), at(1)).await?;
-    assert_eq!(promote(&t, Order::None, 10, 9).await?, Promoted { moved: 0, next_due: None });
+    assert_eq!(promote(&t, Order::None, 10, 9).await?, Promoted::default());
     Ok(())
 }

@@ -7,7 +7,9 @@ mod config;
 mod delivery;
 mod items;
 mod kit;
+mod locked;
 mod otlp;
+mod pacing;
 mod restart;
 mod secrets;
 #[path = "../../../../stores/postgres/tests/server/mod.rs"]

@@ -82,10 +82,13 @@ impl BatchSink {
 
     fn judge(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
         let lone = run.len() == 1;
-        match Blame::of(answer.status) {
+        match Blame::of(answer.status, answer.after) {
             Blame::None => self.judge_good(run, answer),
             Blame::Endpoint => {
                 vec![Verdict::Unavailable { error: answer.error(), after: answer.after }; run.len()]
+            }
+            Blame::Throttled => {
+                vec![Verdict::Throttled { error: answer.error(), after: answer.after }; run.len()]
             }
             Blame::Items if lone => vec![Verdict::Failed { error: answer.error(), after: answer.after }],
             Blame::TooLarge if lone => vec![Verdict::Rejected { error: answer.error() }],

@@ -97,11 +97,12 @@ impl WebhookSink {
             Err(error) => return Verdict::Unavailable { error, after: None },
         };
         let after = answer.after;
-        match Blame::of(answer.status) {
+        match Blame::of(answer.status, answer.after) {
             Blame::None => Verdict::Accepted,
             Blame::Items => Verdict::Failed { error: answer.error(), after },
             Blame::TooLarge => Verdict::Rejected { error: answer.error() },
             Blame::Endpoint => Verdict::Unavailable { error: answer.error(), after },
+            Blame::Throttled => Verdict::Throttled { error: answer.error(), after },
         }
     }
 

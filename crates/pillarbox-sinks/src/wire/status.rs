@@ -1,5 +1,7 @@
 //! The status table: whose fault an answer is.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 /// Whose fault a status says it is.
@@ -13,15 +15,19 @@ pub(crate) enum Blame {
     TooLarge,
     /// The endpoint's.
     Endpoint,
+    /// Nobody's: the endpoint wants fewer requests.
+    Throttled,
 }
 
 impl Blame {
-    /// What the table says of a status.
-    pub(crate) fn of(status: StatusCode) -> Self {
+    /// What the table says of a status, and of the wait that came with it.
+    pub(crate) fn of(status: StatusCode, after: Option<Duration>) -> Self {
         match status.as_u16() {
             200..=299 => Self::None,
             400 | 422 => Self::Items,
             413 => Self::TooLarge,
+            429 => Self::Throttled,
+            503 if after.is_some() => Self::Throttled,
             _ => Self::Endpoint,
         }
     }
@@ -34,14 +40,15 @@ mod tests {
     /// RLY-042
     #[test]
     fn every_status_is_somebodys() {
-        for code in 100..=599 {
-            let expected = match code {
-                200..=299 => Blame::None,
-                400 | 422 => Blame::Items,
-                413 => Blame::TooLarge,
+        for (code, after) in (100..=599).flat_map(|code| [(code, None), (code, Some(Duration::ZERO))]) {
+            let expected = match (code, after) {
+                (200..=299, _) => Blame::None,
+                (400 | 422, _) => Blame::Items,
+                (413, _) => Blame::TooLarge,
+                (429, _) | (503, Some(_)) => Blame::Throttled,
                 _ => Blame::Endpoint,
             };
-            assert_eq!(Blame::of(StatusCode::from_u16(code).unwrap()), expected, "{code}");
+            assert_eq!(Blame::of(StatusCode::from_u16(code).unwrap(), after), expected, "{code} {after:?}");
         }
     }
 }

@@ -209,7 +209,8 @@ pub(crate) fn error(verdict: &Verdict) -> &str {
         Verdict::Failed { error, .. }
         | Verdict::Refused { error }
         | Verdict::Rejected { error }
-        | Verdict::Unavailable { error, .. } => error,
+        | Verdict::Unavailable { error, .. }
+        | Verdict::Throttled { error, .. } => error,
         other => panic!("no error in {other:?}"),
     }
 }
@@ -223,6 +224,7 @@ pub(crate) fn kind(verdict: &Verdict) -> &'static str {
         Verdict::Refused { .. } => "refused",
         Verdict::Rejected { .. } => "rejected",
         Verdict::Unavailable { .. } => "unavailable",
+        Verdict::Throttled { .. } => "throttled",
         Verdict::NoRoute { .. } => "no route",
         Verdict::InFlight => "in flight",
         Verdict::Skipped => "skipped",

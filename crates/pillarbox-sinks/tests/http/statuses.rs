@@ -56,7 +56,7 @@ async fn a_lone_event_answers_for_itself() {
 async fn every_other_status_is_the_endpoints_fault() {
     let statuses = [
         300, 301, 302, 303, 304, 307, 308, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411, 415, 418, 421,
-        425, 426, 428, 429, 431, 451, 499, 500, 501, 502, 503, 504, 507, 511, 520, 599,
+        425, 426, 428, 431, 451, 499, 500, 501, 502, 503, 504, 507, 511, 520, 599,
     ];
     for status in statuses {
         for count in [1, 3] {
@@ -64,6 +64,20 @@ async fn every_other_status_is_the_endpoints_fault() {
             assert!(kinds(&verdicts).iter().all(|kind| *kind == "unavailable"), "{status}: {verdicts:?}");
             assert!(error(&verdicts[0]).contains(&status.to_string()));
         }
+    }
+}
+
+/// PBX-052
+#[tokio::test]
+async fn an_endpoint_that_throttles_is_at_no_fault() {
+    for count in [1, 3] {
+        let waits = [Reply::new(429), Reply::new(429).header("retry-after", "7")];
+        for reply in waits.into_iter().chain([Reply::new(503).header("retry-after", "7")]) {
+            let verdicts = answered(reply, count).await;
+            assert!(kinds(&verdicts).iter().all(|kind| *kind == "throttled"), "{verdicts:?}");
+        }
+        let vague = answered(Reply::new(503).header("retry-after", "soon"), count).await;
+        assert_eq!(kinds(&vague)[0], "unavailable");
     }
 }
 
@@ -83,7 +97,9 @@ async fn redirects_are_not_followed() {
 #[tokio::test]
 async fn retry_after_is_honoured_with_a_cap() {
     let after = |verdict: &Verdict| match verdict {
-        Verdict::Unavailable { after, .. } | Verdict::Failed { after, .. } => *after,
+        Verdict::Unavailable { after, .. }
+        | Verdict::Throttled { after, .. }
+        | Verdict::Failed { after, .. } => *after,
         other => panic!("{other:?}"),
     };
     for (status, value, expected) in [

@@ -73,7 +73,7 @@ async fn the_status_table_holds_for_each_event_and_a_failure_stops_the_rest() {
         (410, "unavailable"),
         (413, "rejected"),
         (422, "failed"),
-        (429, "unavailable"),
+        (429, "throttled"),
         (500, "unavailable"),
     ] {
         let endpoint = Endpoint::start([Reply::new(200), Reply::new(status)]).await;

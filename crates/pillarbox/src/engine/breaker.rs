@@ -1,12 +1,17 @@
-//! The breaker: after five endpoint failures in a row nothing is sent for a while, then one probe.
+//! The circuit breaker: after five endpoint failures in a row nothing is sent for a while, then one probe.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::pace::Pace;
+
 const FAILURES_TO_OPEN: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The longest wait that a sink can ask for.
+pub(crate) const LONGEST_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -18,15 +23,29 @@ enum State {
 /// What may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Anything.
+    /// A batch.
     Open,
-    /// One batch, to see.
-    Probe,
-    /// Nothing before this time, or before the probe is back.
+    /// Nothing before this time, or before an answer to what is in flight.
     Shut(Option<Instant>),
 }
 
-/// Tells an endpoint's outage from the faults of events.
+/// A request in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent {
+    at: Instant,
+    era: u64,
+    probe: bool,
+}
+
+/// What the answer to a request told of the endpoint so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    Nothing,
+    Answered,
+    Accepted,
+}
+
+/// Tells an endpoint's outage from the faults of events, and paces what is sent.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     state: State,
@@ -34,21 +53,39 @@ pub(crate) struct Breaker {
     pauses: u32,
     /// Events the sink has accepted so far.
     accepted: u64,
+    pace: Pace,
+    /// Grows when the endpoint turns out to fail or to throttle. Answers to requests of an earlier era tell nothing new:
+    /// a burst that fails together is one failure of the endpoint.
+    era: u64,
+    /// What the answer that is being judged told; none if its request is of an earlier era.
+    judged: Option<Heard>,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { state: State::Closed, failures: 0, pauses: 0, accepted: 0 }
+        Self {
+            state: State::Closed,
+            failures: 0,
+            pauses: 0,
+            accepted: 0,
+            pace: Pace::default(),
+            era: 0,
+            judged: None,
+        }
     }
 }
 
 impl Breaker {
     pub(crate) fn gate(&self, now: Instant) -> Gate {
-        match self.state {
-            State::Closed => Gate::Open,
-            State::Open { until } if now < until => Gate::Shut(Some(until)),
-            State::Open { .. } => Gate::Probe,
-            State::Probing => Gate::Shut(None),
+        let opens_at = match self.state {
+            State::Probing => return Gate::Shut(None),
+            State::Open { until } => Some(until).filter(|until| now < *until),
+            State::Closed if self.pace.is_full() => return Gate::Shut(None),
+            State::Closed => None,
+        };
+        match opens_at.max(self.pace.wait(now)) {
+            None => Gate::Open,
+            until => Gate::Shut(until),
         }
     }
 
@@ -57,27 +94,60 @@ impl Breaker {
         self.state != State::Closed
     }
 
-    pub(crate) fn probe_sent(&mut self) {
-        self.state = State::Probing;
+    /// A batch is sent; while the breaker is open it is the probe.
+    pub(crate) fn send(&mut self, now: Instant) -> Sent {
+        let probe = self.is_open();
+        if probe {
+            self.state = State::Probing;
+        }
+        self.pace.sent(now);
+        Sent { at: now, era: self.era, probe }
     }
 
-    /// The probe is back. If it told nothing of the endpoint, the next event is a probe.
-    pub(crate) fn probe_back(&mut self, now: Instant) {
-        if self.state == State::Probing {
+    /// The answer to a request is judged from here to `judged`.
+    pub(crate) fn judge(&mut self, sent: Sent) {
+        self.judged = (sent.era == self.era).then_some(Heard::Nothing);
+    }
+
+    /// The request is over. If a probe told nothing of the endpoint, the next batch is a probe.
+    pub(crate) fn judged(&mut self, sent: Sent, now: Instant) {
+        let heard = self.judged.take();
+        if sent.era != self.era {
+            return;
+        }
+        self.pace.back();
+        if sent.probe && self.is_open() {
             self.state = State::Open { until: now };
+        }
+        if heard == Some(Heard::Accepted) {
+            self.pace.accepted(sent.at);
+        }
+        if !sent.probe && heard > Some(Heard::Nothing) {
+            self.pace.answered();
         }
     }
 
     /// The endpoint answered: it is there.
     pub(crate) fn answered(&mut self) {
-        self.state = State::Closed;
+        self.hear(Heard::Answered);
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        if self.judged.is_none() {
+            return;
+        }
+        self.judged = self.judged.max(Some(heard));
+        if self.is_open() {
+            self.pace.restart();
+            self.state = State::Closed;
+        }
         self.failures = 0;
         self.pauses = 0;
     }
 
     pub(crate) fn accepted(&mut self) {
         self.accepted += 1;
-        self.answered();
+        self.hear(Heard::Accepted);
     }
 
     /// How many events the sink has accepted.
@@ -87,58 +157,47 @@ impl Breaker {
 
     /// The endpoint failed; how long its event should wait.
     pub(crate) fn failed(&mut self, now: Instant, after: Option<Duration>) -> Duration {
-        let pause = after.map_or_else(
-            || FIRST_PAUSE.saturating_mul(1 << self.pauses.min(6)).min(LONGEST_PAUSE),
-            |after| after.min(LONGEST_PAUSE),
-        );
+        let after = after.map(|after| after.min(LONGEST_AFTER));
+        if self.judged.is_none() {
+            if let (true, Some(after)) = (self.is_open(), after) {
+                self.pace.hold(now + after);
+            }
+            return after.unwrap_or(pause(self.pauses.saturating_sub(1)));
+        }
+        let pause = after.unwrap_or(pause(self.pauses));
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= FAILURES_TO_OPEN || self.state == State::Probing {
+        if self.failures >= FAILURES_TO_OPEN || self.is_open() {
             self.state = State::Open { until: now + pause };
             self.pauses = self.pauses.saturating_add(1);
+            self.next_era();
         }
         pause
     }
+
+    /// The endpoint throttles: it is there, and wants to be asked less.
+    pub(crate) fn throttled(&mut self, now: Instant, after: Option<Duration>) {
+        let after = after.map(|after| after.min(LONGEST_AFTER));
+        if self.judged.is_none() {
+            return after.into_iter().for_each(|after| self.pace.hold(now + after));
+        }
+        if self.judged == Some(Heard::Accepted) {
+            self.pace.relent();
+        }
+        self.answered();
+        self.pace.throttled(now, after);
+        self.next_era();
+    }
+
+    fn next_era(&mut self) {
+        self.era += 1;
+        self.judged = None;
+    }
+}
+
+/// The pause after this many others.
+fn pause(pauses: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << pauses.min(6)).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn five_failures_open_it_and_one_probe_closes_it() {
-        let mut breaker = Breaker::default();
-        let now = Instant::now();
-        for _ in 0..4 {
-            breaker.failed(now, None);
-            assert_eq!(breaker.gate(now), Gate::Open);
-        }
-        let pause = breaker.failed(now, None);
-        assert_eq!(breaker.gate(now), Gate::Shut(Some(now + pause)));
-        assert_eq!(breaker.gate(now + pause), Gate::Probe);
-        breaker.probe_sent();
-        assert_eq!(breaker.gate(now + pause), Gate::Shut(None));
-        breaker.failed(now + pause, None);
-        assert!(matches!(breaker.gate(now + pause), Gate::Shut(Some(_))), "a failed probe opens it again");
-        breaker.answered();
-        assert_eq!(breaker.gate(now), Gate::Open);
-    }
-
-    #[test]
-    fn a_probe_that_tells_nothing_is_followed_by_another() {
-        let mut breaker = Breaker::default();
-        let now = Instant::now();
-        breaker.probe_sent();
-        breaker.probe_back(now);
-        assert_eq!(breaker.gate(now), Gate::Probe);
-        breaker.answered();
-        breaker.probe_back(now);
-        assert_eq!(breaker.gate(now), Gate::Open);
-    }
-
-    #[test]
-    fn retry_after_is_honoured_with_a_cap() {
-        let mut breaker = Breaker::default();
-        assert_eq!(breaker.failed(Instant::now(), Some(Duration::from_secs(7))), Duration::from_secs(7));
-        assert_eq!(breaker.failed(Instant::now(), Some(Duration::MAX)), LONGEST_PAUSE);
-    }
-}
+mod tests;

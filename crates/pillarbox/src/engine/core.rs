@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::careful::Careful;
 use super::claims::Claims;
+use super::due::Dues;
 use super::groups::Groups;
 use super::intake::GROUPS_MAX;
 use super::item::Item;
@@ -111,8 +112,7 @@ pub(crate) struct Core {
     pub(super) page: usize,
     /// By how much a read is widened, because the last one was cut short and saw only what was known.
     pub(super) stretch: usize,
-    /// When delayed rows are due.
-    pub(super) next_due: Option<Instant>,
+    pub(super) dues: Dues,
     pub(super) settles: VecDeque<Unsettled>,
     pub(super) settles_since: Option<Instant>,
     /// One of these outcomes holds back its group or changes when its event is tried again.
@@ -180,7 +180,7 @@ impl Core {
             more: false,
             page,
             stretch: 1,
-            next_due: None,
+            dues: Dues::default(),
             settles: VecDeque::new(),
             settles_since: None,
             settles_press: false,

@@ -44,20 +44,16 @@ impl Core {
         if self.lease_until.is_some_and(|until| now >= until) {
             return Next::Wait(waking);
         }
-        let gate = match self.breaker.gate(now) {
-            Gate::Shut(until) => return Next::Wait(until),
-            gate => gate,
-        };
+        if let Gate::Shut(until) = self.breaker.gate(now) {
+            return Next::Wait(until);
+        }
         self.halted = false;
         while let Some(mut job) = self.pick(now) {
             // A batch that had expired is settled already; the next may be better.
             if job.items.is_empty() {
                 continue;
             }
-            if gate == Gate::Probe {
-                self.breaker.probe_sent();
-                job.probe = true;
-            }
+            job.sent = Some(self.breaker.send(now));
             self.out += 1;
             return Next::Job(job);
         }
@@ -120,7 +116,7 @@ impl Core {
 
     fn job(&mut self, items: Vec<Item>, careful: bool, now: Instant) -> Job {
         if items.iter().all(|item| item.expires.is_none()) {
-            return Job { items, incarnation: self.incarnation, careful, probe: false };
+            return Job { items, incarnation: self.incarnation, careful, sent: None };
         }
         let (expired, items): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.expires.is_some_and(|at| at <= now));
@@ -135,7 +131,7 @@ impl Core {
             }
             self.group_back(group.as_ref(), now);
         }
-        Job { items, incarnation: self.incarnation, careful, probe: false }
+        Job { items, incarnation: self.incarnation, careful, sent: None }
     }
 
     fn write_next_attempt(&mut self, now: Instant) {
@@ -158,7 +154,10 @@ impl Core {
     /// A job is over.
     pub(crate) fn finish(&mut self, job: Job, delivered: Delivered, now: Instant) {
         self.out = self.out.saturating_sub(1);
-        let probe = job.probe;
+        let sent = job.sent;
+        if let Some(sent) = sent {
+            self.breaker.judge(sent);
+        }
         match delivered {
             _ if job.incarnation != self.incarnation => {}
             Delivered::Broken(_) if job.items.len() > 1 => self.try_one_by_one(job.items, now),
@@ -167,8 +166,8 @@ impl Core {
             }
             Delivered::Verdicts(verdicts) => self.judge_all(job, verdicts, now),
         }
-        if probe {
-            self.breaker.probe_back(now);
+        if let Some(sent) = sent {
+            self.breaker.judged(sent, now);
         }
     }
 

@@ -10,7 +10,7 @@ use super::groups::Hold;
 use super::item::Item;
 use super::settings::Reading;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
-use crate::port::{Change, Counts, Fetch, Fetched, Order, Outcome, Recover, Scope, Source, Take};
+use crate::port::{Change, Counts, Fetch, Fetched, Order, Outcome, Promoted, Recover, Scope, Source, Take};
 
 /// Groups that may be held back in memory; beyond that reading waits.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -153,15 +153,26 @@ impl Core {
 
     /// A delayed event was written, to be promoted after this long.
     pub(crate) fn hint_due(&mut self, at: Instant) {
-        if self.next_due.is_none_or(|due| at < due) {
-            self.next_due = Some(at);
-            self.due_moved = true;
-        }
+        self.due_moved |= self.dues.add(at);
     }
 
-    /// What a promotion left for later.
-    pub(crate) fn promoted(&mut self, next: Option<Instant>) {
-        self.next_due = next;
+    /// What a promotion did and what it left.
+    pub(crate) fn promoted(&mut self, promoted: &Promoted, now: Instant) {
+        let stuck = promoted.moved == 0 && promoted.next_due == Some(Duration::ZERO);
+        if stuck {
+            // Others have locked what is due: tried again at once, it would keep the reader from everything else.
+            self.hint_due(now + self.settings.poll_interval);
+        }
+        let next = promoted.next_due.filter(|_| !stuck);
+        for ahead in [next, promoted.later].into_iter().flatten() {
+            self.hint_due(now + ahead);
+        }
+        self.wake = true;
+    }
+
+    /// A promotion failed: what it would have moved is still due.
+    pub(crate) fn promotion_failed(&mut self, now: Instant) {
+        self.hint_due(now + self.settings.poll_interval);
         self.wake = true;
     }
 
@@ -181,8 +192,8 @@ impl Core {
             self.reader_idle = true;
             return Read::Idle(None);
         }
-        if self.next_due.is_some_and(|due| due <= now)
-            && let Some(lane) = self.lane
+        if let Some(lane) = self.lane
+            && self.dues.begin(now)
         {
             return Read::Promote { lane, rows: rows.min(self.page) };
         }
@@ -204,7 +215,7 @@ impl Core {
         }
         let waking = self.groups.next_waking();
         self.reader_idle = true;
-        Read::Idle([waking, self.next_due, self.wake_at].into_iter().flatten().min())
+        Read::Idle([waking, self.dues.next(), self.wake_at].into_iter().flatten().min())
     }
 
     fn read_group(&mut self, key: GroupKey, rows: usize, bytes: usize) -> Read {
@@ -326,6 +337,7 @@ impl Core {
     }
 
     fn read_begins(&mut self) {
+        self.dues.read_began();
         self.known.read_began();
         self.slots.read_began();
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::breaker::Sent;
 use crate::model::{Event, EventId, GroupKey, Seq, Slot, Token};
 use crate::port::{Change, Claimed, Counts, Delivery, Outcome, Source};
 
@@ -107,6 +108,6 @@ pub(crate) struct Job {
     pub(crate) incarnation: u64,
     /// Whether it is the one careful delivery.
     pub(crate) careful: bool,
-    /// Whether the breaker waits for it.
-    pub(crate) probe: bool,
+    /// As the breaker knows it, once it is sent.
+    pub(crate) sent: Option<Sent>,
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::breaker::LONGEST_AFTER;
 use super::core::{Core, Meanwhile, Unsettled};
 use super::groups::Hold;
 use super::item::{Item, Job};
@@ -13,9 +14,6 @@ use crate::port::{Change, Counts, Verdict, Wait};
 
 /// The reason of a failure where the sink said nothing of the event.
 const NO_VERDICT: &str = "the sink gave no verdict";
-
-/// A sink that wants to be left alone for longer is asked again after this.
-const LONGEST_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// No retry policy puts an attempt off for longer.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -138,10 +136,11 @@ impl Core {
             }
             // What came back untried of a slot that is to be handed over is the next holder's.
             Verdict::Unavailable { after, .. } if self.slots.is_leaving(item.slot) => {
-                self.breaker.failed(now, after);
+                self.outage(after, now);
                 self.drop_item(item, now);
                 Then::Stop
             }
+            Verdict::Throttled { after, .. } => self.throttled(item, after, now),
             Verdict::Skipped if self.slots.is_leaving(item.slot) => {
                 self.drop_item(item, now);
                 Then::Stop
@@ -255,6 +254,28 @@ impl Core {
         then
     }
 
+    /// The endpoint wants fewer requests: the breaker sees to that, and the event goes back untouched.
+    fn throttled(&mut self, item: Item, after: Option<Duration>, now: Instant) -> Then {
+        self.breaker.throttled(now, after);
+        if self.slots.is_leaving(item.slot) {
+            self.drop_item(item, now);
+        } else {
+            self.put_back(item);
+        }
+        Then::Stop
+    }
+
+    /// The endpoint failed under the job that is being judged, once however many its events are; how long these wait.
+    fn outage(&mut self, after: Option<Duration>, now: Instant) -> Duration {
+        if let Some(pause) = self.outage {
+            return pause;
+        }
+        // Twice as long as the breaker: should this event be the cause, the probe is another one. A wait that the
+        // endpoint asked for is kept to.
+        let pause = self.breaker.failed(now, after);
+        *self.outage.insert(if after.is_some() { pause } else { pause * 2 })
+    }
+
     /// The endpoint's failure counts against an event only if the sink accepted another since its last attempt, and only if it was
     /// sent alone: in a batch it may have been another's fault.
     fn endpoint_failed(
@@ -265,11 +286,7 @@ impl Core {
         now: Instant,
     ) -> Then {
         let accepted = self.breaker.accepted_count();
-        // Twice as long as the breaker: should this event be the cause, the probe is another one.
-        let pause = match self.outage {
-            Some(pause) => pause,
-            None => *self.outage.insert(self.breaker.failed(now, after) * 2),
-        };
+        let pause = self.outage(after, now);
         if lone && item.accepted_before.is_some_and(|before| accepted > before) {
             return self.fail(item, error, after, now);
         }

@@ -137,8 +137,14 @@ async fn promote(shared: &Shared, lane: Lane, rows: usize) -> Result<(), StoreEr
     let Fence::Node(node) = fence else {
         return Ok(());
     };
-    let promoted = shared.store.promote(Promote { node, lane, order, rows, now: None }).await?;
-    let next = promoted.next_due.map(|ahead| Instant::now() + ahead);
-    shared.with(|core| core.promoted(next));
-    Ok(())
+    match shared.store.promote(Promote { node, lane, order, rows, now: None }).await {
+        Ok(promoted) => {
+            shared.with(|core| core.promoted(&promoted, Instant::now()));
+            Ok(())
+        }
+        Err(error) => {
+            shared.with(|core| core.promotion_failed(Instant::now()));
+            Err(error)
+        }
+    }
 }

@@ -10,6 +10,7 @@ enum Kind {
     Again(Option<Duration>),
     Permanent,
     Unavailable(Option<Duration>),
+    Throttled(Option<Duration>),
     NoRoute,
     InFlight,
 }
@@ -46,6 +47,13 @@ impl Failure {
         Self { kind: Kind::Unavailable(after), message: chain(&*error.into()) }
     }
 
+    /// What the listener needs wants fewer calls: no attempt is ever counted, all deliveries are paced, and none is begun
+    /// before `after` has passed.
+    #[must_use]
+    pub fn throttled(error: impl Into<Box<dyn Error + Send + Sync>>, after: Option<Duration>) -> Self {
+        Self { kind: Kind::Throttled(after), message: chain(&*error.into()) }
+    }
+
     /// What a verdict tells interceptors; none where the event was taken.
     pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
         let (kind, message) = match verdict {
@@ -54,6 +62,7 @@ impl Failure {
             Verdict::Refused { error } => (Kind::Again(None), error.as_str()),
             Verdict::Rejected { error } => (Kind::Permanent, error.as_str()),
             Verdict::Unavailable { error, after } => (Kind::Unavailable(*after), error.as_str()),
+            Verdict::Throttled { error, after } => (Kind::Throttled(*after), error.as_str()),
             Verdict::NoRoute { route } => (Kind::NoRoute, route.as_str()),
             Verdict::InFlight => (Kind::InFlight, "already in flight"),
             Verdict::Skipped => (Kind::Again(None), "the sink gave no verdict"),
@@ -79,6 +88,7 @@ impl Failure {
             Kind::Again(after) => Verdict::Failed { error, after },
             Kind::Permanent => Verdict::Rejected { error },
             Kind::Unavailable(after) => Verdict::Unavailable { error, after },
+            Kind::Throttled(after) => Verdict::Throttled { error, after },
             Kind::NoRoute => Verdict::NoRoute { route: error },
             Kind::InFlight => Verdict::InFlight,
         }

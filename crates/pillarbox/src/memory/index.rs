@@ -81,9 +81,9 @@ impl Index {
         self.timed.range(range).map(|(_, _, seq)| *seq)
     }
 
-    /// The earliest time a row of lane −1 is due.
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let range = (Lane::DELAYED.0, Timestamp::MIN, i64::MIN)..;
+    /// The earliest time after this one that a row of lane −1 is due.
+    pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
+        let range = (Lane::DELAYED.0, after, i64::MAX)..;
         self.timed.range(range).next().map(|(_, at, _)| *at)
     }
 

@@ -129,7 +129,7 @@ impl State {
             groups: (groups_seen != Some(self.epoch))
                 .then(|| GroupStates { epoch: self.epoch, held: self.groups.values().cloned().collect() }),
             ready: self.index.rows(&slots, after.0.saturating_add(1)).next().is_some(),
-            next_due: self.index.next_due().map(|at| until(now, at)),
+            next_due: self.index.next_due(Timestamp::MIN).map(|at| until(now, at)),
             oldest: first.map(|seq| self.rows[&seq].created_at),
             held,
             now,

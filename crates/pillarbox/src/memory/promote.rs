@@ -10,7 +10,7 @@ use crate::port::{Order, Promote, Promoted};
 impl State {
     pub(super) fn promote(&mut self, request: &Promote, now: Timestamp) -> Promoted {
         if !self.nodes.contains_key(&request.node) {
-            return Promoted { moved: 0, next_due: None };
+            return Promoted::default();
         }
         let due: Vec<i64> = self.index.due(Lane::DELAYED, now).take(request.rows).collect();
         for seq in &due {
@@ -19,6 +19,9 @@ impl State {
                 row.lane = (!to_slot).then_some(request.lane);
             });
         }
-        Promoted { moved: due.len(), next_due: self.index.next_due().map(|at| until(now, at)) }
+        let next_due = self.index.next_due(Timestamp::MIN);
+        let later = next_due.filter(|at| *at <= now).and_then(|_| self.index.next_due(now));
+        let [next_due, later] = [next_due, later].map(|at| at.map(|at| until(now, at)));
+        Promoted { moved: due.len(), next_due, later }
     }
 }

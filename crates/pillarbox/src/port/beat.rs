@@ -96,10 +96,12 @@ pub struct Promote {
 }
 
 /// What a promotion did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promoted {
     /// How many rows were moved.
     pub moved: usize,
-    /// The time until the next delayed row is due; zero if more are due now.
+    /// The time until the next delayed row is due; zero if more are due now: over the limit, or locked by others.
     pub next_due: Option<Duration>,
+    /// Where more are due now, the time until the next one after these.
+    pub later: Option<Duration>,
 }

@@ -76,6 +76,14 @@ pub enum Verdict {
         /// When to try again.
         after: Option<Duration>,
     },
+    /// The endpoint wants fewer requests (429, 503 with Retry-After). No attempt is ever counted: deliveries are paced instead,
+    /// and nothing at all is sent before `after` has passed.
+    Throttled {
+        /// Why.
+        error: String,
+        /// When to try again, if the endpoint said so.
+        after: Option<Duration>,
+    },
     /// Nobody is there for this event.
     NoRoute {
         /// The route that was looked for.

@@ -206,6 +206,10 @@ impl TestOutbox {
             | Verdict::Unavailable { error, .. }
             | Verdict::Refused { error }
             | Verdict::Rejected { error } => dead(error, Counts::One),
+            Verdict::Throttled { error, after } => {
+                let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
+                Change::Retry { delay, error, counts: Counts::None, wait: Wait::InPlace }
+            }
             Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
             Verdict::InFlight | Verdict::Skipped => Change::Release,
         }

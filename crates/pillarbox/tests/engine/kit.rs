@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Far more virtual time than anything here needs.
-const NEVER: Duration = Duration::from_secs(6 * 3_600);
+const NEVER: Duration = Duration::from_secs(48 * 3_600);
 
 type Script = Box<dyn FnMut(&Delivery) -> Verdict + Send>;
 

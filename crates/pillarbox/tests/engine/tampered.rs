@@ -34,6 +34,8 @@ pub(crate) enum How {
     HoldAnswer,
     /// It waits for `release`, then goes its way.
     HoldRequest,
+    /// A promotion finds every row locked by others, and moves none.
+    MoveNothing,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +122,7 @@ impl Tampered {
             None => effect.await,
             Some(How::Fail) => Err(fault(ErrorKind::Unavailable)),
             Some(How::Lose) => effect.await.and(Err(fault(ErrorKind::Timeout))),
+            Some(How::MoveNothing) => effect.await,
             Some(How::HoldAnswer) => {
                 let answer = effect.await;
                 self.held.acquire().await.unwrap().forget();
@@ -171,7 +174,10 @@ impl Store for Tampered {
         Box::pin(self.tamper(Call::Leave, self.inner.leave(node)))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
+        if self.orders.lock().unwrap().always.get(&Call::Promote) == Some(&How::MoveNothing) {
+            request.rows = 0;
+        }
         Box::pin(self.tamper(Call::Promote, self.inner.promote(request)))
     }
 

@@ -63,6 +63,8 @@ pub(crate) async fn promote(world: Arc<World>, request: Promote) -> Result<Promo
     let promoted = world.store.promote(request).await?;
     if promoted.moved > 0 {
         world.reached("event", "promoted when due");
+    } else if promoted.next_due.is_some_and(|ahead| ahead.is_zero()) {
+        world.reached("promote", "moves nothing of what is due");
     }
     Ok(promoted)
 }

@@ -95,13 +95,17 @@ pub(crate) struct StoreFaults {
     lease: Duration,
     /// How often the database is read-only for a while.
     pub(crate) read_only: f64,
+    /// How often a promotion finds every row that is due locked by others.
+    pub(crate) locked: f64,
 }
 
 impl StoreFaults {
     pub(crate) fn draw(rng: &mut Rng, scenario: Scenario, lease: Duration) -> Self {
         let delays = rng.one(&[0.0, 0.2, 0.8]);
         let delay_ms = rng.one(&[3, 30, 300]);
-        let slow = Self { delays, delay_ms, lease, ..Self::default() };
+        // No fault of the store: whoever works with rows locks them.
+        let locked = rng.one(&[0.0, 0.3, 0.9]);
+        let slow = Self { delays, delay_ms, lease, locked, ..Self::default() };
         match scenario {
             Scenario::Calm => Self { delay_ms: delay_ms.min(30), ..slow },
             Scenario::Sink => slow,
@@ -149,6 +153,7 @@ pub(crate) struct SinkFaults {
     pub(crate) rejects: f64,
     pub(crate) no_route: f64,
     pub(crate) unavailable: f64,
+    pub(crate) throttles: f64,
     pub(crate) accepts_then_fails: f64,
     pub(crate) accepts_then_hangs: f64,
     pub(crate) hangs: f64,
@@ -166,6 +171,7 @@ impl SinkFaults {
             rejects: rng.one(&[0.0, 0.02]),
             no_route: rng.one(&[0.0, 0.01]),
             unavailable: rng.one(&[0.0, 0.05]),
+            throttles: rng.one(&[0.0, 0.05]),
             slow: rng.one(&[0.0, 0.3, 1.0]),
             slow_ms: rng.one(&[2, 50, 800]),
             ..Self::default()
@@ -178,6 +184,7 @@ impl SinkFaults {
                 hangs: rng.one(&[0.0, 0.03]),
                 panics: rng.one(&[0.0, 0.03]),
                 unavailable: rng.one(&[0.0, 0.1, 0.5]),
+                throttles: rng.one(&[0.0, 0.1, 0.5]),
                 outages: rng.one(&[0.0, 0.2]),
                 ..honest
             },

@@ -48,6 +48,7 @@ pub(crate) enum Said {
     Failed,
     Rejected,
     Unavailable,
+    Throttled,
     NoRoute,
     Refused,
     Skipped,

@@ -33,6 +33,7 @@ enum Manner {
     Rejects,
     NoRoute,
     Unavailable,
+    Throttles,
     AcceptsThenFails,
     AcceptsThenHangs,
     Hangs,
@@ -131,6 +132,9 @@ async fn serve(world: Arc<World>, delivery: DeliveryNo, events: Vec<EventNo>) ->
     for (place, event) in events.iter().enumerate() {
         pass(slowness(&world)).await;
         let manner = manner(&world, *event);
+        if manner == Manner::Unavailable && world.outage.load(Ordering::Relaxed) {
+            fail_together(&world).await;
+        }
         if matches!(manner, Manner::Accepts | Manner::AcceptsThenFails | Manner::AcceptsThenHangs) {
             world.record(What::Accepted { delivery, event: *event });
         }
@@ -148,6 +152,17 @@ async fn serve(world: Arc<World>, delivery: DeliveryNo, events: Vec<EventNo>) ->
         }
     }
     Served::Verdicts(verdicts)
+}
+
+/// What comes during an outage fails at one moment, so that many deliveries fail at once.
+async fn fail_together(world: &World) {
+    const BETWEEN: u128 = 200;
+    let since = world.now().as_millis() % BETWEEN;
+    world.failing.fetch_add(1, Ordering::Relaxed);
+    pass(Duration::from_millis((BETWEEN - since) as u64)).await;
+    if world.failing.fetch_sub(1, Ordering::Relaxed) > 1 {
+        world.reached("sink", "fails several at once");
+    }
 }
 
 /// Never so slow that a whole batch misses its deadline.
@@ -184,6 +199,7 @@ fn mood(rng: &mut Rng, faults: &SinkFaults) -> Manner {
         (faults.rejects, Manner::Rejects),
         (faults.no_route, Manner::NoRoute),
         (faults.unavailable, Manner::Unavailable),
+        (faults.throttles, Manner::Throttles),
         (faults.accepts_then_fails, Manner::AcceptsThenFails),
         (faults.accepts_then_hangs, Manner::AcceptsThenHangs),
         (faults.hangs, Manner::Hangs),
@@ -199,6 +215,7 @@ fn refusal(world: &World, manner: Manner) -> Verdict {
         Manner::Rejects => Verdict::Rejected { error: "refused".to_owned() },
         Manner::NoRoute => Verdict::NoRoute { route: "nowhere".to_owned() },
         Manner::Unavailable => Verdict::Unavailable { error: "down".to_owned(), after },
+        Manner::Throttles => Verdict::Throttled { error: "too many requests".to_owned(), after },
         _ => Verdict::Failed { error: "failed".to_owned(), after },
     }
 }
@@ -210,6 +227,7 @@ fn note(world: &World, manner: Manner, place: usize) {
         Manner::Rejects => "rejects",
         Manner::NoRoute => "has no route",
         Manner::Unavailable => "is unavailable",
+        Manner::Throttles => "throttles",
         Manner::AcceptsThenFails => "accepts and says it failed",
         Manner::AcceptsThenHangs => "accepts and never says so",
         Manner::Hangs => "hangs",
@@ -228,6 +246,7 @@ fn said(verdict: &Verdict) -> Said {
         Verdict::Failed { .. } => Said::Failed,
         Verdict::Rejected { .. } => Said::Rejected,
         Verdict::Unavailable { .. } => Said::Unavailable,
+        Verdict::Throttled { .. } => Said::Throttled,
         Verdict::NoRoute { .. } => Said::NoRoute,
         Verdict::Refused { .. } => Said::Refused,
         _ => Said::Skipped,

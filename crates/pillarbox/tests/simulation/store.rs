@@ -10,7 +10,7 @@ use pillarbox::port::{
 };
 use tokio::sync::{oneshot, watch};
 
-use crate::chance::pass;
+use crate::chance::{Chance, pass};
 use crate::doom::Doom;
 use crate::effect;
 use crate::faults::{Fate, Op, When};
@@ -182,7 +182,11 @@ impl Store for NodeStore {
         Box::pin(self.call(Op::Leave, effect::leave(Arc::clone(&self.world), node)))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
+        let world = &self.world;
+        if world.in_trouble() && world.draw(|rng| rng.chance(world.plan.store.locked)) {
+            request.rows = 0;
+        }
         Box::pin(self.call(Op::Promote, effect::promote(Arc::clone(&self.world), request)))
     }
 

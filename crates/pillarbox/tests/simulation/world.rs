@@ -77,6 +77,8 @@ pub(crate) struct World {
     is_over: AtomicBool,
     pub(crate) read_only: AtomicBool,
     pub(crate) outage: AtomicBool,
+    /// Deliveries that are about to fail together.
+    pub(crate) failing: AtomicUsize,
     lives: AtomicUsize,
     deliveries: AtomicUsize,
     transactions: AtomicUsize,
@@ -104,6 +106,7 @@ impl World {
             is_over: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
             outage: AtomicBool::new(false),
+            failing: AtomicUsize::new(0),
             lives: AtomicUsize::new(0),
             deliveries: AtomicUsize::new(0),
             transactions: AtomicUsize::new(0),
@@ -127,6 +130,11 @@ impl World {
     pub(crate) fn record(&self, what: What) {
         let entry = Entry { at: self.start.elapsed(), what };
         self.lock().history.entries.push(entry);
+    }
+
+    /// The time since the run began.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
     }
 
     /// A fact that some run must reach.

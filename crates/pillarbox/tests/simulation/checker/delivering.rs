@@ -137,7 +137,7 @@ impl Tale<'_> {
                 }
                 Said::Rejected => story.refused = true,
                 Said::NoRoute => story.unroutable = true,
-                Said::Failed | Said::Refused | Said::Unavailable | Said::Skipped => {}
+                Said::Failed | Said::Refused | Said::Unavailable | Said::Throttled | Said::Skipped => {}
             }
         }
     }
