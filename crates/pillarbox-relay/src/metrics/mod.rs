@@ -23,7 +23,7 @@ struct Metric {
     help: &'static str,
 }
 
-const COUNTERS: [Metric; 4] = [
+const COUNTERS: [Metric; 5] = [
     Metric {
         prometheus: "pillarbox_delivered_total",
         otel: "pillarbox.delivered",
@@ -47,6 +47,12 @@ const COUNTERS: [Metric; 4] = [
         otel: "pillarbox.read",
         unit: "{event}",
         help: "Events that were read from the table.",
+    },
+    Metric {
+        prometheus: "pillarbox_read_passed_total",
+        otel: "pillarbox.read_passed",
+        unit: "{event}",
+        help: "Pending events that a sweep found below the read position.",
     },
 ];
 const GAUGES: [Metric; 7] = [
@@ -124,6 +130,7 @@ pub(crate) struct Meter {
     failed: AtomicU64,
     dead: AtomicU64,
     read: AtomicU64,
+    passed: AtomicU64,
     oldest_ms: AtomicU64,
 }
 
@@ -141,7 +148,13 @@ impl Meter {
         Reading {
             source: source.to_owned(),
             table: table.to_owned(),
-            counters: [delivered, failed, dead, self.read.load(Ordering::Relaxed)],
+            counters: [
+                delivered,
+                failed,
+                dead,
+                self.read.load(Ordering::Relaxed),
+                self.passed.load(Ordering::Relaxed),
+            ],
             gauges: [
                 of(|health| health.in_memory),
                 of(|health| health.out),
@@ -158,6 +171,10 @@ impl Meter {
 impl MetricsExporter for Meter {
     fn cold_enqueued(&self, count: u64) {
         self.read.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn read_passed(&self, count: u64) {
+        self.passed.fetch_add(count, Ordering::Relaxed);
     }
 
     fn dispatch_success(&self, count: u64) {

@@ -67,6 +67,7 @@ async fn health_readiness_and_metrics_are_served() {
         "pillarbox_delivered_total{source=\"default\",table=\"outbox_event\"} 2",
         "pillarbox_dead_total{source=\"default\",table=\"outbox_event\"} 1",
         "pillarbox_read_total{source=\"default\",table=\"outbox_event\"} ",
+        "pillarbox_read_passed_total{source=\"default\",table=\"outbox_event\"} 0\n",
         "pillarbox_member{source=\"default\",table=\"outbox_event\"} 1",
         "pillarbox_slots_held{source=\"default\",table=\"outbox_event\"} 64",
         "pillarbox_breaker_open{source=\"default\",table=\"outbox_event\"} 0",

@@ -20,7 +20,8 @@ use super::running::EngineHealth;
 use super::settings::EngineSettings;
 use super::shared::Signals;
 use super::slots::Slots;
-use crate::model::{EventId, GroupKey, Lane, NodeId, Slot};
+use super::sweep::Sweep;
+use crate::model::{EventId, GroupKey, Lane, NodeId, Seq, Slot};
 use crate::port::{Change, Cursor, Fence, Outcome, Source};
 
 /// What the engine is doing on the whole.
@@ -72,6 +73,8 @@ pub(crate) struct Tally {
     pub(crate) success: u64,
     pub(crate) failure: u64,
     pub(crate) stale: u64,
+    /// Rows that a sweep found below the read position, and the lowest of their numbers.
+    pub(crate) passed_by: Option<(u64, Seq)>,
     pub(crate) dead: Vec<(EventId, String)>,
     pub(crate) undecodable: Vec<(EventId, String)>,
 }
@@ -100,6 +103,7 @@ pub(crate) struct Core {
     pub(super) cursor: Cursor,
     /// Grows when the cursor is set back, so that a read under way can't move it on.
     pub(super) rewinds: u64,
+    pub(super) sweep: Sweep,
     /// Something hints at rows to be read.
     pub(super) wake: bool,
     /// A hint from elsewhere is followed up then.
@@ -174,6 +178,7 @@ impl Core {
             breaker: Breaker::default(),
             cursor: Cursor::default(),
             rewinds: 0,
+            sweep: Sweep::default(),
             wake: true,
             wake_at: None,
             fruitless: None,

@@ -25,6 +25,8 @@ pub(crate) enum Read {
     Slots { fetch: Fetch, rewinds: u64 },
     /// Read one group from where it was left.
     Group { key: GroupKey, fetch: Fetch },
+    /// Look for rows that the read position has passed.
+    Sweep(Fetch),
     /// Take rows as a leader.
     Take(Take),
     /// Give back rows that nobody has in hand any more.
@@ -188,9 +190,12 @@ impl Core {
         if self.lead.is_some() {
             return self.next_lead(now);
         }
+        if let Some(fetch) = self.next_sweep(now) {
+            return Read::Sweep(fetch);
+        }
         if rows < self.read_at_room() {
             self.reader_idle = true;
-            return Read::Idle(None);
+            return Read::Idle(self.sweep.at());
         }
         if let Some(lane) = self.lane
             && self.dues.begin(now)
@@ -215,7 +220,7 @@ impl Core {
         }
         let waking = self.groups.next_waking();
         self.reader_idle = true;
-        Read::Idle([waking, self.dues.next(), self.wake_at].into_iter().flatten().min())
+        Read::Idle([waking, self.dues.next(), self.wake_at, self.sweep.at()].into_iter().flatten().min())
     }
 
     fn read_group(&mut self, key: GroupKey, rows: usize, bytes: usize) -> Read {
@@ -336,7 +341,7 @@ impl Core {
         self.groups.place(key, now);
     }
 
-    fn read_begins(&mut self) {
+    pub(super) fn read_begins(&mut self) {
         self.dues.read_began();
         self.known.read_began();
         self.slots.read_began();

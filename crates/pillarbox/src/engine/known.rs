@@ -104,6 +104,11 @@ impl Known {
         }
     }
 
+    /// Whether this node has it in hand, or is writing it.
+    pub(crate) fn has(&self, id: &EventId) -> bool {
+        self.entries.contains_key(id)
+    }
+
     /// Not in memory any more, and still pending in the store.
     pub(crate) fn forget(&mut self, id: &EventId) {
         if matches!(self.entries.get(id), Some(Entry::Held(_))) {

@@ -21,6 +21,7 @@ impl Core {
         self.beat_unanswered = false;
         self.groups_epoch = -1;
         self.cursor = Cursor::default();
+        self.sweep_later(now);
         self.apply(membership, asked, now);
     }
 
@@ -68,6 +69,9 @@ impl Core {
     /// The answer is lost; if the beat took slots, so is whether they were a dead node's.
     pub(crate) fn beat_failed(&mut self) {
         self.beat_unanswered = true;
+        // What crashed may have taken done marks back with it: the reader looks, on a new connection.
+        self.nothing_at = None;
+        self.wake = true;
     }
 
     /// The answer to a beat that released these slots.

@@ -27,6 +27,7 @@ mod settlement;
 mod settler;
 mod shared;
 mod slots;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -85,6 +85,16 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
                 Err(error)
             }
         },
+        Read::Sweep(fetch) => match shared.store.fetch(fetch).await {
+            Ok(fetched) => {
+                shared.with(|core| core.merge_sweep(&fetched, incarnation, Instant::now()));
+                Ok(())
+            }
+            Err(error) => {
+                shared.with(|core| core.sweep_failed(Instant::now()));
+                Err(error)
+            }
+        },
         Read::Promote { lane, rows } => promote(shared, lane, rows).await,
         Read::Take(request) => take(shared, request, incarnation).await,
         Read::Recover(request) => recover(shared, request, incarnation).await,

@@ -83,6 +83,8 @@ pub struct EngineSettings {
     pub poll_interval: Duration,
     /// After a read that found rows the next comes so soon, then later and later up to the poll interval.
     pub quick_poll: Option<Duration>,
+    /// Read from the first pending row so often, for rows that the read position has passed.
+    pub sweep_interval: Duration,
     /// Where a leader takes rows: what somebody took so long ago and has not settled is given back.
     pub processing_timeout: Duration,
     /// How long closing waits for what is in memory.
@@ -118,6 +120,7 @@ impl Default for EngineSettings {
             lease: Lease::default(),
             poll_interval: Duration::from_secs(5),
             quick_poll: None,
+            sweep_interval: Duration::from_secs(300),
             processing_timeout: Duration::from_secs(300),
             drain: Duration::from_secs(5),
             settle_linger: Duration::from_millis(10),
@@ -152,6 +155,7 @@ impl EngineSettings {
             ("deadline", self.deadline, Duration::from_millis(1), DAY),
             ("poll interval", self.poll_interval, Duration::from_millis(1), DAY),
             ("quick poll", self.quick_poll.unwrap_or(DAY), Duration::from_millis(1), DAY),
+            ("sweep interval", self.sweep_interval, Duration::from_millis(1), DAY),
             ("processing timeout", self.processing_timeout, Duration::from_secs(1), DAY * 365),
             ("drain", self.drain, Duration::ZERO, DAY),
             ("settle linger", self.settle_linger, Duration::ZERO, Duration::from_secs(10)),

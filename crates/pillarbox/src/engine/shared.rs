@@ -107,6 +107,15 @@ impl Shared {
         if tally.hot_dropped > 0 {
             tracing::warn!(store = store(), events = tally.hot_dropped, "hot line full: left to the reader");
         }
+        if let Some((events, first)) = tally.passed_by {
+            self.metrics.read_passed(events);
+            tracing::warn!(
+                store = store(),
+                events,
+                first = first.0,
+                "found pending rows below the read position; reading again from the first of them"
+            );
+        }
         if tally.stale > 0 {
             tracing::warn!(
                 store = store(),

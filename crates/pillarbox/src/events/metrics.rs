@@ -13,6 +13,7 @@ pub struct FacadeMetrics {
     hot: Counter,
     hot_dropped: Counter,
     cold: Counter,
+    passed: Counter,
     success: Counter,
     failure: Counter,
     dead: Counter,
@@ -36,6 +37,7 @@ impl FacadeMetrics {
             hot: counter!(name("enqueue.hot")),
             hot_dropped: counter!(name("enqueue.hot.dropped")),
             cold: counter!(name("enqueue.cold")),
+            passed: counter!(name("read.passed")),
             success: counter!(name("dispatch.success")),
             failure: counter!(name("dispatch.failure")),
             dead: counter!(name("dispatch.dead")),
@@ -63,6 +65,10 @@ impl MetricsExporter for FacadeMetrics {
 
     fn cold_enqueued(&self, count: u64) {
         self.cold.increment(count);
+    }
+
+    fn read_passed(&self, count: u64) {
+        self.passed.increment(count);
     }
 
     fn dispatch_success(&self, count: u64) {

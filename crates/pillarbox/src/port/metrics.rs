@@ -10,6 +10,8 @@ pub trait MetricsExporter: Send + Sync + 'static {
     fn hot_dropped(&self, _count: u64) {}
     /// Events read from the store.
     fn cold_enqueued(&self, _count: u64) {}
+    /// Pending events below the read position that a sweep found: numbers were given again, or done marks taken back.
+    fn read_passed(&self, _count: u64) {}
     /// Events accepted.
     fn dispatch_success(&self, _count: u64) {}
     /// Attempts that failed.

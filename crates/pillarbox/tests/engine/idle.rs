@@ -84,7 +84,7 @@ fn counted() -> (MemoryStore, Arc<Counted>) {
 
 /// PBX-016
 #[tokio::test(start_paused = true)]
-async fn an_idle_hour_costs_beats_and_nothing_else() {
+async fn an_idle_hour_costs_beats_and_a_sweep_every_five_minutes() {
     let (store, counted) = counted();
     let sink = Scripted::new(|_| Verdict::Accepted);
     let mut engine = engine(Arc::clone(&counted) as Arc<dyn Store>, sink, EngineSettings::default(), 1).await;
@@ -94,7 +94,8 @@ async fn an_idle_hour_costs_beats_and_nothing_else() {
     counted.take();
     pass(Duration::from_secs(3_600)).await;
     let calls = counted.take();
-    assert_eq!(calls.keys().copied().collect::<Vec<_>>(), ["beat"], "{calls:?}");
+    assert_eq!(calls.keys().copied().collect::<Vec<_>>(), ["beat", "fetch"], "{calls:?}");
+    assert_eq!(calls["fetch"], 3_600 / 300, "{calls:?}");
     assert!(calls["beat"] <= 3_600 / 5 + 1, "a beat every third of the lease: {calls:?}");
     engine.close().await;
 }

@@ -14,5 +14,6 @@ mod nodes;
 mod outcomes;
 mod pacing;
 mod reading;
+mod sweep;
 mod tampered;
 mod timed;

@@ -45,6 +45,7 @@ struct Orders {
     calls: BTreeMap<Call, usize>,
     rows_asked: Vec<usize>,
     rows_read: usize,
+    passes_by: bool,
 }
 
 /// The store as one node sees it.
@@ -84,6 +85,16 @@ impl Tampered {
         let mut orders = self.orders.lock().unwrap();
         orders.next.clear();
         orders.always.clear();
+    }
+
+    /// The next read that finds rows answers without them, as if its cursor had passed them.
+    pub(crate) fn pass_by(&self) {
+        self.orders.lock().unwrap().passes_by = true;
+    }
+
+    /// Whether it is still to pass rows by.
+    pub(crate) fn is_to_pass_by(&self) -> bool {
+        self.orders.lock().unwrap().passes_by
     }
 
     /// Lets one held call go on.
@@ -144,8 +155,14 @@ impl Store for Tampered {
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.orders.lock().unwrap().rows_asked.push(request.rows);
         Box::pin(self.tamper(Call::Fetch, async move {
-            let fetched = self.inner.fetch(request).await?;
-            self.orders.lock().unwrap().rows_read += fetched.rows.len();
+            let mut fetched = self.inner.fetch(request).await?;
+            let mut orders = self.orders.lock().unwrap();
+            orders.rows_read += fetched.rows.len();
+            if orders.passes_by && !fetched.rows.is_empty() {
+                orders.passes_by = false;
+                fetched.rows.clear();
+            }
+            drop(orders);
             Ok(fetched)
         }))
     }

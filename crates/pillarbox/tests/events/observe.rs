@@ -46,6 +46,10 @@ impl MetricsExporter for Counting {
         self.add("cold", count);
     }
 
+    fn read_passed(&self, count: u64) {
+        self.add("passed", count);
+    }
+
     fn dispatch_success(&self, count: u64) {
         self.add("success", count);
     }
@@ -115,6 +119,7 @@ fn metrics_have_the_names_of_the_seed_under_any_prefix() {
         metrics.hot_enqueued(1);
         metrics.hot_dropped(2);
         metrics.cold_enqueued(3);
+        metrics.read_passed(10);
         metrics.dispatch_success(4);
         metrics.dispatch_failure(5);
         metrics.dispatch_dead(6);
@@ -124,6 +129,7 @@ fn metrics_have_the_names_of_the_seed_under_any_prefix() {
             ("enqueue.hot", 1),
             ("enqueue.hot.dropped", 2),
             ("enqueue.cold", 3),
+            ("read.passed", 10),
             ("dispatch.success", 4),
             ("dispatch.failure", 5),
             ("dispatch.dead", 6),
