@@ -4,12 +4,28 @@ use std::sync::Arc;
 
 use pillarbox::model::{NodeId, Record, SlotSet};
 use pillarbox::port::{
-    Beat, Change, Fence, Join, Membership, Outcome, Promote, Promoted, Settle, Settled, Store, StoreError,
+    Beat, Change, Fence, Fetch, Fetched, Join, Membership, Outcome, Promote, Promoted, Scope, Settle,
+    Settled, Store, StoreError,
 };
 
+use crate::chance::Chance;
 use crate::history::{Life, Member, Settled as Row, Settling, What};
 use crate::truth;
 use crate::world::World;
+
+/// A read of slots may pass a row by: its cursor goes on as if the row had been answered.
+pub(crate) async fn fetch(world: Arc<World>, request: Fetch) -> Result<Fetched, StoreError> {
+    let of_slots = matches!(request.scope, Scope::Slots { .. });
+    let mut fetched = world.store.fetch(request).await?;
+    let chance = world.plan.store.passes_by;
+    let may_pass = of_slots && chance > 0.0 && !fetched.rows.is_empty() && world.in_trouble();
+    if may_pass && world.draw(|rng| rng.chance(chance)) {
+        let place = world.draw(|rng| rng.usize(..fetched.rows.len()));
+        fetched.rows.remove(place);
+        world.reached("fetch", "passes a row by");
+    }
+    Ok(fetched)
+}
 
 pub(crate) async fn join(world: Arc<World>, life: Life, request: Join) -> Result<Membership, StoreError> {
     let node = request.node;

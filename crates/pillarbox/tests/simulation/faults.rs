@@ -97,6 +97,8 @@ pub(crate) struct StoreFaults {
     pub(crate) read_only: f64,
     /// How often a promotion finds every row that is due locked by others.
     pub(crate) locked: f64,
+    /// How often a read of slots passes a row by.
+    pub(crate) passes_by: f64,
 }
 
 impl StoreFaults {

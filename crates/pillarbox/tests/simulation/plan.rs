@@ -62,6 +62,7 @@ pub(crate) struct Tuning {
     pub(crate) settle_linger: Duration,
     pub(crate) settle_rows: usize,
     pub(crate) skip_recent: Duration,
+    pub(crate) sweep_interval: Duration,
     pub(crate) ungrouped: Ungrouped,
 }
 
@@ -121,7 +122,7 @@ impl Plan {
         let scenario = Scenario::of(seed);
         let tuning = Tuning::draw(&mut rng);
         let trouble = rng.millis(4_000, 30_000);
-        let plan = Self {
+        let mut plan = Self {
             seed,
             scenario,
             nodes: rng.one(&[1, 1, 2, 2, 3, 4]),
@@ -136,7 +137,13 @@ impl Plan {
             tuning,
             trouble,
         };
-        let mut plan = if rng.chance(0.3) { plan.led() } else { plan };
+        let led = rng.chance(0.3);
+        plan.tuning.sweep_interval = rng.one(&[300, 2_000, 30_000, 300_000]).millis();
+        // A row that was passed by comes after those that followed it in its group.
+        if scenario == Scenario::Everything && plan.tuning.order == Order::None {
+            plan.store.passes_by = rng.one(&[0.0, 0.05]);
+        }
+        let mut plan = if led { plan.led() } else { plan };
         // Without hints an idle reader believes a beat, which looks only beyond its cursor.
         let hinted = plan.hinting == Hinting::Always && !plan.led;
         if matches!(scenario, Scenario::Store | Scenario::Everything) && hinted {
@@ -179,6 +186,7 @@ impl Tuning {
             settle_linger: rng.one(&[0, 2, 20]).millis(),
             settle_rows: rng.one(&[1, 2, 5, 1_000]),
             skip_recent: rng.one(&[0, 0, 0, 50]).millis(),
+            sweep_interval: EngineSettings::default().sweep_interval,
             ungrouped: Ungrouped::Parallel,
         }
     }
@@ -208,6 +216,7 @@ impl Tuning {
             settle_linger: self.settle_linger,
             settle_rows: self.settle_rows,
             skip_recent: self.skip_recent,
+            sweep_interval: self.sweep_interval,
             ungrouped: self.ungrouped,
             ..EngineSettings::default()
         }

@@ -101,6 +101,13 @@ impl MetricsExporter for Depths {
         }
     }
 
+    fn read_passed(&self, _count: u64) {
+        self.world.reached("sweep", "finds what was passed by");
+        if self.world.plan.store.passes_by == 0.0 {
+            self.world.fail("a sweep found a row that was not passed by");
+        }
+    }
+
     fn hot_enqueued(&self, _count: u64) {
         self.world.reached("hot path", "taken");
     }

@@ -154,8 +154,7 @@ impl Store for NodeStore {
     }
 
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        let store = self.world.store.clone();
-        Box::pin(self.call(Op::Fetch, async move { store.fetch(request).await }))
+        Box::pin(self.call(Op::Fetch, effect::fetch(Arc::clone(&self.world), request)))
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
