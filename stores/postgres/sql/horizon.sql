@@ -1,5 +1,7 @@
 -- The last number drawn, and after that the transactions that may still commit a number up to it; no lock.
-SELECT s.number, w.open, pg_postmaster_start_time(), clock_timestamp()
+-- A server that recovers from a crash keeps its start time, but starts its statistics anew; before 15 these are in a slow file.
+SELECT s.number, w.open, greatest(pg_postmaster_start_time(), CASE WHEN current_setting('server_version_num')::int >= 150000
+    THEN pg_stat_get_bgwriter_stat_reset_time() END), clock_timestamp()
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS number FROM {sequence}) s,
     LATERAL (SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}') AS open FROM pg_locks
         WHERE locktype = 'relation' AND relation = {event_name}::regclass AND granted AND pid IS DISTINCT FROM pg_backend_pid()

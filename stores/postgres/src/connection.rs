@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ use crate::pooler::{self, Pooler};
 /// How long a transaction of the store's own may wait for its next statement: a process that is stopped between two
 /// must not keep the lock of membership from those that are to take its slots over.
 const PAUSE_MS: u32 = 5_000;
+
+/// Every transaction of ours states its isolation, whatever the role's or database's default is: a read that does not
+/// see what was committed after its transaction began would pass rows by, and membership would fail for no reason.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// What a call does on a session; boxed, because it borrows the session.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
@@ -61,13 +66,14 @@ impl Sessions {
             // A table that empties and fills by the million has no honest statistics: the plans are fixed instead.
             let settings = format!(
                 "SET statement_timeout = {timeout_ms}; SET lock_timeout = {timeout_ms}; \
-                 SET idle_in_transaction_session_timeout = {PAUSE_MS}; SET plan_cache_mode = force_generic_plan; \
+                 SET idle_in_transaction_session_timeout = {PAUSE_MS}; \
+                 SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; \
                  SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
                  SET enable_mergejoin = off; SET jit = off"
             );
             connection.execute(sqlx::raw_sql(AssertSqlSafe(settings))).await?;
         }
-        Ok(Session { connection, pooled, kept: true })
+        Ok(Session { connection, pooled, kept: true, number: next_number() })
     }
 
     pub(crate) fn options(&self) -> &PgConnectOptions {
@@ -98,12 +104,26 @@ pub(crate) struct Session {
     pooled: bool,
     /// Behind a pooler: whether what the work began, it also committed.
     kept: bool,
+    number: i64,
+}
+
+/// A number that no other session of this process has.
+fn next_number() -> i64 {
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl Session {
     /// A statement, kept prepared where the session lasts.
     pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(!self.pooled)
+    }
+
+    /// What a cursor was read from. A connection ends with every crash of its server, also with one that the server
+    /// recovers from by itself; behind a pooler, where connections come and go, only the server's own mark tells.
+    pub(crate) fn origin(&self, server: i64) -> i64 {
+        // Marks of servers are times, and positive.
+        if self.pooled { server } else { -self.number }
     }
 
     pub(crate) fn prepared(&self) -> Prepared {
@@ -113,7 +133,7 @@ impl Session {
     pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, Failure> {
         let prepared = self.prepared();
         if !self.pooled {
-            return Ok(Tx { prepared, tx: Open::Own(self.connection.begin().await?) });
+            return Ok(Tx { prepared, tx: Open::Own(self.connection.begin_with(BEGIN).await?) });
         }
         self.kept = false;
         Ok(Tx { prepared, tx: Open::Outer(&mut self.connection, &mut self.kept) })
@@ -255,7 +275,7 @@ impl Session {
             return answer;
         }
         // Preparing and running a statement are two steps: only a transaction keeps them on one server connection.
-        self.connection.execute("BEGIN").await?;
+        self.connection.execute(BEGIN).await?;
         self.kept = true;
         let answer = work(self).await;
         let end = if answer.is_ok() && self.kept { "COMMIT" } else { "ROLLBACK" };

@@ -104,7 +104,14 @@ async fn fetch_slots(
     cursor.waiting.retain(|horizon| horizon.upto > decided);
     let now = match read.now.or(now) {
         Some(now) => now,
-        None => look(session, sql, &mut cursor).await?,
+        None => {
+            let now = look(session, sql, &mut cursor).await?;
+            if cursor.decided < decided {
+                // Numbers went back since the last look: this read began above what is given again.
+                return Box::pin(fetch_slots(session, sql, request, slots, &cursor, limit)).await;
+            }
+            now
+        }
     };
     Ok(Fetched { rows: read.rows, cursor, more: matches!(read.end, End::Cut), now })
 }
@@ -120,10 +127,11 @@ async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<T
     let row = session.query(&sql.horizon).fetch_one(&mut session.connection).await?;
     let upto = Seq(row.try_get(0)?);
     let open: Vec<u64> = row.try_get::<Vec<String>, _>(1)?.iter().map(|name| transaction(name)).collect();
-    let origin = row.try_get::<Time, _>(2)?.0.as_microsecond();
+    let origin = session.origin(row.try_get::<Time, _>(2)?.0.as_microsecond());
     let now = row.try_get::<Time, _>(3)?.0;
-    if cursor.origin != 0 && cursor.origin != origin {
-        // Another server, or a restored one: it may give numbers again that this cursor has passed.
+    if (cursor.origin != 0 && cursor.origin != origin) || upto < cursor.decided {
+        // Another server, one that crashed or was restored, or a sequence that was set back: numbers may be given again
+        // that this cursor has passed, and done marks may be gone.
         *cursor = Cursor::default();
     }
     cursor.origin = origin;
