@@ -47,6 +47,7 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
     let mut next_cursor = Cursor::default();
     match &request.scope {
         Scope::Slots { slots, cursor } => {
+            let cursor = &started(cursor, head.last);
             if let Some(slots) = slots_filter(slots) {
                 read.slots(call, &slots, cursor.decided.0, head.last).await?;
             }
@@ -60,6 +61,12 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
         Scope::Due => read.part(call, due_filter(request, now), None).await?,
     }
     Ok(Fetched { more: matches!(read.end, End::Cut), rows: read.rows, cursor: next_cursor, now })
+}
+
+/// A cursor beyond the last number is of numbers that were given before (a rollback after a failover, a restore): it starts
+/// anew.
+fn started(given: &Cursor, last: i64) -> Cursor {
+    if given.decided.0 > last { Cursor::default() } else { given.clone() }
 }
 
 /// Where the next read starts: never past a number whose row may still come.

@@ -1,6 +1,7 @@
 //! Connections of the store's own, each kind reserved for its work, so that a busy pool can't take a lease away.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,14 +53,18 @@ impl Sessions {
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
              SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, \
              innodb_lock_wait_timeout = {lock_s}, wait_timeout = 604800; \
-             SELECT version(), @@server_id, @@hostname, @@port, unix_timestamp(); \
-             SHOW GLOBAL STATUS LIKE 'Uptime'"
+             SELECT version()"
         );
         let sets = results(&mut connection, settings).await?;
         let server = Server::read(&sets, lock_s)?;
         connection.execute(sqlx::raw_sql(AssertSqlSafe(server.limit(self.statement_timeout)))).await?;
-        let (swept, committed) = (std::time::Instant::now(), Committed::default());
-        Ok(Session { connection, server, open: false, swept, committed })
+        Ok(Session {
+            connection,
+            server,
+            open: false,
+            number: next_number(),
+            committed: Committed::default(),
+        })
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -77,8 +82,6 @@ impl Sessions {
 pub(crate) struct Server {
     maria: bool,
     pub(crate) tidb: bool,
-    /// Which server it is, and when it was started: it may give numbers again that another gave.
-    pub(crate) origin: i64,
     /// How long a statement waits for a lock, as a rule.
     pub(crate) patience_s: u64,
 }
@@ -89,19 +92,9 @@ impl Server {
             || Failure::Refused(ErrorKind::Unexpected, "the server tells nothing of itself".to_owned());
         let row = sets.iter().flatten().next().ok_or_else(unknown)?;
         let part = |column| text_of(row, column).unwrap_or_default();
-        let uptime = sets
-            .iter()
-            .flatten()
-            .nth(1)
-            .and_then(|row| text_of(row, 1)?.parse::<i64>().ok())
-            .unwrap_or_default();
-        let now: i64 = part(4).split('.').next().and_then(|text| text.parse().ok()).ok_or_else(unknown)?;
-        let name = [part(1), part(2), part(3)].join("/");
-        let mark = name.bytes().fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) & 0xffff);
         Ok(Self {
             maria: part(0).contains("MariaDB"),
             tidb: part(0).contains("TiDB"),
-            origin: (now - uptime) << 16 | mark,
             patience_s,
         })
     }
@@ -119,7 +112,9 @@ impl Server {
                 timeout.as_secs_f64()
             )
         } else {
-            format!("SET SESSION max_execution_time = {}", timeout.as_millis())
+            // What the server tells of a table's next number is a day old otherwise.
+            let fresh = if self.tidb { "" } else { ", information_schema_stats_expiry = 0" };
+            format!("SET SESSION max_execution_time = {}{fresh}", timeout.as_millis())
         }
     }
 }
@@ -130,10 +125,16 @@ pub(crate) struct Session {
     pub(crate) server: Server,
     /// Whether a transaction was begun and not committed.
     open: bool,
-    /// When a reader on this session last started from the beginning.
-    pub(crate) swept: std::time::Instant,
+    /// What a cursor was read from: a connection ends with every crash of its server.
+    pub(crate) number: i64,
     /// What a reader on this session knows of the numbers ahead.
     pub(crate) committed: Committed,
+}
+
+/// A number that no other session of this process has.
+fn next_number() -> i64 {
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl Session {

@@ -14,23 +14,20 @@ use pillarbox::port::{Cursor, Horizon};
 
 use crate::connection::{Session, number, numbers};
 use crate::error::Failure;
+use crate::row::number_of;
 use crate::sql::{Sql, fill, list};
 
 /// How long a server may take to write a row whose number it has drawn. A thread of it would have to be stopped for that
-/// long between two steps; what such a thread then writes is found by the next sweep.
+/// long between two steps; what such a thread then writes is found by the engine's next sweep.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 /// The same where nobody may read what is not committed (TiDB): as long as a transaction is likely to last.
 const BLIND_GRACE: Duration = Duration::from_secs(30);
-/// So often a reader starts again from the beginning, for what was written against all expectation.
-const SWEEP: Duration = Duration::from_secs(300);
 /// So many numbers above the cursor are counted to see whether one is missing.
 const COUNTED: i64 = 4_096;
 /// So many at most, where a page reaches that far.
 const COUNTED_MAX: i64 = 4 * COUNTED;
 /// As many horizons as are worth waiting for at once.
 const HORIZONS: usize = 8;
-/// Start times of one server differ by so much, since they are worked out from whole seconds.
-const START_S: i64 = 3;
 /// TiDB knows this isolation, but does not have it.
 const NO_SUCH_ISOLATION: u16 = 8048;
 
@@ -104,19 +101,32 @@ fn clock_ms() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A cursor for this server: another one, or a restored one, may give numbers again that the cursor has passed.
-pub(crate) fn start(session: &mut Session, given: &Cursor) -> Cursor {
-    let origin = session.server.origin;
-    let same =
-        given.origin & 0xffff == origin & 0xffff && ((given.origin >> 16) - (origin >> 16)).abs() <= START_S;
-    let swept = session.swept.elapsed() < SWEEP;
-    if !swept {
-        session.swept = Instant::now();
-    }
-    if given.origin == 0 || (same && swept) {
-        return Cursor { origin: if same { given.origin } else { origin }, ..given.clone() };
+/// A cursor for this connection: behind another one may be another server, or one that crashed or was restored, which gives
+/// numbers again that the cursor has passed.
+pub(crate) fn start(session: &Session, given: &Cursor) -> Cursor {
+    let origin = session.number;
+    if given.origin == 0 || given.origin == origin {
+        return Cursor { origin, ..given.clone() };
     }
     Cursor { origin, ..Cursor::default() }
+}
+
+/// Whether numbers went back (TRUNCATE, `AUTO_INCREMENT` set): the next one lies below the cursor. The server is asked only
+/// where no row is left up there, which is rare.
+pub(crate) async fn went_back(
+    session: &mut Session,
+    sql: &Sql,
+    cursor: &Cursor,
+    peek: &Peek,
+) -> Result<bool, Failure> {
+    if peek.upto >= cursor.decided.0 || session.server.tidb {
+        return Ok(false);
+    }
+    let query = session.query(&*sql.next_number);
+    let row = query.fetch_optional(&mut session.connection).await?;
+    let next = row.and_then(|row| number_of(&row, 0)).unwrap_or_default();
+    // A table that nobody has opened yet tells 0.
+    Ok(next > 0 && next <= cursor.decided.0)
 }
 
 /// Looks at what is written, committed or not. Before the rows are read: what is committed by then, the read sees.

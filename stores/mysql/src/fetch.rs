@@ -90,6 +90,10 @@ async fn fetch_slots(
     let mut patient = true;
     loop {
         let peek = cursor::peek(session, sql, &slots, &cursor, limit).await?;
+        if cursor::went_back(session, sql, &cursor, &peek).await? {
+            cursor = Cursor { origin: cursor.origin, ..Cursor::default() };
+            continue;
+        }
         let query = session.query(&*text).bind(cursor.decided.0).bind(limit);
         let read = read(session, request, query).await?;
         let wanted = match &read.end {

@@ -230,6 +230,7 @@ statements!(
         migrate_lock,
         migrate_unlock,
         next_due,
+        next_number,
         node_bury,
         node_join,
         node_leave,

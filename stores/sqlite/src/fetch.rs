@@ -52,8 +52,14 @@ pub(crate) fn fetch(
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let (rows, cursor, end) = match &request.scope {
         Scope::Slots { slots, cursor } => {
-            let (rows, end) = fetch_slots(connection, sql, request, slots, cursor, limit, now)?;
-            let decided = decided(connection, sql, cursor, &rows, &end)?;
+            let (mut rows, mut end) = fetch_slots(connection, sql, request, slots, cursor, limit, now)?;
+            let mut decided = decided(connection, sql, cursor, &rows, &end)?;
+            if decided < cursor.decided {
+                // Numbers went back (a restore, a sequence that was set): what is given again lies below the cursor.
+                let cursor = Cursor::default();
+                (rows, end) = fetch_slots(connection, sql, request, slots, &cursor, limit, now)?;
+                decided = self::decided(connection, sql, &cursor, &rows, &end)?;
+            }
             (rows, Cursor { decided, ..Cursor::default() }, end)
         }
         Scope::Group { slot, group, from } => {
@@ -105,7 +111,8 @@ fn read(mut found: Rows<'_>, request: &Fetch, now: Timestamp) -> Result<(Vec<Row
     Ok((rows, End::Nothing))
 }
 
-/// How far the next read may start: numbers are drawn under the write lock, so none appears below the last one.
+/// How far the next read may start: numbers are drawn under the write lock, so none appears below the last one. Behind
+/// the cursor where numbers went back.
 fn decided(
     connection: &Connection,
     sql: &Sql,
@@ -115,10 +122,10 @@ fn decided(
 ) -> Result<Seq, Failure> {
     let seen = match end {
         End::Nothing => last_number(connection, sql)?,
-        End::Cut => rows.last().map_or(0, |row| row.seq.0),
+        End::Cut => rows.last().map_or(cursor.decided.0, |row| row.seq.0),
         End::Young(seq) => seq - 1,
     };
-    Ok(cursor.decided.max(Seq(seen)))
+    Ok(Seq(seen))
 }
 
 /// The last number that was drawn.

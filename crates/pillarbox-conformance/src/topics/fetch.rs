@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         recent_rows_are_left_for_later,
         a_recent_row_is_not_a_limit,
         the_cursor_reaches_the_end_and_never_falls,
+        a_cursor_beyond_the_last_number_starts_anew,
         rows_tell_what_delivery_needs,
         reading_locks_nothing,
         a_read_tells_the_databases_time,
@@ -198,6 +199,16 @@ async fn the_cursor_reaches_the_end_and_never_falls(t: Fixture) -> Checked {
     let next = t.write(plain(&["d"]), at(0)).await?[0].seq;
     assert!(cursor.decided < next, "the cursor is beyond a number that was not drawn yet");
     assert_eq!(ids(&t.read(cursor, at(0)).await?.rows), ["d"]);
+    Ok(())
+}
+
+/// PBX-035
+async fn a_cursor_beyond_the_last_number_starts_anew(t: Fixture) -> Checked {
+    t.write(plain(&["a", "b"]), at(0)).await?;
+    let beyond = Cursor { decided: Seq(1 << 40), ..Cursor::default() };
+    let read = t.read(beyond.clone(), at(0)).await?;
+    assert_eq!(ids(&read.rows), ["a", "b"], "numbers went back: these are given again");
+    assert!(read.cursor.decided < beyond.decided);
     Ok(())
 }
 

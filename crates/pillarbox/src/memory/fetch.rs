@@ -22,6 +22,7 @@ impl State {
     pub(super) fn fetch(&self, request: &Fetch, now: Timestamp) -> Fetched {
         let (rows, cursor, end) = match &request.scope {
             Scope::Slots { slots, cursor } => {
+                let cursor = &self.started(cursor);
                 let ranges: Vec<_> = slots.ranges().iter().map(|(first, last)| *first..=*last).collect();
                 let same = cursor.origin == self.origin;
                 let from = if same { cursor.decided } else { Seq::default() };
@@ -69,6 +70,11 @@ impl State {
             rows.push(row.to_row(seq, Token::default()));
         }
         (rows, End::Nothing)
+    }
+
+    /// A cursor beyond the last number is of numbers that were given before: it starts anew.
+    fn started(&self, given: &Cursor) -> Cursor {
+        if given.decided.0 > self.last { Cursor::default() } else { given.clone() }
     }
 
     /// How far a reader may go on from: never past a number that an open transaction may still commit.

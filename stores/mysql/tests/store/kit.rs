@@ -79,6 +79,19 @@ impl Place {
         row.try_get(0).unwrap()
     }
 
+    /// Ends every other connection to the database; how many there were.
+    pub(crate) async fn end_connections(&self) -> usize {
+        let mut connection = self.connection().await;
+        let others = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE db = ? AND id <> connection_id()";
+        let others: Vec<i64> =
+            query_scalar(others).bind(&self.database).fetch_all(&mut connection).await.unwrap();
+        for id in &others {
+            // One that is closing by itself is gone already.
+            let _ = connection.execute(raw_sql(AssertSqlSafe(format!("KILL CONNECTION {id}")))).await;
+        }
+        others.len()
+    }
+
     /// Waits until so many transactions of ours wait for a lock.
     pub(crate) async fn until_locked(&self, count: usize) {
         let mut connection = self.connection().await;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use pillarbox::model::{Slot, SlotSet};
 use pillarbox::port::{
-    Admin, Begin, Change, OnDone, Purge, PurgeStatus, Replay, Select, Store, Write, WriteOn,
+    Admin, Begin, Change, Cursor, Fetch, OnDone, Purge, PurgeStatus, Replay, Scope, Select, Store, Write, WriteOn,
 };
 
-use crate::kit::{Place, event, join, run, seq, settle};
+use crate::kit::{Place, event, fetch_from, insert, join, run, seq, settle};
 
 /// PBX-010: a number is never given twice, not by an insert after a delete and not by a replay.
 #[tokio::test(flavor = "multi_thread")]
@@ -56,5 +57,69 @@ async fn numbers_are_told_as_the_writers_own_session_spaced_them() {
             }
             assert_eq!(written[3].seq.0 - written[2].seq.0, step);
         }
+    }
+}
+
+/// Reads until nothing new is there; the cursor then.
+async fn read_on(store: &dyn Store) -> Cursor {
+    let mut cursor = Cursor::default();
+    loop {
+        let fetched = fetch_from(store, cursor).await;
+        cursor = fetched.cursor;
+        if fetched.rows.is_empty() {
+            return cursor;
+        }
+    }
+}
+
+/// PBX-035: numbers start again under a running outbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_written_after_numbers_went_back_are_read() {
+    for place in Place::all().await {
+        for back in [
+            "TRUNCATE TABLE outbox_event",
+            "DELETE FROM outbox_event; ALTER TABLE outbox_event AUTO_INCREMENT = 1",
+        ] {
+            let store = place.store().await;
+            let mut writer = place.connection().await;
+            let ids: Vec<String> = (0..5).map(|number| format!("before-{number}")).collect();
+            let rows: Vec<String> = ids.iter().map(|id| insert(id, "1")).collect();
+            run(&mut writer, &rows.join(";")).await;
+            let cursor = read_on(&store).await;
+            assert!(cursor.decided.0 >= 5, "{cursor:?}");
+            run(&mut writer, &format!("SET foreign_key_checks = 0; {back}; {}", insert("after", "1"))).await;
+            let fetched = fetch_from(&store, cursor).await;
+            assert_eq!(fetched.rows.len(), 1, "{back}: {fetched:?}");
+            run(&mut writer, "DELETE FROM outbox_event").await;
+        }
+    }
+}
+
+/// PBX-035: rows that are done and gone leave the numbers where they are, and the cursor too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_table_does_not_start_the_cursor_anew() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        run(&mut place.connection().await, &[insert("a", "1"), insert("b", "1")].join(";")).await;
+        let cursor = read_on(&store).await;
+        run(&mut place.connection().await, "DELETE FROM outbox_event").await;
+        assert_eq!(fetch_from(&store, cursor.clone()).await.cursor.decided, cursor.decided);
+    }
+}
+
+/// PBX-035: a crash of the server takes done marks back and ends its connections; a new one reads from the first row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_connection_reads_from_the_first_row() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        run(&mut place.connection().await, &insert("a", "1")).await;
+        let cursor = read_on(&store).await;
+        assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "the same connection goes on");
+        let ended = place.end_connections().await;
+        assert!(ended > 0, "the store had a connection");
+        let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor: cursor.clone() };
+        let fetch = Fetch { scope, rows: 10, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+        assert!(store.fetch(fetch).await.is_err(), "the connection is gone");
+        assert_eq!(fetch_from(&store, cursor).await.rows.len(), 1);
     }
 }
