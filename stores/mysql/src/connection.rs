@@ -92,11 +92,7 @@ impl Server {
             || Failure::Refused(ErrorKind::Unexpected, "the server tells nothing of itself".to_owned());
         let row = sets.iter().flatten().next().ok_or_else(unknown)?;
         let part = |column| text_of(row, column).unwrap_or_default();
-        Ok(Self {
-            maria: part(0).contains("MariaDB"),
-            tidb: part(0).contains("TiDB"),
-            patience_s,
-        })
+        Ok(Self { maria: part(0).contains("MariaDB"), tidb: part(0).contains("TiDB"), patience_s })
     }
 
     /// The shortest time to wait for a lock: MariaDB can do without.
