@@ -103,7 +103,9 @@ impl MetricsExporter for Depths {
 
     fn read_passed(&self, _count: u64) {
         self.world.reached("sweep", "finds what was passed by");
-        if self.world.plan.store.passes_by == 0.0 {
+        // Numbers that are given again may lie below a cursor.
+        let plan = &self.world.plan;
+        if plan.store.passes_by == 0.0 && plan.incidents.put_back == 0.0 {
             self.world.fail("a sweep found a row that was not passed by");
         }
     }
