@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::core::Core;
+use super::core::{Core, Phase};
 use crate::model::{Row, Seq};
 use crate::port::{Cursor, Fetch, Fetched, Order, Scope};
 
@@ -58,10 +58,13 @@ impl Core {
 
     /// A page of a sweep came back.
     pub(crate) fn merge_sweep(&mut self, fetched: &Fetched, incarnation: u64, now: Instant) {
-        if incarnation != self.incarnation {
+        // An engine that stops has given back what it had in hand, and knows nothing of it any more.
+        if incarnation != self.incarnation || self.phase != Phase::Running {
             self.read_over();
             return;
         }
+        // What was moved while it was in hand is read again anyway.
+        self.read_moved();
         let decided = self.cursor.decided;
         let below = fetched.rows.iter().filter(|row| row.seq <= decided);
         let mut passed = below.filter(|row| self.is_passed_by(row)).map(|row| row.seq);
