@@ -103,6 +103,7 @@ fn settings_of(server: &Server, port: u16, next: Next) -> String {
          max_client_conn = 100\n\
          default_pool_size = 8\n\
          server_round_robin = {round_robin}\n\
+         server_login_retry = 1\n\
          ignore_startup_parameters = extra_float_digits\n",
         server.port()
     )
