@@ -15,6 +15,7 @@ use serde::de::IgnoredAny;
 use crate::carried::{carried, is_visible};
 
 const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
 const OCTETS: &str = "application/octet-stream";
 const CLOUDEVENT: &str = "application/cloudevents+json";
 
@@ -164,10 +165,11 @@ pub(crate) fn structured(event: &Event, source: &str) -> Result<Vec<u8>, String>
     for (name, value) in attributes(event, source) {
         member(&mut out, name, &value)?;
     }
-    let content_type = content_type(event);
-    let says_json = is_json_type(content_type);
+    let said = said_type(event);
+    let as_json = said.map_or(matches!(event.payload(), Payload::Json(_)), is_json_type) && is_json(payload);
+    let content_type = said.unwrap_or_else(|| kind_of(event.payload(), || as_json));
     member(&mut out, "datacontenttype", content_type)?;
-    if says_json && is_json(payload) {
+    if as_json {
         out.extend_from_slice(b",\"data\":");
         out.extend_from_slice(payload);
     } else {
@@ -200,20 +202,30 @@ fn attributes(event: &Event, source: &str) -> Vec<(&'static str, String)> {
     attributes
 }
 
-/// What the event says its payload is, else what its kind is.
+/// What the event says its payload is, else what it is found to be.
 fn content_type(event: &Event) -> &str {
+    let payload = event.payload();
+    said_type(event).unwrap_or_else(|| kind_of(payload, || is_json(payload.as_bytes())))
+}
+
+/// The content type that a header of the event names, if it can be one.
+fn said_type(event: &Event) -> Option<&str> {
     const TYPE_MAX: usize = 255;
     let said = event.headers().iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-    let said = said.map(|(_, value)| value).filter(|value| {
+    said.map(|(_, value)| value).filter(|value| {
         is_visible(value)
             && value.len() <= TYPE_MAX
             && value.split('/').filter(|part| !part.is_empty()).count() > 1
-    });
-    let kind = match event.payload() {
-        Payload::Json(_) => JSON,
+    })
+}
+
+/// What a payload is, if nobody says: stores keep any text, so that it is JSON is not to be taken for granted.
+fn kind_of(payload: &Payload, is_json: impl FnOnce() -> bool) -> &'static str {
+    match payload {
+        Payload::Json(_) if is_json() => JSON,
+        Payload::Json(_) => TEXT,
         Payload::Bytes(_) => OCTETS,
-    };
-    said.unwrap_or(kind)
+    }
 }
 
 fn is_json_type(content_type: &str) -> bool {

@@ -82,7 +82,8 @@ fn a_structured_event_holds_the_payload_untouched() {
 fn what_is_not_json_goes_into_a_structured_event_as_base64() {
     for (builder, base64, kind) in [
         (Event::bytes("t", [0, 255]), "AP8=", OCTETS),
-        (Event::text("t", "{\"a\":"), "eyJhIjo=", JSON),
+        (Event::text("t", "{\"a\":"), "eyJhIjo=", TEXT),
+        (Event::text("t", "{\"a\":").header("content-type", JSON), "eyJhIjo=", JSON),
         (Event::bytes("t", *b"<a/>").header("Content-Type", "text/xml"), "PGEvPg==", "text/xml"),
     ] {
         let encoded = encode(Format::CloudEventsStructured, Binding::Http, builder);
@@ -90,6 +91,20 @@ fn what_is_not_json_goes_into_a_structured_event_as_base64() {
         assert_eq!(value["data_base64"], base64);
         assert_eq!(value["datacontenttype"], kind);
         assert!(value.get("data").is_none());
+    }
+}
+
+/// PBX-051
+#[test]
+fn text_that_is_not_json_is_not_declared_to_be() {
+    let kind = |format, builder| encode(format, Binding::Http, builder).content_type;
+    for format in [Format::Raw, Format::CloudEventsBinary] {
+        for (text, expected) in [("hello world", TEXT), ("", TEXT), ("{} {}", TEXT), (" [1] ", JSON)] {
+            assert_eq!(kind(format, Event::text("t", text)), expected, "{text:?}");
+        }
+        let said = Event::text("t", "hello").header("content-type", "text/csv");
+        assert_eq!(kind(format, said), "text/csv");
+        assert_eq!(kind(format, Event::bytes("t", *b"[1]")), OCTETS);
     }
 }
 
