@@ -1,5 +1,7 @@
 //! The sink for NATS JetStream: a message is delivered when its stream has acknowledged it.
 
+mod sizes;
+
 use std::borrow::Cow;
 use std::error::Error as _;
 use std::str::FromStr;
@@ -23,6 +25,7 @@ use crate::options::SinkOptions;
 use crate::secret::{Secret, TokenSource};
 use crate::template::Template;
 use crate::tls::ensure_tls_provider;
+use sizes::Sizes;
 
 const PORT: u16 = 4_222;
 /// Messages that wait for their acknowledgements, of all deliveries together.
@@ -44,6 +47,7 @@ const NO_STREAM: &str = "no stream takes the subject: create one whose subjects 
 /// default. An event that is sent again later than that is there twice.
 pub struct NatsSink {
     link: Link<Connection>,
+    sizes: Sizes,
     servers: Vec<ServerAddr>,
     login: Login,
     subject: Template,
@@ -67,6 +71,8 @@ struct Connection {
 /// A message and its subject.
 pub(crate) struct Message {
     subject: String,
+    /// Its headers and payload, in bytes.
+    size: usize,
     message: PublishMessage,
 }
 
@@ -87,7 +93,7 @@ impl NatsSink {
         let servers = servers.map_err(|_| SinkError::url("has a server that can't be one"))?;
         let options = address.finish(options)?;
         let envelope = Envelope::new(options.format, Binding::Nats, options.source.clone());
-        Ok(Self { link: Link::new(), servers, login, subject, envelope, options })
+        Ok(Self { link: Link::new(), sizes: Sizes::default(), servers, login, subject, envelope, options })
     }
 
     /// Connects, for as long as that one connection lasts.
@@ -167,6 +173,49 @@ impl NatsSink {
         }
         Ok(subject)
     }
+
+    /// Publishes flight after flight, up to the first failure.
+    async fn publish(&self, connection: &Connection, mut run: Vec<Message>) -> Vec<Verdict> {
+        let mut verdicts = Vec::with_capacity(run.len());
+        while let Some(first) = run.first()
+            && verdicts.iter().all(|verdict| *verdict == Verdict::Accepted)
+        {
+            let sizes = run.iter().take(FLIGHT_MAX).map(|message| message.size);
+            let count = self.sizes.flight(&first.subject, sizes);
+            let rest = run.split_off(count);
+            let flight = std::mem::replace(&mut run, rest);
+            // It is never closed, and a flight is far below what fits a number of permits.
+            let _room = connection.room.acquire_many(flight.len() as u32).await;
+            verdicts.extend(self.fly(&connection.streams, flight).await);
+        }
+        verdicts
+    }
+
+    async fn fly(&self, streams: &Context, flight: Vec<Message>) -> Vec<Verdict> {
+        let mut acknowledgements = Vec::with_capacity(flight.len());
+        let mut stopped = None;
+        for Message { subject, size, message } in flight {
+            match streams.send_publish(subject.clone(), message).await {
+                Ok(acknowledgement) => acknowledgements.push((subject, size, acknowledgement)),
+                Err(error) => {
+                    stopped = Some(verdict(&error));
+                    break;
+                }
+            }
+        }
+        let mut verdicts = Vec::with_capacity(acknowledgements.len() + 1);
+        for (subject, size, acknowledgement) in acknowledgements {
+            verdicts.push(match acknowledgement.await {
+                Ok(_) => {
+                    self.sizes.taken(&subject, size);
+                    Verdict::Accepted
+                }
+                Err(error) => verdict(&error),
+            });
+        }
+        verdicts.extend(stopped);
+        verdicts
+    }
 }
 
 /// A value within a subject: dots divide it as they would in the template, what has a meaning of its own does not pass.
@@ -188,6 +237,13 @@ fn headers(encoded: &Encoded) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
+/// The size of the headers as they are sent, but for what all messages have alike.
+fn size_of(encoded: &Encoded) -> usize {
+    const AROUND: usize = ": \r\n".len();
+    let headers = encoded.headers.iter().map(|(name, value)| name.len() + value.len() + AROUND);
+    encoded.content_type.len() + headers.sum::<usize>()
+}
+
 impl Courier for NatsSink {
     type Message<'a> = Message;
 
@@ -197,8 +253,9 @@ impl Courier for NatsSink {
         let headers = headers(&encoded).map_err(rejected)?;
         let id = delivery.event.id().as_str();
         HeaderValue::from_str(id).map_err(|_| rejected("the event's id has no form in NATS"))?;
+        let size = encoded.body.len() + id.len() + size_of(&encoded);
         let message = PublishMessage::build().payload(encoded.body).headers(headers).message_id(id);
-        Ok(Message { subject, message })
+        Ok(Message { subject, size, message })
     }
 
     fn together(&self, one: &Message, other: &Message) -> bool {
@@ -212,45 +269,12 @@ impl Courier for NatsSink {
         };
         let Some(connection) = held.get() else { return Vec::new() };
         // Many messages share one flight, whose limit counts for all of them together.
-        let sent = timeout(self.timeout(), publish(connection, run)).await;
+        let sent = timeout(self.timeout(), self.publish(connection, run)).await;
         if sent.is_err() || connection.client.connection_state() != State::Connected {
             self.link.give_up(&held);
         }
         sent.unwrap_or_else(|_| vec![unavailable("NATS did not acknowledge in time")])
     }
-}
-
-/// Publishes flight after flight, up to the first failure.
-async fn publish(connection: &Connection, mut run: Vec<Message>) -> Vec<Verdict> {
-    let mut verdicts = Vec::with_capacity(run.len());
-    while !run.is_empty() && verdicts.iter().all(|verdict| *verdict == Verdict::Accepted) {
-        let rest = run.split_off(run.len().min(FLIGHT_MAX));
-        let flight = std::mem::replace(&mut run, rest);
-        // It is never closed, and a flight is far below what fits a number of permits.
-        let _room = connection.room.acquire_many(flight.len() as u32).await;
-        verdicts.extend(fly(&connection.streams, flight).await);
-    }
-    verdicts
-}
-
-async fn fly(streams: &Context, flight: Vec<Message>) -> Vec<Verdict> {
-    let mut acknowledgements = Vec::with_capacity(flight.len());
-    let mut stopped = None;
-    for Message { subject, message } in flight {
-        match streams.send_publish(subject, message).await {
-            Ok(acknowledgement) => acknowledgements.push(acknowledgement),
-            Err(error) => {
-                stopped = Some(verdict(&error));
-                break;
-            }
-        }
-    }
-    let mut verdicts = Vec::with_capacity(acknowledgements.len() + 1);
-    for acknowledgement in acknowledgements {
-        verdicts.push(acknowledgement.await.map_or_else(|error| verdict(&error), |_| Verdict::Accepted));
-    }
-    verdicts.extend(stopped);
-    verdicts
 }
 
 fn verdict(error: &PublishError) -> Verdict {

@@ -100,20 +100,32 @@ impl StdoutSink {
         Ok(line)
     }
 
+    /// Writes what stands before the first event without a line, which nothing goes past.
     async fn write(&self, batch: &[Delivery]) -> Vec<Verdict> {
-        let lines: Vec<_> = batch.iter().map(|delivery| self.line(delivery)).collect();
-        let bytes: Vec<u8> = lines.iter().flatten().flatten().copied().collect();
-        let written = match tokio::time::timeout(self.timeout, self.writer.write(&bytes)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("the output can't be written: {}", error.kind())),
-            Err(_) => Err(format!("the output took no line in {:?}", self.timeout)),
+        let mut bytes = Vec::new();
+        let mut verdicts = Vec::with_capacity(batch.len());
+        for delivery in batch {
+            match self.line(delivery) {
+                Ok(line) => {
+                    bytes.extend(line);
+                    verdicts.push(Verdict::Accepted);
+                }
+                Err(error) => {
+                    verdicts.push(Verdict::Rejected { error });
+                    break;
+                }
+            }
+        }
+        let failed = match tokio::time::timeout(self.timeout, self.writer.write(&bytes)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("the output can't be written: {}", error.kind())),
+            Err(_) => Some(format!("the output took no line in {:?}", self.timeout)),
         };
-        let verdict = |line: Result<Vec<u8>, String>| match (line, &written) {
-            (Err(error), _) => Verdict::Rejected { error },
-            (Ok(_), Ok(())) => Verdict::Accepted,
-            (Ok(_), Err(error)) => Verdict::Unavailable { error: error.clone(), after: None },
-        };
-        lines.into_iter().map(verdict).collect()
+        if let Some(error) = failed {
+            return vec![Verdict::Unavailable { error, after: None }; batch.len()];
+        }
+        verdicts.resize(batch.len(), Verdict::Skipped);
+        verdicts
     }
 }
 

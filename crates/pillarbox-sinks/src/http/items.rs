@@ -4,25 +4,11 @@ use pillarbox::port::Verdict;
 use serde_json::{Map, Value};
 
 use super::part::Part;
+use super::words::{Meaning, UnknownWords};
 use crate::wire::Answer;
 
-/// Words of a `status` that say no, in lower case. Every other word says yes.
-const BAD_WORDS: [&str; 14] = [
-    "bad_request",
-    "conflict",
-    "denied",
-    "error",
-    "errored",
-    "fail",
-    "failed",
-    "failure",
-    "forbidden",
-    "invalid",
-    "not_found",
-    "refused",
-    "rejected",
-    "unavailable",
-];
+/// The longest unknown word that an error or the log shows, in characters.
+const WORD_MAX: usize = 64;
 
 /// What an answer says of the items.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +22,7 @@ pub(super) enum Said {
 }
 
 /// Reads the body of an answer to these events.
-pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer) -> Said {
+pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer, unknown: &UnknownWords) -> Said {
     let Some(items) = item_list(body) else { return Said::Nothing };
     if items.len() != parts.len() {
         return Said::Mismatch(format!("the answer has {} results for {} events", items.len(), parts.len()));
@@ -45,7 +31,7 @@ pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer) -> Said {
         Ok(order) => order,
         Err(mismatch) => return Said::Mismatch(mismatch),
     };
-    let verdicts = order.into_iter().map(|place| verdict(&items[place], answer));
+    let verdicts = order.into_iter().map(|place| verdict(&items[place], answer, unknown));
     Said::Each(verdicts.collect())
 }
 
@@ -93,29 +79,63 @@ fn by_id(items: &[Value], parts: &[Part<'_>]) -> Result<Vec<usize>, String> {
 }
 
 /// What a result says. A list may hold nothing for what went well.
-fn verdict(item: &Value, answer: &Answer) -> Verdict {
+fn verdict(item: &Value, answer: &Answer, unknown: &UnknownWords) -> Verdict {
     let Some(item) = item.as_object() else { return Verdict::Accepted };
-    let code = item.get("status").and_then(Value::as_u64).filter(|code| (100..600).contains(code));
-    let bad_code = code.filter(|code| !(200..300).contains(code));
-    let word = item.get("status").and_then(Value::as_str).map(str::to_ascii_lowercase);
-    let bad_word = word.filter(|word| BAD_WORDS.contains(&word.as_str()));
-    let said_no = item.get("success").and_then(Value::as_bool) == Some(false);
+    let status = item.get("status").filter(|status| !status.is_null());
+    let said = status.map(meaning);
+    let success = item.get("success").and_then(Value::as_bool);
     let error = item.get("error").and_then(error_text);
-    if bad_code.is_none() && bad_word.is_none() && !said_no && error.is_none() {
-        return Verdict::Accepted;
-    }
-    let mut text = "the endpoint refused the event".to_owned();
-    if let Some(status) = bad_code.map(|code| code.to_string()).or(bad_word) {
-        text.push_str(&format!(" with status {status}"));
-    }
+    let says_no = success == Some(false) || error.is_some();
+    let blame = match said {
+        Some(Meaning::Yes) | None if says_no => Meaning::Item,
+        Some(Meaning::Yes) | None => return Verdict::Accepted,
+        // A plain yes beside a word that says nothing.
+        Some(Meaning::Unknown) if success == Some(true) && !says_no => return Verdict::Accepted,
+        Some(meaning) => meaning,
+    };
+    let shown = status.map(|status| word(status, answer)).unwrap_or_default();
     let message = || item.get("message").and_then(Value::as_str).map(str::to_owned);
-    if let Some(error) = error.filter(|error| !error.is_empty()).or_else(message) {
-        text.push_str(&format!(": {}", answer.clean(&error)));
+    let detail = error.filter(|error| !error.is_empty()).or_else(message);
+    let detail = detail.map(|detail| format!(": {}", answer.clean(&detail))).unwrap_or_default();
+    let refused = || match said {
+        None | Some(Meaning::Yes) => format!("the endpoint refused the event{detail}"),
+        Some(_) => format!("the endpoint refused the event with status {shown}{detail}"),
+    };
+    let after = answer.after;
+    match blame {
+        Meaning::TooLarge => Verdict::Rejected { error: refused() },
+        Meaning::Yes | Meaning::Item => Verdict::Failed { error: refused(), after },
+        Meaning::Endpoint => {
+            Verdict::Unavailable { error: format!("the endpoint failed with status {shown}{detail}"), after }
+        }
+        Meaning::Unknown => {
+            unknown.saw(&shown);
+            let what = "the endpoint answered for the event with the unknown status";
+            Verdict::Unavailable { error: format!("{what} {shown:?}{detail}"), after }
+        }
     }
-    match bad_code {
-        Some(413) => Verdict::Rejected { error: text },
-        _ => Verdict::Failed { error: text, after: answer.after },
+}
+
+fn meaning(status: &Value) -> Meaning {
+    match status {
+        Value::String(word) => Meaning::of_word(word),
+        Value::Number(code) => match code.as_u64() {
+            Some(code @ 100..600) => Meaning::of_code(code),
+            _ => Meaning::Unknown,
+        },
+        _ => Meaning::Unknown,
     }
+}
+
+/// A status as it is shown: short, on one line, without secrets.
+fn word(status: &Value, answer: &Answer) -> String {
+    let text = match status {
+        Value::String(word) => word.to_lowercase(),
+        Value::Number(code) => code.to_string(),
+        Value::Bool(said) => said.to_string(),
+        _ => "that is no word".to_owned(),
+    };
+    answer.clean(&text).chars().take(WORD_MAX).collect()
 }
 
 /// The error a result holds; null, false and an empty text are none.
@@ -147,14 +167,9 @@ mod tests {
         let url = Arc::new(Url::parse("http://h/").unwrap());
         let events: Vec<Event> =
             (0..count).map(|n| Event::text("t", "{}").id(format!("e{n}")).build().unwrap()).collect();
-        let part = |(place, event)| Part {
-            place,
-            event,
-            url: Arc::clone(&url),
-            json: Cow::Borrowed(b"{}".as_slice()),
-        };
-        let parts: Vec<Part<'_>> = events.iter().enumerate().map(part).collect();
-        read(body, &parts, &Answer::of(200, body))
+        let part = |event| Part { event, url: Arc::clone(&url), json: Cow::Borrowed(b"{}".as_slice()) };
+        let parts: Vec<Part<'_>> = events.iter().map(part).collect();
+        read(body, &parts, &Answer::of(200, body), &UnknownWords::default())
     }
 
     /// A value as some endpoint might put it into an answer.
@@ -183,6 +198,16 @@ mod tests {
             if let Said::Each(verdicts) = said(value.to_string().as_bytes(), count) {
                 prop_assert_eq!(verdicts.len(), count);
             }
+        }
+
+        /// PBX-018
+        #[test]
+        fn a_word_nobody_knows_is_never_a_yes(word in "[a-zA-Z_ -]{0,12}") {
+            prop_assume!(Meaning::of_word(&word) == Meaning::Unknown);
+            let body = serde_json::json!([{"status": word}, {"status": "ok"}]).to_string();
+            let Said::Each(verdicts) = said(body.as_bytes(), 2) else { panic!("{body}") };
+            prop_assert!(matches!(verdicts[0], Verdict::Unavailable { .. }), "{:?}", verdicts[0]);
+            prop_assert_eq!(&verdicts[1], &Verdict::Accepted);
         }
 
         /// PBX-018

@@ -4,5 +4,6 @@ mod items;
 mod part;
 mod request;
 mod sink;
+mod words;
 
 pub use sink::BatchSink;

@@ -20,8 +20,6 @@ const EVENTS: &str = "/api/events/batch";
 
 /// One event of a request.
 pub(super) struct Part<'a> {
-    /// Its place in the batch.
-    pub(super) place: usize,
     pub(super) event: &'a Event,
     pub(super) url: Arc<Url>,
     pub(super) json: Cow<'a, [u8]>,
@@ -88,7 +86,7 @@ impl Maker {
     }
 
     /// The part of an event; an error is the event's own fault.
-    pub(super) fn part<'a>(&self, place: usize, delivery: &'a Delivery) -> Result<Part<'a>, String> {
+    pub(super) fn part<'a>(&self, delivery: &'a Delivery) -> Result<Part<'a>, String> {
         let event = &delivery.event;
         let json = match self.format {
             Format::CloudEventsStructured => Cow::Owned(structured(event, &self.source)?),
@@ -98,6 +96,6 @@ impl Maker {
             Format::Raw | Format::CloudEventsBinary => return Err("the payload is not JSON".to_owned()),
         };
         let url = self.paths.of(event)?;
-        Ok(Part { place, event, url, json })
+        Ok(Part { event, url, json })
     }
 }

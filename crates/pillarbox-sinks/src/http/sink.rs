@@ -7,6 +7,7 @@ use reqwest::Url;
 use super::items::{self, Said};
 use super::part::{Maker, Part};
 use super::request;
+use super::words::UnknownWords;
 use crate::error::SinkError;
 use crate::options::{Answers, Compression, SinkOptions};
 use crate::wire::{Answer, Blame, Body, Client, Post};
@@ -23,6 +24,7 @@ pub struct BatchSink {
     client: Client,
     maker: Maker,
     answers: Answers,
+    unknown: UnknownWords,
     compression: Compression,
 }
 
@@ -33,30 +35,38 @@ impl BatchSink {
             maker: Maker::new(url, options)?,
             client: Client::new(options, None)?,
             answers: options.answers,
+            unknown: UnknownWords::default(),
             compression: options.compression,
         })
     }
 
+    /// Sends what stands before the first event that can't be sent. Such an event and a refused one are not overtaken: under a policy that
+    /// blocks the group behind it, what follows would have been delivered too early.
     async fn send(&self, batch: &[Delivery]) -> Vec<Verdict> {
-        let mut verdicts = vec![Verdict::Skipped; batch.len()];
+        let mut verdicts = Vec::with_capacity(batch.len());
         let mut parts = Vec::with_capacity(batch.len());
-        for (place, delivery) in batch.iter().enumerate() {
-            match self.maker.part(place, delivery) {
+        let mut unsendable = None;
+        for delivery in batch {
+            match self.maker.part(delivery) {
                 Ok(part) => parts.push(part),
-                Err(error) => verdicts[place] = Verdict::Rejected { error },
+                Err(error) => {
+                    unsendable = Some(Verdict::Rejected { error });
+                    break;
+                }
             }
         }
+        let all_accepted =
+            |verdicts: &[Verdict]| verdicts.iter().all(|verdict| *verdict == Verdict::Accepted);
         for run in parts.chunk_by(|one, next| one.url == next.url) {
-            let said = self.post(run).await;
-            let goes_on =
-                said.iter().all(|verdict| matches!(verdict, Verdict::Accepted | Verdict::Rejected { .. }));
-            for (part, verdict) in run.iter().zip(said) {
-                verdicts[part.place] = verdict;
-            }
-            if !goes_on {
+            verdicts.extend(self.post(run).await);
+            if !all_accepted(&verdicts) {
                 break;
             }
         }
+        if all_accepted(&verdicts) {
+            verdicts.extend(unsendable);
+        }
+        verdicts.resize(batch.len(), Verdict::Skipped);
         verdicts
     }
 
@@ -112,7 +122,7 @@ impl BatchSink {
             return accepted();
         }
         let said = match &answer.body {
-            Body::Whole(bytes) => items::read(bytes, run, answer),
+            Body::Whole(bytes) => items::read(bytes, run, answer, &self.unknown),
             Body::Broken(_) => return unclear("its body broke off or did not end in time"),
             Body::Cut(bytes) if items::may_be_items(bytes) => {
                 return unclear("its body is too long to tell which events it took");

@@ -110,9 +110,10 @@ impl WebhookSink {
         let mut verdicts = Vec::with_capacity(batch.len());
         for delivery in batch {
             let verdict = self.post(delivery).await;
-            let goes_on = matches!(verdict, Verdict::Accepted | Verdict::Rejected { .. });
+            let accepted = verdict == Verdict::Accepted;
             verdicts.push(verdict);
-            if !goes_on {
+            // A rejected event may block its group: nothing goes past it.
+            if !accepted {
                 break;
             }
         }

@@ -5,6 +5,7 @@ use pillarbox_sinks::{Answers, SinkOptions};
 use serde_json::{Value, json};
 
 use crate::kit::{Endpoint, Reply, batch, error, kinds, options, send, sink};
+use crate::logs::Logs;
 
 async fn answered(status: u16, body: impl Into<String>) -> Vec<Verdict> {
     let endpoint = Endpoint::start([Reply::new(status).body(body)]).await;
@@ -25,7 +26,7 @@ async fn results_are_read_by_position() {
         json!([{"success": true}, {"success": false}, {"success": true}]),
         json!([{"error": null}, {"error": "no"}, {"error": ""}]),
         json!([null, {"error": {"message": "no"}}, {}]),
-        json!([{"status": 200, "id": "x"}, {"status": 500, "id": "y"}, {"status": 200, "id": "z"}]),
+        json!([{"status": 200, "id": "x"}, {"status": 409, "id": "y"}, {"status": 200, "id": "z"}]),
         json!([{"status": 200}, {"status": 200, "error": "no"}, {"status": 200}]),
     ] {
         assert_eq!(judged(results.clone()).await, expected, "{results}");
@@ -46,6 +47,57 @@ async fn results_are_read_by_id_where_all_carry_ours() {
     let verdicts = answered(200, results.to_string()).await;
     assert_eq!(kinds(&verdicts), ["accepted", "rejected", "failed"]);
     assert_eq!(error(&verdicts[2]), "the endpoint refused the event with status 400: second");
+}
+
+/// PBX-018
+#[tokio::test]
+async fn words_for_the_endpoints_own_trouble_burn_no_attempt() {
+    for status in ["INTERNAL_ERROR", "UNAUTHORIZED", "GATEWAY_ERROR", "timeout", "RateLimited", "503"] {
+        let results = json!([{"status": "ok"}, {"status": status}, {"status": "ok"}]);
+        assert_eq!(judged(results).await, ["accepted", "unavailable", "accepted"], "{status}");
+    }
+    for code in [401, 408, 429, 500, 503] {
+        let results = json!([{"success": true}, {"status": code, "error": "no"}, {"success": true}]);
+        assert_eq!(judged(results).await, ["accepted", "unavailable", "accepted"], "{code}");
+    }
+}
+
+/// PBX-018
+#[tokio::test]
+async fn a_status_nobody_knows_is_never_taken_for_success() {
+    for status in [json!("QUARANTINED"), json!(""), json!("not ok"), json!(7), json!(true), json!({})] {
+        let results = json!([{"status": "ok"}, {"status": status}, {"status": "ok"}]);
+        assert_eq!(judged(results.clone()).await, ["accepted", "unavailable", "accepted"], "{results}");
+    }
+    let results = json!([{"status": "QUARANTINED", "message": "later"}, {"status": "ok"}, {"status": "ok"}]);
+    let verdicts = answered(200, results.to_string()).await;
+    assert_eq!(
+        error(&verdicts[0]),
+        "the endpoint answered for the event with the unknown status \"quarantined\": later"
+    );
+    // A plain yes or no beside the word counts.
+    let results = json!([
+        {"status": "QUARANTINED", "success": true},
+        {"status": "DUPLICATE", "success": false},
+        {"status": null},
+    ]);
+    assert_eq!(judged(results).await, ["accepted", "failed", "accepted"]);
+}
+
+/// PBX-018
+#[tokio::test]
+async fn a_word_nobody_knows_is_logged_once_with_the_setting() {
+    let results = json!([{"status": "QUARANTINED"}, {"status": "QUARANTINED"}]).to_string();
+    let reply = || Reply::new(200).body(results.clone());
+    let endpoint = Endpoint::start([reply(), reply()]).await;
+    let logs = Logs::capture();
+    let sink = sink(&endpoint.url(), &options());
+    for _ in 0..2 {
+        assert_eq!(kinds(&sink.deliver(&batch(2)).await), ["unavailable"; 2]);
+    }
+    let lines = logs.with("quarantined");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("WARN") && lines[0].contains("by-status"), "{lines:?}");
 }
 
 /// PBX-018

@@ -28,26 +28,51 @@ async fn payloads_are_one_array_byte_for_byte_and_in_order() {
     assert_eq!(seen[0].uri.path(), "/api/events/batch");
 }
 
-/// RLY-043
+/// RLY-043, PBX-010
 #[tokio::test]
-async fn what_is_not_json_is_rejected_alone_and_the_rest_is_sent() {
+async fn what_is_not_json_is_rejected_alone_and_nothing_goes_past_it() {
     let endpoint = Endpoint::start([]).await;
     let bytes = |id: &str, bytes: &[u8]| Event::bytes("EVENT", bytes).id(id).group("g");
-    let batch = [
+    let mut batch: Vec<_> = [
         event("e0", "{\"a\":1"),
         event("e1", "1"),
         event("e2", ""),
         event("e3", "{} {}"),
         bytes("e4", b"[2]"),
-        bytes("e5", b"\"\xff\""),
-        event("e6", "NaN"),
+        event("e5", "3"),
+        bytes("e6", b"\"\xff\""),
+        event("e7", "NaN"),
     ]
-    .map(delivery);
+    .map(delivery)
+    .into();
+    let sink = sink(&endpoint.url(), &options());
+    for expected in [
+        ["rejected", "skipped", "skipped"].as_slice(),
+        &["accepted", "rejected", "skipped"],
+        &["rejected", "skipped", "skipped"],
+        &["accepted", "accepted", "rejected"],
+        &["rejected"],
+    ] {
+        let verdicts = sink.deliver(&batch).await;
+        assert_eq!(kinds(&verdicts)[..expected.len()], *expected);
+        let judged = expected.iter().take_while(|kind| **kind != "skipped").count();
+        assert!(kinds(&verdicts)[judged..].iter().all(|kind| *kind == "skipped"));
+        batch.drain(..judged);
+    }
+    assert!(batch.is_empty());
+    let bodies: Vec<_> = endpoint.seen().iter().map(|seen| seen.body.clone()).collect();
+    assert_eq!(bodies, ["[1]", "[[2],3]"]);
+    assert_eq!(endpoint.seen()[1].header("pillarbox-event-ids"), Some("e4,e5"));
+}
+
+/// PBX-010
+#[tokio::test]
+async fn an_event_that_can_not_be_sent_waits_for_those_before_it() {
+    let endpoint = Endpoint::start([Reply::new(503)]).await;
+    let batch = [event("e0", "1"), event("e1", "rubbish"), event("e2", "2")].map(delivery);
     let verdicts = send(&endpoint.url(), &batch).await;
-    let expected = ["rejected", "accepted", "rejected", "rejected", "accepted", "rejected", "rejected"];
-    assert_eq!(kinds(&verdicts), expected);
-    assert_eq!(endpoint.seen()[0].body, "[1,[2]]");
-    assert_eq!(endpoint.seen()[0].header("pillarbox-event-ids"), Some("e1,e4"));
+    assert_eq!(kinds(&verdicts), ["unavailable", "skipped", "skipped"]);
+    assert_eq!(endpoint.seen()[0].body, "[1]");
 }
 
 /// RLY-005
@@ -63,13 +88,14 @@ async fn types_go_to_their_paths_run_by_run_up_to_the_first_failure() {
 }
 
 #[tokio::test]
-async fn a_template_makes_the_path_and_an_event_that_lacks_a_value_is_rejected_alone() {
+async fn a_template_makes_the_path_and_an_event_that_lacks_a_value_is_rejected() {
     let endpoint = Endpoint::start([]).await;
     let options = SinkOptions { destination: Some("/in/{header:region}/{type}".into()), ..options() };
     let of = |id: &str, region: &str| event(id, "1").header("region", region);
-    let batch = [of("e0", "eu/../x"), event("e1", "1"), of("e2", "eu/../x"), of("e3", "..")].map(delivery);
-    let verdicts = sink(&format!("{}?key=1", endpoint.url()), &options).deliver(&batch).await;
-    assert_eq!(kinds(&verdicts), ["accepted", "rejected", "accepted", "rejected"]);
+    let sink = sink(&format!("{}?key=1", endpoint.url()), &options);
+    let batch = [of("e0", "eu/../x"), event("e1", "1"), of("e2", "eu/../x")].map(delivery);
+    assert_eq!(kinds(&sink.deliver(&batch).await), ["accepted", "rejected", "skipped"]);
+    assert_eq!(kinds(&sink.deliver(&[of("e3", "..")].map(delivery)).await), ["rejected"]);
     let seen = endpoint.seen();
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].uri, "/in/eu%2F..%2Fx/EVENT?key=1");

@@ -32,16 +32,21 @@ async fn events_are_lines_raw_or_as_cloudevents() {
     }
 }
 
-/// RLY-043
+/// RLY-043, PBX-010
 #[tokio::test]
 async fn what_is_not_json_is_rejected_raw_and_written_as_a_cloudevent() {
-    let batch = [delivery(Event::bytes("t", [255])), delivery(event("e1", "1"))];
-    for (format, expected) in
-        [(Format::Raw, ["rejected", "accepted"]), (Format::CloudEventsStructured, ["accepted", "accepted"])]
-    {
-        let (writer, _reader) = duplex(64 * 1024);
+    let batch = [delivery(event("e0", "0")), delivery(Event::bytes("t", [255])), delivery(event("e2", "2"))];
+    for (format, expected, count) in [
+        (Format::Raw, ["accepted", "rejected", "skipped"], 1),
+        (Format::CloudEventsStructured, ["accepted"; 3], 3),
+    ] {
+        let (writer, mut reader) = duplex(64 * 1024);
         let sink = sink("stdout:", &writing(LineWriter::new(writer), format));
         assert_eq!(kinds(&sink.deliver(&batch).await), expected);
+        drop(sink);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text.lines().count(), count, "nothing goes past what is rejected");
     }
 }
 

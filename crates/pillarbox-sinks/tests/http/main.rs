@@ -7,6 +7,7 @@ mod batch;
 mod hostile;
 mod kit;
 mod lines;
+mod logs;
 mod statuses;
 mod token;
 mod webhook;

@@ -1,0 +1,68 @@
+//! Sizes that subjects have taken: a larger message ends its flight, so that nothing is published past one that its stream refuses.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Subjects that are remembered; beyond that all are forgotten, which costs each one round trip.
+const SUBJECTS_MAX: usize = 8_192;
+
+/// The largest message that each subject has taken, in bytes. A stream's `max_msg_size` is not told to publishers.
+#[derive(Default)]
+pub(super) struct Sizes(Mutex<BTreeMap<String, usize>>);
+
+impl Sizes {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages of these sizes can go without waiting: up to and with the first that may be refused.
+    pub(super) fn flight(&self, subject: &str, sizes: impl Iterator<Item = usize>) -> usize {
+        let taken = self.table().get(subject).copied();
+        let mut count = 0;
+        for size in sizes {
+            count += 1;
+            if taken.is_none_or(|taken| size > taken) {
+                break;
+            }
+        }
+        count
+    }
+
+    /// A message of this size was taken.
+    pub(super) fn taken(&self, subject: &str, size: usize) {
+        let mut table = self.table();
+        match table.get_mut(subject) {
+            Some(largest) => *largest = size.max(*largest),
+            None => {
+                if table.len() >= SUBJECTS_MAX {
+                    table.clear();
+                }
+                table.insert(subject.to_owned(), size);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-010
+    #[test]
+    fn a_flight_ends_with_what_is_larger_than_anything_before() {
+        let sizes = Sizes::default();
+        let flight = |of: &[usize]| sizes.flight("a", of.iter().copied());
+        assert_eq!((flight(&[]), flight(&[1, 1])), (0, 1), "nothing is known of the subject");
+        sizes.taken("a", 10);
+        sizes.taken("a", 5);
+        assert_eq!((flight(&[10, 3, 10]), flight(&[10, 11, 3]), flight(&[11])), (3, 2, 1));
+        assert_eq!(sizes.flight("b", [1, 1].into_iter()), 1);
+    }
+
+    #[test]
+    fn subjects_are_not_remembered_without_end() {
+        let sizes = Sizes::default();
+        (0..SUBJECTS_MAX + 1).for_each(|n| sizes.taken(&n.to_string(), 1));
+        assert_eq!(sizes.table().len(), 1);
+    }
+}
