@@ -3,6 +3,7 @@
 //! [`RelayConfig::load`](config::RelayConfig::load) reads what is set, [`Relay::start`] runs it.
 
 mod admin;
+mod brake;
 pub mod config;
 mod empty;
 mod error;

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::brake::Braked;
 use crate::config::SourceConfig;
 use crate::error::SourceError;
 use crate::limited::Limited;
@@ -252,6 +253,7 @@ impl Source {
             kind: ErrorKind::InvalidInput,
             what,
         })?;
+        let sink = if is_http(config) { Arc::new(Braked::new(sink, &config.name)) } else { sink };
         let sink = match limit {
             Some(limit) => Arc::new(Limited::new(sink, limit)),
             None => sink,
@@ -268,6 +270,14 @@ impl Source {
         tracing::info!(source = %config.name, table = %table.as_str(), layout = %store.facts().layout(), "source runs");
         Ok(Part { table: table.as_str().to_owned(), store, meter, engine: Mutex::new(Some(engine)) })
     }
+}
+
+/// Whether events go to an endpoint that judges what it is sent; a broker refuses only what is too large.
+fn is_http(config: &SourceConfig) -> bool {
+    let url = config.sink.url.reveal();
+    ["http:", "https:", "webhook+"]
+        .iter()
+        .any(|scheme| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
 }
 
 /// The tables of a layout that are to be drained.
