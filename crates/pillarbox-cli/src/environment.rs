@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 
 use pillarbox_relay::config::{KEYS, Key, LogFormat};
 use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::pipe::LogWriter;
 use tracing_subscriber::EnvFilter;
 
 use crate::json_lines::JsonLines;
@@ -36,7 +37,9 @@ fn log(directives: &str, format: LogFormat) -> Outcome {
     let filter = EnvFilter::try_new(directives).map_err(|_| {
         Failure::usage(format!("{LOG} is not a list of levels")).hint("as in pillarbox=debug or warn")
     })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // It would complain of a line that can't be written by a print to standard error, which panics if that is closed.
+    let log = tracing_subscriber::fmt().log_internal_errors(false);
+    let log = log.with_env_filter(filter).with_writer(LogWriter::default);
     // A second start in one process keeps the first.
     let _ = match format {
         LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),

@@ -6,6 +6,7 @@ use pillarbox::model::Status;
 use pillarbox::port::Store;
 use pillarbox_terminal::failure::Outcome;
 use pillarbox_terminal::interrupts::Interrupts;
+use pillarbox_terminal::pipe;
 use tokio::time::interval;
 
 use crate::crew::{Orders, Worker};
@@ -53,6 +54,7 @@ async fn go_on(
             // An order that is being placed is not cut off: the ledger must know how it ended.
             _ = ticks.tick() => shop.place(plan::any(&mut rng, plan.accounts)).await?,
             () = interrupts.come() => return Ok(()),
+            () = pipe::reader_gone() => return Ok(()),
         }
         let counts = shop.receiver().ledger(|ledger| ledger.counts());
         screen.show(State { counts, dead: ending.dead, replayed: ending.replayed });

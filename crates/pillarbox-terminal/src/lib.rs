@@ -4,6 +4,7 @@ pub mod exit;
 pub mod failure;
 pub mod interrupts;
 pub mod output;
+pub mod pipe;
 pub mod program;
 pub mod redact;
 pub mod usage;

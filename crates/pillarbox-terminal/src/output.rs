@@ -16,6 +16,7 @@ pub use table::{Column, Table, fields};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
+use crate::pipe;
 
 /// For whom a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,8 +140,10 @@ impl Output {
         failure.exit
     }
 
-    /// Nobody can be told that standard error is closed.
+    /// Nobody can be told that standard error is closed, but whoever waits for the end of the program.
     fn complain(self, line: &str) {
-        let _ = writeln!(io::stderr().lock(), "{line}");
+        if let Err(error) = writeln!(io::stderr().lock(), "{line}") {
+            pipe::failed(&error);
+        }
     }
 }

@@ -11,6 +11,7 @@ use pillarbox_relay::{Relay as Running, RelayParts, StartError, UrlSinks};
 use pillarbox_sinks::LineWriter;
 use pillarbox_terminal::failure::{Failure, Outcome};
 use pillarbox_terminal::interrupts::Interrupts;
+use pillarbox_terminal::pipe::{self, Watched};
 
 use super::Session;
 use crate::environment::{relay_variables, start_relay_log};
@@ -28,7 +29,8 @@ PILLARBOX_POLL_INTERVAL. A flag goes over a variable, a variable over the file. 
 key, `pillarbox config check` tells what would run. Secrets are better in files or variables: flags are seen in lists of processes.
 
 Ctrl-C and SIGTERM end it: nothing more is read, what is in memory is delivered within --drain, the rest is given back. A second one
-ends it at once. The log goes to standard error; PILLARBOX_LOG sets its levels, as in pillarbox=debug.";
+ends it at once. The log goes to standard error; PILLARBOX_LOG sets its levels, as in pillarbox=debug.
+When the reader of its standard output or error has gone, it ends in the same way, with exit code 0.";
 
 /// What to deliver.
 #[derive(Debug, Args)]
@@ -72,6 +74,7 @@ impl ConfigFile {
 
 /// How it came to its end.
 enum Ending {
+    /// By a signal, or because nobody reads its output any more.
     Told,
     Empty,
 }
@@ -83,7 +86,7 @@ impl Relay {
         let mut interrupts = Interrupts::listen()?;
         let lines: Vec<String> = config.sources.iter().map(start_line).collect();
         let prints_events = config.sources.iter().any(is_stdout);
-        let sinks = Arc::new(UrlSinks { writer: Some(LineWriter::new(tokio::io::stdout())) });
+        let sinks = Arc::new(UrlSinks { writer: Some(LineWriter::new(Watched(tokio::io::stdout()))) });
         let starting = Running::start(RelayParts { config, sinks });
         let mut relay = tokio::select! {
             started = starting => started.map_err(not_started)?,
@@ -101,7 +104,10 @@ impl Relay {
 
     async fn wait(&self, relay: &Running, interrupts: &mut Interrupts) -> Outcome<Ending> {
         if !self.until_empty {
-            interrupts.come().await;
+            tokio::select! {
+                () = interrupts.come() => {}
+                () = pipe::reader_gone() => {}
+            }
             return Ok(Ending::Told);
         }
         // Whoever waits for the end is better told than kept waiting for a database that is away.
@@ -110,6 +116,7 @@ impl Relay {
         }
         tokio::select! {
             () = interrupts.come() => Ok(Ending::Told),
+            () = pipe::reader_gone() => Ok(Ending::Told),
             () = relay.until_empty() => Ok(Ending::Empty),
         }
     }

@@ -12,6 +12,8 @@ mod layout;
 mod migrate;
 mod nodes;
 mod outbox;
+#[cfg(unix)]
+mod pipes;
 mod postgres;
 mod purge;
 mod queue;

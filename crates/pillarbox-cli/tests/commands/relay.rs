@@ -21,12 +21,17 @@ struct Posted {
     head: String,
     items: Vec<Value>,
     /// Answers it; dropped, the connection is closed.
-    answer: SyncSender<u16>,
+    answer: SyncSender<String>,
 }
 
 impl Posted {
     fn accept(&self) {
-        self.answer.send(200).unwrap();
+        self.say("");
+    }
+
+    /// Answers 200 with this body.
+    fn say(&self, body: &str) {
+        self.answer.send(body.to_owned()).unwrap();
     }
 }
 
@@ -80,8 +85,8 @@ fn serve(stream: TcpStream, send: &SyncSender<Posted>) {
         if send.send(Posted { path, head, items, answer }).is_err() {
             return;
         }
-        let Ok(status) = answered.recv_timeout(PATIENCE) else { return };
-        let answer = format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n");
+        let Ok(body) = answered.recv_timeout(PATIENCE) else { return };
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }
@@ -157,6 +162,48 @@ fn a_table_is_drained_to_an_api_in_order_until_it_is_empty() {
     );
     assert!(stderr.contains(&format!("default: {} to {}", outbox.url(), api.url())), "{stderr}");
     assert!(!stderr.contains(CANARY), "{stderr}");
+}
+
+/// PBX-018: words of trouble and words nobody knows neither deliver an event nor cost it an attempt.
+#[test]
+fn an_event_that_the_endpoint_could_not_take_is_sent_again_without_a_count() {
+    let (outbox, api) = (Outbox::new(), Api::new());
+    let id = outbox.write(&["--type", "order.placed", "--group", "a", "--payload", "{\"n\":0}"]);
+    let flags = ["--api-base-url", &api.url(), "--max-retries", "0", "--until-empty"];
+    let relay = Running::start(&outbox, &flags);
+    for word in ["INTERNAL_ERROR", "QUARANTINED"] {
+        let answer = json!({"results": [{"id": id.as_str(), "status": word}]});
+        api.request().say(&answer.to_string());
+    }
+    api.request().say(&json!({"results": [{"id": id.as_str(), "status": "SUCCESS"}]}).to_string());
+    let (code, stdout, stderr) = relay.end();
+    assert_eq!((code, stdout.starts_with("delivered 1 event")), (Some(0), true), "{stdout}");
+    assert!(stderr.contains("quarantined") && stderr.contains("by-status"), "{stderr}");
+    let shown = outbox.shown(&id);
+    assert_eq!((&shown["status"], &shown["attempts"]), (&json!("done"), &json!(0)), "{shown:#}");
+}
+
+/// PBX-010, RLY-043: what follows an event that can't be sent waits behind it, and goes out after it is skipped.
+#[test]
+fn nothing_overtakes_an_event_that_can_not_be_sent() {
+    for (on_dead, expected) in [("block", vec![1]), ("skip", vec![1, 3])] {
+        let (outbox, api) = (Outbox::new(), Api::new());
+        for payload in ["{\"n\":1}", "not json", "{\"n\":3}"] {
+            outbox.write(&["--type", "order.placed", "--group", "g", "--payload", payload]);
+        }
+        let flags = ["--api-base-url", &api.url(), "--on-dead", on_dead, "--until-empty"];
+        let relay = Running::start(&outbox, &flags);
+        let mut sent = Vec::new();
+        for _ in &expected {
+            let posted = api.request();
+            sent.extend(posted.items.iter().map(|item| item["n"].as_u64().unwrap()));
+            posted.accept();
+        }
+        assert_eq!((relay.end().0, &sent), (Some(0), &expected), "{on_dead}");
+        let events = outbox.run(&["stats", "--json"]).done().json()["events"].clone();
+        let (waiting, done) = (2 - expected.len(), expected.len());
+        assert_eq!(events, json!({"new": waiting, "retry": 0, "done": done, "dead": 1}), "{on_dead}");
+    }
 }
 
 /// RLY-024: told to end, it delivers what is out, gives back the rest and exits with 0.

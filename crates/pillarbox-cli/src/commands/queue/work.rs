@@ -11,6 +11,7 @@ use pillarbox::port::Store;
 use pillarbox::queue::{Selection, Standing, Worker};
 use pillarbox_terminal::failure::Outcome;
 use pillarbox_terminal::interrupts::Interrupts;
+use pillarbox_terminal::pipe;
 use tokio::sync::mpsc;
 
 use crate::commands::Session;
@@ -45,7 +46,8 @@ then one with the counts. A message may come more than once: remember PILLARBOX_
 
 With --topic, messages of other topics that are come upon are given back and wait 2 to 60 s, no attempt counted.
 
-Ctrl-C and SIGTERM end it: nothing more is claimed, CMDs that run may end within --drain, the rest is killed and given back.";
+Ctrl-C and SIGTERM end it: nothing more is claimed, CMDs that run may end within --drain, the rest is killed and given back.
+When the reader of its standard output or error has gone, it ends in the same way, with exit code 0.";
 
 /// How to work.
 #[derive(Debug, Args)]
@@ -167,6 +169,7 @@ async fn go_on(
         tokio::select! {
             Some(report) = arriving.recv() => tally.take(&report)?,
             () = interrupts.come() => return Ok(Ending::Told),
+            () = pipe::reader_gone() => return Ok(Ending::Told),
             ending = until.comes(worker) => return Ok(ending),
         }
     }

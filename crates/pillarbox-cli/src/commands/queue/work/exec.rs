@@ -7,6 +7,7 @@ use std::time::Instant;
 use pillarbox::Failure;
 use pillarbox::queue::{Handler, Message};
 use pillarbox_terminal::output::Reader;
+use pillarbox_terminal::pipe;
 use tokio::sync::mpsc::{self, OwnedPermit};
 
 use super::process::{self, Ended};
@@ -14,6 +15,7 @@ use super::report::{Report, Result as Came};
 
 /// EX_DATAERR of sysexits.h: the message is wrong, and always will be.
 const NEVER: i32 = 65;
+const UNREAD: &str = "nobody reads the output any more";
 
 /// Runs the command for each message.
 #[derive(Debug, Clone)]
@@ -48,6 +50,9 @@ impl Handler for Exec {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         let room = self.reports.clone().reserve_owned().await;
         let room = room.map_err(|_| Failure::unavailable("the worker has ended", None))?;
+        if pipe::look() {
+            return Err(unread());
+        }
         let mut run = Run::begin(&message, room);
         let ended = match process::run(&self.command, self.reader, &message).await {
             Ok(ended) => ended,
@@ -57,6 +62,11 @@ impl Handler for Exec {
                 return Err(Failure::unavailable(error, None));
             }
         };
+        // What the command could not write to us is not its message's fault.
+        if !ended.status.success() && pipe::look() {
+            run.end(Came::Retry, ended.status.code(), Some(UNREAD.to_owned()));
+            return Err(unread());
+        }
         let (came, failure) = self.judge(&ended, message.retry_count() + 1);
         run.end(came, ended.status.code(), failure.as_ref().map(|failure| failure.message().to_owned()));
         failure.map_or(Ok(()), Err)
@@ -97,6 +107,11 @@ impl Drop for Run {
             room.send(report);
         }
     }
+}
+
+/// The worker is about to end: the message is given back, and no attempt is counted.
+fn unread() -> Failure {
+    Failure::unavailable(UNREAD, None)
 }
 
 /// Why it failed; none if it did not.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pillarbox::model::Payload;
 use pillarbox::queue::Message;
 use pillarbox_terminal::output::Reader;
+use pillarbox_terminal::pipe::LogWriter;
 use pillarbox_terminal::redact::redact;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
@@ -108,7 +109,7 @@ async fn listen(stderr: Option<ChildStderr>, tail: &Mutex<Vec<u8>>) {
         }
         // Whoever reads our standard error may be slow, and must not hold up a renewal.
         let passed_on = chunk[..len].to_vec();
-        let _ = spawn_blocking(move || io::stderr().lock().write_all(&passed_on)).await;
+        let _ = spawn_blocking(move || LogWriter.write_all(&passed_on)).await;
     }
 }
 

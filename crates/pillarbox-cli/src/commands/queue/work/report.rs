@@ -38,7 +38,7 @@ pub(super) struct Report {
 pub(super) enum Ending {
     /// Nothing was left to do.
     ByItself,
-    /// By Ctrl-C or SIGTERM.
+    /// By Ctrl-C or SIGTERM, or because nobody reads its output any more.
     Told,
 }
 
