@@ -61,7 +61,7 @@ fn pending(outbox: &Outbox) -> Value {
     outbox.run(&["stats", "--json"]).done().json()["pending"]["total"].clone()
 }
 
-/// PBX-050
+/// PBX-053
 #[test]
 fn a_relay_whose_reader_is_gone_ends_in_order_and_keeps_what_it_has_not_delivered() {
     for (unread_streams, format) in ALL.into_iter().zip(["text", "json", "text"]) {
@@ -77,7 +77,7 @@ fn a_relay_whose_reader_is_gone_ends_in_order_and_keeps_what_it_has_not_delivere
     }
 }
 
-/// PBX-050
+/// PBX-053
 #[test]
 fn a_relay_until_empty_behind_head_ends() {
     let outbox = Outbox::new();
@@ -99,7 +99,7 @@ fn a_relay_until_empty_behind_head_ends() {
     assert_eq!(outbox.run(&["nodes", "list"]).done().stdout, "no nodes\n");
 }
 
-/// PBX-050
+/// PBX-053
 #[test]
 fn a_worker_whose_reader_is_gone_ends_and_no_message_pays_for_it() {
     for unread_streams in [Unread::Output, Unread::Both] {
@@ -115,7 +115,7 @@ fn a_worker_whose_reader_is_gone_ends_and_no_message_pays_for_it() {
     }
 }
 
-/// PBX-050
+/// PBX-053
 #[test]
 fn a_worker_whose_reports_nobody_reads_ends() {
     for (unread_streams, options) in [(Unread::Output, &["--json"][..]), (Unread::Error, &[])] {
@@ -129,7 +129,7 @@ fn a_worker_whose_reports_nobody_reads_ends() {
     }
 }
 
-/// PBX-050
+/// PBX-053
 #[test]
 fn watching_ends_with_its_reader_and_the_log_needs_none() {
     let outbox = Outbox::new();
@@ -143,7 +143,7 @@ fn watching_ends_with_its_reader_and_the_log_needs_none() {
     assert_eq!(end(unread(&mut command, Unread::Error)), Some(0));
 }
 
-/// PBX-050
+/// PBX-053
 #[test]
 fn every_other_command_ends_as_it_would_with_a_reader() {
     let outbox = Outbox::new();

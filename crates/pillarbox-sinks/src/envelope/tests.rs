@@ -94,7 +94,7 @@ fn what_is_not_json_goes_into_a_structured_event_as_base64() {
     }
 }
 
-/// PBX-051
+/// PBX-054
 #[test]
 fn text_that_is_not_json_is_not_declared_to_be() {
     let kind = |format, builder| encode(format, Binding::Http, builder).content_type;
