@@ -12,6 +12,7 @@ use pillarbox_relay::config::{Input, RelayConfig};
 use pillarbox_relay::{Relay, RelayParts, UrlSinks};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::kit::{PATIENCE, Place, numbered, statuses, write};
@@ -33,17 +34,18 @@ struct Api {
 }
 
 impl Api {
-    /// Starts an endpoint that answers by the time and by what came before; its URL.
+    /// Starts an endpoint that answers by the time and by what came before; its URL, and the task that it lives in.
     async fn start(
         judge: impl Fn(Duration, &[Request]) -> StatusCode + Send + Sync + 'static,
-    ) -> (Arc<Self>, String) {
+    ) -> (Arc<Self>, String, JoinSet<()>) {
         let api =
             Arc::new(Self { first: OnceLock::new(), judge: Box::new(judge), seen: watch::Sender::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(Arc::clone(&api));
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (api, url)
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (api, url, serving)
     }
 
     fn requests(&self) -> Vec<Request> {
@@ -102,7 +104,7 @@ fn tell(text: &str) {
 async fn a_short_outage_is_made_up_for_at_once() {
     const OUTAGE: Duration = Duration::from_millis(1_500);
     let down = |at, _: &[Request]| if at < OUTAGE { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    let ((api, url), place) = (Api::start(down).await, Place::sqlite());
+    let ((api, url, _serving), place) = (Api::start(down).await, Place::sqlite());
     let store = place.native().await;
     let groups: Vec<String> = (0..40).map(|number| format!("g{number}")).collect();
     for group in &groups {
@@ -132,7 +134,7 @@ async fn an_endpoint_that_throttles_gets_what_it_can_take() {
             _ => StatusCode::OK,
         }
     };
-    let ((api, url), place) = (Api::start(limited).await, Place::sqlite());
+    let ((api, url, _serving), place) = (Api::start(limited).await, Place::sqlite());
     let store = place.native().await;
     for group in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
         write(&store, Some(group), &numbered(group, 3)).await;
