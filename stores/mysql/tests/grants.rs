@@ -7,7 +7,7 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::model::{
     Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
-    OwnerId, Placement, Row, Seq, SlotSet, Token,
+    OwnerId, Placement, Row, Seq, SlotSet, Token, Written,
 };
 use pillarbox::port::{
     Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence, Fetch,
@@ -145,7 +145,7 @@ fn event(group: &str) -> Event {
 }
 
 /// What the library does in a process that only writes.
-async fn write(store: &MysqlStore) -> Result<Vec<Seq>, StoreError> {
+async fn write(store: &MysqlStore) -> Result<Vec<Written>, StoreError> {
     store.check().await?;
     let mut tx = store.begin().await?;
     let once = Event::text("OrderPlaced", "{}").message_id(Uuid::now_v7().to_string()).build()?;
@@ -162,11 +162,11 @@ async fn write(store: &MysqlStore) -> Result<Vec<Seq>, StoreError> {
         .await
         .map_err(|error| StoreError::new(ErrorKind::Conflict, "commit", "x", error.to_string()))?;
     assert!(!written.last().unwrap().fresh);
-    Ok(written.iter().map(|one| one.seq).collect())
+    Ok(written)
 }
 
 /// What a node does from its start to its end.
-async fn deliver(store: &MysqlStore, rows: &[Seq]) -> Result<(), StoreError> {
+async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError> {
     store.check().await?;
     let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
     let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
@@ -176,8 +176,8 @@ async fn deliver(store: &MysqlStore, rows: &[Seq]) -> Result<(), StoreError> {
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
     let outcome = |place: usize, change| Outcome {
-        seq: rows[place],
-        id: EventId::from_row("x"),
+        seq: rows[place].seq,
+        id: rows[place].id.clone(),
         token: Token(0),
         change,
     };
