@@ -88,18 +88,6 @@ async fn an_ordered_node_works_behind_a_transaction_pooler() {
     deliver(&server, &bouncer, Outbox::ordered).await;
 }
 
-/// PBX-016: a pooler that goes round exactly two server connections is found too.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pooler_with_two_idle_server_connections_is_found() {
-    let Some((server, bouncer)) = servers(Next::RoundRobin) else { return };
-    let clients = pool(&bouncer.url());
-    // Two transactions at once make the pooler open two connections, which are idle afterwards.
-    let (one, two) = (clients.begin().await.unwrap(), clients.begin().await.unwrap());
-    one.rollback().await.unwrap();
-    two.rollback().await.unwrap();
-    deliver(&server, &bouncer, Outbox::ordered).await;
-}
-
 /// PBX-016: without a pooler nobody takes the store's word that there is one: it listens.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_pooler_is_found_where_there_is_none() {
