@@ -1,5 +1,7 @@
 //! The breaker alone, request by request.
 
+use tokio::time::Instant;
+
 use super::*;
 
 fn fail(breaker: &mut Breaker, sent: Sent, now: Instant, after: Option<Duration>) -> Duration {
