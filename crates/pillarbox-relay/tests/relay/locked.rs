@@ -9,7 +9,7 @@ use pillarbox::port::{Store, Write};
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Connection, Executor};
 
-use crate::kit::{Place, Recorder, statuses, write};
+use crate::kit::{Place, Recorder, write};
 
 async fn write_due(store: &Arc<dyn Store>, id: &str, ahead: Duration) {
     let event = Event::text("t", format!("\"{id}\"")).id(id).due(When::In(ahead)).build().unwrap();
@@ -36,7 +36,7 @@ async fn a_due_row_that_a_transaction_has_locked_delays_only_itself() {
         write(&store, Some("g"), &[payload.to_owned()]).await;
         has(payload).await;
     }
-    assert_eq!(statuses(&store).await[0], 1, "the locked one waits");
+    assert_eq!(recorder.events(), 4, "the locked one waits");
     holder.execute("ROLLBACK").await.unwrap();
     has("\"locked\"").await;
     relay.until_empty().await;
