@@ -1,7 +1,7 @@
 //! What must hold for every broker.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::Event;
@@ -91,17 +91,23 @@ pub(crate) async fn many_at_once(sink: Arc<dyn Sink>) {
 pub(crate) async fn deliver_over_a_restart(sink: Arc<dyn Sink>, server: &mut Server) {
     let (taken, mut seen) = watch::channel(0_usize);
     let (up, is_up) = watch::channel(true);
+    let failure = Arc::new(Mutex::new(String::new()));
     let mut groups = JoinSet::new();
     for group in 0..GROUPS {
-        groups.spawn(deliver_group(sink.clone(), group, taken.clone(), is_up.clone()));
+        groups.spawn(deliver_group(sink.clone(), group, taken.clone(), is_up.clone(), failure.clone()));
     }
     timeout(PATIENCE, seen.wait_for(|taken| *taken >= BEFORE_RESTART)).await.unwrap().unwrap();
     up.send_replace(false);
     server.kill();
     server.start();
     up.send_replace(true);
-    while let Some(group) = timeout(PATIENCE, groups.join_next()).await.unwrap() {
-        group.unwrap();
+    let all = async {
+        while let Some(group) = groups.join_next().await {
+            group.unwrap();
+        }
+    };
+    if timeout(PATIENCE, all).await.is_err() {
+        panic!("{} of {}; the last failure: {}", *taken.borrow(), GROUPS * EACH, failure.lock().unwrap());
     }
     assert_eq!(*taken.borrow(), GROUPS * EACH);
 }
@@ -111,6 +117,7 @@ async fn deliver_group(
     group: usize,
     taken: watch::Sender<usize>,
     mut is_up: watch::Receiver<bool>,
+    failure: Arc<Mutex<String>>,
 ) {
     let event = |n| Event::text("order.placed", format!("{group} {n}")).group(format!("g{group}"));
     let all: Vec<_> = (0..EACH).map(|n| delivery(event(n).build().unwrap())).collect();
@@ -121,6 +128,9 @@ async fn deliver_group(
         let accepted = words.iter().take_while(|word| **word == "accepted").count();
         // Nothing is accepted past a failure, and a restart is no fault of an event.
         assert!(words[accepted..].iter().all(|word| ["unavailable", "skipped"].contains(word)), "{words:?}");
+        if accepted < words.len() {
+            *failure.lock().unwrap() = error(&verdicts);
+        }
         done += accepted;
         taken.send_modify(|taken| *taken += accepted);
         is_up.wait_for(|up| *up).await.unwrap();
