@@ -26,6 +26,9 @@ pub enum OnDone {
     #[default]
     Keep,
     /// It goes at once: fastest.
+    ///
+    /// A caller who repeats a commit of unknown outcome with the same event id may then write the event a second time: the first one may
+    /// have been delivered and deleted meanwhile. [`Keep`](Self::Keep) refuses the second write until purge.
     Delete,
 }
 
