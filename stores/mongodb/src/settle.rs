@@ -158,12 +158,10 @@ impl Batch<'_> {
                 set.insert("slot", put_off());
             }
             Change::Release => {
-                let claimed = doc! { "$and": [
-                    { "$ne": [{ "$ifNull": ["$locked_by", Bson::Null] }, Bson::Null] },
-                    { "$gt": ["$attempts", 0] },
-                ] };
-                let less = doc! { "$subtract": ["$attempts", 1] };
-                set.insert("attempts", doc! { "$cond": [claimed, less, "$attempts"] });
+                set.insert("attempts", given_back(0));
+            }
+            Change::Untried => {
+                set.insert("attempts", given_back(1));
             }
         }
         set.extend(unlocked());
@@ -266,6 +264,14 @@ fn named(change: &Change, rows: &[&Outcome]) -> Document {
 enum Remembered {
     Yes,
     No,
+}
+
+/// A row's attempts less so many, and less that of a claim.
+fn given_back(attempts: i32) -> Document {
+    let locked_by = doc! { "$ifNull": ["$locked_by", Bson::Null] };
+    let claimed = doc! { "$cond": [{ "$eq": [locked_by, Bson::Null] }, 0, 1] };
+    let rest = doc! { "$subtract": ["$attempts", { "$add": [claimed, attempts] }] };
+    doc! { "$cond": [{ "$gt": [rest.clone(), 0] }, rest, 0] }
 }
 
 /// To lane −1, but for rows of the queue.

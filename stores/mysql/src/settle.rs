@@ -139,14 +139,18 @@ impl Settling {
             }
             Change::Delay => self.delay(),
             Change::Attempt => self.attempts += 1,
-            Change::Release => {
-                self.attempts -= i64::from(self.owner.is_some() && self.attempts > 0);
-            }
+            Change::Release => self.give_back(0),
+            Change::Untried => self.give_back(1),
             Change::Extend { lease } => self.lease_us = Some(micros(*lease)),
         }
         if !self.kept {
             self.owner = None;
         }
+    }
+
+    /// Takes back so many attempts, and that of a claim.
+    fn give_back(&mut self, attempts: i64) {
+        self.attempts = (self.attempts - attempts - i64::from(self.owner.is_some())).max(0);
     }
 
     /// What it becomes, as a row of its statement.

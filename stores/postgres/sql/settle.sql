@@ -27,8 +27,7 @@ changed AS (
         processed_by = CASE WHEN o.kind IN (0, 2) THEN coalesce($3, e.processed_by) ELSE e.processed_by END,
         available_at = CASE o.kind WHEN 1 THEN t.now + o.delay_us * interval '1 microsecond' ELSE e.available_at END,
         last_error = CASE WHEN o.kind IN (1, 2) THEN o.error ELSE e.last_error END,
-        attempts = CASE o.kind WHEN 5 THEN e.attempts - (e.locked_by IS NOT NULL AND e.attempts > 0)::integer
-            ELSE greatest(e.attempts + o.counted, 0) END,
+        attempts = greatest(e.attempts + o.counted - (o.kind = 5 AND e.locked_by IS NOT NULL)::integer, 0),
         lane = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.lane END,
         locked_by = CASE WHEN o.kind IN (4, 6) THEN e.locked_by END,
         locked_at = CASE WHEN o.kind IN (4, 6) THEN e.locked_at END,

@@ -162,6 +162,7 @@ impl<'a> Columns<'a> {
             Change::Delay => plain(3, 0),
             Change::Attempt => plain(4, 1),
             Change::Release => plain(5, 0),
+            Change::Untried => plain(5, -1),
             Change::Extend { lease } => Part { kind: 6, delay_us: micros(*lease), ..Part::default() },
         };
         self.kind.push(part.kind);

@@ -99,7 +99,8 @@ impl<'a> Settling<'a> {
             Change::Dead { error, counts, blocks } => self.dead(outcome, error, *counts, blocks.as_ref()),
             Change::Delay => self.keep(&self.sql.delay, outcome),
             Change::Attempt => self.keep(&self.sql.attempt, outcome),
-            Change::Release => self.keep(&self.sql.release, outcome),
+            Change::Release => self.give_back(outcome, 0),
+            Change::Untried => self.give_back(outcome, 1),
             Change::Extend { lease } => {
                 let until = later(self.now, *lease);
                 let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
@@ -186,6 +187,13 @@ impl<'a> Settling<'a> {
             outcome.id.as_str(),
         ])?;
         Ok(changed > 0)
+    }
+
+    /// Gives the row back with so many attempts, and that of a claim.
+    fn give_back(&self, outcome: &Outcome, attempts: i64) -> Result<bool, Failure> {
+        let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
+        let back = params![seq, self.owner, token, id, attempts];
+        Ok(self.connection.prepare_cached(&self.sql.release)?.execute(back)? > 0)
     }
 
     /// Whether another event is pending under the number of an outcome that changed nothing.

@@ -32,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_dead_item_has_failed_with_its_error,
         a_release_leaves_no_trace_but_the_time,
         an_attempt_counts_and_keeps_the_claim,
+        an_attempt_that_was_not_made_is_taken_back,
         outcomes_come_in_lists_and_stale_ones_are_named,
         nothing_is_settled_without_its_claim,
         a_node_that_is_gone_settles_nothing,
@@ -299,6 +300,16 @@ async fn an_attempt_counts_and_keeps_the_claim(t: Fixture) -> Checked {
         ("PROCESSING", 1, Some(at(1)))
     );
     assert!(settle_one(&t, &claimed, Change::Done, 3).await?);
+    Ok(())
+}
+
+/// PBX-060
+async fn an_attempt_that_was_not_made_is_taken_back(t: Fixture) -> Checked {
+    let claimed = claimed(&t, 1, 1).await?;
+    assert!(settle_one(&t, &claimed, Change::Attempt, 2).await?);
+    assert!(settle_one(&t, &claimed, Change::Untried, 3).await?);
+    let stored = look(&t, 1).await?;
+    assert_eq!((stored.status.as_str(), stored.retry_count), ("PENDING", 0));
     Ok(())
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_death_that_counts_nothing_leaves_no_attempt,
         delay_moves_a_row_to_the_delayed_lane_and_changes_nothing_else,
         attempt_counts_and_keeps_the_claim,
+        an_attempt_that_was_not_made_is_taken_back,
         release_gives_a_claim_back_untouched,
         release_of_an_unclaimed_row_counts_nothing,
         stored_errors_are_cut_and_hold_no_nul,
@@ -180,6 +181,22 @@ async fn attempt_counts_and_keeps_the_claim(t: Fixture) -> Checked {
     assert_eq!((record.attempts, record.status), (2, Status::New));
     assert_eq!((record.locked_by, record.locked_until), (before.locked_by, before.locked_until));
     assert_eq!(t.store.admin().show(id("a")).await?.expect("there").attempts, [], "nothing has failed");
+    Ok(())
+}
+
+/// PBX-060
+async fn an_attempt_that_was_not_made_is_taken_back(t: Fixture) -> Checked {
+    claimed(&t, "a").await?;
+    t.apply("a", Change::Attempt, at(2)).await?;
+    t.apply("a", Change::Untried, at(3)).await?;
+    let record = t.record("a").await?;
+    assert_eq!((record.attempts, record.status, record.locked_by), (0, Status::New, None));
+    t.apply("a", retry(secs(1)), at(3)).await?;
+    t.apply("a", Change::Attempt, at(4)).await?;
+    t.apply("a", Change::Untried, at(5)).await?;
+    let record = t.record("a").await?;
+    assert_eq!((record.attempts, record.status), (1, Status::Retry), "the attempt that failed stays counted");
+    assert_eq!(t.store.admin().show(id("a")).await?.expect("there").attempts.len(), 1);
     Ok(())
 }
 

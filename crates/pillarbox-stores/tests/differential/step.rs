@@ -121,6 +121,7 @@ pub(crate) enum ChangeSpec {
     Delay,
     Attempt,
     Release,
+    Untried,
     Extend { lease_s: u64 },
 }
 

@@ -235,6 +235,7 @@ impl World {
             ChangeSpec::Delay => Change::Delay,
             ChangeSpec::Attempt => Change::Attempt,
             ChangeSpec::Release => Change::Release,
+            ChangeSpec::Untried => Change::Untried,
             ChangeSpec::Extend { lease_s } => Change::Extend { lease: Duration::from_secs(lease_s) },
         }
     }

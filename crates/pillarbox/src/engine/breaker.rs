@@ -9,6 +9,8 @@ use super::pace::Pace;
 const FAILURES_TO_OPEN: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Events that have to wait longer do not wait in memory.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest wait that a sink can ask for.
 pub(crate) const LONGEST_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,6 +29,17 @@ pub(crate) enum Gate {
     Open,
     /// Nothing before this time, or before an answer to what is in flight.
     Shut(Option<Instant>),
+}
+
+/// Whether events should be read for the endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// As many as there is room for.
+    Sending,
+    /// One batch, to see whether the endpoint is back.
+    Probe,
+    /// None before this time, or before an answer to what is in flight.
+    Paused(Option<Instant>),
 }
 
 /// A request in flight.
@@ -86,6 +99,21 @@ impl Breaker {
         match opens_at.max(self.pace.wait(now)) {
             None => Gate::Open,
             until => Gate::Shut(until),
+        }
+    }
+
+    /// What is to be expected of the endpoint.
+    pub(crate) fn outlook(&self, now: Instant) -> Outlook {
+        let paced = self.pace.wait(now);
+        match self.state {
+            State::Closed => paced
+                .filter(|until| *until > now + SHORT_WAIT)
+                .map_or(Outlook::Sending, |until| Outlook::Paused(Some(until))),
+            State::Probing => Outlook::Paused(None),
+            State::Open { until } => match Some(until).filter(|until| now < *until).max(paced) {
+                None => Outlook::Probe,
+                until => Outlook::Paused(until),
+            },
         }
     }
 
@@ -192,6 +220,12 @@ impl Breaker {
         self.era += 1;
         self.judged = None;
     }
+}
+
+/// How long an event waits under which the endpoint failed this often in a row: twice as long as the breaker would, since
+/// the probe should be another one, in case this one is the cause.
+pub(super) fn patience(outages: u32) -> Duration {
+    pause(outages.saturating_sub(1)) * 2
 }
 
 /// The pause after this many others.

@@ -51,7 +51,7 @@ impl Careful {
             // One that was taken by a leader was counted then.
             item.attempts += u32::from(!item.led);
             item.counted = true;
-            item.careful_attempt = true;
+            (item.careful_attempt, item.written) = (true, true);
             *stage = Stage::Ready;
         }
     }
@@ -74,7 +74,6 @@ impl Careful {
         match self.line.front_mut() {
             Some((item, stage @ Stage::Ready)) => {
                 *stage = Stage::Out;
-                // Its attempt is written: should it come back untried, it is not written again.
                 item.careful = false;
                 Some(item.clone())
             }
@@ -86,6 +85,34 @@ impl Careful {
         if matches!(self.line.front(), Some((_, Stage::Out))) {
             self.line.pop_front();
         }
+    }
+
+    /// Takes out what may be sent and was not.
+    pub(crate) fn take_written(&mut self) -> Vec<Item> {
+        self.take(|stage| stage == Stage::Ready)
+    }
+
+    /// Takes out what has not begun.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Item> {
+        self.take(|stage| stage == Stage::Waiting)
+    }
+
+    /// Takes out all but those whose attempt is being written.
+    pub(crate) fn give_back(&mut self) -> Vec<Item> {
+        self.take(|stage| stage != Stage::Writing)
+    }
+
+    /// The one whose attempt is being written.
+    pub(crate) fn writing(&self) -> Option<&EventId> {
+        let writing = self.line.iter().find(|(_, stage)| *stage == Stage::Writing);
+        writing.map(|(item, _)| item.id())
+    }
+
+    fn take(&mut self, of: impl Fn(Stage) -> bool) -> Vec<Item> {
+        let (taken, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.line).into_iter().partition(|(_, stage)| of(*stage));
+        self.line = kept;
+        taken.into_iter().map(|(item, _)| item).collect()
     }
 
     pub(crate) fn has_any_of(&self, slot: Slot) -> bool {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::breaker::Breaker;
+use super::aside::Aside;
+use super::breaker::{Breaker, Outlook};
 use super::careful::Careful;
 use super::claims::Claims;
 use super::due::Dues;
@@ -95,6 +96,7 @@ pub(crate) struct Core {
     pub(super) groups: Groups,
     pub(super) careful: Careful,
     pub(super) known: Known,
+    pub(super) aside: Aside,
     pub(super) claims: Claims,
     /// Rows are taken under leadership instead of being read by slots.
     pub(super) lead: Option<Leadership>,
@@ -103,6 +105,10 @@ pub(crate) struct Core {
     pub(super) cursor: Cursor,
     /// Grows when the cursor is set back, so that a read under way can't move it on.
     pub(super) rewinds: u64,
+    /// Reads that began before this rewind bring nothing in: of what they show, earlier rows were set aside since.
+    pub(super) reads_from: u64,
+    /// Reading waits for the endpoint.
+    pub(super) reads_held: bool,
     pub(super) sweep: Sweep,
     /// Something hints at rows to be read.
     pub(super) wake: bool,
@@ -172,12 +178,15 @@ impl Core {
             groups,
             careful: Careful::default(),
             known: Known::default(),
+            aside: Aside::default(),
             claims: Claims::default(),
             lead: None,
             slots: Slots::default(),
             breaker: Breaker::default(),
             cursor: Cursor::default(),
             rewinds: 0,
+            reads_from: 0,
+            reads_held: false,
             sweep: Sweep::default(),
             wake: true,
             wake_at: None,
@@ -234,11 +243,14 @@ impl Core {
 
     /// Nothing in memory, nothing out, nothing unsettled.
     pub(crate) fn quiet(&self) -> bool {
-        self.out == 0
-            && self.settles.is_empty()
-            && self.settling == 0
-            && self.lines.hot_rows() == 0
-            && self.lines.cold_rows() == 0
+        self.out == 0 && self.all_settled() && self.lines.hot_rows() == 0 && self.lines.cold_rows() == 0
+    }
+
+    /// Nothing is out, nothing unsettled, and what is in memory only waits for its endpoint or for a back-off.
+    pub(crate) fn is_drained(&self, now: Instant) -> bool {
+        let moves = self.runnable() || !self.careful.is_empty();
+        let sends = self.breaker.outlook(now) == Outlook::Sending;
+        self.quiet() || (self.out == 0 && self.all_settled() && !(moves && sends))
     }
 
     /// No job is out and none could start.
@@ -260,7 +272,7 @@ impl Core {
         let due_moved = std::mem::take(&mut self.due_moved);
         let quiet = match self.phase {
             Phase::Running => false,
-            Phase::Draining => self.quiet(),
+            Phase::Draining => self.is_drained(Instant::now()),
             Phase::Stopped => self.all_settled(),
         };
         Signals {
@@ -275,6 +287,7 @@ impl Core {
     /// A signal is only given for what `next_read` would act on, or reader and signal would chase each other.
     fn wants_read(&self) -> bool {
         self.phase == Phase::Running
+            && !self.reads_held
             && (self.wants_slots() || self.groups.wants_read())
             && self.cold_room().0 >= self.read_at_room()
     }
@@ -301,10 +314,13 @@ impl Core {
 
     /// The rest goes back: it is pending in the store, where someone will read it.
     pub(crate) fn give_back(&mut self, now: Instant) {
+        for item in self.careful.give_back() {
+            self.drop_item(item, now);
+        }
         self.release_claims(now);
         self.lines.clear();
         self.groups.clear();
-        self.careful.clear();
+        self.aside.clear();
         self.known.clear_held();
     }
 
@@ -362,10 +378,16 @@ impl Core {
 
     /// An item leaves memory undelivered: its row is pending and may be read again, or goes back to being so.
     pub(super) fn drop_item(&mut self, item: Item, now: Instant) {
-        if item.led && !self.claims.lost(&item) {
-            self.settle_later(item, Change::Release, Meanwhile::Waits, now);
-        } else {
-            self.forget_item(&item);
+        self.remember(&item, None);
+        self.return_item(item, now);
+    }
+
+    /// Gives an item back as it was taken: without an attempt that was written for a delivery that never came to be.
+    pub(super) fn return_item(&mut self, item: Item, now: Instant) {
+        match (self.claims.lost(&item), item.written, item.led) {
+            (true, ..) | (false, false, false) => self.forget_item(&item),
+            (false, true, _) => self.settle_later(item, Change::Untried, Meanwhile::Waits, now),
+            (false, false, true) => self.settle_later(item, Change::Release, Meanwhile::Waits, now),
         }
     }
 

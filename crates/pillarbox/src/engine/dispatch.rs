@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::breaker::Gate;
+use super::breaker::{Gate, Outlook};
 use super::core::{Core, Phase};
 use super::intake::EXPIRED;
 use super::item::{Item, Job};
@@ -168,6 +168,10 @@ impl Core {
         }
         if let Some(sent) = sent {
             self.breaker.judged(sent, now);
+        }
+        self.reads_held = false;
+        if matches!(self.breaker.outlook(now), Outlook::Paused(_)) {
+            self.set_all_aside(now);
         }
     }
 

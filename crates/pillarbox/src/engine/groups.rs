@@ -34,6 +34,8 @@ pub(crate) struct Group {
     /// Its first event is to be tried alone.
     pub(crate) careful: bool,
     rank: Option<u64>,
+    /// Its turn among those to be read.
+    turn: Option<u64>,
 }
 
 impl Group {
@@ -48,6 +50,7 @@ impl Group {
             missed: None,
             careful: false,
             rank: None,
+            turn: None,
         }
     }
 
@@ -108,7 +111,7 @@ pub(crate) struct Groups {
     table: Map<GroupKey, Group>,
     ready: BTreeMap<u64, GroupKey>,
     waking: BTreeSet<(Instant, GroupKey)>,
-    to_read: BTreeSet<GroupKey>,
+    to_read: BTreeMap<u64, GroupKey>,
     tickets: u64,
     oldest_first: bool,
     /// A group is read on while a batch of it is out.
@@ -176,10 +179,17 @@ impl Groups {
             }
             _ => {}
         }
-        if group.can_read(now, self.ahead) {
-            self.to_read.insert(key.clone());
-        } else {
-            self.to_read.remove(key);
+        match (group.can_read(now, self.ahead), group.turn) {
+            (true, None) => {
+                self.tickets += 1;
+                group.turn = Some(self.tickets);
+                self.to_read.insert(self.tickets, key.clone());
+            }
+            (false, Some(turn)) => {
+                group.turn = None;
+                self.to_read.remove(&turn);
+            }
+            _ => {}
         }
         if group.idle() {
             self.table.remove(key);
@@ -230,7 +240,11 @@ impl Groups {
 
     /// The next group to be read on its own.
     pub(crate) fn next_to_read(&mut self) -> Option<GroupKey> {
-        self.to_read.pop_first()
+        let (_, key) = self.to_read.pop_first()?;
+        if let Some(group) = self.table.get_mut(&key) {
+            group.turn = None;
+        }
+        Some(key)
     }
 
     pub(crate) fn wants_read(&self) -> bool {
@@ -245,6 +259,20 @@ impl Groups {
         let items: Vec<Item> = group.queue.drain(..).collect();
         if let Some(first) = items.first() {
             group.miss(first.seq);
+        }
+        items
+    }
+
+    /// Takes the rows of all groups out of memory, without a note of where to read them again.
+    pub(crate) fn take_queued(&mut self, now: Instant) -> Vec<Item> {
+        let queued = self.table.iter().filter(|(_, group)| !group.queue.is_empty());
+        let keys: Vec<GroupKey> = queued.map(|(key, _)| key.clone()).collect();
+        let mut items = Vec::new();
+        for key in keys {
+            if let Some(group) = self.table.get_mut(&key) {
+                items.extend(group.queue.drain(..));
+            }
+            self.place(&key, now);
         }
         items
     }
@@ -265,7 +293,9 @@ impl Groups {
             if let Some(rank) = group.rank.take() {
                 self.ready.remove(&rank);
             }
-            self.to_read.remove(&key);
+            if let Some(turn) = group.turn.take() {
+                self.to_read.remove(&turn);
+            }
             self.table.remove(&key);
         }
         dropped

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::breaker::Outlook;
 use super::core::{Core, Phase, Unsettled};
 use super::groups::Hold;
 use super::item::Item;
@@ -56,6 +57,8 @@ impl Core {
             // Only the database's clock tells when an event expires: such events are read.
             let expires = event.expires().is_some() && self.settings.reading == Reading::On;
             let ours = incarnation == self.incarnation && self.phase == Phase::Running && !expires;
+            // What would wait for the endpoint is left to the reader, where there is one.
+            let ours = ours && !(self.reads_again() && (self.reads_held || self.breaker.is_open()));
             if ours && written.fresh && !written.delayed && self.hot_room() > 0 {
                 if self.known.take_reserved(event.id(), written.seq) {
                     self.tally.hot += 1;
@@ -84,9 +87,11 @@ impl Core {
             expires: None,
             careful: false,
             accepted_before: None,
+            outages: 0,
             most: usize::MAX,
             led: false,
             careful_attempt: false,
+            written: false,
             claimed: None,
             age: None,
         }
@@ -193,22 +198,23 @@ impl Core {
         if let Some(fetch) = self.next_sweep(now) {
             return Read::Sweep(fetch);
         }
+        if let Some(until) = self.hold_reads(now) {
+            self.reader_idle = true;
+            return Read::Idle([until, self.sweep.at()].into_iter().flatten().min());
+        }
         if rows < self.read_at_room() {
             self.reader_idle = true;
             return Read::Idle(self.sweep.at());
-        }
-        if let Some(lane) = self.lane
-            && self.dues.begin(now)
-        {
-            return Read::Promote { lane, rows: rows.min(self.page) };
         }
         self.groups.wake(now);
         if self.wake_at.is_some_and(|at| at <= now) {
             self.wake_at = None;
             self.wake = true;
         }
-        if let Some(key) = self.groups.next_to_read() {
-            return self.read_group(key, rows, bytes);
+        // A probe should be another event than those under which the endpoint failed: these come when nothing else is left.
+        let others_first = self.breaker.is_open() && self.wants_slots();
+        if !others_first && let Some(read) = self.next_held_back(now, rows, bytes) {
+            return read;
         }
         if self.wants_slots() {
             self.wake = false;
@@ -220,7 +226,32 @@ impl Core {
         }
         let waking = self.groups.next_waking();
         self.reader_idle = true;
-        Read::Idle([waking, self.dues.next(), self.wake_at, self.sweep.at()].into_iter().flatten().min())
+        let times = [waking, self.dues.next(), self.wake_at, self.sweep.at(), self.aside.next()];
+        Read::Idle(times.into_iter().flatten().min())
+    }
+
+    /// A read for what was put off or set aside, if its time has come.
+    fn next_held_back(&mut self, now: Instant, rows: usize, bytes: usize) -> Option<Read> {
+        self.wake_aside(now);
+        if let Some(lane) = self.lane
+            && self.dues.begin(now)
+        {
+            return Some(Read::Promote { lane, rows: rows.min(self.page) });
+        }
+        let key = self.groups.next_to_read()?;
+        Some(self.read_group(key, rows, bytes))
+    }
+
+    /// Whether reading waits for the endpoint, and until when at most: while it is taken to be down, only what serves as a
+    /// probe is read, when its time has come.
+    pub(super) fn hold_reads(&mut self, now: Instant) -> Option<Option<Instant>> {
+        let held = match self.breaker.outlook(now) {
+            Outlook::Paused(until) => Some(until),
+            Outlook::Probe if self.out > 0 || self.runnable() => Some(None),
+            Outlook::Probe | Outlook::Sending => None,
+        };
+        self.reads_held = held.is_some();
+        held
     }
 
     fn read_group(&mut self, key: GroupKey, rows: usize, bytes: usize) -> Read {
@@ -239,7 +270,7 @@ impl Core {
     /// How far a read must reach to find something new: rows that are known come again while a transaction that was
     /// begun before them is open, and so do those of groups that are held back.
     fn reach(&self, rows: usize, bytes: usize, after: Seq) -> (usize, usize) {
-        let rows = rows.saturating_mul(self.stretch) + self.known.above(after);
+        let rows = rows.saturating_mul(self.stretch) + self.known.above(after) + self.aside.above(after);
         let bytes_max = bytes.max(self.settings.buffer_bytes);
         (rows, bytes.saturating_mul(self.stretch).min(bytes_max))
     }
@@ -271,7 +302,7 @@ impl Core {
         let mut last = None;
         let (cold, ended) = (self.tally.cold, self.settles.len());
         for row in fetched.rows {
-            if self.cold_room().0 == 0 {
+            if self.cold_room().0 == 0 || rewinds < self.reads_from || self.hold_reads(now).is_some() {
                 // Not beyond what the store vouches for: a number below the last row may still commit.
                 cursor.decided = last.unwrap_or(self.cursor.decided).min(cursor.decided);
                 cut = true;
@@ -287,6 +318,7 @@ impl Core {
             let fruitful =
                 self.tally.cold > cold || self.settles.len() > ended || cursor.decided > self.cursor.decided;
             self.cursor = cursor;
+            self.aside.read_upto(self.cursor.decided);
             self.more = cut && self.stretch_on(cut, fruitful);
             if cut && !self.more {
                 self.wake_at = Some(now + self.settings.poll_interval);
@@ -323,7 +355,7 @@ impl Core {
         let mut rest = last.filter(|_| fetched.more).map(|last| Seq(last.0 + 1));
         let (cold, ended) = (self.tally.cold, self.settles.len());
         for row in fetched.rows {
-            if self.cold_room().0 == 0 {
+            if self.cold_room().0 == 0 || self.hold_reads(now).is_some() {
                 rest = Some(row.seq);
                 break;
             }
@@ -371,8 +403,11 @@ impl Core {
 
     /// The database's now lies between the two moments: what is due waits from the later, what expires from the earlier.
     fn take_row(&mut self, row: Row, db_now: Timestamp, (asked, now): (Instant, Instant), lookup: Lookup) {
-        if !self.slots.takes_rows(row.slot) || !self.known.admit(&row.id, row.seq) {
+        if self.aside.waits(&row.id) || !self.slots.takes_rows(row.slot) {
             return;
+        }
+        if !self.known.admit(&row.id, row.seq) {
+            return self.aside.put_off(&row.id, now);
         }
         let from_birth = row.status == Status::New && row.available_at <= row.created_at;
         let due = if from_birth { now } else { Self::local(row.available_at, db_now, now) };
@@ -411,6 +446,7 @@ impl Core {
             }
             None => {
                 item.careful = suspect;
+                self.recall(&mut item);
                 self.tally.cold += 1;
                 self.enter(&item);
                 self.lines.push(item);
@@ -418,7 +454,14 @@ impl Core {
         }
     }
 
-    fn take_grouped(&mut self, key: GroupKey, item: Item, due: Instant, suspect: bool, now: Instant) {
+    /// What is remembered of an event that was in memory before.
+    pub(super) fn recall(&mut self, item: &mut Item) {
+        if let Some(memo) = self.aside.take(item.id()) {
+            memo.apply(item);
+        }
+    }
+
+    fn take_grouped(&mut self, key: GroupKey, mut item: Item, due: Instant, suspect: bool, now: Instant) {
         let room = self.settings.group_rows();
         let listed = self.held_groups.contains(&key);
         let group = self.groups.entry(&key, item.slot);
@@ -436,6 +479,7 @@ impl Core {
             self.groups.place(&key, now);
             return;
         }
+        self.recall(&mut item);
         self.tally.cold += 1;
         self.enter(&item);
         self.groups.entry(&key, item.slot).insert(item);

@@ -29,12 +29,16 @@ pub(crate) struct Item {
     pub(crate) careful: bool,
     /// How many events the sink had accepted when the endpoint last failed under this one.
     pub(crate) accepted_before: Option<u64>,
+    /// How often the endpoint failed under it in a row.
+    pub(crate) outages: u32,
     /// The largest batch it may be part of: one that was refused or broke is sent again in parts.
     pub(crate) most: usize,
     /// Taken from the store by its leader: to be given back if it is not settled.
     pub(crate) led: bool,
     /// The attempt was written before it was sent.
     pub(crate) careful_attempt: bool,
+    /// It was written here, and given back unless the sink answers for the event.
+    pub(crate) written: bool,
     /// The claim it is held by.
     pub(crate) claimed: Option<Arc<Claimed>>,
     /// How old it was at a moment, if that is known.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::breaker::LONGEST_AFTER;
+use super::breaker::{LONGEST_AFTER, patience};
 use super::core::{Core, Meanwhile, Unsettled};
 use super::groups::Hold;
 use super::item::{Item, Job};
@@ -91,7 +91,9 @@ impl Core {
         for item in rest {
             group.insert(item);
         }
-        let held = group.hold.is_some() || group.settling > 0;
+        // What has to wait does not wait in memory; a leader keeps what it has taken.
+        let waits = group.until.is_some() && self.lead.is_none();
+        let held = group.hold.is_some() || group.settling > 0 || waits;
         if held {
             for item in self.groups.unload(key) {
                 self.drop_item(item, now);
@@ -259,6 +261,8 @@ impl Core {
         self.breaker.throttled(now, after);
         if self.slots.is_leaving(item.slot) {
             self.drop_item(item, now);
+        } else if item.written {
+            self.wait_for_endpoint(item, now, now);
         } else {
             self.put_back(item);
         }
@@ -270,8 +274,6 @@ impl Core {
         if let Some(pause) = self.outage {
             return pause;
         }
-        // Twice as long as the breaker: should this event be the cause, the probe is another one. A wait that the
-        // endpoint asked for is kept to.
         let pause = self.breaker.failed(now, after);
         *self.outage.insert(if after.is_some() { pause } else { pause * 2 })
     }
@@ -293,14 +295,36 @@ impl Core {
         if lone {
             item.accepted_before = Some(accepted);
         }
+        item.outages = item.outages.saturating_add(1);
+        // A wait that the endpoint asked for is kept to.
+        let pause = if after.is_some() { pause } else { pause.max(patience(item.outages)) };
+        self.wait_for_endpoint(item, now + pause, now);
+        Then::Stop
+    }
+
+    /// An event waits for its endpoint. If it can be read again it leaves memory, and whoever cancels it meanwhile cancels it; so
+    /// does one whose attempt was written, to be written again before the next delivery.
+    pub(super) fn wait_for_endpoint(&mut self, item: Item, until: Instant, now: Instant) {
+        let leaves = self.reads_again() && item.claimed.is_none();
         match item.group.clone() {
             Some(key) => {
                 let group = self.groups.entry(&key, item.slot);
-                group.until = Some(now + pause);
-                group.insert(item);
+                group.until = group.until.max(Some(until));
+                if !leaves && !item.written {
+                    return group.insert(item);
+                }
+                group.miss(item.seq);
+                for other in self.groups.unload(&key) {
+                    self.drop_item(other, now);
+                }
+                self.drop_item(item, now);
             }
-            None => self.lines.push_later(item, now + pause),
+            None if leaves => {
+                self.remember(&item, Some(until));
+                self.return_item(item, now);
+            }
+            None if item.written => self.drop_item(item, now),
+            None => self.lines.push_later(item, until),
         }
-        Then::Stop
     }
 }

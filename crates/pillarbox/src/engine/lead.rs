@@ -86,12 +86,14 @@ impl Core {
             let except = self.claims.ids();
             return Read::Recover(Recover { node, older_than, except, rows: RECOVER_ROWS, now: None });
         }
-        if self.cold_room().0 < self.read_at_room() || !self.wants_slots() {
-            let until = [lead.recover_at, self.groups.next_waking(), self.wake_at];
+        let recover_at = lead.recover_at;
+        let held = self.hold_takes(now);
+        if held.is_some() || self.cold_room().0 < self.read_at_room() || !self.wants_slots() {
+            let until = [recover_at, self.groups.next_waking(), self.wake_at, held.flatten()];
             self.reader_idle = true;
             return Read::Idle(until.into_iter().flatten().min());
         }
-        let after = lead.after.clone();
+        let after = self.lead.as_ref().and_then(|lead| lead.after.clone());
         self.wake = false;
         self.more = false;
         self.slots.read_began();
@@ -109,6 +111,15 @@ impl Core {
             Ungrouped::Default => 0,
         };
         Read::Take(Take { node, after, except: self.not_now(), rows, each, ungrouped, now: None })
+    }
+
+    /// While the endpoint is taken to be down, nothing is taken but a probe, and only if there is none in hand.
+    fn hold_takes(&mut self, now: Instant) -> Option<Option<Instant>> {
+        let probe = self.breaker.is_open() && self.lines.cold_rows() > 0;
+        self.hold_reads(now).or_else(|| {
+            self.reads_held = probe;
+            probe.then_some(None)
+        })
     }
 
     /// Whether this node holds the one slot and is not about to hand it over.
@@ -144,6 +155,7 @@ impl Core {
     fn takeable(&self) -> usize {
         let (rows, bytes) = self.cold_room();
         let weight = self.lead.as_ref().map_or(FIRST_GUESS, |lead| lead.weight);
+        let rows = if self.breaker.is_open() { rows.min(1) } else { rows };
         rows.min(self.page).min(Take::MOST).min((bytes / weight.max(1)).max(usize::from(bytes > 0)))
     }
 
@@ -276,7 +288,7 @@ impl Core {
         // Its last attempt was written and it came back untried: that one is still due to it.
         let most = self.settings.max_attempts;
         let untried = row.attempts > most && !suspect;
-        let item = Item {
+        let mut item = Item {
             attempts: if untried { most } else { row.attempts },
             careful_attempt: untried,
             token: row.token,
@@ -286,6 +298,7 @@ impl Core {
             careful: suspect && group.is_none(),
             ..self.item(event, number, row.slot, Source::Cold)
         };
+        self.recall(&mut item);
         self.tally.cold += 1;
         self.enter(&item);
         let Some(key) = group else {

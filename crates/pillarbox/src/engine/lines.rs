@@ -121,6 +121,11 @@ impl Lines {
         line.drain(..count).collect()
     }
 
+    /// Takes out what could be sent now.
+    pub(crate) fn take_queued(&mut self) -> Vec<Item> {
+        self.hot.drain(..).chain(self.cold.drain(..)).collect()
+    }
+
     /// Whether something of a slot waits to be tried alone.
     pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
         let mut items = self.hot.iter().chain(&self.cold).chain(self.later.values());

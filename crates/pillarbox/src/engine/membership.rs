@@ -34,6 +34,7 @@ impl Core {
         self.groups.clear();
         self.careful.clear();
         self.known.clear_held();
+        self.aside.clear();
         self.claims.clear();
         self.slots.clear();
         self.settles.clear();
@@ -130,6 +131,7 @@ impl Core {
             || self.careful.has_any_of(slot)
             || self.lines.has_careful_of(slot)
             || self.groups.has_careful_of(slot)
+            || self.aside.has_careful_of(slot)
     }
 
     /// Drains a slot: what is not out leaves memory, what is out is waited for.
@@ -143,6 +145,7 @@ impl Core {
         for item in dropped {
             self.drop_item(item, now);
         }
+        self.aside.drop_slot(slot);
     }
 
     fn apply_groups(&mut self, states: &GroupStates, now: Instant) {

@@ -3,6 +3,7 @@
 //! `core` is plain state: it takes the time and randomness as arguments and does no I/O. The loops around it
 //! (`worker`, `settler`, `reader`, `member`) own the calls to store and sink.
 
+mod aside;
 mod breaker;
 mod careful;
 mod claimer;

@@ -164,7 +164,7 @@ impl Engine {
     }
 
     async fn until_quiet(&self, deadline: Instant) {
-        while !self.shared.with(|core| core.quiet()) {
+        while !self.shared.with(|core| core.is_drained(Instant::now())) {
             if timeout_at(deadline, self.shared.quiet.notified()).await.is_err() {
                 return;
             }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::breaker::Outlook;
 use super::core::{Core, Phase, Settler};
 use super::groups::Hold;
-use crate::model::{GroupKey, Slot};
+use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
 
 /// What the settler does next.
@@ -100,7 +101,7 @@ impl Core {
     ) {
         if outcome.change == Change::Attempt {
             if changed {
-                return self.careful.written(&outcome.id);
+                return self.attempt_written(&outcome.id, now);
             }
             self.claims.end(&outcome.id, outcome.token);
             if let Some(item) = self.careful.gone(&outcome.id) {
@@ -123,6 +124,18 @@ impl Core {
             }
         }
         self.groups.place(&key, now);
+    }
+
+    /// A careful delivery may begin, unless it is not to begin any more or its endpoint has failed meanwhile.
+    fn attempt_written(&mut self, id: &EventId, now: Instant) {
+        self.careful.written(id);
+        if self.phase == Phase::Stopped {
+            for item in self.careful.give_back() {
+                self.return_item(item, now);
+            }
+        } else if matches!(self.breaker.outlook(now), Outlook::Paused(_)) {
+            self.set_all_aside(now);
+        }
     }
 
     /// The block of a group is in the store; lists begun from the next beat on show it.

@@ -93,7 +93,8 @@ impl Core {
 
     /// Whether nobody has this row in hand, and nobody would read it.
     fn is_passed_by(&self, row: &Row) -> bool {
-        self.slots.takes_rows(row.slot) && !self.known.has(&row.id) && !self.waits_with_its_group(row)
+        let in_hand = self.known.has(&row.id) || self.aside.has(&row.id);
+        self.slots.takes_rows(row.slot) && !in_hand && !self.waits_with_its_group(row)
     }
 
     /// Rows of a group that is held back stay in the store, and are read when it is let go.

@@ -89,11 +89,8 @@ impl State {
                 row.lock = None;
             }),
             Change::Attempt => self.change(seq, |row| row.attempts = row.attempts.saturating_add(1)),
-            Change::Release => self.change(seq, |row| {
-                if row.lock.take().is_some() {
-                    row.attempts = row.attempts.saturating_sub(1);
-                }
-            }),
+            Change::Release => self.change(seq, |row| row.give_back(0)),
+            Change::Untried => self.change(seq, |row| row.give_back(1)),
             Change::Extend { lease } => self.change(seq, |row| {
                 if let Some(lock) = &mut row.lock {
                     lock.until = later(now, *lease);
@@ -155,7 +152,9 @@ fn move_of(change: &Change) -> Move {
         Change::Done => Move::Done,
         Change::Retry { .. } => Move::Retry,
         Change::Dead { .. } => Move::Dead,
-        Change::Delay | Change::Attempt | Change::Release | Change::Extend { .. } => Move::Keep,
+        Change::Delay | Change::Attempt | Change::Release | Change::Untried | Change::Extend { .. } => {
+            Move::Keep
+        }
     }
 }
 
@@ -169,6 +168,12 @@ fn fail(row: &mut Stored, error: &str, counts: Counts) {
 }
 
 impl Stored {
+    /// Takes back so many attempts, and that of a claim.
+    fn give_back(&mut self, attempts: u32) {
+        let claimed = u32::from(self.lock.take().is_some());
+        self.attempts = self.attempts.saturating_sub(attempts + claimed);
+    }
+
     /// Ends the life of the row; whose claim it was is noted.
     fn end_by(&mut self, status: Status, fence: &Fence, now: Timestamp) {
         self.end(status, now);

@@ -83,6 +83,8 @@ pub enum Change {
     Attempt,
     /// Given back untouched: a claim's attempt is taken back.
     Release,
+    /// Given back untouched, and so is an attempt that was counted by `Attempt` before: it was not made after all.
+    Untried,
     /// The claim goes on: it ends so long from now. Changes only rows that are claimed.
     Extend {
         /// How long.

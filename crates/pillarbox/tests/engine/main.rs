@@ -11,6 +11,7 @@ mod groups;
 mod idle;
 mod kit;
 mod nodes;
+mod outage;
 mod outcomes;
 mod pacing;
 mod reading;

@@ -128,6 +128,7 @@ fn kind(change: &Change) -> Settling {
         Change::Delay => Settling::Delay,
         Change::Attempt => Settling::Attempt,
         Change::Release => Settling::Release,
+        Change::Untried => Settling::Untried,
         Change::Extend { .. } => unreachable!("nodes claim nothing"),
     }
 }
@@ -152,6 +153,7 @@ fn note(world: &World, settled: &Settled, rows: &[Row]) {
             Settling::Delay => "put off",
             Settling::Attempt => "tried with care",
             Settling::Release => "released",
+            Settling::Untried => "not tried after its attempt was written",
         };
         world.reached("event", fact);
     }

@@ -74,6 +74,7 @@ pub(crate) enum Settling {
     Delay,
     Attempt,
     Release,
+    Untried,
 }
 
 /// How an operator ended an event, or the store forgot it.

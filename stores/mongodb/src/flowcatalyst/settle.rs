@@ -127,6 +127,7 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
             "retryCount": retries(one(*counts)),
         },
         Change::Attempt => doc! { "retryCount": retries(1) },
+        Change::Untried => doc! { "status": PENDING, "retryCount": retries(-1) },
         // There is no field for a time to wait until.
         Change::Delay | Change::Release => return Bson::from(doc! { "$set": { "status": PENDING } }),
         // A claim has no end that could be moved.

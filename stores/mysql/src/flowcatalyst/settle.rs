@@ -104,6 +104,7 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
             changed("FAILED", true, Some(Some(stored_error(error))), count(*counts))
         }
         Change::Attempt => changed("PROCESSING", false, None, 1),
+        Change::Untried => changed("PENDING", false, None, -1),
         // There is no column for a time to wait until.
         Change::Delay | Change::Release => changed("PENDING", false, None, 0),
         // A claim has no end that could be moved.

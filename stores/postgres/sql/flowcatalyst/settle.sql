@@ -24,6 +24,6 @@ changed AS (
     SET status = CASE f.kind WHEN 2 THEN 'FAILED' WHEN 4 THEN 'PROCESSING' ELSE 'PENDING' END,
         processed_at = CASE f.kind WHEN 2 THEN greatest(t.now, e.processed_at) ELSE e.processed_at END,
         error_message = CASE WHEN f.kind IN (1, 2) THEN f.error ELSE e.error_message END,
-        retry_count = e.retry_count + f.counted
+        retry_count = greatest(e.retry_count + f.counted, 0)
     FROM found f, t WHERE f.kind <> 0 AND e.ctid = ANY (ARRAY(SELECT at FROM found WHERE kind <> 0)) AND e.ctid = f.at)
 SELECT ARRAY(SELECT place FROM found), {held}, CASE WHEN 0 = ALL ($3) THEN set_config('synchronous_commit', 'off', true) END

@@ -63,7 +63,8 @@ fn apply(
         }
         Change::Attempt => run(&sql.attempt, params![id, token]),
         // There is no column for a time to wait until.
-        Change::Delay | Change::Release => run(&sql.release, params![id, token]),
+        Change::Delay | Change::Release => run(&sql.release, params![id, token, 0]),
+        Change::Untried => run(&sql.release, params![id, token, 1]),
         // A claim has no end that could be moved.
         Change::Extend { .. } => Ok(false),
     }

@@ -33,7 +33,7 @@ impl Tale<'_> {
                     self.story(event).end = Some(End::Dead);
                 }
                 Settling::Dead { error, .. } => self.dead(member, row, error),
-                Settling::Delay | Settling::Attempt | Settling::Release => {}
+                Settling::Delay | Settling::Attempt | Settling::Release | Settling::Untried => {}
             }
         }
     }

@@ -1,0 +1,239 @@
+//! Events set aside: what is remembered of those that left memory because the endpoint failed under them.
+//!
+//! Their rows stay pending in the store, so that a cancel finds them, and are read again when their time has come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Map;
+use super::core::Core;
+use super::item::Item;
+use super::settings::Reading;
+use crate::model::{EventId, Seq, Slot};
+
+/// Events remembered. Beyond that the one remembered longest is forgotten, and tried sooner than it should be.
+const MOST: usize = 20_000;
+
+/// Reads for events whose time has come are no closer together than this.
+const BETWEEN_READS: Duration = Duration::from_millis(250);
+
+/// What must not be lost of an event while it is out of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memo {
+    most: usize,
+    accepted_before: Option<u64>,
+    outages: u32,
+    careful: bool,
+}
+
+impl Memo {
+    const NONE: Self = Self { most: usize::MAX, accepted_before: None, outages: 0, careful: false };
+
+    /// The group knows by itself whether its first event is tried with care.
+    fn of(item: &Item) -> Self {
+        let careful = item.group.is_none() && (item.careful || item.written);
+        Self { most: item.most, accepted_before: item.accepted_before, outages: item.outages, careful }
+    }
+
+    pub(crate) fn apply(self, item: &mut Item) {
+        item.most = self.most;
+        item.accepted_before = self.accepted_before;
+        item.outages = self.outages;
+        item.careful |= self.careful;
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    memo: Memo,
+    seq: Seq,
+    slot: Slot,
+    /// It is left alone until then; none: taken in by whatever read shows it.
+    until: Option<Instant>,
+    ticket: u64,
+}
+
+/// The events that are set aside.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    entries: Map<EventId, Entry>,
+    by_age: BTreeMap<u64, EventId>,
+    waiting: BTreeSet<(Instant, EventId)>,
+    /// Their time has come, and no read has passed them yet.
+    due: BTreeSet<(Seq, EventId)>,
+    tickets: u64,
+    not_before: Option<Instant>,
+}
+
+impl Aside {
+    /// Remembers an event; the number of one that is forgotten for it and has to be read again.
+    fn put(&mut self, item: &Item, until: Option<Instant>) -> Option<Seq> {
+        self.take(item.id());
+        self.tickets += 1;
+        let (ticket, id) = (self.tickets, item.id().clone());
+        let entry = Entry { memo: Memo::of(item), seq: item.seq, slot: item.slot, until, ticket };
+        self.by_age.insert(ticket, id.clone());
+        self.waiting.extend(until.map(|until| (until, id.clone())));
+        self.entries.insert(id, entry);
+        if self.entries.len() <= MOST {
+            return None;
+        }
+        let oldest = self.by_age.first_key_value().map(|(_, id)| id.clone())?;
+        self.remove(&oldest).filter(|entry| entry.until.is_some()).map(|entry| entry.seq)
+    }
+
+    fn remove(&mut self, id: &EventId) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        self.by_age.remove(&entry.ticket);
+        match entry.until {
+            Some(until) => self.waiting.remove(&(until, id.clone())),
+            None => self.due.remove(&(entry.seq, id.clone())),
+        };
+        Some(entry)
+    }
+
+    /// What is remembered of an event that is in memory again.
+    pub(crate) fn take(&mut self, id: &EventId) -> Option<Memo> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        self.remove(id).map(|entry| entry.memo)
+    }
+
+    /// Whether it is to be left alone for now.
+    pub(crate) fn waits(&self, id: &EventId) -> bool {
+        !self.waiting.is_empty() && self.entries.get(id).is_some_and(|entry| entry.until.is_some())
+    }
+
+    pub(crate) fn has(&self, id: &EventId) -> bool {
+        self.entries.contains_key(id)
+    }
+
+    /// When the next read for one of them is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let (first, _) = self.waiting.first()?;
+        Some((*first).max(self.not_before.unwrap_or(*first)))
+    }
+
+    /// Lets those be read whose time has come; the lowest of their numbers.
+    fn wake(&mut self, now: Instant) -> Option<Seq> {
+        if self.next().is_none_or(|at| at > now) {
+            return None;
+        }
+        self.not_before = Some(now + BETWEEN_READS);
+        let mut lowest: Option<Seq> = None;
+        while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now).cloned() {
+            self.waiting.pop_first();
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.until = None;
+                lowest = Some(lowest.map_or(entry.seq, |lowest| lowest.min(entry.seq)));
+                self.due.insert((entry.seq, id));
+            }
+        }
+        lowest
+    }
+
+    /// A read has shown it while its last outcome was not confirmed yet: it comes with the next.
+    pub(crate) fn put_off(&mut self, id: &EventId, now: Instant) {
+        let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.until.is_none()) else {
+            return;
+        };
+        if self.due.remove(&(entry.seq, id.clone())) {
+            let until = now + BETWEEN_READS;
+            entry.until = Some(until);
+            self.waiting.insert((until, id.clone()));
+        }
+    }
+
+    /// Every row up to this number has been seen: those that were not are gone.
+    pub(crate) fn read_upto(&mut self, decided: Seq) {
+        while let Some((_, id)) = self.due.first().filter(|(seq, _)| *seq <= decided).cloned() {
+            self.remove(&id);
+        }
+    }
+
+    /// How many rows above this number a read may show that are left alone.
+    pub(crate) fn above(&self, seq: Seq) -> usize {
+        self.entries.values().filter(|entry| entry.until.is_some() && entry.seq > seq).count()
+    }
+
+    pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
+        self.entries.values().any(|entry| entry.memo.careful && entry.slot == slot)
+    }
+
+    pub(crate) fn drop_slot(&mut self, slot: Slot) {
+        let gone = self.entries.iter().filter(|(_, entry)| entry.slot == slot).map(|(id, _)| id.clone());
+        for id in gone.collect::<Vec<_>>() {
+            self.remove(&id);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Core {
+    /// Whether this engine reads rows that nobody marks as taken. Where rows are claimed or taken by a leader, a cancel leaves
+    /// them alone while they are in hand; what is handed in by others can't be read again.
+    pub(super) fn reads_again(&self) -> bool {
+        self.lane.is_some() && self.settings.reading == Reading::On && self.lead.is_none()
+    }
+
+    /// An event leaves memory: remembers what its next delivery has to know, and leaves its row alone until then, if told so.
+    pub(super) fn remember(&mut self, item: &Item, until: Option<Instant>) {
+        if (item.careful || item.written)
+            && let Some(group) = item.group.as_ref().and_then(|key| self.groups.get_mut(key))
+        {
+            group.careful = true;
+        }
+        if until.is_none() && Memo::of(item) == Memo::NONE {
+            return;
+        }
+        if let Some(forgotten) = self.aside.put(item, until) {
+            self.rewind(forgotten);
+            self.wake = true;
+        }
+    }
+
+    /// Rows whose time has come are read again.
+    pub(super) fn wake_aside(&mut self, now: Instant) {
+        if let Some(lowest) = self.aside.wake(now) {
+            self.rewind(lowest);
+            self.wake = true;
+        }
+    }
+
+    /// Nothing is sent for a while: what waits for that leaves memory, and attempts that were written for it are given back.
+    pub(super) fn set_all_aside(&mut self, now: Instant) {
+        for item in self.careful.take_written() {
+            let group = item.group.clone();
+            self.wait_for_endpoint(item, now, now);
+            self.group_back(group.as_ref(), now);
+        }
+        if !self.reads_again() {
+            return;
+        }
+        let mut items = self.lines.take_queued();
+        items.extend(self.groups.take_queued(now));
+        for item in self.careful.take_waiting() {
+            let group = item.group.clone();
+            self.remember(&item, None);
+            self.group_back(group.as_ref(), now);
+            items.push(item);
+        }
+        let Some(lowest) = items.iter().map(|item| item.seq).min() else {
+            return;
+        };
+        for item in items {
+            let remembered = Memo::of(&item) != Memo::NONE;
+            self.remember(&item, (remembered && item.group.is_none()).then_some(now));
+            self.forget_item(&item);
+        }
+        self.rewind(lowest);
+        self.reads_from = self.rewinds;
+        self.wake = true;
+    }
+}
