@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::model::EventId;
-use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 
 /// So many distinct events refused and none accepted: the fault is in the configuration, not in the events.
 const REFUSED_TO_HOLD: usize = 20;
@@ -73,7 +73,7 @@ fn hold_back(verdict: &mut Verdict) {
     if let Verdict::Failed { error, .. } | Verdict::Refused { error } | Verdict::Rejected { error } = verdict
     {
         let error = format!("{error} (as everything so far: held back, no attempt counted)");
-        *verdict = Verdict::Unavailable { error, after: None };
+        *verdict = Verdict::Unavailable { cause: Cause::RefusesAll, error, after: None };
     }
 }
 

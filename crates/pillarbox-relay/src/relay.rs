@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use pillarbox::port::StoreError;
 use pillarbox_sinks::LineWriter;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -15,6 +16,8 @@ use crate::admin::Server;
 use crate::config::{Problem, Problems, RelayConfig};
 use crate::empty::is_empty;
 use crate::error::{SourceError, StartError};
+use crate::failures::LastFailure;
+use crate::left::Left;
 use crate::metrics::{Counts, Exporter, Reading};
 use crate::sinks::{Route, Sinks, UrlSinks};
 use crate::source::{Source, Standing};
@@ -43,6 +46,8 @@ pub struct SourceReport {
     pub tables: Vec<String>,
     /// What was counted.
     pub counts: Counts,
+    /// The last failure of its sink.
+    pub last_failure: Option<LastFailure>,
 }
 
 /// A running relay. Close it: dropped unclosed, rows stay pending and leases run out by themselves.
@@ -164,6 +169,15 @@ impl Relay {
         true
     }
 
+    /// What is pending in the tables that were drained, by the reason why it was not delivered.
+    pub async fn left(&self) -> Result<Left, StoreError> {
+        let mut left = Left::default();
+        for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
+            left = left + Left::count(&*part.store).await?;
+        }
+        Ok(left)
+    }
+
     /// Stops reading, drains what is in memory, gives the rest back, leaves, stops the admin server and tells the last metrics. A second close does nothing.
     pub async fn close(&mut self) {
         self.stop.cancel();
@@ -193,6 +207,7 @@ impl SourceReport {
             standing: source.standing(),
             tables: source.parts().iter().map(|part| part.table.clone()).collect(),
             counts: source.counts(),
+            last_failure: source.last_failure(),
         }
     }
 }

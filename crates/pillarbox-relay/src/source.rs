@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
 use pillarbox::model::{Layout, TableName};
-use pillarbox::port::{ErrorKind, OnDone, Order, Store};
+use pillarbox::port::{ErrorKind, OnDone, Order, Sink, Store};
 use pillarbox::rules::Exponential;
 use pillarbox_stores::{Missing, Options};
 use tokio::sync::{Semaphore, oneshot};
@@ -16,9 +16,11 @@ use tokio_util::sync::CancellationToken;
 use crate::brake::Braked;
 use crate::config::SourceConfig;
 use crate::error::SourceError;
+use crate::failures::{Failures, LastFailure, Observed};
 use crate::limited::Limited;
 use crate::metrics::{Counts, Meter, Reading};
 use crate::sinks::{Route, Sinks};
+use crate::watch::{tell, watch};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -33,14 +35,22 @@ pub(crate) struct Health {
     pub(crate) member: bool,
     pub(crate) slots: usize,
     pub(crate) breaker_open: bool,
+    pub(crate) next_attempt_in_ms: Option<u64>,
     pub(crate) in_memory: usize,
     pub(crate) out: usize,
 }
 
 impl From<EngineHealth> for Health {
     fn from(health: EngineHealth) -> Self {
-        let EngineHealth { member, slots, breaker_open, in_memory, out } = health;
-        Self { member, slots, breaker_open, in_memory, out }
+        let EngineHealth { member, slots, breaker_open, next_attempt, in_memory, out } = health;
+        let next_attempt_in_ms = next_attempt.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        Self { member, slots, breaker_open, next_attempt_in_ms, in_memory, out }
+    }
+}
+
+impl Health {
+    pub(crate) fn next_attempt_in(&self) -> Option<Duration> {
+        self.next_attempt_in_ms.map(Duration::from_millis)
     }
 }
 
@@ -63,6 +73,7 @@ pub(crate) struct Part {
     pub(crate) table: String,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) failures: Arc<Failures>,
     engine: Mutex<Option<Engine>>,
 }
 
@@ -130,14 +141,24 @@ impl Source {
     pub(crate) fn counts(&self) -> Counts {
         self.parts()
             .iter()
-            .map(|part| part.meter.counts())
+            .map(|part| {
+                let endpoint_failures = part.failures.requests().iter().sum();
+                Counts { endpoint_failures, ..part.meter.counts() }
+            })
             .fold(Counts::default(), |all, counts| all + counts)
+    }
+
+    /// The last failure of its sinks; one that lasts before one that has ended.
+    pub(crate) fn last_failure(&self) -> Option<LastFailure> {
+        let last = self.parts().iter().filter_map(|part| part.failures.last()).collect::<Vec<_>>();
+        last.into_iter().max_by_key(|failure| (failure.recovered_at.is_none(), failure.last_at))
     }
 
     /// The metrics of its tables; none while it waits for its database.
     pub(crate) fn readings(&self) -> Vec<Reading> {
-        let read =
-            |part: &Arc<Part>| part.meter.reading(&self.config.name, &part.table, part.health().as_ref());
+        let read = |part: &Arc<Part>| {
+            part.meter.reading(&self.config.name, &part.table, part.health().as_ref(), &part.failures)
+        };
         self.parts().iter().map(read).collect()
     }
 
@@ -163,10 +184,11 @@ impl Source {
             match started {
                 Ok(parts) => {
                     self.with(|state| {
-                        *state = State { standing: Standing::Running, parts, trouble: None };
+                        *state = State { standing: Standing::Running, parts: parts.clone(), trouble: None };
                     });
                     tell(Ok(()));
-                    stop.cancelled().await;
+                    let watched = join_all(parts.iter().map(|part| watch(&self.config.name, part)));
+                    stop.run_until_cancelled(watched).await;
                 }
                 Err(error) => {
                     tracing::warn!(source = %self.config.name, error = %error.what, again_in = ?pause, "source does not run");
@@ -177,9 +199,34 @@ impl Source {
                 }
             }
         }
-        let parts = self.parts();
-        join_all(parts.iter().map(|part| part.close())).await;
+        self.close().await;
         self.with(|state| state.standing = Standing::Closed);
+    }
+
+    /// Closes its engines, and says what that waits for.
+    async fn close(&self) {
+        let parts = self.parts();
+        for part in &parts {
+            self.tell_what_is_waited_for(part);
+        }
+        join_all(parts.iter().map(|part| part.close())).await;
+        for part in &parts {
+            tell(&self.config.name, part).await;
+        }
+    }
+
+    fn tell_what_is_waited_for(&self, part: &Part) {
+        let Some(health) = part.health().filter(|health| health.in_memory > 0) else { return };
+        tracing::info!(
+            source = %self.config.name,
+            table = %part.table,
+            events = health.in_memory,
+            batches_in_flight = health.out,
+            at_most = ?self.config.drain,
+            endpoint_failure = part.failures.current().map(|failure| failure.class),
+            next_attempt_in = ?health.next_attempt_in(),
+            "closing: waits for events in memory, then gives the rest back"
+        );
     }
 
     /// Connects and looks at the tables. Dropping it leaves nothing behind.
@@ -254,6 +301,8 @@ impl Source {
             what,
         })?;
         let sink = if is_http(config) { Arc::new(Braked::new(sink, &config.name)) } else { sink };
+        let failures = Arc::new(Failures::default());
+        let sink: Arc<dyn Sink> = Arc::new(Observed::new(sink, Arc::clone(&failures)));
         let sink = match limit {
             Some(limit) => Arc::new(Limited::new(sink, limit)),
             None => sink,
@@ -268,7 +317,8 @@ impl Source {
         });
         let engine = engine.await.map_err(|error| self.failed(&table, &error))?;
         tracing::info!(source = %config.name, table = %table.as_str(), layout = %store.facts().layout(), "source runs");
-        Ok(Part { table: table.as_str().to_owned(), store, meter, engine: Mutex::new(Some(engine)) })
+        let (table, engine) = (table.as_str().to_owned(), Mutex::new(Some(engine)));
+        Ok(Part { table, store, meter, failures, engine })
     }
 }
 

@@ -4,6 +4,8 @@ use std::future::Future;
 
 use pillarbox::port::{Delivery, Verdict};
 
+use crate::fault::Fault;
+
 /// A broker's side of it.
 pub(crate) trait Courier: Sync {
     /// An event, ready to be sent.
@@ -72,8 +74,8 @@ fn accepted(verdict: &Verdict) -> bool {
 }
 
 /// The broker can't be used.
-pub(crate) fn unavailable(error: impl Into<String>) -> Verdict {
-    Verdict::Unavailable { error: error.into(), after: None }
+pub(crate) fn unavailable(fault: impl Into<Fault>) -> Verdict {
+    fault.into().verdict()
 }
 
 /// The event will never be taken.

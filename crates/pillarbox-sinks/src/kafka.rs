@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::GroupKey;
-use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -22,6 +22,7 @@ use crate::address::{Address, destination};
 use crate::courier::{self, Courier, rejected, unavailable};
 use crate::envelope::{Binding, Envelope};
 use crate::error::SinkError;
+use crate::fault::Fault;
 use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::template::Template;
@@ -262,11 +263,14 @@ fn verdict(error: &KafkaError, watcher: &Watcher) -> Verdict {
     match error.rdkafka_error_code() {
         _ if is_too_large(error) => rejected("the record is larger than message.max.bytes allows"),
         Some(InvalidRecord) => rejected("Kafka says that the record breaks a rule of its topic"),
-        Some(UnknownTopic | UnknownTopicOrPartition) => unavailable("Kafka has no such topic: create it"),
+        Some(UnknownTopic | UnknownTopicOrPartition) => {
+            unavailable(Fault::new(Cause::Missing, "Kafka has no such topic: create it"))
+        }
         Some(QueueFull) => unavailable("too many records wait for Kafka"),
         Some(MessageTimedOut) => {
             let why = watcher.complaint().map(|code| format!("; the client says: {code}"));
-            unavailable(format!("Kafka did not take it in time{}", why.unwrap_or_default()))
+            let text = format!("Kafka did not take it in time{}", why.unwrap_or_default());
+            unavailable(Fault::new(Cause::Timeout, text))
         }
         Some(code) => unavailable(format!("Kafka did not take it: {code}")),
         None => unavailable("Kafka did not take it"),

@@ -12,6 +12,7 @@ mod courier;
 mod egress;
 mod envelope;
 mod error;
+mod fault;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "kafka")]

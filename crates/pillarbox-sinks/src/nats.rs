@@ -11,8 +11,10 @@ use async_nats::connection::State;
 use async_nats::jetstream::context::{Context, ContextBuilder, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, ConnectOptions, HeaderMap, HeaderName, HeaderValue, ServerAddr};
-use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use async_nats::{
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, HeaderMap, HeaderName, HeaderValue, ServerAddr,
+};
+use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -20,6 +22,7 @@ use crate::address::{Address, destination};
 use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
+use crate::fault::{Fault, cause_of};
 use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::secret::{Secret, TokenSource};
@@ -100,14 +103,14 @@ impl NatsSink {
     ///
     /// A client that connects again by itself sends what waits in its queue, although messages before it were lost with the
     /// connection: a group's later event would come first. So it is told of no server to connect to again, and ends instead.
-    async fn connect(&self) -> Result<Connection, String> {
+    async fn connect(&self) -> Result<Connection, Fault> {
         ensure_tls_provider();
         let options = self.connect_options().await?;
         let client = timeout(self.options.connect_timeout, options.connect(&self.servers[..]));
-        let client = client.await.map_err(|_| "NATS does not answer".to_owned())?;
-        let client = client.map_err(|error| format!("no connection to NATS: {}", error.kind()))?;
+        let client = client.await.map_err(|_| Fault::new(Cause::Timeout, "NATS does not answer"))?;
+        let client = client.map_err(|error| unconnected(&error))?;
         let pool = client.set_server_pool(NOWHERE).await;
-        pool.map_err(|_| "the connection to NATS was lost".to_owned())?;
+        pool.map_err(|_| "the connection to NATS was lost")?;
         let streams = ContextBuilder::new()
             .timeout(self.timeout())
             .ack_timeout(self.timeout())
@@ -218,6 +221,21 @@ impl NatsSink {
     }
 }
 
+/// Why there is no connection, without an address or a password.
+fn unconnected(error: &ConnectError) -> Fault {
+    let root = std::iter::successors(error.source(), |cause| (**cause).source()).take(8);
+    let io = root.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last();
+    let cause = match error.kind() {
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => Cause::Unauthorized,
+        ConnectErrorKind::Dns => Cause::Dns,
+        ConnectErrorKind::TimedOut => Cause::Timeout,
+        ConnectErrorKind::Tls => Cause::Tls,
+        _ => io.map(|error| cause_of(error.kind())).unwrap_or_default(),
+    };
+    let detail = io.map(|error| format!(" ({})", error.kind())).unwrap_or_default();
+    Fault::new(cause, format!("no connection to NATS: {}{detail}", error.kind()))
+}
+
 /// A value within a subject: dots divide it as they would in the template, what has a meaning of its own does not pass.
 fn escaped(value: &str) -> Cow<'_, str> {
     let bad = |letter: char| matches!(letter, '*' | '>') || letter.is_whitespace() || letter.is_control();
@@ -273,7 +291,9 @@ impl Courier for NatsSink {
         if sent.is_err() || connection.client.connection_state() != State::Connected {
             self.link.give_up(&held);
         }
-        sent.unwrap_or_else(|_| vec![unavailable("NATS did not acknowledge in time")])
+        sent.unwrap_or_else(|_| {
+            vec![unavailable(Fault::new(Cause::Timeout, "NATS did not acknowledge in time"))]
+        })
     }
 }
 
@@ -283,7 +303,10 @@ fn verdict(error: &PublishError) -> Verdict {
         (PublishErrorKind::MaxPayloadExceeded, _) => {
             rejected("the message is larger than the server's max_payload")
         }
-        (PublishErrorKind::StreamNotFound, _) => unavailable(NO_STREAM),
+        (PublishErrorKind::StreamNotFound, _) => unavailable(Fault::new(Cause::Missing, NO_STREAM)),
+        (PublishErrorKind::TimedOut, _) => {
+            unavailable(Fault::new(Cause::Timeout, "NATS did not acknowledge in time"))
+        }
         (_, Some(refusal)) if refusal.error_code() == TOO_LARGE_FOR_STREAM => {
             rejected("the message is larger than its stream allows")
         }

@@ -9,13 +9,14 @@ use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, Error, ErrorKind};
-use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use tokio::time::timeout;
 
 use crate::address::{Address, certificates, destination};
 use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
+use crate::fault::{Fault, cause_of};
 use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::template::Template;
@@ -62,9 +63,14 @@ pub(crate) struct Message {
     encoded: Encoded,
 }
 
+/// Reply codes of AMQP.
+const ACCESS_REFUSED: u16 = 403;
+const NOT_FOUND: u16 = 404;
+const NOT_ALLOWED: u16 = 530;
+
 /// Why a run ended early.
-struct Fault {
-    error: String,
+struct Broken {
+    fault: Fault,
     /// The connection may be of no use any more.
     broke: bool,
 }
@@ -87,15 +93,14 @@ impl RabbitMqSink {
         Ok(Self { link: Link::new(), uri, trusted, exchange, routing_key, envelope, options, size_max })
     }
 
-    async fn connect(&self) -> Result<Connection, String> {
+    async fn connect(&self) -> Result<Connection, Fault> {
         let properties = ConnectionProperties::default().with_connection_name("pillarbox".into());
         let tls = OwnedTLSConfig { identity: None, cert_chain: self.trusted.clone() };
         let runtime = lapin::runtime::default_runtime().map_err(|error| reason(&error))?;
         let connect = lapin::Connection::connect_uri_with_config(self.uri.clone(), properties, tls, runtime);
         let connection = timeout(self.options.connect_timeout, connect).await;
-        let connection = connection.map_err(|_| "RabbitMQ does not answer".to_owned())?;
-        let connection =
-            connection.map_err(|error| format!("no connection to RabbitMQ: {}", reason(&error)))?;
+        let connection = connection.map_err(|_| Fault::new(Cause::Timeout, "RabbitMQ does not answer"))?;
+        let connection = connection.map_err(|error| reason(&error).during("no connection to RabbitMQ"))?;
         Ok(Connection { connection, idle: Mutex::default() })
     }
 
@@ -109,7 +114,7 @@ impl RabbitMqSink {
         connection: &Connection,
         run: Vec<Message>,
         verdicts: &mut Vec<Verdict>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Broken> {
         let channel = connection.channel().await?;
         let mut confirms = Vec::with_capacity(run.len());
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -119,20 +124,22 @@ impl RabbitMqSink {
             match publish.await {
                 Ok(confirm) => confirms.push(confirm),
                 Err(error) => {
-                    sent = Err(Fault::of(&error));
+                    sent = Err(Broken::by(&error));
                     break;
                 }
             }
         }
         for confirm in confirms {
-            match confirm.await.map_err(|error| Fault::of(&error))? {
+            match confirm.await.map_err(|error| Broken::by(&error))? {
                 Confirmation::Ack(None) => verdicts.push(Verdict::Accepted),
-                Confirmation::Ack(Some(_)) => verdicts.push(unavailable(UNROUTABLE)),
+                Confirmation::Ack(Some(_)) => {
+                    verdicts.push(unavailable(Fault::new(Cause::Missing, UNROUTABLE)))
+                }
                 Confirmation::Nack(_) => {
                     verdicts.push(unavailable("RabbitMQ refused it: a queue is full or failed"))
                 }
                 Confirmation::NotRequested => {
-                    return Err(Fault { error: "no confirmation".into(), broke: true });
+                    return Err(Broken { fault: "no confirmation".into(), broke: true });
                 }
             }
         }
@@ -150,14 +157,14 @@ impl RabbitMqSink {
 }
 
 impl Connection {
-    async fn channel(&self) -> Result<Channel, Fault> {
+    async fn channel(&self) -> Result<Channel, Broken> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(channel) = idle.filter(|channel| channel.status().connected()) {
             return Ok(channel);
         }
-        let channel = self.connection.create_channel().await.map_err(|error| Fault::of(&error))?;
+        let channel = self.connection.create_channel().await.map_err(|error| Broken::by(&error))?;
         let confirming = channel.confirm_select(ConfirmSelectOptions::default()).await;
-        confirming.map_err(|error| Fault::of(&error))?;
+        confirming.map_err(|error| Broken::by(&error))?;
         Ok(channel)
     }
 
@@ -170,9 +177,9 @@ impl Connection {
     }
 }
 
-impl Fault {
-    fn of(error: &Error) -> Self {
-        Self { error: reason(error), broke: !error.is_amqp_soft_error() }
+impl Broken {
+    fn by(error: &Error) -> Self {
+        Self { fault: reason(error), broke: !error.is_amqp_soft_error() }
     }
 }
 
@@ -194,15 +201,22 @@ fn uri(address: &mut Address, scheme: AMQPScheme) -> Result<AMQPUri, SinkError> 
 }
 
 /// What went wrong, by the words of the broker or the kind of error: never with an address or a password.
-fn reason(error: &Error) -> String {
+fn reason(error: &Error) -> Fault {
     match error.kind() {
-        ErrorKind::ProtocolError(refusal) => said(&refusal.to_string()),
-        ErrorKind::IOError(error) => error.kind().to_string(),
-        ErrorKind::MissingHeartbeatError => "the broker fell silent".to_owned(),
-        ErrorKind::InvalidChannelState(..) | ErrorKind::InvalidConnectionState(_) => {
-            "the connection was lost".to_owned()
+        ErrorKind::ProtocolError(refusal) => {
+            let cause = match refusal.get_id() {
+                ACCESS_REFUSED | NOT_ALLOWED => Cause::Unauthorized,
+                NOT_FOUND => Cause::Missing,
+                _ => Cause::Other,
+            };
+            Fault::new(cause, said(&refusal.to_string()))
         }
-        _ => "the connection failed".to_owned(),
+        ErrorKind::IOError(error) => Fault::new(cause_of(error.kind()), error.kind().to_string()),
+        ErrorKind::MissingHeartbeatError => Fault::new(Cause::Timeout, "the broker fell silent"),
+        ErrorKind::InvalidChannelState(..) | ErrorKind::InvalidConnectionState(_) => {
+            "the connection was lost".into()
+        }
+        _ => "the connection failed".into(),
     }
 }
 
@@ -279,13 +293,13 @@ impl Courier for RabbitMqSink {
         let Some(connection) = held.get() else { return Vec::new() };
         let mut verdicts = Vec::with_capacity(run.len());
         let published = timeout(self.timeout(), self.publish(connection, run, &mut verdicts)).await;
-        let silent = || Fault { error: "no confirmation in time".to_owned(), broke: true };
-        if let Err(fault) = published.unwrap_or_else(|_| Err(silent())) {
+        let silent = || Broken { fault: Fault::new(Cause::Timeout, "no confirmation in time"), broke: true };
+        if let Err(Broken { fault, broke }) = published.unwrap_or_else(|_| Err(silent())) {
             self.learn(&fault.error);
-            if fault.broke {
+            if broke {
                 self.link.give_up(&held);
             }
-            verdicts.push(unavailable(format!("RabbitMQ did not take it: {}", fault.error)));
+            verdicts.push(unavailable(fault.during("RabbitMQ did not take it")));
         }
         verdicts
     }

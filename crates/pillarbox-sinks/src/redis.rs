@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use pillarbox::model::GroupKey;
-use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo,
-    RedisError, TlsCertificates,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, RedisError, TlsCertificates,
 };
 use tokio::time::timeout;
 
@@ -15,6 +15,7 @@ use crate::address::{Address, certificates, destination};
 use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
+use crate::fault::Fault;
 use crate::link::Link;
 use crate::options::SinkOptions;
 use crate::template::Template;
@@ -66,15 +67,14 @@ impl RedisSink {
         Ok(Self { link: Link::new(), client, stream, maxlen, replicas, envelope, options })
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, String> {
+    async fn connect(&self) -> Result<MultiplexedConnection, Fault> {
         ensure_tls_provider();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.options.connect_timeout))
             .set_response_timeout(Some(self.timeout()))
             .set_concurrency_limit(IN_FLIGHT_MAX);
         let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection =
-            connection.map_err(|error| format!("no connection to Redis: {}", reason(&error)))?;
+        let mut connection = connection.map_err(|error| reason(&error).during("no connection to Redis"))?;
         warn_of_eviction(&mut connection).await;
         Ok(connection)
     }
@@ -104,7 +104,7 @@ impl RedisSink {
     }
 
     /// All or none of the run, so that an entry is never there before its forerunner.
-    async fn add_all(&self, connection: &MultiplexedConnection, run: Vec<Entry>) -> Result<usize, String> {
+    async fn add_all(&self, connection: &MultiplexedConnection, run: Vec<Entry>) -> Result<usize, Fault> {
         let mut connection = connection.clone();
         let mut pipeline = Pipeline::with_capacity(run.len());
         pipeline.atomic();
@@ -119,7 +119,7 @@ impl RedisSink {
             wait.arg("WAIT").arg(self.replicas).arg(wait_ms);
             let reached: u32 = wait.query_async(&mut connection).await.map_err(|error| reason(&error))?;
             if reached < self.replicas {
-                return Err(format!("{reached} of {} replicas have it", self.replicas));
+                return Err(format!("{reached} of {} replicas have it", self.replicas).into());
             }
         }
         Ok(added.len())
@@ -172,15 +172,29 @@ fn evicts(memory: &str) -> bool {
 }
 
 /// What went wrong, by the words of Redis or the kind of error: never with an address or a password.
-fn reason(error: &RedisError) -> String {
+fn reason(error: &RedisError) -> Fault {
     let of_command = error.clone().into_server_errors();
     if let Some((_, first)) = of_command.as_deref().and_then(|errors| errors.first()) {
-        return said(&format!("{} {}", first.code(), first.details().unwrap_or_default()));
+        let text = format!("{} {}", first.code(), first.details().unwrap_or_default());
+        return Fault::new(cause_of_code(first.code()), said(&text));
     }
     match error.code() {
-        Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
-        None if error.is_timeout() => "no answer in time".to_owned(),
-        None => said(error.category()),
+        Some(code) => {
+            Fault::new(cause_of_code(code), said(&format!("{code} {}", error.detail().unwrap_or_default())))
+        }
+        None if error.is_timeout() => Fault::new(Cause::Timeout, "no answer in time"),
+        None if error.is_connection_refusal() => Fault::new(Cause::Refused, "connection refused"),
+        None if error.kind() == ErrorKind::AuthenticationFailed => {
+            Fault::new(Cause::Unauthorized, said(error.category()))
+        }
+        None => said(error.category()).into(),
+    }
+}
+
+fn cause_of_code(code: &str) -> Cause {
+    match code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Cause::Unauthorized,
+        _ => Cause::Other,
     }
 }
 
@@ -209,11 +223,11 @@ impl Courier for RedisSink {
         };
         let Some(connection) = held.get() else { return Vec::new() };
         let added = timeout(self.timeout(), self.add_all(connection, run)).await;
-        match added.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+        match added.unwrap_or_else(|_| Err(Fault::new(Cause::Timeout, "no answer in time"))) {
             Ok(added) => vec![Verdict::Accepted; added],
-            Err(error) => {
+            Err(fault) => {
                 self.link.give_up(&held);
-                vec![unavailable(format!("Redis did not take it: {error}"))]
+                vec![unavailable(fault.during("Redis did not take it"))]
             }
         }
     }

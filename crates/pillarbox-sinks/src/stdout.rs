@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::Payload;
-use pillarbox::port::{Delivery, Handed, Sink, Verdict};
+use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
 use crate::envelope::{Format, is_json, structured};
 use crate::error::SinkError;
+use crate::fault::Fault;
 use crate::options::SinkOptions;
 
 /// A writer that sinks share.
@@ -118,11 +119,13 @@ impl StdoutSink {
         }
         let failed = match tokio::time::timeout(self.timeout, self.writer.write(&bytes)).await {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("the output can't be written: {}", error.kind())),
-            Err(_) => Some(format!("the output took no line in {:?}", self.timeout)),
+            Ok(Err(error)) => Some(Fault::from(format!("the output can't be written: {}", error.kind()))),
+            Err(_) => {
+                Some(Fault::new(Cause::Timeout, format!("the output took no line in {:?}", self.timeout)))
+            }
         };
-        if let Some(error) = failed {
-            return vec![Verdict::Unavailable { error, after: None }; batch.len()];
+        if let Some(fault) = failed {
+            return vec![fault.verdict(); batch.len()];
         }
         verdicts.resize(batch.len(), Verdict::Skipped);
         verdicts

@@ -99,7 +99,7 @@ impl Relay {
         let ended = self.wait(&relay, &mut interrupts).await;
         close(&mut relay, &mut interrupts).await?;
         let ending = ended?;
-        Summary::of(&relay, matches!(ending, Ending::Empty)).print(session.output, prints_events)
+        Summary::of(&relay, matches!(ending, Ending::Empty)).await.print(session.output, prints_events)
     }
 
     async fn wait(&self, relay: &Running, interrupts: &mut Interrupts) -> Outcome<Ending> {

@@ -164,6 +164,47 @@ fn a_table_is_drained_to_an_api_in_order_until_it_is_empty() {
     assert!(!stderr.contains(CANARY), "{stderr}");
 }
 
+/// PBX-090: an endpoint that is not there is in the log at once, and the end tells how many requests failed and what waits.
+#[test]
+fn an_endpoint_that_is_not_there_is_told_while_it_runs_and_at_its_end() {
+    let outbox = Outbox::new();
+    written(&outbox, "a", 1);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}");
+    let mut command = outbox.command(&["relay", "--api-base-url", &url, "--drain", "0s"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (send, lines) = sync_channel(1_000);
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+    let warned = loop {
+        let line = lines.recv_timeout(PATIENCE).expect("a warning comes");
+        if line.contains("the endpoint fails") {
+            break line;
+        }
+    };
+    for told in ["WARN", "class=\"refused\"", "waiting_events=\"1\"", "next_attempt_in=Some("] {
+        assert!(warned.contains(told), "{told}: {warned}");
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let summary = whole(child.stdout.take().unwrap()).recv_timeout(PATIENCE).expect("it ends");
+    assert!(summary.starts_with("delivered 0 events, 0 attempts failed, 0 dead; "), "{summary}");
+    assert!(summary.contains("failed: could not connect: ") && summary.contains("(refused)"), "{summary}");
+    assert!(summary.ends_with("; 1 event still waits\n"), "{summary}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// RLY-070: the end never says that nothing is left while events wait behind a paused group.
+#[test]
+fn what_waits_behind_a_paused_group_is_told_at_the_end() {
+    let (outbox, api) = (Outbox::new(), Api::new());
+    written(&outbox, "a", 2);
+    outbox.run(&["groups", "pause", "a"]).done();
+    let relay = Running::start(&outbox, &["--api-base-url", &api.url(), "--until-empty"]);
+    let (code, stdout, _) = relay.end();
+    let told = "delivered 0 events, 0 attempts failed, 0 dead; 2 events still wait (2 in groups that are paused or blocked)\n";
+    assert_eq!((code, stdout.as_str()), (Some(0), told));
+}
+
 /// PBX-018: words of trouble and words nobody knows neither deliver an event nor cost it an attempt.
 #[test]
 fn an_event_that_the_endpoint_could_not_take_is_sent_again_without_a_count() {

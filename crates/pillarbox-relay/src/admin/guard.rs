@@ -16,7 +16,7 @@ use crate::secret::Secret;
 
 /// What a request may take.
 const LONGEST_REQUEST: Duration = Duration::from_secs(10);
-/// What anybody may ask: the answers say nothing but yes or no.
+/// What anybody may ask: the answers say yes or no, and at most which source's endpoint fails, by class.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// What requests are judged by.

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::guard::{Guard, guard};
 use super::refusal::{Refusal, refusal};
+use crate::failures::LastFailure;
 use crate::metrics::text;
 use crate::relay::{Shared, SourceReport};
 use crate::source::{Health, Part, Source, Standing};
@@ -33,7 +34,7 @@ const ACTOR: &str = "x-pillarbox-actor";
 /// What routes see.
 struct Desk {
     shared: Arc<Shared>,
-    ready: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    ready: tokio::sync::Mutex<Option<(Instant, Readiness)>>,
 }
 
 /// The routes behind their guard.
@@ -55,18 +56,42 @@ pub(super) fn router(shared: Arc<Shared>, judge: Guard) -> Router {
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     // One caller looks, the others wait for what it finds.
     let mut known = desk.ready.lock().await;
-    let is_ready = match *known {
-        Some((at, is_ready)) if at.elapsed() < READY_FOR => is_ready,
+    let readiness = match &*known {
+        Some((at, readiness)) if at.elapsed() < READY_FOR => readiness.clone(),
         _ => {
-            let is_ready = is_ready(&desk.shared).await;
-            *known = Some((Instant::now(), is_ready));
-            is_ready
+            let readiness = Readiness::of(&desk.shared).await;
+            *known = Some((Instant::now(), readiness.clone()));
+            readiness
         }
     };
-    if is_ready {
-        "ready\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+    match readiness {
+        Readiness::Ready => "ready\n".into_response(),
+        // A restart would not repair an endpoint, so it is ready all the same.
+        Readiness::Degraded(why) => format!("degraded: {why}\n").into_response(),
+        Readiness::NotReady => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
+    }
+}
+
+/// What `/readyz` answers.
+#[derive(Clone)]
+enum Readiness {
+    Ready,
+    /// It runs, but some endpoints fail.
+    Degraded(String),
+    NotReady,
+}
+
+impl Readiness {
+    async fn of(shared: &Shared) -> Self {
+        if !is_ready(shared).await {
+            return Self::NotReady;
+        }
+        let failing = shared.sources.iter().filter_map(|source| {
+            let failure = source.last_failure().filter(|failure| failure.recovered_at.is_none())?;
+            Some(format!("source {}: {} since {}", source.config.name, failure.class, failure.since))
+        });
+        let failing: Vec<String> = failing.collect();
+        if failing.is_empty() { Self::Ready } else { Self::Degraded(failing.join("; ")) }
     }
 }
 
@@ -104,6 +129,7 @@ struct ShownEngine {
     table: String,
     #[serde(flatten)]
     health: Option<Health>,
+    last_failure: Option<LastFailure>,
 }
 
 async fn sources(State(desk): State<Arc<Desk>>) -> Response {
@@ -112,7 +138,11 @@ async fn sources(State(desk): State<Arc<Desk>>) -> Response {
         engines: source
             .parts()
             .iter()
-            .map(|part| ShownEngine { table: part.table.clone(), health: part.health() })
+            .map(|part| ShownEngine {
+                table: part.table.clone(),
+                health: part.health(),
+                last_failure: part.failures.last(),
+            })
             .collect(),
     });
     Json(shown.collect::<Vec<_>>()).into_response()

@@ -6,11 +6,12 @@ mod prometheus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pillarbox::port::MetricsExporter;
+use pillarbox::port::{Cause, MetricsExporter};
 
 pub(crate) use otlp::{Exporter, is_header};
 pub(crate) use prometheus::text;
 
+use crate::failures::Failures;
 use crate::source::Health;
 
 /// What one metric is called and means.
@@ -23,7 +24,7 @@ struct Metric {
     help: &'static str,
 }
 
-const COUNTERS: [Metric; 5] = [
+const COUNTERS: [Metric; 6] = [
     Metric {
         prometheus: "pillarbox_delivered_total",
         otel: "pillarbox.delivered",
@@ -54,7 +55,20 @@ const COUNTERS: [Metric; 5] = [
         unit: "{event}",
         help: "Pending events that a sweep found below the read position.",
     },
+    Metric {
+        prometheus: "pillarbox_dead_of_endpoint_total",
+        otel: "pillarbox.dead_of_endpoint",
+        unit: "{event}",
+        help: "Events that were given up because the endpoint failed under them for long while it accepted others.",
+    },
 ];
+/// Has a series for each class of [`Cause`].
+const FAILURES: Metric = Metric {
+    prometheus: "pillarbox_endpoint_failures_total",
+    otel: "pillarbox.endpoint_failures",
+    unit: "{request}",
+    help: "Requests that failed by the fault of the endpoint or of the way to it, by class.",
+};
 const GAUGES: [Metric; 7] = [
     Metric {
         prometheus: "pillarbox_in_memory",
@@ -109,6 +123,8 @@ pub struct Counts {
     pub failed: u64,
     /// Events that were given up.
     pub dead: u64,
+    /// Requests that failed by the fault of the endpoint or of the way to it.
+    pub endpoint_failures: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -119,6 +135,7 @@ impl std::ops::Add for Counts {
             delivered: self.delivered + other.delivered,
             failed: self.failed + other.failed,
             dead: self.dead + other.dead,
+            endpoint_failures: self.endpoint_failures + other.endpoint_failures,
         }
     }
 }
@@ -131,18 +148,30 @@ pub(crate) struct Meter {
     dead: AtomicU64,
     read: AtomicU64,
     passed: AtomicU64,
+    dead_of_endpoint: AtomicU64,
     oldest_ms: AtomicU64,
 }
 
 impl Meter {
     pub(crate) fn counts(&self) -> Counts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts { delivered: of(&self.delivered), failed: of(&self.failed), dead: of(&self.dead) }
+        Counts {
+            delivered: of(&self.delivered),
+            failed: of(&self.failed),
+            dead: of(&self.dead),
+            endpoint_failures: 0,
+        }
     }
 
     /// All its values now; without health the engine does not run.
-    pub(crate) fn reading(&self, source: &str, table: &str, health: Option<&Health>) -> Reading {
-        let Counts { delivered, failed, dead } = self.counts();
+    pub(crate) fn reading(
+        &self,
+        source: &str,
+        table: &str,
+        health: Option<&Health>,
+        failures: &Failures,
+    ) -> Reading {
+        let Counts { delivered, failed, dead, .. } = self.counts();
         let of = |value: fn(&Health) -> usize| health.map_or(0.0, |health| value(health) as f64);
         let oldest = Duration::from_millis(self.oldest_ms.load(Ordering::Relaxed)).as_secs_f64();
         Reading {
@@ -154,7 +183,9 @@ impl Meter {
                 dead,
                 self.read.load(Ordering::Relaxed),
                 self.passed.load(Ordering::Relaxed),
+                self.dead_of_endpoint.load(Ordering::Relaxed),
             ],
+            failures: failures.requests(),
             gauges: [
                 of(|health| health.in_memory),
                 of(|health| health.out),
@@ -189,6 +220,10 @@ impl MetricsExporter for Meter {
         self.dead.fetch_add(count, Ordering::Relaxed);
     }
 
+    fn dispatch_dead_of_endpoint(&self, count: u64) {
+        self.dead_of_endpoint.fetch_add(count, Ordering::Relaxed);
+    }
+
     fn oldest_lag(&self, age: Duration) {
         self.oldest_ms.store(u64::try_from(age.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -201,6 +236,8 @@ pub(crate) struct Reading {
     table: String,
     counters: [u64; COUNTERS.len()],
     gauges: [f64; GAUGES.len()],
+    /// Failed requests by class.
+    failures: [u64; Cause::CLASSES.len()],
 }
 
 #[cfg(test)]
@@ -209,5 +246,5 @@ fn sample(source: &str) -> Reading {
     meter.dispatch_success(5);
     meter.dispatch_dead(1);
     meter.oldest_lag(Duration::from_millis(1_500));
-    meter.reading(source, "outbox_event", None)
+    meter.reading(source, "outbox_event", None, &Failures::default())
 }

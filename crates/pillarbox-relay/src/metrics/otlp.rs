@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pillarbox::port::Cause;
 use pillarbox_sinks::ensure_tls_provider;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{COUNTERS, GAUGES, Metric, Reading};
+use super::{COUNTERS, FAILURES, GAUGES, Metric, Reading};
 use crate::config::OtlpConfig;
 use crate::relay::Shared;
 
@@ -149,18 +150,34 @@ fn body(readings: &[Reading], resource: &Value, begun: SystemTime, now: SystemTi
     let counters = COUNTERS.iter().enumerate().map(|(index, metric)| {
         let points =
             points(readings, begun, now, |reading| ("asInt", reading.counters[index].to_string().into()));
-        let sum = json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true });
-        told(metric, "sum", sum)
+        told(metric, "sum", sum(points))
     });
+    let failures = Cause::CLASSES.iter().enumerate().flat_map(|(index, class)| {
+        let count = |reading: &Reading| ("asInt", reading.failures[index].to_string().into());
+        let mut points = points(readings, begun, now, count);
+        for point in &mut points {
+            point["attributes"]
+                .as_array_mut()
+                .into_iter()
+                .for_each(|all| all.push(attribute("class", class)));
+        }
+        points
+    });
+    let failures = told(&FAILURES, "sum", sum(failures.collect()));
     let gauges = GAUGES.iter().enumerate().map(|(index, metric)| {
         let points = points(readings, begun, now, |reading| ("asDouble", reading.gauges[index].into()));
         told(metric, "gauge", json!({ "dataPoints": points }))
     });
     let scope = json!({ "name": "pillarbox", "version": env!("CARGO_PKG_VERSION") });
-    let metrics: Vec<Value> = counters.chain(gauges).collect();
+    let metrics: Vec<Value> = counters.chain([failures]).chain(gauges).collect();
     json!({ "resourceMetrics": [
         { "resource": resource, "scopeMetrics": [{ "scope": scope, "metrics": metrics }] }
     ] })
+}
+
+/// What counts from the start.
+fn sum(points: Vec<Value>) -> Value {
+    json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true })
 }
 
 fn told(metric: &Metric, kind: &str, data: Value) -> Value {
@@ -203,7 +220,12 @@ mod tests {
         assert_eq!(told["resource"]["attributes"][0], attribute("service.name", "pillarbox-relay"));
         assert_eq!(told["resource"]["attributes"][3], attribute("pillarbox.label", "relay-a"));
         let metrics = told["scopeMetrics"][0]["metrics"].as_array().unwrap();
-        assert_eq!(metrics.len(), COUNTERS.len() + GAUGES.len());
+        assert_eq!(metrics.len(), COUNTERS.len() + GAUGES.len() + 1);
+        let failures = &metrics[COUNTERS.len()];
+        assert_eq!(failures["name"], "pillarbox.endpoint_failures");
+        let points = failures["sum"]["dataPoints"].as_array().unwrap();
+        assert_eq!(points.len(), 2 * Cause::CLASSES.len());
+        assert_eq!(points[0]["attributes"][2], attribute("class", "refused"));
         let delivered = &metrics[0];
         assert_eq!(
             (&delivered["name"], &delivered["unit"]),

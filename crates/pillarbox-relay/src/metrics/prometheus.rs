@@ -2,7 +2,9 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::{COUNTERS, GAUGES, Metric, Reading};
+use pillarbox::port::Cause;
+
+use super::{COUNTERS, FAILURES, GAUGES, Metric, Reading};
 
 /// The page of all metrics.
 pub(crate) fn text(readings: &[Reading]) -> String {
@@ -10,10 +12,26 @@ pub(crate) fn text(readings: &[Reading]) -> String {
     for (index, metric) in COUNTERS.iter().enumerate() {
         family(&mut page, metric, "counter", readings, |reading| reading.counters[index]);
     }
+    by_class(&mut page, readings);
     for (index, metric) in GAUGES.iter().enumerate() {
         family(&mut page, metric, "gauge", readings, |reading| reading.gauges[index]);
     }
     page
+}
+
+/// Failed requests: a series a class, those without any too, so that a rate has a beginning.
+fn by_class(page: &mut String, readings: &[Reading]) {
+    let Metric { prometheus: name, help, .. } = FAILURES;
+    // Writing to a string can't fail.
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter");
+    for reading in readings {
+        let (source, table) = (escaped(&reading.source), escaped(&reading.table));
+        for (class, count) in Cause::CLASSES.iter().zip(reading.failures) {
+            let _ =
+                writeln!(page, "{name}{{source=\"{source}\",table=\"{table}\",class=\"{class}\"}} {count}");
+        }
+    }
+    page.push('\n');
 }
 
 fn family<V: Display>(
@@ -57,7 +75,8 @@ mod tests {
     #[test]
     fn each_metric_is_described_once_whatever_the_number_of_tables() {
         let page = text(&[sample("a"), sample("b")]);
-        assert_eq!(page.matches("# TYPE ").count(), COUNTERS.len() + GAUGES.len());
+        assert_eq!(page.matches("# TYPE ").count(), COUNTERS.len() + GAUGES.len() + 1);
+        assert_eq!(page.matches("pillarbox_endpoint_failures_total{").count(), 2 * Cause::CLASSES.len());
         assert_eq!(page.matches("pillarbox_dead_total{").count(), 2);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use pillarbox::port::Verdict;
+use pillarbox::port::{Cause, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -84,6 +84,48 @@ async fn health_readiness_and_metrics_are_served() {
     assert_eq!(get(address, "/nothing").await.status, 404);
     relay.close().await;
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// PBX-090, PBX-021: an endpoint that fails is seen in readiness, metrics and sources, without what it said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_fails_is_told_everywhere() {
+    let place = Place::sqlite();
+    let store = place.native().await;
+    write(&store, Some("a"), &numbered("a", 1)).await;
+    let recorder = Recorder::judging(|_| Verdict::Unavailable {
+        cause: Cause::Answered(401),
+        error: "the endpoint answered 401: secret words".to_owned(),
+        after: None,
+    });
+    let mut relay = place.relay(&recorder, &[LOCAL]).await;
+    // When the second request comes, the first was judged.
+    recorder.until_events(2).await;
+    let address = relay.admin_address().unwrap();
+    let ready = get(address, "/readyz").await;
+    assert_eq!(ready.status, 200);
+    assert!(ready.body.starts_with("degraded: source default: unauthorized since "), "{}", ready.body);
+    let metrics = get(address, "/metrics").await.body;
+    let series = |class: &str| {
+        let labels = "source=\"default\",table=\"outbox_event\"";
+        let name = format!("pillarbox_endpoint_failures_total{{{labels},class=\"{class}\"}} ");
+        let count = metrics.lines().find_map(|line| line.strip_prefix(name.as_str()));
+        count.and_then(|count| count.parse::<u64>().ok())
+    };
+    assert!(series("unauthorized") >= Some(1), "{metrics}");
+    assert_eq!((series("refused"), series("other")), (Some(0), Some(0)));
+    let sources = get(address, "/api/v1/sources").await.body;
+    assert!(!sources.contains("secret words"), "{sources}");
+    let sources: serde_json::Value = serde_json::from_str(&sources).unwrap();
+    for failure in [&sources[0]["last_failure"], &sources[0]["engines"][0]["last_failure"]] {
+        assert_eq!(failure["class"], "unauthorized");
+        assert_eq!(failure["error"], "the endpoint answered 401");
+        assert_eq!(failure["recovered_at"], serde_json::Value::Null);
+        assert!(failure["requests"].as_u64() >= Some(1) && failure["since"].is_string(), "{failure}");
+    }
+    relay.close().await;
+    let left = relay.left().await.unwrap();
+    assert_eq!((left.waiting, left.total()), (1, 1));
+    assert!(relay.sources()[0].counts.endpoint_failures >= 1);
 }
 
 /// PBX-021: a relay whose database is away lives, and is not ready.

@@ -105,13 +105,11 @@ fn verdict(item: &Value, answer: &Answer, unknown: &UnknownWords) -> Verdict {
     match blame {
         Meaning::TooLarge => Verdict::Rejected { error: refused() },
         Meaning::Yes | Meaning::Item => Verdict::Failed { error: refused(), after },
-        Meaning::Endpoint => {
-            Verdict::Unavailable { error: format!("the endpoint failed with status {shown}{detail}"), after }
-        }
+        Meaning::Endpoint => answer.unavailable(format!("the endpoint failed with status {shown}{detail}")),
         Meaning::Unknown => {
             unknown.saw(&shown);
             let what = "the endpoint answered for the event with the unknown status";
-            Verdict::Unavailable { error: format!("{what} {shown:?}{detail}"), after }
+            answer.unavailable(format!("{what} {shown:?}{detail}"))
         }
     }
 }

@@ -9,6 +9,7 @@ use super::part::{Maker, Part};
 use super::request;
 use super::words::UnknownWords;
 use crate::error::SinkError;
+use crate::fault::Fault;
 use crate::options::{Answers, Compression, SinkOptions};
 use crate::wire::{Answer, Blame, Body, Client, Post};
 
@@ -72,11 +73,11 @@ impl BatchSink {
 
     /// Sends a run, and gives a verdict for each of its events.
     async fn post(&self, run: &[Part<'_>]) -> Vec<Verdict> {
-        let unavailable = |error| vec![Verdict::Unavailable { error, after: None }; run.len()];
+        let unavailable = |fault: Fault| vec![fault.verdict(); run.len()];
         let Some(first) = run.first() else { return Vec::new() };
         let body = match request::body(run, self.compression).await {
             Ok(body) => body,
-            Err(error) => return unavailable(error),
+            Err(error) => return unavailable(error.into()),
         };
         let post = Post {
             url: Url::clone(&first.url),
@@ -86,7 +87,7 @@ impl BatchSink {
         };
         match self.client.post(&post).await {
             Ok(answer) => self.judge(run, &answer),
-            Err(error) => unavailable(error),
+            Err(fault) => unavailable(fault),
         }
     }
 
@@ -94,9 +95,7 @@ impl BatchSink {
         let lone = run.len() == 1;
         match Blame::of(answer.status, answer.after) {
             Blame::None => self.judge_good(run, answer),
-            Blame::Endpoint => {
-                vec![Verdict::Unavailable { error: answer.error(), after: answer.after }; run.len()]
-            }
+            Blame::Endpoint => vec![answer.unavailable(answer.error()); run.len()],
             Blame::Throttled => {
                 vec![Verdict::Throttled { error: answer.error(), after: answer.after }; run.len()]
             }
@@ -115,7 +114,7 @@ impl BatchSink {
     fn judge_good(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
         let unclear = |why: &str| {
             let error = format!("the endpoint answered {}, but {why}", answer.status.as_u16());
-            vec![Verdict::Unavailable { error, after: answer.after }; run.len()]
+            vec![answer.unavailable(error); run.len()]
         };
         let accepted = || vec![Verdict::Accepted; run.len()];
         if self.answers == Answers::ByStatus {

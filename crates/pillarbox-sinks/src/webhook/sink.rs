@@ -94,14 +94,14 @@ impl WebhookSink {
         };
         let answer = match self.client.post(&post).await {
             Ok(answer) => answer,
-            Err(error) => return Verdict::Unavailable { error, after: None },
+            Err(fault) => return fault.verdict(),
         };
         let after = answer.after;
         match Blame::of(answer.status, answer.after) {
             Blame::None => Verdict::Accepted,
             Blame::Items => Verdict::Failed { error: answer.error(), after },
             Blame::TooLarge => Verdict::Rejected { error: answer.error() },
-            Blame::Endpoint => Verdict::Unavailable { error: answer.error(), after },
+            Blame::Endpoint => answer.unavailable(answer.error()),
             Blame::Throttled => Verdict::Throttled { error: answer.error(), after },
         }
     }

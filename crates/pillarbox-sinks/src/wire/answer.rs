@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use pillarbox::port::{Cause, Verdict};
 
 use super::text::shown;
 use crate::secret::Secret;
@@ -55,6 +56,11 @@ impl Answer {
         let said = self.clean(&String::from_utf8_lossy(self.body.bytes()));
         let colon = if said.is_empty() { "" } else { ": " };
         format!("the endpoint answered {}{hint}{colon}{said}", self.status.as_u16())
+    }
+
+    /// The endpoint's failure, as this answer tells it.
+    pub(crate) fn unavailable(&self, error: String) -> Verdict {
+        Verdict::Unavailable { cause: Cause::Answered(self.status.as_u16()), error, after: self.after }
     }
 
     /// A text of the endpoint's, fit for an error.

@@ -1,6 +1,7 @@
 //! The client: posts bodies, and never follows, hangs or reads without bound.
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +9,18 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use pillarbox::port::Cause;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Proxy, Response, Url};
 
 use super::answer::{Answer, Body};
-use super::resolver::Resolver;
+use super::resolver::{Resolver, Unresolved};
 use super::retry_after::retry_after;
 use super::text::shown;
 use super::token::{Bearer, Token};
 use crate::egress::{Blocked, Egress};
 use crate::error::SinkError;
+use crate::fault::{Fault, cause_of};
 use crate::options::{Http2, SinkOptions};
 use crate::tls::ensure_tls_provider;
 
@@ -64,9 +67,7 @@ impl Client {
             let proxy = proxy.map_err(|_| SinkError::option("proxy", "is no URL of a proxy"))?;
             builder = builder.proxy(proxy);
         }
-        if let Some(egress) = egress {
-            builder = builder.dns_resolver(Resolver(egress));
-        }
+        builder = builder.dns_resolver(Resolver(egress));
         let builder = trusting(builder, options)?;
         let token = options.token.clone().map(Token::new).transpose();
         Ok(Self {
@@ -81,9 +82,9 @@ impl Client {
     }
 
     /// Posts, with the token; if that is refused and its file has another by now, once more.
-    pub(crate) async fn post(&self, post: &Post) -> Result<Answer, String> {
+    pub(crate) async fn post(&self, post: &Post) -> Result<Answer, Fault> {
         let Some(token) = &self.token else { return self.once(post, None).await };
-        let bearer = token.current().await?;
+        let bearer = token.current().await.map_err(|error| Fault::new(Cause::Unauthorized, error))?;
         let answer = self.once(post, Some(&bearer)).await?;
         if answer.status != StatusCode::UNAUTHORIZED {
             return Ok(answer);
@@ -94,7 +95,7 @@ impl Client {
         }
     }
 
-    async fn once(&self, post: &Post, bearer: Option<&Bearer>) -> Result<Answer, String> {
+    async fn once(&self, post: &Post, bearer: Option<&Bearer>) -> Result<Answer, Fault> {
         let mut request =
             self.http.post(post.url.clone()).headers(post.headers.clone()).body(post.body.clone());
         if let Some(bearer) = bearer {
@@ -109,16 +110,18 @@ impl Client {
     }
 
     /// Why there is no answer. Nothing of the URL is told: parts of it may be secret.
-    fn unreached(&self, error: &reqwest::Error) -> String {
+    fn unreached(&self, error: &reqwest::Error) -> Fault {
         if let Some(blocked) = causes(error).find_map(|cause| cause.downcast_ref::<Blocked>()) {
-            return blocked.to_string();
+            return blocked.to_string().into();
         }
-        match (error.is_connect(), error.is_timeout()) {
+        let error_text = match (error.is_connect(), error.is_timeout()) {
             (true, true) => format!("could not connect in {:?}", self.connect_timeout),
             (true, false) => format!("could not connect: {}", root(error)),
             (false, true) => format!("no answer in {:?}", self.timeout),
             (false, false) => format!("the request failed: {}", root(error)),
-        }
+        };
+        let cause = if error.is_timeout() { Cause::Timeout } else { cause(error) };
+        Fault::new(cause, error_text)
     }
 }
 
@@ -157,6 +160,21 @@ async fn read(mut response: Response, max: usize) -> Body {
 
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (**error).source()).take(16)
+}
+
+/// The class of what went wrong on the way to an answer.
+fn cause(error: &reqwest::Error) -> Cause {
+    let known = causes(error).find_map(|cause| {
+        if cause.is::<Unresolved>() {
+            return Some(Cause::Dns);
+        }
+        let io = cause.downcast_ref::<io::Error>()?;
+        if io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return Some(Cause::Tls);
+        }
+        Some(cause_of(io.kind())).filter(|cause| *cause != Cause::Other)
+    });
+    known.unwrap_or_default()
 }
 
 /// The innermost cause.

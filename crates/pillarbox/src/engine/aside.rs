@@ -24,22 +24,31 @@ const BETWEEN_READS: Duration = Duration::from_millis(250);
 pub(crate) struct Memo {
     most: usize,
     accepted_before: Option<u64>,
+    blamed_since: Option<Instant>,
     outages: u32,
     careful: bool,
 }
 
 impl Memo {
-    const NONE: Self = Self { most: usize::MAX, accepted_before: None, outages: 0, careful: false };
+    const NONE: Self =
+        Self { most: usize::MAX, accepted_before: None, blamed_since: None, outages: 0, careful: false };
 
     /// The group knows by itself whether its first event is tried with care.
     fn of(item: &Item) -> Self {
         let careful = item.group.is_none() && (item.careful || item.written);
-        Self { most: item.most, accepted_before: item.accepted_before, outages: item.outages, careful }
+        Self {
+            most: item.most,
+            accepted_before: item.accepted_before,
+            blamed_since: item.blamed_since,
+            outages: item.outages,
+            careful,
+        }
     }
 
     pub(crate) fn apply(self, item: &mut Item) {
         item.most = self.most;
         item.accepted_before = self.accepted_before;
+        item.blamed_since = self.blamed_since;
         item.outages = self.outages;
         item.careful |= self.careful;
     }

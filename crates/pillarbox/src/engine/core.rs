@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::aside::Aside;
-use super::breaker::{Breaker, Outlook};
+use super::breaker::{Breaker, Gate, Outlook};
 use super::careful::Careful;
 use super::claims::Claims;
 use super::due::Dues;
@@ -77,6 +77,8 @@ pub(crate) struct Tally {
     /// Rows that a sweep found below the read position, and the lowest of their numbers.
     pub(crate) passed_by: Option<(u64, Seq)>,
     pub(crate) dead: Vec<(EventId, String)>,
+    /// How many of the dead ones died of the endpoint's failures.
+    pub(crate) dead_of_endpoint: u64,
     pub(crate) undecodable: Vec<(EventId, String)>,
 }
 
@@ -236,9 +238,22 @@ impl Core {
             member: self.lane.is_some() && self.lease_until.is_some_and(|until| now < until),
             slots: self.slots.groups_held(),
             breaker_open: self.breaker.is_open(),
+            next_attempt: self.next_attempt(now),
             in_memory: self.lines.hot_rows() + self.lines.cold_rows(),
             out: self.out,
         }
+    }
+
+    /// How long until something is sent that waits for the endpoint or for a retry.
+    fn next_attempt(&self, now: Instant) -> Option<Duration> {
+        let at = match self.breaker.gate(now) {
+            Gate::Shut(until) => until,
+            Gate::Open => {
+                let waking = [self.lines.next_waking(), self.groups.next_waking(), self.aside.next()];
+                waking.into_iter().flatten().min()
+            }
+        };
+        at.map(|at| at.saturating_duration_since(now))
     }
 
     /// Nothing in memory, nothing out, nothing unsettled.

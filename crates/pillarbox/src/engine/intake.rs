@@ -88,6 +88,7 @@ impl Core {
             careful: false,
             accepted_before: None,
             outages: 0,
+            blamed_since: None,
             most: usize::MAX,
             led: false,
             careful_attempt: false,

@@ -31,6 +31,8 @@ pub(crate) struct Item {
     pub(crate) accepted_before: Option<u64>,
     /// How often the endpoint failed under it in a row.
     pub(crate) outages: u32,
+    /// Since when only its last attempt is left, and the endpoint fails under it while it accepts others.
+    pub(crate) blamed_since: Option<Instant>,
     /// The largest batch it may be part of: one that was refused or broke is sent again in parts.
     pub(crate) most: usize,
     /// Taken from the store by its leader: to be given back if it is not settled.

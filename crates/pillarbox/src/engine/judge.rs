@@ -18,6 +18,9 @@ const NO_VERDICT: &str = "the sink gave no verdict";
 /// No retry policy puts an attempt off for longer.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// The longest pause between tries of an event whose last attempt is put off.
+const LONGEST_SPARE: Duration = Duration::from_secs(60);
+
 /// What the verdict on one event means for those behind it in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
@@ -147,7 +150,9 @@ impl Core {
                 self.drop_item(item, now);
                 Then::Stop
             }
-            Verdict::Unavailable { error, after } => self.endpoint_failed(item, (error, after), lone, now),
+            Verdict::Unavailable { error, after, .. } => {
+                self.endpoint_failed(item, (error, after), lone, now)
+            }
             Verdict::InFlight => self.leave_to_read(item, now),
             Verdict::Skipped => {
                 self.put_back(item);
@@ -278,6 +283,16 @@ impl Core {
         *self.outage.insert(if after.is_some() { pause } else { pause * 2 })
     }
 
+    /// How long the last attempt of an event is put off, because the endpoint has not failed under it for long enough: part of the
+    /// endpoint may be down, such as one tenant's path.
+    fn spare(&self, item: &mut Item, now: Instant) -> Option<Duration> {
+        if item.attempt() < self.settings.max_attempts {
+            return None;
+        }
+        let blamed = now.saturating_duration_since(*item.blamed_since.get_or_insert(now));
+        (blamed < self.settings.blame_after).then(|| (blamed / 4).min(LONGEST_SPARE))
+    }
+
     /// The endpoint's failure counts against an event only if the sink accepted another since its last attempt, and only if it was
     /// sent alone: in a batch it may have been another's fault.
     fn endpoint_failed(
@@ -288,9 +303,13 @@ impl Core {
         now: Instant,
     ) -> Then {
         let accepted = self.breaker.accepted_count();
-        let pause = self.outage(after, now);
+        let mut pause = self.outage(after, now);
         if lone && item.accepted_before.is_some_and(|before| accepted > before) {
-            return self.fail(item, error, after, now);
+            let Some(spared) = self.spare(&mut item, now) else {
+                self.tally.dead_of_endpoint += u64::from(item.attempt() >= self.settings.max_attempts);
+                return self.fail(item, error, after, now);
+            };
+            pause = pause.max(spared);
         }
         if lone {
             item.accepted_before = Some(accepted);

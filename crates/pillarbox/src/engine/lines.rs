@@ -89,6 +89,10 @@ impl Lines {
         None
     }
 
+    pub(crate) fn next_waking(&self) -> Option<Instant> {
+        self.later.first_key_value().map(|((until, _), _)| *until)
+    }
+
     pub(crate) fn has_any(&self) -> bool {
         !self.hot.is_empty() || !self.cold.is_empty()
     }

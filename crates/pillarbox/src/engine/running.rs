@@ -55,6 +55,8 @@ pub struct EngineHealth {
     pub slots: usize,
     /// Whether nothing is sent for now, because the endpoint failed.
     pub breaker_open: bool,
+    /// How long until something is sent that waits for the endpoint or for a retry, if it is known.
+    pub next_attempt: Option<Duration>,
     /// Events in memory: waiting or out.
     pub in_memory: usize,
     /// Batches being delivered.

@@ -71,6 +71,9 @@ pub struct EngineSettings {
     pub skip_recent: Duration,
     /// Attempts before an event is dead.
     pub max_attempts: u32,
+    /// An event under which the endpoint fails while it accepts others dies only if that has lasted this long after all
+    /// attempts but the last.
+    pub blame_after: Duration,
     /// How long to wait between attempts.
     pub retry: Arc<dyn RetryPolicy>,
     /// A delivery that takes longer has failed.
@@ -114,6 +117,7 @@ impl Default for EngineSettings {
             fetch_rows: 100,
             skip_recent: Duration::ZERO,
             max_attempts: 10,
+            blame_after: Duration::from_secs(3_600),
             retry: Arc::new(Exponential::default()),
             deadline: Duration::from_secs(300),
             on_done: OnDone::Keep,
@@ -161,6 +165,7 @@ impl EngineSettings {
             ("settle linger", self.settle_linger, Duration::ZERO, Duration::from_secs(10)),
             ("skip recent", self.skip_recent, Duration::ZERO, DAY),
             ("no route grace", self.no_route_grace, Duration::ZERO, DAY * 365),
+            ("blame after", self.blame_after, Duration::ZERO, DAY * 365),
         ];
         let bad_counts = counts.into_iter().filter(|&(_, value, max)| value < 1 || value > max);
         let bad_times = times.into_iter().filter(|&(_, value, min, max)| value < min || value > max);

@@ -99,6 +99,7 @@ impl Shared {
             (tally.success, MetricsExporter::dispatch_success),
             (tally.failure, MetricsExporter::dispatch_failure),
             (tally.dead.len() as u64, MetricsExporter::dispatch_dead),
+            (tally.dead_of_endpoint, MetricsExporter::dispatch_dead_of_endpoint),
         ] {
             if count > 0 {
                 export(&*self.metrics, count);

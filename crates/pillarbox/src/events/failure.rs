@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use crate::port::Verdict;
+use crate::port::{Cause, Verdict};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
@@ -61,7 +61,7 @@ impl Failure {
             Verdict::Failed { error, after } => (Kind::Again(*after), error.as_str()),
             Verdict::Refused { error } => (Kind::Again(None), error.as_str()),
             Verdict::Rejected { error } => (Kind::Permanent, error.as_str()),
-            Verdict::Unavailable { error, after } => (Kind::Unavailable(*after), error.as_str()),
+            Verdict::Unavailable { error, after, .. } => (Kind::Unavailable(*after), error.as_str()),
             Verdict::Throttled { error, after } => (Kind::Throttled(*after), error.as_str()),
             Verdict::NoRoute { route } => (Kind::NoRoute, route.as_str()),
             Verdict::InFlight => (Kind::InFlight, "already in flight"),
@@ -87,7 +87,7 @@ impl Failure {
         match self.kind {
             Kind::Again(after) => Verdict::Failed { error, after },
             Kind::Permanent => Verdict::Rejected { error },
-            Kind::Unavailable(after) => Verdict::Unavailable { error, after },
+            Kind::Unavailable(after) => Verdict::Unavailable { cause: Cause::Other, error, after },
             Kind::Throttled(after) => Verdict::Throttled { error, after },
             Kind::NoRoute => Verdict::NoRoute { route: error },
             Kind::InFlight => Verdict::InFlight,

@@ -18,6 +18,8 @@ pub trait MetricsExporter: Send + Sync + 'static {
     fn dispatch_failure(&self, _count: u64) {}
     /// Events given up.
     fn dispatch_dead(&self, _count: u64) {}
+    /// Events given up, counted above too, under which the endpoint failed for long while it accepted others.
+    fn dispatch_dead_of_endpoint(&self, _count: u64) {}
     /// Events in memory, hot and cold.
     fn queue_depths(&self, _hot: usize, _cold: usize) {}
     /// The age of the oldest pending event.

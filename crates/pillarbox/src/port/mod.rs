@@ -2,6 +2,7 @@
 
 mod admin;
 mod beat;
+mod cause;
 mod claim;
 mod error;
 mod facts;
@@ -19,6 +20,7 @@ pub use admin::{
     NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown, Stats, TypeCount,
 };
 pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Promote, Promoted};
+pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, Reap};
 pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::Cause;
 use crate::model::{Event, Seq, Token};
 
 /// How an event came to be delivered.
@@ -71,6 +72,8 @@ pub enum Verdict {
     },
     /// The endpoint failed, not the event: no attempt is burnt while it is down.
     Unavailable {
+        /// The class of what went wrong.
+        cause: Cause,
         /// Why.
         error: String,
         /// When to try again.

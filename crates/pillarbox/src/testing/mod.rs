@@ -196,7 +196,7 @@ impl TestOutbox {
         };
         match verdict {
             Verdict::Accepted | Verdict::Settled => Change::Done,
-            Verdict::Failed { error, after } | Verdict::Unavailable { error, after }
+            Verdict::Failed { error, after } | Verdict::Unavailable { error, after, .. }
                 if attempt < self.max_attempts =>
             {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));

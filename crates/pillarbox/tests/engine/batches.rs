@@ -120,10 +120,12 @@ async fn a_poison_event_dies_alone() {
     for store in stores() {
         let ids = write_group(&store, "g", 8).await;
         let sink = Batches::new(|ids| {
-            let down = || Verdict::Unavailable { error: "500".to_owned(), after: None };
+            let down =
+                || Verdict::Unavailable { cause: Default::default(), error: "500".to_owned(), after: None };
             if ids.iter().any(|id| id == "g0003") { Some(vec![down(); ids.len()]) } else { accepted(ids) }
         });
-        let mut engine = start(&store, &sink, settings(), 1).await;
+        let settings = EngineSettings { blame_after: Duration::from_secs(30), ..settings() };
+        let mut engine = start(&store, &sink, settings, 1).await;
         for number in 0..200 {
             write(&store, &format!("other{number}"), Some("h")).await;
             pass(Duration::from_secs(2)).await;
@@ -166,7 +168,8 @@ async fn an_outage_of_ten_minutes_kills_nothing() {
         ids.extend(write_group(&store, "h", 25).await);
         let back = tokio::time::Instant::now() + Duration::from_secs(600);
         let sink = Batches::new(move |ids| {
-            let down = Verdict::Unavailable { error: "refused".to_owned(), after: None };
+            let down =
+                Verdict::Unavailable { cause: Default::default(), error: "refused".to_owned(), after: None };
             if tokio::time::Instant::now() < back { Some(vec![down; ids.len()]) } else { accepted(ids) }
         });
         let mut engine = start(&store, &sink, settings(), 1).await;

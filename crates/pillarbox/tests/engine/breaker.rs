@@ -1,18 +1,18 @@
 //! An endpoint's outage kills no events; an event that is the cause of it still dies.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pillarbox::engine::EngineSettings;
+use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
-use pillarbox::port::{Order, Verdict};
+use pillarbox::port::{MetricsExporter, Order, Verdict};
 
 use crate::kit::{Scripted, engine, pass, record, until, write};
 
 fn down() -> Verdict {
-    Verdict::Unavailable { error: "connection refused".to_owned(), after: None }
+    Verdict::Unavailable { cause: Default::default(), error: "connection refused".to_owned(), after: None }
 }
 
 /// An outage of ten minutes: no attempt is burnt, few requests are made, and everything is delivered after it.
@@ -41,7 +41,7 @@ async fn an_outage_burns_no_attempts() {
     }
 }
 
-/// An event under which the endpoint always fails, while it takes others, dies of its attempts.
+/// PBX-091: an event under which the endpoint fails while it takes others dies, after its attempts and an hour, and is counted.
 #[tokio::test(start_paused = true)]
 async fn a_poison_event_that_breaks_the_endpoint_dies() {
     let store = MemoryStore::new();
@@ -49,16 +49,47 @@ async fn a_poison_event_that_breaks_the_endpoint_dies() {
         "poison" => down(),
         _ => Verdict::Accepted,
     });
-    let settings = EngineSettings { max_attempts: 3, ..EngineSettings::default() };
-    let mut engine = engine(Arc::new(store.clone()), sink, settings, 1).await;
+    let deaths = Arc::new(Deaths::default());
+    let mut engine = Engine::start(EngineParts {
+        store: Arc::new(store.clone()),
+        sink,
+        metrics: deaths.clone(),
+        settings: EngineSettings { max_attempts: 3, ..EngineSettings::default() },
+        seed: 1,
+    })
+    .await
+    .unwrap();
     write(&store, "poison", None).await;
-    for n in 0..200 {
-        write(&store, &format!("good{n}"), None).await;
-        pass(Duration::from_secs(5)).await;
-    }
+    let mut n = 0;
+    let mut accept_others_for = async |seconds: u64| {
+        for _ in 0..seconds / 5 {
+            n += 1;
+            write(&store, &format!("good{n}"), None).await;
+            pass(Duration::from_secs(5)).await;
+        }
+    };
+    accept_others_for(3_000).await;
+    let waiting = record(&store, "poison").await;
+    assert_eq!(
+        (waiting.status, waiting.attempts),
+        (Status::Retry, 2),
+        "an outage of one path kills nothing soon"
+    );
+    accept_others_for(1_500).await;
     let record = until(&store, "poison", Status::Dead).await;
     assert_eq!(record.attempts, 3);
+    assert_eq!(deaths.0.load(Ordering::Relaxed), 1);
     engine.close().await;
+}
+
+/// Counts the events that died of the endpoint's failures.
+#[derive(Default)]
+struct Deaths(AtomicU64);
+
+impl MetricsExporter for Deaths {
+    fn dispatch_dead_of_endpoint(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
 }
 
 /// A sink that says when to come again is not asked before.

@@ -180,9 +180,11 @@ async fn a_probe_without_a_route_does_not_shut_the_breaker_for_ever() {
     let store = MemoryStore::new();
     let sink = Scripted::new(|delivery| match delivery.event.id().as_str() {
         "lost" if delivery.attempt == 1 => Verdict::NoRoute { route: "nowhere".to_owned() },
-        id if id.starts_with("down") => {
-            Verdict::Unavailable { error: "down".to_owned(), after: Some(Duration::from_secs(20)) }
-        }
+        id if id.starts_with("down") => Verdict::Unavailable {
+            cause: Default::default(),
+            error: "down".to_owned(),
+            after: Some(Duration::from_secs(20)),
+        },
         _ => Verdict::Accepted,
     });
     let mut engine = engine(Arc::new(store.clone()), sink.clone(), EngineSettings::default(), 1).await;
@@ -211,7 +213,7 @@ async fn an_outage_burns_no_attempts_of_what_is_tried_with_care() {
         0 => Verdict::Accepted,
         _ => {
             left -= 1;
-            Verdict::Unavailable { error: "down".to_owned(), after: None }
+            Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after: None }
         }
     });
     let mut heir = engine(Arc::new(store.clone()), sink.clone(), settings, 2).await;

@@ -45,7 +45,11 @@ impl Sink for Endpoint {
                 self.counted.send_modify(|all| all.push(counted));
                 verdicts.push(match self.up.load(Ordering::Relaxed) {
                     true => Verdict::Accepted,
-                    false => Verdict::Unavailable { error: "connection refused".to_owned(), after: None },
+                    false => Verdict::Unavailable {
+                        cause: Default::default(),
+                        error: "connection refused".to_owned(),
+                        after: None,
+                    },
                 });
             }
             verdicts
@@ -135,7 +139,9 @@ async fn what_is_cancelled_during_an_outage_is_never_delivered() {
         let is_up = Arc::clone(&up);
         let sink = Scripted::new(move |_| match is_up.load(Ordering::Relaxed) {
             true => Verdict::Accepted,
-            false => Verdict::Unavailable { error: "down".to_owned(), after: None },
+            false => {
+                Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after: None }
+            }
         });
         let mut node = start(&store, sink.clone(), order, 1).await;
         for n in 0..20 {
@@ -187,7 +193,7 @@ async fn what_is_cancelled_while_the_endpoint_throttles_is_never_delivered() {
 async fn events_of_a_dependency_that_is_down_leave_room_for_others() {
     let store = MemoryStore::new();
     let sink = Scripted::new(|delivery| match delivery.event.id().as_str().starts_with("bad") {
-        true => Verdict::Unavailable { error: "down".to_owned(), after: None },
+        true => Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after: None },
         false => Verdict::Accepted,
     });
     let small = EngineSettings { cold_rows: 20, fetch_rows: 10, ..settings(Order::None) };

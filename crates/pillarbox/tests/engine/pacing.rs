@@ -14,7 +14,7 @@ use crate::timed::Timed;
 const LATENCY: Duration = Duration::from_millis(5);
 
 fn down() -> Verdict {
-    Verdict::Unavailable { error: "503".to_owned(), after: None }
+    Verdict::Unavailable { cause: Default::default(), error: "503".to_owned(), after: None }
 }
 
 fn throttled(after: Option<u64>) -> Verdict {
@@ -127,7 +127,10 @@ async fn a_longer_retry_after_of_an_earlier_request_extends_the_pause() {
         let after = Some(Duration::from_secs(90));
         match count {
             1..=5 => (LATENCY, down()),
-            6..=10 => (Duration::from_millis(600), Verdict::Unavailable { error: "500".to_owned(), after }),
+            6..=10 => (
+                Duration::from_millis(600),
+                Verdict::Unavailable { cause: Default::default(), error: "500".to_owned(), after },
+            ),
             _ => (LATENCY, Verdict::Accepted),
         }
     });

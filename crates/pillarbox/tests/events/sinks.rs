@@ -69,7 +69,7 @@ async fn a_sink_takes_its_route_beside_listeners() {
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_is_down_burns_no_attempt_of_an_event() {
     let (store, seen) = (Watched::new(), Seen::new());
-    let down = || Verdict::Unavailable { error: "down".to_owned(), after: None };
+    let down = || Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after: None };
     let sink = Scripted::told(std::iter::repeat_with(down).take(6), &seen);
     let outbox = Outbox::single_node(store.clone()).sink("t", sink).max_attempts(2).start().await.unwrap();
     commit(&outbox, event("a")).await;

@@ -214,7 +214,9 @@ fn refusal(world: &World, manner: Manner) -> Verdict {
     match manner {
         Manner::Rejects => Verdict::Rejected { error: "refused".to_owned() },
         Manner::NoRoute => Verdict::NoRoute { route: "nowhere".to_owned() },
-        Manner::Unavailable => Verdict::Unavailable { error: "down".to_owned(), after },
+        Manner::Unavailable => {
+            Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after }
+        }
         Manner::Throttles => Verdict::Throttled { error: "too many requests".to_owned(), after },
         _ => Verdict::Failed { error: "failed".to_owned(), after },
     }

@@ -1,11 +1,17 @@
 //! What people are told of a relay: where events come from and go to, and what was done in the end.
 
+use std::time::Duration;
+
 use pillarbox_relay::config::SourceConfig;
-use pillarbox_relay::{Counts, Relay, SourceReport, shown_url};
+use pillarbox_relay::{Counts, Left, Relay, SourceReport, shown_url};
 use pillarbox_terminal::failure::Outcome;
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Answer, Ink, Output, Reader};
 use serde::Serialize;
+use tokio::time::timeout;
+
+/// How long the databases may take to count what is left.
+const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// One line on a source, without secrets.
 pub(super) fn start_line(source: &SourceConfig) -> String {
@@ -32,14 +38,37 @@ pub(super) struct Summary {
     empty: bool,
     #[serde(flatten)]
     counts: Counts,
+    /// `null`: it could not be counted.
+    left: Option<Left>,
     sources: Vec<SourceReport>,
 }
 
 impl Summary {
-    pub(super) fn of(relay: &Relay, empty: bool) -> Self {
+    pub(super) async fn of(relay: &Relay, empty: bool) -> Self {
         let sources = relay.sources();
         let counts = sources.iter().fold(Counts::default(), |all, source| all + source.counts);
-        Self { empty, counts, sources }
+        let left = timeout(COUNTED_WITHIN, relay.left()).await;
+        Self { empty, counts, left: left.ok().and_then(Result::ok), sources }
+    }
+
+    /// What the endpoint failed of, with the class of the last failure.
+    fn endpoint_line(&self) -> Option<String> {
+        let last = self.sources.iter().filter_map(|source| source.last_failure.as_ref());
+        let last = last.max_by_key(|failure| failure.last_at)?;
+        let requests = counted(self.counts.endpoint_failures, "request");
+        Some(format!("{requests} failed: {} ({})", last.error, last.class))
+    }
+
+    fn left_line(&self) -> String {
+        match &self.left {
+            None => "what is left could not be counted".to_owned(),
+            Some(left) if left.total() > 0 => {
+                let verb = if left.total() == 1 { "waits" } else { "wait" };
+                format!("{} still {verb}{}", counted(left.total(), "event"), reasons(left))
+            }
+            Some(_) if self.empty => "nothing is left".to_owned(),
+            Some(_) => "nothing is pending".to_owned(),
+        }
     }
 
     pub(super) fn print(&self, output: Output, prints_events: bool) -> Outcome {
@@ -70,8 +99,20 @@ impl Answer for Summary {
                 self.sources.iter().map(|source| format!("{}: {}", source.name, line(&source.counts))),
             );
         }
-        let end = if self.empty { "; nothing is left" } else { "" };
-        lines.push(format!("{}{end}", line(&self.counts)));
+        let end = [Some(line(&self.counts)), self.endpoint_line(), Some(self.left_line())];
+        lines.push(end.into_iter().flatten().collect::<Vec<_>>().join("; "));
         lines.join("\n")
     }
+}
+
+/// Why events wait, where it is not for the endpoint.
+fn reasons(left: &Left) -> String {
+    let reasons = [
+        (left.held, "in groups that are paused or blocked"),
+        (left.delayed, "for their time"),
+        (left.queued, "in the queue"),
+    ];
+    let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+    let reasons: Vec<String> = reasons.map(|(count, why)| format!("{count} {why}")).collect();
+    if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
 }

@@ -1,0 +1,58 @@
+//! What is pending in a table, by the reason why it is not delivered.
+
+use pillarbox::model::Status;
+use pillarbox::port::{Select, Store, StoreError};
+
+/// The held groups whose events are counted; those of further ones count as waiting for the endpoint.
+const GROUPS_MAX: usize = 200;
+
+/// Pending events by the reason why they wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Left {
+    /// For the endpoint, or for a relay.
+    pub waiting: u64,
+    /// In groups that are blocked or paused.
+    pub held: u64,
+    /// For their time, a retry's included.
+    pub delayed: u64,
+    /// In the queue, which no relay delivers.
+    pub queued: u64,
+}
+
+impl Left {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.waiting + self.held + self.delayed + self.queued
+    }
+
+    pub(crate) async fn count(store: &dyn Store) -> Result<Self, StoreError> {
+        let stats = store.admin().stats().await?;
+        let pending = |status: Status| stats.by_status[usize::from(status.code())];
+        let pending = pending(Status::New) + pending(Status::Retry);
+        let mut held = 0;
+        if pending > 0 {
+            for group in store.admin().groups().await?.into_iter().take(GROUPS_MAX) {
+                let statuses = vec![Status::New, Status::Retry];
+                let select = Select { statuses, group: Some(group.group), ..Select::default() };
+                held += store.admin().count(select).await?;
+            }
+        }
+        let (delayed, queued) = (stats.delayed, stats.queued);
+        let waiting = pending.saturating_sub(held + delayed + queued);
+        Ok(Self { waiting, held, delayed, queued })
+    }
+}
+
+impl std::ops::Add for Left {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            waiting: self.waiting + other.waiting,
+            held: self.held + other.held,
+            delayed: self.delayed + other.delayed,
+            queued: self.queued + other.queued,
+        }
+    }
+}
