@@ -18,7 +18,7 @@ const EACH: usize = 100;
 const BATCH: usize = 10;
 /// A third of all.
 const BEFORE_RESTART: usize = 667;
-const PATIENCE: Duration = Duration::from_secs(150);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Every payload byte for byte and in order, ids, trace and headers with them.
 pub(crate) fn carried_raw(sent: &[Delivery], got: &[Got]) {

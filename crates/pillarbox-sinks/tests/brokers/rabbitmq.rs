@@ -6,6 +6,7 @@ use std::process::Command;
 use lapin::options::{BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties};
+use tokio::time::timeout;
 
 use super::checks;
 use super::events::{CANARY, Got, error, sink, sized, three, typed, unique, words};
@@ -30,6 +31,19 @@ impl Reader {
     async fn declare(&self, queue: &str, arguments: FieldTable) {
         let durable = QueueDeclareOptions { durable: true, ..Default::default() };
         self.channel.queue_declare(queue.into(), durable, arguments).await.unwrap();
+    }
+
+    /// Declares a queue that outlasts a kill of the broker, which writes queues to its log up to seconds after it has confirmed them.
+    async fn declare_on_disk(&self, server: &Server, queue: &str) {
+        let log = format!("mnesia/pillarbox-{}@localhost/LATEST.LOG", server.port);
+        let log = server.data().join(log);
+        let is_written = || {
+            let log = std::fs::read(&log).unwrap_or_default();
+            log.windows(queue.len()).any(|window| window == queue.as_bytes())
+        };
+        while !is_written() {
+            self.declare(queue, FieldTable::default()).await;
+        }
     }
 
     /// Takes everything out of the queue.
@@ -176,9 +190,11 @@ async fn rabbitmq_that_refuses_the_password_or_is_down_is_told_without_it() {
 async fn rabbitmq_loses_nothing_and_keeps_order_over_a_restart() {
     let Some(mut server) = server() else { return };
     let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", server.port);
-    Reader::connect(&url).await.declare("q", FieldTable::default()).await;
-    checks::deliver_over_a_restart(sink(&format!("{url}?routing-key=q")), &mut server).await;
-    let got = Reader::connect(&url).await.read("q").await;
+    let queue = unique("over-a-restart");
+    let reader = Reader::connect(&url).await;
+    timeout(checks::PATIENCE, reader.declare_on_disk(&server, &queue)).await.unwrap();
+    checks::deliver_over_a_restart(sink(&format!("{url}?routing-key={queue}")), &mut server).await;
+    let got = Reader::connect(&url).await.read(&queue).await;
     checks::complete_and_in_order(got.into_iter().map(|got| got.body));
 }
 

@@ -51,6 +51,10 @@ impl Server {
         server
     }
 
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
+    }
+
     /// Starts it on the data that is there, and waits until it says that it is ready.
     pub(crate) fn start(&mut self) {
         let mut command = (self.start)(self.data.path(), self.port);
