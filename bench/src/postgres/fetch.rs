@@ -70,7 +70,7 @@ fn request(cursor: Cursor, rows: usize) -> Fetch {
     Fetch {
         scope: Scope::Slots { slots, cursor },
         rows,
-        bytes: usize::MAX,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: std::time::Duration::ZERO,
         now: None,
     }

@@ -9,9 +9,9 @@ use pillarbox::model::{
     Slot, SlotSet, StepState, Written,
 };
 use pillarbox::port::{
-    Beat, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction, GroupChange,
-    HeldGroup, Join, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone, Outcome,
-    Replay, Scope, Select, Settle, Settled, StoreError, Wait, Write,
+    Beat, ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction,
+    GroupChange, HeldGroup, Join, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone,
+    Outcome, Replay, Scope, Select, Settle, Settled, StoreError, Wait, Write,
 };
 
 use tokio::task::JoinSet;
@@ -141,12 +141,20 @@ pub(crate) fn outcome(row: &Row, change: Change) -> Outcome {
 
 /// A read of everything in scope, with no limit.
 pub(crate) fn fetch(scope: Scope, now: Timestamp) -> Fetch {
-    Fetch { scope, rows: MANY, bytes: usize::MAX, skip_recent: Duration::ZERO, now: Some(now) }
+    Fetch { scope, rows: MANY, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: Some(now) }
 }
 
 /// A claim of at most so many rows.
 pub(crate) fn claim(from: ClaimFrom, by: &str, rows: usize, now: Timestamp) -> Claim {
-    Claim { from, owner: owner(by), lease: LEASE, rows, skip_recent: Duration::ZERO, now: Some(now) }
+    Claim {
+        from,
+        owner: owner(by),
+        lease: LEASE,
+        rows,
+        bytes: ByteLimits::NONE,
+        skip_recent: Duration::ZERO,
+        now: Some(now),
+    }
 }
 
 /// A plain beat.

@@ -359,6 +359,7 @@ fn settings(config: &SourceConfig, layout: Layout, label: &str) -> EngineSetting
         batch: if is_webhook { 1 } else { config.api_batch_size },
         cold_rows: config.global_buffer_size,
         buffer_bytes: config.buffer_bytes,
+        row_bytes: config.max_row_bytes,
         fetch_rows: config.poll_batch_size,
         max_attempts: config.max_retries.saturating_add(1),
         retry: Arc::new(Exponential { base: config.retry_min, max: config.retry_max }),

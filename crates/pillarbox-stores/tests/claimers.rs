@@ -101,6 +101,7 @@ async fn claim_and_settle(
         owner: owner.clone(),
         lease: LEASE,
         rows: BATCH,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };

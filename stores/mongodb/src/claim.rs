@@ -14,7 +14,7 @@ use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, unclaimed, unlocked};
 use crate::error::Failure;
-use crate::row::{Claimed, Fields, read_row};
+use crate::row::{Claimed, Fields, SIZE, read_within, size, size_of};
 use crate::time::{cut, earlier, later, us};
 
 /// How many rows one claim takes at most: their ids stand in one command.
@@ -36,11 +36,12 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
         let crowd = &call.outbox().crowd;
         let crowded = crowd.load(Ordering::Relaxed) > 0;
         let look = if crowded { wanted.saturating_mul(CROWD).min(MOST) } else { wanted };
-        let mut ids = claimable(call, request, now, look).await?;
+        let mut free = claimable(call, request, now, look).await?;
         if crowded {
-            ids = some_of(ids, wanted);
+            free = some_of(free, wanted);
         }
-        let found = ids.len();
+        let found = request.bytes.fitting(free.iter().map(|(_, size)| *size));
+        let ids: Vec<Bson> = free.into_iter().take(found).map(|(id, _)| id).collect();
         if found == 0 {
             return Ok(Vec::new());
         }
@@ -58,7 +59,7 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
 }
 
 /// A run of so many, beginning anywhere: claimers that all began with the oldest would all want the same rows.
-fn some_of(mut ids: Vec<Bson>, wanted: usize) -> Vec<Bson> {
+fn some_of(mut ids: Vec<(Bson, usize)>, wanted: usize) -> Vec<(Bson, usize)> {
     let runs = ids.len().div_ceil(wanted).max(1);
     let begin = (Uuid::new_v4().as_u128() % runs as u128) as usize * wanted;
     ids.drain(begin..ids.len().min(begin + wanted)).collect()
@@ -81,21 +82,21 @@ fn condition(request: &Claim, now: Timestamp) -> Document {
     condition
 }
 
-/// The keys of rows that are free, in order.
+/// The keys of rows that are free, in order, and their sizes.
 async fn claimable(
     call: &mut Call<'_>,
     request: &Claim,
     now: Timestamp,
     limit: usize,
-) -> Result<Vec<Bson>, Failure> {
+) -> Result<Vec<(Bson, usize)>, Failure> {
     let sort = match request.from {
         ClaimFrom::Queue => doc! { "available_at": 1, "seq": 1 },
         ClaimFrom::Events => doc! { "seq": 1 },
     };
-    let find =
-        Find { filter: condition(request, now), sort: Some(sort), fields: Some(doc! { "_id": 1 }), limit };
+    let fields = Some(doc! { "_id": 1, SIZE: size() });
+    let find = Find { filter: condition(request, now), sort: Some(sort), fields, limit };
     let found = call.find(&call.names().event, find).await?;
-    Ok(found.iter().map(|document| Fields::new(document).key()).collect())
+    Ok(found.iter().map(|document| (Fields::new(document).key(), size_of(document))).collect())
 }
 
 /// Takes those that are still free, and reads them back by the mark of this claim.
@@ -125,7 +126,7 @@ async fn take(
     };
     let taken = call.find(&call.names().event, find).await?;
     let mut rows: HashMap<String, Row> =
-        taken.iter().map(|row| (key_text(row), read_row(row, Claimed::Yes))).collect();
+        taken.iter().map(|row| (key_text(row), read_within(row, Claimed::Yes, &request.bytes))).collect();
     Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())
 }
 

@@ -11,7 +11,7 @@ use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, unclaimed};
 use crate::error::Failure;
-use crate::row::{Claimed, Fields, read_row};
+use crate::row::{Claimed, Fields, read_within};
 use crate::time::{cut, earlier, us};
 
 /// Why a read ended.
@@ -157,7 +157,7 @@ impl<'a> Read<'a> {
         filter.insert("seq", window.clone());
         let limit = self.limit().saturating_add(1);
         let (mut found, mut bytes): (Vec<(Seq, RawDocumentBuf)>, usize) = (Vec::new(), 0);
-        let most = self.request.bytes;
+        let most = self.request.bytes.total;
         let keep = |row: &RawDocument| {
             bytes = bytes.saturating_add(row.as_bytes().len());
             found.push((Fields::new(row).seq(), row.to_owned()));
@@ -208,13 +208,13 @@ impl<'a> Read<'a> {
             self.end = End::Young(fields.seq());
             return ControlFlow::Break(());
         }
-        if self.rows.len() >= request.rows || (self.bytes >= request.bytes && !self.rows.is_empty()) {
+        if self.rows.len() >= request.rows || (request.bytes.reached_by(self.bytes) && !self.rows.is_empty())
+        {
             self.end = End::Cut;
             return ControlFlow::Break(());
         }
-        let row = read_row(document, Claimed::No);
-        let size = row.event.as_ref().map_or(0, |event| event.payload().size());
-        self.bytes = self.bytes.saturating_add(size);
+        let row = read_within(document, Claimed::No, &request.bytes);
+        self.bytes = self.bytes.saturating_add(row.bytes);
         self.rows.push(row);
         ControlFlow::Continue(())
     }

@@ -2,14 +2,28 @@
 
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, RawBsonRef, RawDocument};
+use mongodb::bson::{Bson, Document, RawBsonRef, RawDocument, doc};
 use pillarbox::model::{
     Attempt, Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq,
     Slot, Status, Token,
 };
+use pillarbox::port::ByteLimits;
 
 use crate::document::slot_of;
 use crate::time::from_value;
+
+/// The field in which a read tells how large a document is.
+pub(crate) const SIZE: &str = "size";
+
+/// How large a document is, for a read that does not load it.
+pub(crate) fn size() -> Document {
+    doc! { "$bsonSize": "$$ROOT" }
+}
+
+/// How large a document is that was not loaded.
+pub(crate) fn size_of(document: &RawDocument) -> usize {
+    Fields::new(document).number(SIZE).and_then(|size| usize::try_from(size).ok()).unwrap_or_default()
+}
 
 /// Reads the fields of one document and keeps the first thing that is wrong with them.
 pub(crate) struct Fields<'a> {
@@ -59,6 +73,34 @@ impl<'a> Fields<'a> {
             self.blame(field, "is not a number");
         }
         number
+    }
+
+    /// Bytes of a text or of binary data.
+    fn length(&self, field: &str) -> usize {
+        match self.value(field) {
+            Some(RawBsonRef::String(text)) => text.len(),
+            Some(RawBsonRef::Binary(binary)) => binary.bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the names and contents.
+    fn size(&self, keys: &Keys<'_>, claimed: Claimed) -> usize {
+        const COUNTED: [&str; 10] = [
+            "_id",
+            "event_type",
+            "aggregate_id",
+            "tenant_id",
+            "message_group",
+            "message_id",
+            "correlation_id",
+            "headers",
+            "payload",
+            "payload_bytes",
+        ];
+        let error = if claimed == Claimed::Yes { self.length("last_error") } else { 0 };
+        let fields: usize = COUNTED.iter().map(|field| self.length(field)).sum();
+        fields + error + keys.aggregate_type.map_or(0, str::len)
     }
 
     pub(crate) fn time(&mut self, field: &str) -> Option<Timestamp> {
@@ -245,9 +287,24 @@ pub(crate) fn read_row(document: &RawDocument, claimed: Claimed) -> Row {
         },
         last_error: if matches!(claimed, Claimed::Yes) { fields.owned("last_error") } else { None },
         group: keys.group(),
+        bytes: fields.size(&keys, claimed),
         event: fields.event(&id, &keys, created_at, expires_at),
         id,
     }
+}
+
+/// A pending row within limits: what has more bytes than a row may have is dropped here. No document is very large.
+pub(crate) fn read_within(document: &RawDocument, claimed: Claimed, limits: &ByteLimits) -> Row {
+    let mut read = read_row(document, claimed);
+    if claimed == Claimed::Yes {
+        // As the claim has counted it.
+        read.bytes = document.as_bytes().len();
+    }
+    if read.bytes <= limits.row {
+        return read;
+    }
+    let event = Err(Malformed::too_large(read.bytes, limits.row));
+    Row { bytes: 0, last_error: None, event, ..read }
 }
 
 /// Everything in a row, for people.

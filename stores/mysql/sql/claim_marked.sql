@@ -1,2 +1,2 @@
 -- The rows that this transaction has marked; no lock.
-SELECT {columns}, {now}, last_error FROM {event} FORCE INDEX (pending) WHERE pending = 1 AND locked_by = ? ORDER BY {order} LIMIT ?
+SELECT {light_columns}, {now}, {claim_tail} FROM {event} FORCE INDEX (pending) WHERE pending = 1 AND locked_by = ? ORDER BY {order} LIMIT ?

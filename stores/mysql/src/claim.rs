@@ -6,6 +6,7 @@ use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, numbers};
 use crate::error::Failure;
+use crate::fetch::{put_in_place, set_aside};
 use crate::probe::Locking;
 use crate::row::read_claimed;
 use crate::sql::{Sql, fill, list, quoted};
@@ -17,32 +18,77 @@ pub(crate) async fn claim(
     request: &Claim,
     locking: Locking,
 ) -> Result<Vec<Row>, Failure> {
-    let parts =
-        [("{now}", now_sql(request.now)), ("{youngest}", youngest_sql(request.now, request.skip_recent))];
+    let parts = [
+        ("{now}", now_sql(request.now)),
+        ("{youngest}", youngest_sql(request.now, request.skip_recent)),
+        ("{most}", request.bytes.at_once(request.rows).to_string()),
+    ];
     session.begin().await?;
-    let found = match locking {
-        Locking::Skips => skip_locked(session, sql, request, &parts).await?,
-        Locking::Waits => mark(session, sql, request, &parts).await?,
+    let (found, marked) = match locking {
+        Locking::Skips => (skip_locked(session, sql, request, &parts).await?, Marked::No),
+        Locking::Waits => (mark(session, sql, request, &parts).await?, Marked::Yes),
     };
-    let mut rows: Vec<Row> = found.iter().map(read_claimed).collect();
+    let now = rows_now(&found, request);
+    let (mut rows, left) = loaded(session, sql, request, &found).await?;
     if rows.is_empty() {
         return Ok(rows);
     }
     let mut seqs: Vec<i64> = rows.iter().map(|row| row.seq.0).collect();
     seqs.sort_unstable();
-    let now = rows_now(&found, request);
     let parts = [
         ("{now}", now),
         ("{seqs}", list(seqs)),
         ("{owner}", quoted(request.owner.as_str())),
         ("{lease_us}", micros(request.lease).to_string()),
     ];
-    session.commit_with(&fill(&sql.claim, &parts)).await?;
+    let mut text = fill(&sql.claim, &parts);
+    if marked == Marked::Yes && !left.is_empty() {
+        text = format!("{text}; {}", fill(&sql.claim_unmark, &[("{seqs}", list(left))]));
+    }
+    session.commit_with(&text).await?;
     for row in &mut rows {
         row.attempts += 1;
         row.token = Token(row.token.0 + 1);
     }
     Ok(rows)
+}
+
+/// Whether rows that were found bear a mark of this transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marked {
+    No,
+    Yes,
+}
+
+/// The first of the rows that were found, up to the limit in bytes, with all their contents; and the numbers of the others.
+async fn loaded(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Claim,
+    found: &[MySqlRow],
+) -> Result<(Vec<Row>, Vec<i64>), Failure> {
+    let limits = &request.bytes;
+    let read: Vec<(Row, Option<usize>)> = found.iter().map(read_claimed).collect();
+    let fitting = limits.fitting(read.iter().map(|(row, left_out)| left_out.unwrap_or(row.bytes)));
+    let left = read[fitting..].iter().map(|(row, _)| row.seq.0).collect();
+    let (mut rows, mut large) = (Vec::with_capacity(fitting), Vec::new());
+    for (row, left_out) in read.into_iter().take(fitting) {
+        rows.push(match left_out {
+            Some(size) if size > limits.row => set_aside(row, size, limits),
+            Some(_) => {
+                large.push(row.seq.0);
+                row
+            }
+            None => row,
+        });
+    }
+    if !large.is_empty() {
+        let parts =
+            [("{now}", now_sql(request.now)), ("{most}", limits.row.to_string()), ("{seqs}", list(&large))];
+        let found = session.once(fill(&sql.claim_large, &parts)).fetch_all(&mut session.connection).await?;
+        put_in_place(&mut rows, &large, found.iter().map(read_claimed), limits);
+    }
+    Ok((rows, left))
 }
 
 /// The time at which the rows were found due.
@@ -86,7 +132,7 @@ async fn mark(
         ClaimFrom::Queue => "available_at, seq",
         ClaimFrom::Events => "seq",
     };
-    let text = fill(&sql.claim_marked, &[parts[0].clone(), ("{order}", order.to_owned())]);
+    let text = fill(&fill(&sql.claim_marked, parts), &[("{order}", order.to_owned())]);
     let query = session.query(text).bind(mark.as_str()).bind(i64::try_from(marked).unwrap_or(i64::MAX));
     Ok(query.fetch_all(&mut session.connection).await?)
 }

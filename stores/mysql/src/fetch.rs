@@ -1,19 +1,19 @@
 //! Reading pending rows in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Row, Seq, SlotSet};
-use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
+use pillarbox::model::{Malformed, Row, Seq, SlotSet};
+use pillarbox::port::{ByteLimits, Cursor, Fetch, Fetched, Scope};
 use sqlx::mysql::{MySql, MySqlArguments};
 use sqlx::query::Query;
 
 use crate::connection::Session;
 use crate::cursor::{self, GRACE};
 use crate::error::Failure;
-use crate::row::{Claimed, NOW, created_at, read_row, seq_of, time_of};
-use crate::sql::{Sql, fill};
+use crate::row::{NOW, created_at, read_light, seq_of, time_of};
+use crate::sql::{Sql, fill, list};
 use crate::time::{now_sql, youngest_sql};
 
 /// Why a read ended.
@@ -37,16 +37,17 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
     // One more than asked for tells whether there is more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let now = ("{now}", now_sql(request.now));
+    let most = ("{most}", request.bytes.at_once(request.rows).to_string());
     match &request.scope {
         Scope::Slots { slots, cursor } => fetch_slots(session, sql, request, slots, cursor, limit).await,
         Scope::Group { slot, group, from } => {
-            let query = session.query(fill(&sql.fetch_group, &[now]));
+            let query = session.query(fill(&sql.fetch_group, &[now, most]));
             let query = query.bind(from.0).bind(slot.0).bind(group.as_str().to_owned()).bind(limit);
             answer(session, sql, request, query).await
         }
         Scope::Due => {
             let youngest = ("{youngest}", youngest_sql(request.now, request.skip_recent));
-            let query = session.query(fill(&sql.fetch_due, &[now, youngest])).bind(limit);
+            let query = session.query(fill(&sql.fetch_due, &[now, most, youngest])).bind(limit);
             answer(session, sql, request, query).await
         }
     }
@@ -59,7 +60,7 @@ async fn answer(
     request: &Fetch,
     query: Query<'_, MySql, MySqlArguments>,
 ) -> Result<Fetched, Failure> {
-    let read = read(session, request, query).await?;
+    let read = read(session, sql, request, query).await?;
     let now = match read.now {
         Some(now) => now,
         None => clock(session, sql).await?,
@@ -83,7 +84,12 @@ async fn fetch_slots(
 ) -> Result<Fetched, Failure> {
     let mut cursor = cursor::start(session, given);
     let slots = slots_sql(slots);
-    let text = fill(&sql.fetch_slots, &[("{now}", now_sql(request.now)), ("{slots}", slots.clone())]);
+    let parts = [
+        ("{now}", now_sql(request.now)),
+        ("{most}", request.bytes.at_once(request.rows).to_string()),
+        ("{slots}", slots.clone()),
+    ];
+    let text = fill(&sql.fetch_slots, &parts);
     if let Some(fetched) = fetch_committed(session, sql, request, &text, &cursor, limit).await? {
         return Ok(fetched);
     }
@@ -95,7 +101,7 @@ async fn fetch_slots(
             continue;
         }
         let query = session.query(&*text).bind(cursor.decided.0).bind(limit);
-        let read = read(session, request, query).await?;
+        let read = read(session, sql, request, query).await?;
         let wanted = match &read.end {
             End::Nothing => peek.upto(),
             End::Cut => read.rows.last().map_or(cursor.decided, |row| row.seq),
@@ -136,7 +142,7 @@ async fn fetch_committed(
     let committed = cursor::committed(session, sql, cursor.decided).await?;
     if let Some(upto) = committed {
         let query = session.query(text).bind(cursor.decided.0).bind(limit);
-        let read = read(session, request, query).await?;
+        let read = read(session, sql, request, query).await?;
         if let (End::Cut, Some(now), Some(row)) = (&read.end, read.now, read.rows.last())
             && row.seq <= upto
         {
@@ -164,15 +170,29 @@ pub(crate) fn slots_sql(slots: &SlotSet) -> String {
 
 async fn read(
     session: &mut Session,
+    sql: &Sql,
     request: &Fetch,
     query: Query<'_, MySql, MySqlArguments>,
 ) -> Result<Read, Failure> {
+    let (mut read, large) = read_light_rows(session, request, query).await?;
+    if !large.is_empty() {
+        load(session, sql, request, &large, &mut read.rows).await?;
+    }
+    Ok(read)
+}
+
+/// Reads rows until a limit is reached, and the numbers of those whose contents have still to be loaded.
+async fn read_light_rows(
+    session: &mut Session,
+    request: &Fetch,
+    query: Query<'_, MySql, MySqlArguments>,
+) -> Result<(Read, Vec<i64>), Failure> {
     use futures_util::TryStreamExt;
 
     let mut found = query.fetch(&mut session.connection);
     let mut read =
         Read { rows: Vec::with_capacity(request.rows.min(1_024)), end: End::Nothing, now: request.now };
-    let mut bytes = 0_usize;
+    let (mut bytes, mut large) = (0_usize, Vec::new());
     while let Some(row) = found.try_next().await? {
         let now = match read.now {
             Some(now) => now,
@@ -183,13 +203,60 @@ async fn read(
             read.end = End::Young(seq_of(&row));
             break;
         }
-        if read.rows.len() >= request.rows || (bytes >= request.bytes && !read.rows.is_empty()) {
+        if read.rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !read.rows.is_empty()) {
             read.end = End::Cut;
             break;
         }
-        let row = read_row(&row, Claimed::No);
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        let row = match read_light(&row) {
+            (row, None) => row,
+            (row, Some(size)) if size > request.bytes.row => set_aside(row, size, &request.bytes),
+            (row, Some(size)) => {
+                large.push(row.seq.0);
+                Row { bytes: size, ..row }
+            }
+        };
+        bytes = bytes.saturating_add(row.bytes);
         read.rows.push(row);
     }
-    Ok(read)
+    Ok((read, large))
+}
+
+/// Loads rows whose contents were left out; what is not pending any more is no row.
+async fn load(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    seqs: &[i64],
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    let parts =
+        [("{now}", now_sql(request.now)), ("{most}", request.bytes.row.to_string()), ("{seqs}", list(seqs))];
+    let query = session.once(fill(&sql.fetch_large, &parts));
+    let found = query.fetch_all(&mut session.connection).await?;
+    put_in_place(rows, seqs, found.iter().map(read_light), &request.bytes);
+    Ok(())
+}
+
+/// Puts rows in the place of those whose contents were left out. Those that are not among them are no rows.
+pub(crate) fn put_in_place(
+    rows: &mut Vec<Row>,
+    seqs: &[i64],
+    loaded: impl Iterator<Item = (Row, Option<usize>)>,
+    limits: &ByteLimits,
+) {
+    let whole = |(row, left_out): (Row, Option<usize>)| match left_out {
+        None => (row.seq.0, row),
+        Some(size) => (row.seq.0, set_aside(row, size, limits)),
+    };
+    let mut loaded: HashMap<i64, Row> = loaded.map(whole).collect();
+    let large: HashSet<i64> = seqs.iter().copied().collect();
+    rows.retain_mut(|row| match large.contains(&row.seq.0) {
+        true => loaded.remove(&row.seq.0).map(|whole| *row = whole).is_some(),
+        false => true,
+    });
+}
+
+/// A row that has more bytes than a row may have, without its contents.
+pub(crate) fn set_aside(row: Row, size: usize, limits: &ByteLimits) -> Row {
+    Row { bytes: 0, event: Err(Malformed::too_large(size, limits.row)), ..row }
 }

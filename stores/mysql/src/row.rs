@@ -14,6 +14,20 @@ use crate::time::{from_binary, from_text};
 pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
     due_at, headers, payload, payload_bytes, lock_token";
+/// The same for a read that loads no contents beyond so many bytes: what is larger is NULL.
+pub(crate) const LIGHT_COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
+    event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
+    due_at, CASE WHEN length(headers) <= {most} THEN headers END AS headers, \
+    CASE WHEN length(payload) <= {most} THEN payload END AS payload, \
+    CASE WHEN length(payload_bytes) <= {most} THEN payload_bytes END AS payload_bytes, lock_token";
+/// How many bytes the contents have of which some were left out; NULL where none were.
+pub(crate) const LEFT_OUT: &str = "CASE WHEN length(payload) > {most} OR length(payload_bytes) > {most} OR length(headers) > {most} \
+    THEN coalesce(length(payload), 0) + coalesce(length(payload_bytes), 0) + coalesce(length(headers), 0) END";
+/// The last error, as a claim tells it, and how many bytes it has with the contents if some of them were left out.
+pub(crate) const CLAIM_TAIL: &str = "CASE WHEN length(last_error) <= {most} THEN last_error END, \
+    CASE WHEN length(payload) > {most} OR length(payload_bytes) > {most} OR length(headers) > {most} OR length(last_error) > {most} \
+    THEN coalesce(length(payload), 0) + coalesce(length(payload_bytes), 0) + coalesce(length(headers), 0) \
+    + coalesce(length(last_error), 0) END";
 /// What people see beyond that.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
@@ -40,6 +54,8 @@ const PAYLOAD_BYTES: usize = 19;
 const LOCK_TOKEN: usize = 20;
 /// The database's now, after the columns of a read.
 pub(crate) const NOW: usize = 21;
+/// Bytes of contents that were left out, after the time.
+const LEFT_OUT_BYTES: usize = 22;
 const DONE_AT: usize = 21;
 const LAST_ERROR: usize = 22;
 const LOCKED_BY: usize = 23;
@@ -47,6 +63,8 @@ const LOCKED_UNTIL: usize = 24;
 const PROCESSED_BY: usize = 25;
 /// Why it failed before, after the columns of a claim and the time.
 const CLAIM_ERROR: usize = 22;
+/// Bytes of contents that a claim left out.
+const CLAIM_LEFT_OUT_BYTES: usize = 23;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -77,6 +95,20 @@ impl<'a> Columns<'a> {
 
     fn number(&self, column: usize) -> Option<i64> {
         number_of(self.row, column)
+    }
+
+    /// Bytes of the names.
+    fn names_size(&self, keys: &Keys<'_>) -> usize {
+        let names =
+            [EVENT_ID, EVENT_TYPE, AGGREGATE_ID, TENANT_ID, MESSAGE_GROUP, MESSAGE_ID, CORRELATION_ID];
+        let names = names.into_iter().filter_map(|column| self.value(column)).map(<[u8]>::len);
+        names.sum::<usize>() + keys.aggregate_type.map_or(0, str::len)
+    }
+
+    /// Bytes of headers and payload, as far as they were read.
+    fn contents_size(&self) -> usize {
+        let contents = [HEADERS, PAYLOAD, PAYLOAD_BYTES];
+        contents.into_iter().filter_map(|column| self.value(column)).map(<[u8]>::len).sum()
     }
 
     fn time(&self, column: usize) -> Option<Timestamp> {
@@ -221,15 +253,30 @@ pub(crate) fn read_row(row: &MySqlRow, claimed: Claimed) -> Row {
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
         last_error: None,
         group: keys.group(),
+        bytes: columns.names_size(&keys) + columns.contents_size(),
         event: columns.event(&id, &keys, created_at, expires_at),
         id,
     }
 }
 
-/// A row that is being claimed, which tells why it failed before.
-pub(crate) fn read_claimed(row: &MySqlRow) -> Row {
+/// A row of which contents may have been left out: how many bytes it then has.
+pub(crate) fn read_light(row: &MySqlRow) -> (Row, Option<usize>) {
+    (read_row(row, Claimed::No), left_out(row, LEFT_OUT_BYTES))
+}
+
+/// A row that is being claimed, which tells why it failed before. Contents may have been left out: how many bytes it then has.
+pub(crate) fn read_claimed(row: &MySqlRow) -> (Row, Option<usize>) {
     let last_error = Columns { row, wrong: None }.owned(CLAIM_ERROR);
-    Row { last_error, ..read_row(row, Claimed::Yes) }
+    let read = read_row(row, Claimed::Yes);
+    let bytes = read.bytes + last_error.as_ref().map_or(0, String::len);
+    (Row { last_error, bytes, ..read }, left_out(row, CLAIM_LEFT_OUT_BYTES))
+}
+
+fn left_out(row: &MySqlRow, column: usize) -> Option<usize> {
+    let contents = usize::try_from(number_of(row, column)?).ok()?;
+    let mut columns = Columns { row, wrong: None };
+    let keys = columns.keys();
+    Some(columns.names_size(&keys) + contents)
 }
 
 /// Everything in a row, for people.

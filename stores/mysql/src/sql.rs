@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, TableName};
 
-use crate::row::{COLUMNS, RECORD_COLUMNS};
+use crate::row::{CLAIM_TAIL, COLUMNS, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
 
 /// The group of a row.
@@ -31,6 +31,12 @@ impl Names {
         let (event, family) = (table.as_str(), table.family());
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("`{name}`");
+        let (columns, light, left_out) = match layout {
+            Layout::Native => (COLUMNS, LIGHT_COLUMNS, LEFT_OUT),
+            Layout::Flowcatalyst => {
+                (flowcatalyst::COLUMNS, flowcatalyst::LIGHT_COLUMNS, flowcatalyst::LEFT_OUT)
+            }
+        };
         let mut replacements = vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{by_bytes}", BY_BYTES.to_owned()),
@@ -38,14 +44,10 @@ impl Names {
             ("{meta_name}", format!("'{family}_meta'")),
             ("{event_name}", format!("'{event}'")),
             ("{event_status}", format!("`idx_{event}_status`")),
-            (
-                "{columns}",
-                match layout {
-                    Layout::Native => COLUMNS,
-                    Layout::Flowcatalyst => flowcatalyst::COLUMNS,
-                }
-                .to_owned(),
-            ),
+            ("{columns}", columns.to_owned()),
+            ("{light_columns}", light.to_owned()),
+            ("{left_out}", left_out.to_owned()),
+            ("{claim_tail}", CLAIM_TAIL.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
             ("{join_columns}", joins::COLUMNS.to_owned()),
             ("{join_state}", joins::STATE_COLUMNS.to_owned()),
@@ -182,10 +184,12 @@ statements!(
         cancel_find,
         claim,
         claim_find,
+        claim_large,
         claim_mark,
         claim_marked,
         claim_queue_find,
         claim_queue_mark,
+        claim_unmark,
         clock,
         committed,
         count,
@@ -198,6 +202,7 @@ statements!(
         epoch_grow,
         fetch_due,
         fetch_group,
+        fetch_large,
         fetch_slots,
         group_free,
         group_head,
@@ -276,6 +281,7 @@ statements!(
         version;
     items:
         items_fetch_due = "fetch_due",
+        items_large = "large",
         items_claim_find = "claim_find",
         items_claim = "claim",
         items_settle_find = "settle_find",

@@ -172,7 +172,13 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
     let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
-    let fetch = Fetch { scope, rows: 100, bytes: 1 << 20, skip_recent: Duration::ZERO, now: None };
+    let fetch = Fetch {
+        scope,
+        rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
     let outcome = |place: usize, change| Outcome {
@@ -227,8 +233,15 @@ async fn work(store: &MysqlStore) -> Result<(), StoreError> {
     }
     let owner = OwnerId::new("worker")?;
     let (lease, skip_recent) = (Duration::from_secs(60), Duration::ZERO);
-    let claim =
-        Claim { from: ClaimFrom::Queue, owner: owner.clone(), lease, rows: 100, skip_recent, now: None };
+    let claim = Claim {
+        from: ClaimFrom::Queue,
+        owner: owner.clone(),
+        lease,
+        rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
+        skip_recent,
+        now: None,
+    };
     let claimed = store.claim(claim).await?;
     let done =
         |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };

@@ -1,8 +1,9 @@
--- Pending rows of the slots in a list above a number, by a range of groups' slots and one of lanes; no lock.
+-- Pending rows of the slots in a list above a number, by a range of groups' slots and one of lanes, without contents that are
+-- too large to be loaded at once; no lock.
 SELECT * FROM (
-    (SELECT {columns}, clock_timestamp() FROM {event}
-    WHERE status IN (0, 2) AND seq > $1 AND slot BETWEEN $2 AND $3 AND slot = ANY($6) ORDER BY seq LIMIT $7)
+    (SELECT {light_columns}, clock_timestamp(), {left_out} FROM {event}
+    WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $3 AND $4 AND slot = ANY($7) ORDER BY seq LIMIT $8)
     UNION ALL
-    (SELECT {columns}, clock_timestamp() FROM {event}
-    WHERE status IN (0, 2) AND seq > $1 AND slot BETWEEN $4 AND $5 AND slot = ANY($6) ORDER BY seq LIMIT $7)) r
-ORDER BY seq LIMIT $7
+    (SELECT {light_columns}, clock_timestamp(), {left_out} FROM {event}
+    WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $5 AND $6 AND slot = ANY($7) ORDER BY seq LIMIT $8)) r
+ORDER BY seq LIMIT $8

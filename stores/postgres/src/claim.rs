@@ -1,7 +1,7 @@
 //! Claiming rows under a lease.
 
 use pillarbox::model::Row;
-use pillarbox::port::{Claim, ClaimFrom, Reap};
+use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Reap};
 use sqlx::Row as _;
 
 use crate::connection::Session;
@@ -21,9 +21,21 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         .bind(i64::try_from(request.rows).unwrap_or(i64::MAX))
         .bind(request.owner.as_str())
         .bind(micros(request.lease))
+        .bind(row_most(&request.bytes))
+        .bind(total(&request.bytes))
         .fetch_all(&mut session.connection)
         .await?;
-    Ok(rows.iter().map(read_claimed).collect())
+    Ok(rows.iter().map(|row| read_claimed(row, request.bytes.row)).collect())
+}
+
+/// The largest row that is loaded, as statements add such up.
+pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
+    i32::try_from(limits.row).unwrap_or(i32::MAX).into()
+}
+
+/// How much may be loaded; never nothing, so that there is a first row.
+pub(crate) fn total(limits: &ByteLimits) -> i64 {
+    i64::try_from(limits.total).unwrap_or(i64::MAX).max(1)
 }
 
 /// Gives back what was claimed until too long ago; in the other layout, what was claimed too long ago.

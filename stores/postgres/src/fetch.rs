@@ -1,7 +1,9 @@
 //! Reading pending rows in order, and how far the next read may start.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Row, Seq, SlotSet};
+use pillarbox::model::{Lane, Malformed, Row, Seq, SlotSet};
 use pillarbox::port::{Cursor, Fetch, Fetched, Horizon, Scope};
 use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, Postgres};
@@ -9,7 +11,7 @@ use sqlx::query::Query;
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::row::{Claimed, NOW, created_at, read_row, seq_of};
+use crate::row::{NOW, created_at, read_light, seq_of};
 use crate::sql::Sql;
 use crate::time::{Time, skipped};
 
@@ -42,12 +44,14 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
         Scope::Slots { slots, cursor } => fetch_slots(session, sql, request, slots, cursor, limit).await,
         Scope::Group { slot, group, from } => {
             let query = session.query(&sql.fetch_group);
-            let query = query.bind(from.0).bind(slot.0).bind(group.as_str()).bind(limit);
+            let query =
+                query.bind(at_once(request)).bind(from.0).bind(slot.0).bind(group.as_str()).bind(limit);
             answer(session, sql, request, query).await
         }
         Scope::Due => {
             let query = session.query(&sql.fetch_due);
-            let query = query.bind(request.now.map(Time)).bind(skipped(request.skip_recent)).bind(limit);
+            let query = query.bind(at_once(request)).bind(request.now.map(Time));
+            let query = query.bind(skipped(request.skip_recent)).bind(limit);
             answer(session, sql, request, query).await
         }
     }
@@ -60,7 +64,7 @@ async fn answer(
     request: &Fetch,
     query: Query<'_, Postgres, PgArguments>,
 ) -> Result<Fetched, Failure> {
-    let read = read(session, request, query).await?;
+    let read = read(session, sql, request, query).await?;
     let now = match read.now {
         Some(now) => now,
         None => clock(session, sql).await?,
@@ -89,9 +93,9 @@ async fn fetch_slots(
         now = now.or(Some(look(session, sql, &mut cursor).await?));
     }
     let bound = vouched(&cursor).unwrap_or(cursor.decided);
-    let query = slots_query(session, sql, slots, cursor.decided, limit);
+    let query = slots_query(session, sql, slots, cursor.decided, request, limit);
     let read = match query {
-        Some(query) => read(session, request, query).await?,
+        Some(query) => read(session, sql, request, query).await?,
         None => Read { rows: Vec::new(), end: End::Nothing, now },
     };
     let seen = match &read.end {
@@ -158,6 +162,7 @@ fn slots_query(
     sql: &Sql,
     slots: &SlotSet,
     after: Seq,
+    request: &Fetch,
     limit: i64,
 ) -> Option<Query<'static, Postgres, PgArguments>> {
     let ranges: Vec<(i16, i16)> = slots
@@ -169,7 +174,7 @@ fn slots_query(
     match ranges.as_slice() {
         [] => None,
         [(first, last)] => {
-            let query = session.query(&sql.fetch_slots);
+            let query = session.query(&sql.fetch_slots).bind(at_once(request));
             Some(query.bind(after.0).bind(*first).bind(*last).bind(limit))
         }
         several => {
@@ -181,24 +186,48 @@ fn slots_query(
             };
             let (groups, lanes) = (split(false), split(true));
             let all: Vec<i16> = several.iter().flat_map(|&(first, last)| first..=last).collect();
-            let query = session.query(&sql.fetch_ranges);
+            let query = session.query(&sql.fetch_ranges).bind(at_once(request));
             let query = query.bind(after.0).bind(groups.0).bind(groups.1).bind(lanes.0).bind(lanes.1);
             Some(query.bind(all).bind(limit))
         }
     }
 }
 
+/// The size up to which contents come with the first statement.
+pub(crate) fn at_once(request: &Fetch) -> i32 {
+    most(request.bytes.at_once(request.rows))
+}
+
+/// A number of bytes as statements compare it with lengths.
+pub(crate) fn most(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
 async fn read(
     session: &mut Session,
+    sql: &Sql,
     request: &Fetch,
     query: Query<'_, Postgres, PgArguments>,
 ) -> Result<Read, Failure> {
+    let (mut read, large) = read_light_rows(session, request, query).await?;
+    if !large.is_empty() {
+        load(session, sql, request, large, &mut read.rows).await?;
+    }
+    Ok(read)
+}
+
+/// Reads rows until a limit is reached, and the numbers of those whose contents have still to be loaded.
+async fn read_light_rows(
+    session: &mut Session,
+    request: &Fetch,
+    query: Query<'_, Postgres, PgArguments>,
+) -> Result<(Read, Vec<i64>), Failure> {
     use futures_util::TryStreamExt;
 
     let mut found = query.fetch(&mut session.connection);
     let mut read =
         Read { rows: Vec::with_capacity(request.rows.min(1_024)), end: End::Nothing, now: request.now };
-    let mut bytes = 0_usize;
+    let (mut bytes, mut large) = (0_usize, Vec::new());
     while let Some(row) = found.try_next().await? {
         let now = match read.now {
             Some(now) => now,
@@ -209,15 +238,48 @@ async fn read(
             read.end = End::Young(seq_of(&row));
             break;
         }
-        if read.rows.len() >= request.rows || (bytes >= request.bytes && !read.rows.is_empty()) {
+        if read.rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !read.rows.is_empty()) {
             read.end = End::Cut;
             break;
         }
-        let row = read_row(&row, Claimed::No);
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        let row = match read_light(&row) {
+            (row, None) => row,
+            (row, Some(size)) if size > request.bytes.row => set_aside(row, size, request),
+            (row, Some(size)) => {
+                large.push(row.seq.0);
+                Row { bytes: size, ..row }
+            }
+        };
+        bytes = bytes.saturating_add(row.bytes);
         read.rows.push(row);
     }
-    Ok(read)
+    Ok((read, large))
+}
+
+/// Puts rows in the place of those whose contents were left out; what is not pending any more is no row.
+async fn load(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    seqs: Vec<i64>,
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    let query = session.query(&sql.fetch_large).bind(most(request.bytes.row)).bind(seqs.clone());
+    let found = query.fetch_all(&mut session.connection).await?;
+    let loaded = found.iter().map(|row| match read_light(row) {
+        (row, None) => row,
+        (row, Some(size)) => set_aside(row, size, request),
+    });
+    let mut loaded: HashMap<i64, Row> = loaded.map(|row| (row.seq.0, row)).collect();
+    rows.retain_mut(|row| match seqs.binary_search(&row.seq.0) {
+        Ok(_) => loaded.remove(&row.seq.0).map(|whole| *row = whole).is_some(),
+        Err(_) => true,
+    });
+    Ok(())
+}
+
+fn set_aside(row: Row, size: usize, request: &Fetch) -> Row {
+    Row { bytes: 0, event: Err(Malformed::too_large(size, request.bytes.row)), ..row }
 }
 
 #[cfg(test)]

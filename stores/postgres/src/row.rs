@@ -14,6 +14,21 @@ use crate::time::from_binary;
 pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
     due_at, headers, payload, payload_bytes, lock_token";
+/// The same for a read that loads no contents beyond `$1` bytes: what is larger is NULL.
+pub(crate) const LIGHT_COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
+    event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
+    due_at, CASE WHEN octet_length(headers) <= $1 THEN headers END AS headers, \
+    CASE WHEN octet_length(payload) <= $1 THEN payload END AS payload, \
+    CASE WHEN octet_length(payload_bytes) <= $1 THEN payload_bytes END AS payload_bytes, lock_token";
+/// How many bytes the contents have of which some were left out; NULL where none were. The length is known without them.
+pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > $1 OR octet_length(payload_bytes) > $1 \
+    OR octet_length(headers) > $1 THEN coalesce(octet_length(payload), 0)::bigint \
+    + coalesce(octet_length(payload_bytes), 0) + coalesce(octet_length(headers), 0) END";
+/// How many bytes a claim of the row `e` loads.
+pub(crate) const CLAIM_BYTES: &str = "(octet_length(concat(e.event_id, e.event_type, nullif(e.aggregate_type, '__GLOBAL__'), \
+    e.aggregate_id, e.tenant_id, e.message_group, e.message_id, e.correlation_id)) \
+    + coalesce(octet_length(e.headers), 0)::bigint + coalesce(octet_length(e.payload), 0) \
+    + coalesce(octet_length(e.payload_bytes), 0) + coalesce(octet_length(e.last_error), 0))";
 /// What people see beyond that.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
@@ -40,6 +55,8 @@ const PAYLOAD_BYTES: usize = 19;
 const LOCK_TOKEN: usize = 20;
 /// The database's now, after the columns of a read.
 pub(crate) const NOW: usize = 21;
+/// Bytes of contents that were left out, after the time.
+const LEFT_OUT_BYTES: usize = 22;
 const DONE_AT: usize = 21;
 const LAST_ERROR: usize = 22;
 const LOCKED_BY: usize = 23;
@@ -47,6 +64,8 @@ const LOCKED_UNTIL: usize = 24;
 const PROCESSED_BY: usize = 25;
 /// Why it failed before, after the columns of a claim.
 const CLAIM_ERROR: usize = 21;
+/// How many bytes a claimed row has.
+const CLAIMED_BYTES: usize = 22;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -84,6 +103,24 @@ impl<'a> Columns<'a> {
             4 => i32::from_be_bytes(bytes.try_into().ok()?).into(),
             _ => i64::from_be_bytes(bytes.try_into().ok()?),
         })
+    }
+
+    fn size(&self, column: usize) -> Option<usize> {
+        usize::try_from(self.number(column)?).ok()
+    }
+
+    /// Bytes of the names.
+    fn names_size(&self, keys: &Keys<'_>) -> usize {
+        let names =
+            [EVENT_ID, EVENT_TYPE, AGGREGATE_ID, TENANT_ID, MESSAGE_GROUP, MESSAGE_ID, CORRELATION_ID];
+        let names = names.into_iter().filter_map(|column| self.value(column)).map(<[u8]>::len);
+        names.sum::<usize>() + keys.aggregate_type.map_or(0, str::len)
+    }
+
+    /// Bytes of headers and payload, as far as they were read.
+    fn contents_size(&self) -> usize {
+        let contents = [HEADERS, PAYLOAD, PAYLOAD_BYTES];
+        contents.into_iter().filter_map(|column| self.value(column)).map(<[u8]>::len).sum()
     }
 
     fn time(&self, column: usize) -> Option<Timestamp> {
@@ -228,15 +265,28 @@ pub(crate) fn read_row(row: &PgRow, claimed: Claimed) -> Row {
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
         last_error: None,
         group: keys.group(),
+        bytes: columns.names_size(&keys) + columns.contents_size(),
         event: columns.event(&id, &keys, created_at, expires_at),
         id,
     }
 }
 
-/// A row that was claimed, which tells why it failed before.
-pub(crate) fn read_claimed(row: &PgRow) -> Row {
-    let last_error = Columns { row, wrong: None }.owned(CLAIM_ERROR);
-    Row { last_error, ..read_row(row, Claimed::Yes) }
+/// A row of which contents may have been left out: how many bytes it then has.
+pub(crate) fn read_light(row: &PgRow) -> (Row, Option<usize>) {
+    let mut columns = Columns { row, wrong: None };
+    let left_out = columns.size(LEFT_OUT_BYTES).map(|contents| {
+        let keys = columns.keys();
+        columns.names_size(&keys) + contents
+    });
+    (read_row(row, Claimed::No), left_out)
+}
+
+/// A row that was claimed, which tells why it failed before. Its contents are there unless they are more than a row may have.
+pub(crate) fn read_claimed(row: &PgRow, most: usize) -> Row {
+    let mut columns = Columns { row, wrong: None };
+    let (bytes, last_error) = (columns.size(CLAIMED_BYTES).unwrap_or_default(), columns.owned(CLAIM_ERROR));
+    let read = Row { last_error, bytes, ..read_row(row, Claimed::Yes) };
+    if bytes <= most { read } else { Row { bytes: 0, event: Err(Malformed::too_large(bytes, most)), ..read } }
 }
 
 /// Everything in a row, for people.

@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::flowcatalyst;
 use crate::insert::Values;
 use crate::joins::JOIN_COLUMNS;
-use crate::row::{COLUMNS, RECORD_COLUMNS, read_record};
+use crate::row::{CLAIM_BYTES, COLUMNS, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS, read_record};
 
 /// The group of a row.
 const GROUP_KEY: &str =
@@ -34,6 +34,9 @@ const ONCE: &str = "ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOT
 /// The node that settles items, while it is a member.
 const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $8 FOR KEY SHARE),\n";
 
+/// The columns that are left out where a row is too large.
+const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
+
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
     layout: Layout,
@@ -50,11 +53,21 @@ impl Names {
         let within = schema.map(|schema| format!("\"{}\".", schema.as_str())).unwrap_or_default();
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("{within}\"{name}\"");
-        let columns = match layout {
-            Layout::Native => COLUMNS,
-            Layout::Flowcatalyst => flowcatalyst::COLUMNS,
+        let (columns, light, left_out, bytes, heavy) = match layout {
+            Layout::Native => (COLUMNS, LIGHT_COLUMNS, LEFT_OUT, CLAIM_BYTES, &HEAVY[..]),
+            Layout::Flowcatalyst => (
+                flowcatalyst::COLUMNS,
+                flowcatalyst::LIGHT_COLUMNS,
+                flowcatalyst::LEFT_OUT,
+                flowcatalyst::ITEM_BYTES,
+                &flowcatalyst::HEAVY[..],
+            ),
         };
-        let taken: Vec<String> = columns.split(", ").map(|column| format!("e.{column}")).collect();
+        let taken = columns.split(", ").map(|column| match heavy.contains(&column) {
+            true => format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END AS {column}"),
+            false => format!("e.{column}"),
+        });
+        let taken: Vec<String> = taken.collect();
         let mut replacements = vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
@@ -68,6 +81,10 @@ impl Names {
             ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{taken_columns}", taken.join(", ")),
             ("{columns}", columns.to_owned()),
+            ("{light_columns}", light.to_owned()),
+            ("{left_out}", left_out.to_owned()),
+            ("{bytes}", bytes.to_owned()),
+            ("{counted}", format!("CASE WHEN {bytes} <= t.row_most THEN {bytes}::int ELSE 0 END")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
         ];
@@ -254,14 +271,14 @@ macro_rules! statements {
 
 // Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, clock, claim_queue, done, done_delete, attempts,
+    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, done, done_delete, attempts,
         membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
         next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped, settle;
     each: fetch_due, claim, reap, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
-    items: node_share, group_block, lacking, take, recover;
+    items: node_share, group_block, lacking, take, recover, fetch_large_items;
     added: insert, insert_many, insert_json;
     over: list, list_newest, replay, discard
 );

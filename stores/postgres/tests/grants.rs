@@ -150,7 +150,13 @@ async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreErr
     let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
-    let fetch = Fetch { scope, rows: 100, bytes: 1 << 20, skip_recent: Duration::ZERO, now: None };
+    let fetch = Fetch {
+        scope,
+        rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
     let outcome = |place: usize, change| Outcome {
@@ -210,6 +216,7 @@ async fn work(store: &PostgresStore) -> Result<(), StoreError> {
         owner: owner.clone(),
         lease: Duration::from_secs(60),
         rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };

@@ -6,7 +6,8 @@ use pillarbox::port::{Claim, ClaimFrom, Reap};
 use rusqlite::params;
 
 use crate::error::Failure;
-use crate::row::{Claimed, read_row};
+use crate::fetch::row_most;
+use crate::row::{Claimed, read_within};
 use crate::time::{earlier, later, old_enough};
 use crate::transaction::SqliteTransaction;
 
@@ -17,10 +18,16 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
         ClaimFrom::Queue => &tx.sql.claim_queue,
         ClaimFrom::Events => &tx.sql.fetch_due,
     })?;
-    let mut found = find.query(params![now_us, old_enough(now, request.skip_recent), limit])?;
-    let mut rows = Vec::new();
+    let oldest = old_enough(now, request.skip_recent);
+    let mut found = find.query(params![row_most(&request.bytes), now_us, oldest, limit])?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
     while let Some(row) = found.next()? {
-        rows.push(read_row(row, Claimed::Yes));
+        let row = read_within(row, Claimed::Yes, &request.bytes);
+        bytes += row.bytes;
+        rows.push(row);
+        if request.bytes.reached_by(bytes) {
+            break;
+        }
     }
     let mut lock = tx.prepare_cached(&tx.sql.claim)?;
     let until = later(now, request.lease);

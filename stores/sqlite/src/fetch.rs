@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Row, Seq, Slot, SlotSet};
-use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
+use pillarbox::port::{ByteLimits, Cursor, Fetch, Fetched, Scope};
 use rusqlite::{Connection, OptionalExtension, Rows, params};
 
 use crate::error::Failure;
-use crate::row::{Claimed, created_us, read_row};
+use crate::row::{Claimed, created_us, read_within};
 use crate::sql::Sql;
 use crate::time::old_enough;
 
@@ -64,14 +64,16 @@ pub(crate) fn fetch(
         }
         Scope::Group { slot, group, from } => {
             let mut statement = connection.prepare_cached(&sql.fetch_group)?;
-            let found = statement.query(params![from.0, slot.0, group.as_str(), limit])?;
+            let found =
+                statement.query(params![row_most(&request.bytes), from.0, slot.0, group.as_str(), limit])?;
             let (rows, end) = read(found, request, now)?;
             (rows, Cursor::default(), end)
         }
         Scope::Due => {
             let mut statement = connection.prepare_cached(&sql.fetch_due)?;
             let oldest = old_enough(now, request.skip_recent);
-            let found = statement.query(params![now.as_microsecond(), oldest, limit])?;
+            let found =
+                statement.query(params![row_most(&request.bytes), now.as_microsecond(), oldest, limit])?;
             let (rows, end) = read(found, request, now)?;
             (rows, Cursor::default(), end)
         }
@@ -90,7 +92,8 @@ fn fetch_slots(
 ) -> Result<(Vec<Row>, End), Failure> {
     let held = Held::new(slots.iter().filter(|slot| slot.0 != Lane::DELAYED.0));
     let mut statement = connection.prepare_cached(&sql.fetch_slots)?;
-    let found = statement.query(params![cursor.decided.0, held.mask, held.lanes, limit])?;
+    let found =
+        statement.query(params![row_most(&request.bytes), cursor.decided.0, held.mask, held.lanes, limit])?;
     read(found, request, now)
 }
 
@@ -101,14 +104,19 @@ fn read(mut found: Rows<'_>, request: &Fetch, now: Timestamp) -> Result<(Vec<Row
         if !request.skip_recent.is_zero() && created_us(row) > youngest {
             return Ok((rows, End::Young(row.get(0)?)));
         }
-        if rows.len() >= request.rows || (bytes >= request.bytes && !rows.is_empty()) {
+        if rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !rows.is_empty()) {
             return Ok((rows, End::Cut));
         }
-        let row = read_row(row, Claimed::No);
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        let row = read_within(row, Claimed::No, &request.bytes);
+        bytes = bytes.saturating_add(row.bytes);
         rows.push(row);
     }
     Ok((rows, End::Nothing))
+}
+
+/// The most bytes of a row, as statements compare them with lengths.
+pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
+    i64::try_from(limits.row).unwrap_or(i64::MAX)
 }
 
 /// How far the next read may start: numbers are drawn under the write lock, so none appears below the last one. Behind

@@ -7,6 +7,7 @@ use pillarbox::model::{
     Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq, Slot,
     Status, Token,
 };
+use pillarbox::port::ByteLimits;
 use rusqlite::types::ValueRef;
 
 use crate::time::timestamp;
@@ -15,6 +16,17 @@ use crate::time::timestamp;
 pub(crate) const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
     due_at, headers, payload, payload_bytes, lock_token, last_error";
+/// The same for a read that loads no contents beyond `?1` bytes: what is larger is NULL. Lengths are known without contents.
+pub(crate) const LIGHT_COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
+    event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
+    due_at, iif(octet_length(headers) <= ?1, headers, NULL) AS headers, \
+    iif(octet_length(payload) <= ?1, payload, NULL) AS payload, \
+    iif(octet_length(payload_bytes) <= ?1, payload_bytes, NULL) AS payload_bytes, lock_token, \
+    iif(octet_length(last_error) <= ?1, last_error, NULL) AS last_error";
+/// How many bytes the contents have of which some were left out; NULL where none were.
+pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > ?1 OR octet_length(headers) > ?1 \
+    OR octet_length(payload_bytes) > ?1 OR octet_length(last_error) > ?1 THEN ifnull(octet_length(payload), 0) \
+    + ifnull(octet_length(headers), 0) + ifnull(octet_length(payload_bytes), 0) + ifnull(octet_length(last_error), 0) END";
 /// What people see beyond that.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, locked_by, locked_until, processed_by";
 
@@ -43,6 +55,8 @@ const PAYLOAD: usize = 18;
 const PAYLOAD_BYTES: usize = 19;
 const LOCK_TOKEN: usize = 20;
 const LAST_ERROR: usize = 21;
+/// Bytes of contents that were left out, after the columns of a read.
+const LEFT_OUT_BYTES: usize = 22;
 const DONE_AT: usize = 22;
 const LOCKED_BY: usize = 23;
 const LOCKED_UNTIL: usize = 24;
@@ -95,6 +109,17 @@ impl<'a> Columns<'a> {
                 None
             }
         }
+    }
+
+    /// Bytes of the names and of contents, as far as they were read.
+    fn size(&self, keys: &Keys<'_>, claimed: Claimed) -> usize {
+        let bytes = |column: usize| self.value(column).as_bytes().map_or(0, <[u8]>::len);
+        let names =
+            [EVENT_ID, EVENT_TYPE, AGGREGATE_ID, TENANT_ID, MESSAGE_GROUP, MESSAGE_ID, CORRELATION_ID];
+        let contents = [HEADERS, PAYLOAD, PAYLOAD_BYTES];
+        let error = if claimed == Claimed::Yes { bytes(LAST_ERROR) } else { 0 };
+        let columns: usize = names.into_iter().chain(contents).map(bytes).sum();
+        columns + error + keys.aggregate_type.map_or(0, str::len)
     }
 
     fn time(&mut self, column: usize) -> Option<Timestamp> {
@@ -251,9 +276,21 @@ pub(crate) fn read_row(row: &rusqlite::Row<'_>, claimed: Claimed) -> Row {
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
         last_error: if claimed == Claimed::Yes { last_error(row) } else { None },
         group: keys.group(),
+        bytes: columns.size(&keys, claimed),
         event: columns.event(&id, &keys, created_at, expires_at),
         id,
     }
+}
+
+/// A pending row within limits: one that has more bytes than a row may have comes without its contents.
+pub(crate) fn read_within(row: &rusqlite::Row<'_>, claimed: Claimed, limits: &ByteLimits) -> Row {
+    let read = read_row(row, claimed);
+    let left_out = row.get::<_, Option<i64>>(LEFT_OUT_BYTES).ok().flatten();
+    let size = left_out.map_or(read.bytes, |size| usize::try_from(size).unwrap_or(usize::MAX));
+    if size <= limits.row {
+        return read;
+    }
+    Row { bytes: 0, last_error: None, event: Err(Malformed::too_large(size, limits.row)), ..read }
 }
 
 /// The last error, if it can be read: whatever else it is says nothing about the event.

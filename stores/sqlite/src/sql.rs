@@ -4,7 +4,7 @@ use pillarbox::model::{Layout, Record, Status, TableName};
 use pillarbox::port::Select;
 use rusqlite::types::{Value, ValueRef};
 
-use crate::row::{COLUMNS, ID_IN_HEX, RECORD_COLUMNS, read_record};
+use crate::row::{COLUMNS, ID_IN_HEX, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS, read_record};
 use crate::{flowcatalyst, joins};
 
 /// What a selection of operators has in common; parameters 1 to 6.
@@ -28,6 +28,12 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
+        let (columns, light, left_out) = match layout {
+            Layout::Native => (COLUMNS, LIGHT_COLUMNS, LEFT_OUT),
+            Layout::Flowcatalyst => {
+                (flowcatalyst::COLUMNS, flowcatalyst::LIGHT_COLUMNS, flowcatalyst::LEFT_OUT)
+            }
+        };
         // A checked identifier needs quotes only where it is also a keyword.
         let mut replacements = vec![
             ("{event}", format!("\"{event}\"")),
@@ -35,14 +41,9 @@ impl Names {
             ("{meta_name}", format!("'{family}_meta'")),
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
-            (
-                "{columns}",
-                match layout {
-                    Layout::Native => COLUMNS,
-                    Layout::Flowcatalyst => flowcatalyst::COLUMNS,
-                }
-                .to_owned(),
-            ),
+            ("{columns}", columns.to_owned()),
+            ("{light_columns}", light.to_owned()),
+            ("{left_out}", left_out.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
             ("{join_columns}", joins::COLUMNS.to_owned()),
             ("{id_in_hex}", ID_IN_HEX.to_owned()),
@@ -192,7 +193,7 @@ statements!(
     each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending,
         next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version, reap;
-    items: lacking, leads, group_first, group_next, take, recover;
+    items: item, lacking, leads, group_first, group_next, take, recover;
     over: list, list_newest, dead_matching
 );
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::{Row, Seq, Slot, SlotSet, Status, Token};
-use pillarbox::port::{Change, ClaimFrom, Cursor, Fetch, Scope};
+use pillarbox::port::{ByteLimits, Change, ClaimFrom, Cursor, Fetch, Scope};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -102,9 +102,11 @@ async fn as_many_rows_as_asked_for_are_not_cut(t: Fixture) -> Checked {
 async fn a_byte_limit_cuts_once_it_is_reached(t: Fixture) -> Checked {
     let row = |id: &str| in_slot(pillarbox::Event::text("t", "0123456789").id(id));
     t.write(["a", "b", "c", "d"].map(row).to_vec(), at(0)).await?;
-    for (bytes, rows, more) in [(1, 1, true), (10, 1, true), (11, 2, true), (30, 3, true), (31, 4, false)] {
+    // Ten bytes of payload, one of the id and one of the type.
+    for (total, rows, more) in [(1, 1, true), (12, 1, true), (13, 2, true), (36, 3, true), (37, 4, false)] {
+        let bytes = ByteLimits::of_total(total);
         let fetched = t.store.fetch(Fetch { bytes, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
-        assert_eq!((fetched.rows.len(), fetched.more), (rows, more), "{bytes} bytes");
+        assert_eq!((fetched.rows.len(), fetched.more), (rows, more), "{total} bytes");
         if more {
             assert_eq!(fetched.cursor.decided, fetched.rows[rows - 1].seq);
         }
@@ -116,7 +118,10 @@ async fn a_byte_limit_cuts_once_it_is_reached(t: Fixture) -> Checked {
 async fn the_first_row_comes_however_large_it_is(t: Fixture) -> Checked {
     let large = in_slot(pillarbox::Event::text("t", "x".repeat(10_000)).id("a"));
     t.write([vec![large], plain(&["b"])].concat(), at(0)).await?;
-    let fetched = t.store.fetch(Fetch { bytes: 0, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
+    let fetched = t
+        .store
+        .fetch(Fetch { bytes: ByteLimits::of_total(0), ..fetch(slots(&t, Cursor::default()), at(0)) })
+        .await?;
     assert_eq!((ids(&fetched.rows), fetched.more), (vec!["a"], true));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Row, Status};
-use pillarbox::port::{Cancel, Change, Counts, Fence, Lead, Recover, Settled, Take, Taken, Wait};
+use pillarbox::port::{ByteLimits, Cancel, Change, Counts, Fence, Lead, Recover, Settled, Take, Taken, Wait};
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
 use crate::case::{Case, Checked, Halt, cases};
@@ -46,6 +46,7 @@ fn take(number: u128, now: i64) -> Take {
         after: None,
         except: Vec::new(),
         rows: MANY,
+        bytes: ByteLimits::NONE,
         each: MANY,
         ungrouped: MANY,
         now: Some(at(now)),

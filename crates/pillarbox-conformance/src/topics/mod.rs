@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 
+mod bytes;
 mod claim;
 mod concurrency;
 mod dead;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<Case> {
         scopes::cases(),
         order::cases(),
         claim::cases(),
+        bytes::cases(),
         settle::cases(),
         fence::cases(),
         reused::cases(),

@@ -108,6 +108,8 @@ pub struct SourceConfig {
     pub global_buffer_size: usize,
     /// Bytes in memory.
     pub buffer_bytes: usize,
+    /// Bytes of the largest row that is loaded.
+    pub max_row_bytes: usize,
     /// When rows that somebody took are taken back.
     pub processing_timeout: Duration,
     /// How long a dead relay keeps its work.

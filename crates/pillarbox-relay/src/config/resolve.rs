@@ -73,6 +73,7 @@ impl<'a> Resolver<'a> {
             poll_batch_size: count(keys.poll_batch_size),
             global_buffer_size: count(keys.global_buffer_size),
             buffer_bytes: count(keys.buffer_bytes),
+            max_row_bytes: count(keys.max_row_bytes),
             processing_timeout: std::time::Duration::from_secs(
                 keys.processing_timeout_seconds.unwrap_or_default(),
             ),

@@ -9,8 +9,8 @@ use pillarbox::model::{
     EventId, GroupKey, Lane, Layout, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
-    Admin, Beat, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, Joins, List,
-    Membership, Outcome, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
+    Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, Joins,
+    List, Membership, Outcome, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
 };
 use pillarbox_conformance::Fixture;
 
@@ -112,6 +112,7 @@ impl World {
                     owner: owner_id(*owner),
                     lease: Duration::from_secs(*lease_s),
                     rows: limits.rows,
+                    bytes: ByteLimits::NONE,
                     skip_recent: Duration::from_secs(limits.skip_recent_s),
                     now: Some(now),
                 };
@@ -191,7 +192,7 @@ impl World {
         let request = Fetch {
             scope,
             rows: limits.rows,
-            bytes: limits.bytes,
+            bytes: ByteLimits::of_total(limits.bytes),
             skip_recent: Duration::from_secs(limits.skip_recent_s),
             now: Some(now),
         };

@@ -33,7 +33,8 @@ impl Claimer {
 
     /// Claims up to so many rows, no more than there is room for. How many were asked for and taken.
     pub(crate) async fn claim(&self, rows: usize) -> Result<(usize, usize), StoreError> {
-        let rows = rows.min(self.shared.with(|core| core.room_for_claims()));
+        let (room, bytes) = self.shared.with(|core| core.room_for_claims());
+        let rows = rows.min(room);
         if rows == 0 {
             return Ok((0, 0));
         }
@@ -41,9 +42,12 @@ impl Claimer {
         let asked = Instant::now();
         let (owner, lease) = (self.owner.clone(), self.lease.length());
         let skip_recent = self.shared.settings.skip_recent;
-        let claim = Claim { from: self.from, owner, lease, rows, skip_recent, now: None };
+        let claim = Claim { from: self.from, owner, lease, rows, bytes, skip_recent, now: None };
         let claimed = self.shared.store.claim(claim).await?;
         let taken = claimed.len();
+        // A claim that ended for its bytes left what it would have taken: all that could be asked for was taken.
+        let cut = bytes.reached_by(claimed.iter().map(|row| row.bytes).sum());
+        let rows = if cut { taken } else { rows };
         if taken > 0 {
             let until = asked + self.lease.usable_for();
             let back = self.shared.with(|core| core.take_claimed(claimed, clock, until, Instant::now()));

@@ -11,7 +11,7 @@ use super::core::{Core, Meanwhile, Phase};
 use super::item::Item;
 use super::judge::Then;
 use crate::model::{EventId, Row, Seq, Token};
-use crate::port::{Change, Claimed, Counts, Outcome, Settled, Source, Wait};
+use crate::port::{ByteLimits, Change, Claimed, Counts, Outcome, Settled, Source, Wait};
 
 /// A message that nobody listens to is tried again after its age, within these bounds.
 const SHORTEST_WAIT: Duration = Duration::from_secs(2);
@@ -103,7 +103,7 @@ impl Core {
                     self.lines.push(item);
                 }
                 Err(why) => {
-                    let error = format!("undecodable: {why}");
+                    let error = why.error();
                     self.tally.undecodable.push((row.id.clone(), error.clone()));
                     let change = Change::Dead { error, counts: Counts::None, blocks: None };
                     let outcome = Outcome { seq: row.seq, id: row.id, token: row.token, change };
@@ -142,11 +142,11 @@ impl Core {
         self.lease_until.filter(|_| !self.claims.held.is_empty())
     }
 
-    /// How many more may be claimed; with none, a signal tells when there is room.
-    pub(crate) fn room_for_claims(&mut self) -> usize {
+    /// How many more may be claimed, and of how many bytes; with none, a signal tells when there is room.
+    pub(crate) fn room_for_claims(&mut self) -> (usize, ByteLimits) {
         let room = self.claimable();
         self.claims.wanted = room < self.read_at_room();
-        room
+        (room, self.byte_limits(self.cold_room().1))
     }
 
     /// Claims whose outcome is not in the store yet are held too: claiming far ahead of slow settles would let them run out.

@@ -11,7 +11,9 @@ use super::groups::Hold;
 use super::item::Item;
 use super::settings::Reading;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
-use crate::port::{Change, Counts, Fetch, Fetched, Order, Outcome, Promoted, Recover, Scope, Source, Take};
+use crate::port::{
+    ByteLimits, Change, Counts, Fetch, Fetched, Order, Outcome, Promoted, Recover, Scope, Source, Take,
+};
 
 /// Groups that may be held back in memory; beyond that reading waits.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -222,6 +224,7 @@ impl Core {
             self.read_begins();
             let (rows, bytes) = self.reach(rows.min(self.page), bytes, self.cursor.decided);
             let scope = Scope::Slots { slots: self.slots.active_set(), cursor: self.cursor.clone() };
+            let bytes = self.byte_limits(bytes);
             let fetch = Fetch { scope, rows, bytes, skip_recent: self.settings.skip_recent, now: None };
             return Read::Slots { fetch, rewinds: self.rewinds };
         }
@@ -265,7 +268,13 @@ impl Core {
         let from = missed.min(Seq(self.cursor.decided.0 + 1));
         let (rows, bytes) = self.reach(rows.min(self.settings.group_rows()), bytes, Seq(from.0 - 1));
         let scope = Scope::Group { slot, group: key.clone(), from };
+        let bytes = self.byte_limits(bytes);
         Read::Group { key, fetch: Fetch { scope, rows, bytes, skip_recent: Duration::ZERO, now: None } }
+    }
+
+    /// The limits of a read of this many bytes.
+    pub(super) fn byte_limits(&self, total: usize) -> ByteLimits {
+        ByteLimits { total, row: self.settings.row_bytes }
     }
 
     /// How far a read must reach to find something new: rows that are known come again while a transaction that was
@@ -416,7 +425,7 @@ impl Core {
         let group = row.group.clone().filter(|_| ordered);
         let event = match row.event {
             Ok(event) => event,
-            Err(why) => return self.bury(&row.id, row.seq, row.slot, format!("undecodable: {why}"), now),
+            Err(why) => return self.bury(&row.id, row.seq, row.slot, why.error(), now),
         };
         if row.expires_at.is_some_and(|at| at <= db_now) {
             self.slots.entered(row.slot);

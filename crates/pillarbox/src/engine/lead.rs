@@ -24,11 +24,8 @@ const UNSURE_FOR: Duration = Duration::from_secs(1);
 /// The slot whose holder leads.
 const LEADERSHIP: Slot = Slot(0);
 
-/// Bytes of one event, before any was seen.
-const FIRST_GUESS: usize = 1_024;
-
 /// How far a leader has got.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Leadership {
     /// When to look next for rows that nobody has in hand; none: what the leader before had is still to be given back.
     recover_at: Option<Instant>,
@@ -36,16 +33,8 @@ pub(crate) struct Leadership {
     after: Option<GroupKey>,
     /// Numbers rows in the order in which they were taken.
     taken: i64,
-    /// What an event weighs, lately.
-    weight: usize,
     /// Groups of which a row was given back since the take under way began: it may have taken what comes behind.
     overtaken: Option<BTreeSet<GroupKey>>,
-}
-
-impl Default for Leadership {
-    fn default() -> Self {
-        Self { recover_at: None, after: None, taken: 0, weight: FIRST_GUESS, overtaken: None }
-    }
 }
 
 impl Core {
@@ -58,7 +47,7 @@ impl Core {
     /// Leadership has come to this node: first what was in other hands is given back.
     pub(super) fn lead_anew(&mut self) {
         if let Some(lead) = &mut self.lead {
-            *lead = Leadership { taken: lead.taken, weight: lead.weight, ..Leadership::default() };
+            *lead = Leadership { taken: lead.taken, ..Leadership::default() };
         }
     }
 
@@ -102,7 +91,9 @@ impl Core {
         if let Some(lead) = &mut self.lead {
             lead.overtaken = Some(BTreeSet::new());
         }
-        let rows = self.takeable();
+        let (rows, bytes) = self.cold_room();
+        let rows = if self.breaker.is_open() { rows.min(1) } else { rows };
+        let (rows, bytes) = (rows.min(self.page).min(Take::MOST), self.byte_limits(bytes));
         let each = self.each();
         let ungrouped = match self.settings.ungrouped {
             // Half of them: many without a group leave room for those with one.
@@ -110,7 +101,7 @@ impl Core {
             Ungrouped::Default if self.takes_of(&GroupKey::new(Ungrouped::GROUP)) => each,
             Ungrouped::Default => 0,
         };
-        Read::Take(Take { node, after, except: self.not_now(), rows, each, ungrouped, now: None })
+        Read::Take(Take { node, after, except: self.not_now(), rows, bytes, each, ungrouped, now: None })
     }
 
     /// While the endpoint is taken to be down, nothing is taken but a probe, and only if there is none in hand.
@@ -149,14 +140,6 @@ impl Core {
     /// Rows of one group that are taken together: a batch, and more where few groups share a large buffer.
     fn each(&self) -> usize {
         self.settings.batch.max(self.settings.cold_rows / (2 * self.settings.workers).max(1))
-    }
-
-    /// As many rows as there is room for, by their number and by what they weigh.
-    fn takeable(&self) -> usize {
-        let (rows, bytes) = self.cold_room();
-        let weight = self.lead.as_ref().map_or(FIRST_GUESS, |lead| lead.weight);
-        let rows = if self.breaker.is_open() { rows.min(1) } else { rows };
-        rows.min(self.page).min(Take::MOST).min((bytes / weight.max(1)).max(usize::from(bytes > 0)))
     }
 
     fn takes_of(&self, key: &GroupKey) -> bool {
@@ -202,8 +185,8 @@ impl Core {
         }
         let count = taken.rows.len();
         let last = taken.rows.last().and_then(|row| row.group.clone());
-        let weight: usize =
-            taken.rows.iter().filter_map(|row| row.event.as_ref().ok()).map(|event| event.weight()).sum();
+        let bytes: usize = taken.rows.iter().map(|row| row.bytes).sum();
+        let cut = count >= take.rows || take.bytes.reached_by(bytes);
         let groups = taken.rows.chunk_by(|one, next| one.group == next.group);
         let longer: Vec<_> =
             groups.filter(|rows| rows.len() >= take.each).map(|rows| rows[0].group.clone()).collect();
@@ -214,16 +197,12 @@ impl Core {
             self.leave_the_rest(key, now);
         }
         self.read_over();
-        self.next_turn(take, count, last);
-        if let (Some(lead), true) = (&mut self.lead, count > 0) {
-            lead.weight = (lead.weight + weight / count).div_ceil(2).max(1);
-        }
+        self.next_turn(take, cut, last);
         self.look_again_soon(count > 0, now);
     }
 
     /// Where the next take begins, and whether it comes at once.
-    fn next_turn(&mut self, take: &Take, count: usize, last: Option<GroupKey>) {
-        let cut = count >= take.rows;
+    fn next_turn(&mut self, take: &Take, cut: bool, last: Option<GroupKey>) {
         let from_first = take.after.is_none();
         if let Some(lead) = &mut self.lead {
             lead.after = if cut { last } else { None };
@@ -276,7 +255,7 @@ impl Core {
         let event = match &row.event {
             Ok(event) => event.clone(),
             Err(why) => {
-                let error = format!("undecodable: {why}");
+                let error = why.error();
                 self.tally.undecodable.push((row.id.clone(), error.clone()));
                 self.tally.dead.push((row.id.clone(), error.clone()));
                 let change = Change::Dead { error, counts: Counts::None, blocks: None };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::Invalid;
+use crate::model::{Invalid, ROW_BYTES_MAX};
 use crate::port::{OnDone, Order};
 use crate::rules::{Exponential, Lease, RetryPolicy};
 
@@ -63,6 +63,8 @@ pub struct EngineSettings {
     pub cold_rows: usize,
     /// Bytes that may wait in memory, hot and cold together.
     pub buffer_bytes: usize,
+    /// A row of more bytes than this is set aside as dead without being loaded.
+    pub row_bytes: usize,
     /// Whether the store is read.
     pub reading: Reading,
     /// Rows asked for in a first read; pages double while more are waiting.
@@ -113,6 +115,7 @@ impl Default for EngineSettings {
             hot_rows: 1_000,
             cold_rows: 1_000,
             buffer_bytes: 64 * 1024 * 1024,
+            row_bytes: ROW_BYTES_MAX,
             reading: Reading::On,
             fetch_rows: 100,
             skip_recent: Duration::ZERO,
@@ -151,6 +154,7 @@ impl EngineSettings {
             ("hot rows", self.hot_rows, 1_000_000),
             ("cold rows", self.cold_rows, 1_000_000),
             ("buffer bytes", self.buffer_bytes, isize::MAX as usize),
+            ("row bytes", self.row_bytes, isize::MAX as usize),
             ("fetch rows", self.fetch_rows, 100_000),
             ("settle rows", self.settle_rows, 100_000),
             ("max attempts", self.max_attempts as usize, 1_000_000),

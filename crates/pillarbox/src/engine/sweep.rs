@@ -52,7 +52,7 @@ impl Core {
         self.read_begins();
         let cursor = Cursor { decided: self.sweep.after, ..Cursor::default() };
         let scope = Scope::Slots { slots: self.slots.active_set(), cursor };
-        let bytes = PAGE_BYTES.min(self.settings.buffer_bytes);
+        let bytes = self.byte_limits(PAGE_BYTES.min(self.settings.buffer_bytes));
         Some(Fetch { scope, rows: PAGE_ROWS, bytes, skip_recent: self.settings.skip_recent, now: None })
     }
 

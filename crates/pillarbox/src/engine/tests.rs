@@ -69,6 +69,7 @@ fn row(seq: i64) -> Row {
         last_error: None,
         token: Token::default(),
         group: Some(group()),
+        bytes: event.size(),
         event: Ok(event),
     }
 }

@@ -37,6 +37,7 @@ pub struct OutboxBuilder<S: Store> {
     metrics: Arc<dyn MetricsExporter>,
     settings: EngineSettings,
     lease: Option<Duration>,
+    max_row_bytes: Option<usize>,
     purge: Option<PurgeSettings>,
     writer: Writer<S>,
     seed: Option<u64>,
@@ -71,6 +72,7 @@ impl<S: Store> OutboxBuilder<S> {
             metrics: Arc::new(NoMetrics),
             settings,
             lease: None,
+            max_row_bytes: None,
             purge: (composition != Composition::WriterOnly).then(PurgeSettings::default),
             seed: None,
             problems: Vec::new(),
@@ -106,6 +108,13 @@ impl<S: Store> OutboxBuilder<S> {
         metrics: Arc<dyn MetricsExporter> => metrics;
         /// Replaces the in-flight tracker.
         in_flight: Arc<dyn InFlightTracker> => tracker;
+    }
+
+    /// A row of more bytes than this, all columns together, is set aside as dead without being loaded. Not below what a
+    /// writer with this payload limit can leave. Default: 16 MiB, or more where the payload limit is larger.
+    pub fn max_row_bytes(mut self, bytes: usize) -> Self {
+        self.max_row_bytes = Some(bytes);
+        self
     }
 
     /// A listener for an event type: of no aggregate, and of every aggregate type without a listener of its own.
@@ -236,6 +245,9 @@ impl<S: Store> OutboxBuilder<S> {
 
     fn check(&mut self) -> Result<(), StartError> {
         let mut problems = std::mem::take(&mut self.problems);
+        let limits = self.writer.limits();
+        self.settings.row_bytes = self.max_row_bytes.unwrap_or(limits.row_bytes());
+        problems.extend(limits.too_small_for_rows(self.settings.row_bytes).map(SettingError::from));
         let delivers = self.composition != Composition::WriterOnly;
         if delivers && self.listeners.is_empty() && self.registry.is_none() && self.sink.is_none() {
             let hint = "register a listener, a registry or a sink";

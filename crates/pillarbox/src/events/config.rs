@@ -51,6 +51,9 @@ pub struct OutboxConfig {
     pub on_dead: OnDead,
     /// Largest payload in bytes. Default: 1 MiB.
     pub payload_limit_bytes: usize,
+    /// A row of more bytes than this, all columns together, is set aside as dead without being loaded. Default: 16 MiB, or
+    /// more where the payload limit is larger.
+    pub max_row_bytes: Option<usize>,
     /// Whether old events are deleted. Default: true.
     pub purge_enabled: bool,
     /// Keep done events this long. Default: 604800 (7 days).
@@ -89,6 +92,7 @@ impl Default for OutboxConfig {
             on_done: OnDone::Keep,
             on_dead: OnDead::Block,
             payload_limit_bytes: PAYLOAD_MAX,
+            max_row_bytes: None,
             purge_enabled: true,
             purge_keep_done_seconds: 7 * 24 * 60 * 60,
             purge_keep_dead_seconds: 30 * 24 * 60 * 60,
@@ -141,6 +145,10 @@ impl OutboxConfig {
             .label(self.label.clone())
             .metrics(Arc::new(FacadeMetrics::with_prefix(&self.metrics_prefix)))
             .problems(self.problems());
+        let builder = match self.max_row_bytes {
+            Some(bytes) => builder.max_row_bytes(bytes),
+            None => builder,
+        };
         let builder = if self.poller_enabled { builder } else { builder.no_polling() };
         if !self.purge_enabled {
             return builder.no_purge();

@@ -144,6 +144,7 @@ fn row(polled: Polled) -> Row {
         token: polled.token,
         last_error: None,
         group: None,
+        bytes: polled.event.size(),
         event: Ok(polled.event),
     }
 }

@@ -9,12 +9,15 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::StartError;
-use crate::model::{Event, Invalid, OwnerId, Row, Seq, Token};
+use crate::model::{Event, Invalid, OwnerId, ROW_BYTES_MAX, Row, Seq, Token};
 use crate::port::{
-    Change, Claim, ClaimFrom, Counts, Fence, Fetch, MetricsExporter, NoMetrics, OnDone, Outcome, Scope,
-    Settle, Store, StoreError,
+    ByteLimits, Change, Claim, ClaimFrom, Counts, Fence, Fetch, MetricsExporter, NoMetrics, OnDone, Outcome,
+    Scope, Settle, Store, StoreError,
 };
 use crate::rules::Lease;
+
+/// Bytes of one read.
+const READ_BYTES_MAX: usize = 64 * 1_048_576;
 
 /// An event as a poller hands it over.
 #[derive(Debug, Clone)]
@@ -198,7 +201,8 @@ impl Inner {
     async fn read(&self, rows: usize) -> Result<(Vec<Row>, Timestamp), StoreError> {
         let skip_recent = self.settings.skip_recent;
         let claim = self.settings.claim.as_ref();
-        let (look, bytes) = if claim.is_some() { (1, 0) } else { (rows, usize::MAX) };
+        let (look, total) = if claim.is_some() { (1, 1) } else { (rows, READ_BYTES_MAX) };
+        let bytes = ByteLimits { total, row: ROW_BYTES_MAX };
         let fetch = Fetch { scope: Scope::Due, rows: look, bytes, skip_recent, now: None };
         let fetched = self.store.fetch(fetch).await?;
         let oldest = fetched.rows.iter().map(|row| row.created_at).min();
@@ -208,7 +212,8 @@ impl Inner {
             return Ok((fetched.rows, fetched.now));
         };
         let (owner, lease) = (claim.owner.clone(), claim.lease.length());
-        let request = Claim { from: ClaimFrom::Events, owner, lease, rows, skip_recent, now: None };
+        let bytes = ByteLimits { total: READ_BYTES_MAX, ..bytes };
+        let request = Claim { from: ClaimFrom::Events, owner, lease, rows, bytes, skip_recent, now: None };
         Ok((self.store.claim(request).await?, fetched.now))
     }
 
@@ -228,7 +233,7 @@ impl Inner {
 
 /// The event of a row as a handler gets it, or why it must never be delivered.
 fn deliverable(row: Row, now: Timestamp) -> Result<Polled, String> {
-    let event = row.event.map_err(|why| format!("undecodable: {why}"))?;
+    let event = row.event.map_err(|why| why.error())?;
     if row.expires_at.is_some_and(|at| at <= now) {
         return Err("expired before it was delivered".to_owned());
     }

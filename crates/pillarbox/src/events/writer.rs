@@ -50,6 +50,10 @@ impl<S: Store> Writer<S> {
         self
     }
 
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Largest payload in bytes.
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {

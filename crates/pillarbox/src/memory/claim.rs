@@ -8,7 +8,7 @@ use super::state::State;
 use super::stored::{Lock, Stored};
 use super::time::{earlier, later};
 use crate::model::{Lane, Row, Token};
-use crate::port::{Claim, ClaimFrom, Reap};
+use crate::port::{ByteLimits, Claim, ClaimFrom, Reap};
 
 impl State {
     pub(super) fn claim(&mut self, request: &Claim, now: Timestamp) -> Vec<Row> {
@@ -24,7 +24,7 @@ impl State {
         }
         let taken = |seq| {
             let row: &Stored = &self.rows[&seq];
-            Row { last_error: row.last_error.clone(), ..row.to_row(seq, row.token) }
+            Row { last_error: row.last_error.clone(), ..row.to_row(seq, row.token, &request.bytes) }
         };
         claimed.into_iter().map(taken).collect()
     }
@@ -43,6 +43,17 @@ impl State {
         rows.len() as u64
     }
 
+    /// The first of these rows, up to the limit in bytes.
+    pub(super) fn fitting(&self, mut found: Vec<i64>, limits: &ByteLimits) -> Vec<i64> {
+        let size = |seq: &i64| {
+            let row = &self.rows[seq];
+            row.size(Token(row.token.0 + 1))
+        };
+        let fitting = limits.fitting(found.iter().map(size));
+        found.truncate(fitting);
+        found
+    }
+
     fn claimable(&self, request: &Claim, now: Timestamp) -> Vec<i64> {
         let oldest = earlier(now, request.skip_recent);
         let free = |row: &Stored| {
@@ -51,12 +62,13 @@ impl State {
                 && (request.skip_recent.is_zero() || row.created_at <= oldest)
         };
         let free = |seq: &i64| free(&self.rows[seq]);
-        match request.from {
+        let found: Vec<i64> = match request.from {
             ClaimFrom::Queue => self.index.due(Lane::QUEUE, now).filter(free).take(request.rows).collect(),
             ClaimFrom::Events => {
                 let lanes = [Lane::DELAYED.0..=i16::MAX];
                 self.index.rows(&lanes, i64::MIN).filter(free).take(request.rows).collect()
             }
-        }
+        };
+        self.fitting(found, &request.bytes)
     }
 }

@@ -63,11 +63,12 @@ impl State {
             if request.is_young(row, now) {
                 return (rows, End::Young(seq));
             }
-            if rows.len() == request.rows || (bytes >= request.bytes && !rows.is_empty()) {
+            if rows.len() == request.rows || (request.bytes.reached_by(bytes) && !rows.is_empty()) {
                 return (rows, End::Cut);
             }
-            bytes += row.event.as_ref().map_or(0, |event| event.payload().size());
-            rows.push(row.to_row(seq, Token::default()));
+            let row = row.to_row(seq, Token::default(), &request.bytes);
+            bytes += row.bytes;
+            rows.push(row);
         }
         (rows, End::Nothing)
     }

@@ -21,7 +21,7 @@ impl State {
             return Taken { leads: false, rows: Vec::new() };
         }
         let by: Arc<str> = request.node.to_string().into();
-        let taken = self.next_of_groups(request);
+        let taken = self.fitting(self.next_of_groups(request), &request.bytes);
         for seq in &taken {
             self.change(*seq, |row| {
                 row.lock = Some(Lock { by: Arc::clone(&by), until: now });
@@ -29,8 +29,11 @@ impl State {
                 row.attempts = row.attempts.saturating_add(1);
             });
         }
-        let rows = taken.into_iter().map(|seq| self.rows[&seq].to_row(seq, self.rows[&seq].token)).collect();
-        Taken { leads: true, rows }
+        let row = |seq| {
+            let row: &Stored = &self.rows[&seq];
+            row.to_row(seq, row.token, &request.bytes)
+        };
+        Taken { leads: true, rows: taken.into_iter().map(row).collect() }
     }
 
     /// Some rows of each group, in the order of groups and numbers.

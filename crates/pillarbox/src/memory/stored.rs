@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use super::hash::slot_of;
 use super::time::cut;
 use crate::model::{
-    Attempt, Decoded, Event, EventId, GLOBAL, GroupKey, Lane, NewRow, Placement, Record, Row, Seq, Slot,
-    Status, Token,
+    Attempt, Decoded, Event, EventId, GLOBAL, GroupKey, Lane, Malformed, NewRow, Placement, Record, Row, Seq,
+    Slot, Status, Token,
 };
+use crate::port::ByteLimits;
 
 /// A claim on a row.
 #[derive(Debug, Clone)]
@@ -134,8 +135,9 @@ impl Stored {
         self.lock = None;
     }
 
-    /// As it is read for delivery.
-    pub(super) fn to_row(&self, seq: i64, token: Token) -> Row {
+    /// As it is read for delivery, within limits.
+    pub(super) fn to_row(&self, seq: i64, token: Token, limits: &ByteLimits) -> Row {
+        let size = self.size(token);
         Row {
             seq: Seq(seq),
             id: self.id.clone(),
@@ -148,8 +150,19 @@ impl Stored {
             token,
             last_error: None,
             group: self.group.clone(),
-            event: self.event.clone(),
+            bytes: Some(size).filter(|size| *size <= limits.row).unwrap_or_default(),
+            event: if size > limits.row {
+                Err(Malformed::too_large(size, limits.row))
+            } else {
+                self.event.clone()
+            },
         }
+    }
+
+    /// What it counts against limits; only claims tell the last error.
+    pub(super) fn size(&self, token: Token) -> usize {
+        let error = self.last_error.as_ref().filter(|_| token != Token::default());
+        self.event.as_ref().map_or(0, Event::size) + error.map_or(0, String::len)
     }
 
     /// As people see it.

@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::*;
 use crate::model::{Event, NewRow, Placement, Seq, Slot, SlotSet};
 use crate::port::{
-    Begin, CommitError, Cursor, ErrorKind, Fetch, Fetched, Scope, Select, Store, StoreError, Write, WriteOn,
+    Begin, ByteLimits, CommitError, Cursor, ErrorKind, Fetch, Fetched, Scope, Select, Store, StoreError,
+    Write, WriteOn,
 };
 
 fn row(id: &str) -> NewRow {
@@ -22,7 +23,7 @@ async fn write(store: &MemoryStore, id: &str) -> Result<Seq, StoreError> {
 
 async fn read(store: &MemoryStore, cursor: Cursor) -> Fetched {
     let scope = Scope::Slots { slots: SlotSet::new((0..64).map(Slot)), cursor };
-    let fetch = Fetch { scope, rows: 100, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+    let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
     store.fetch(fetch).await.unwrap()
 }
 

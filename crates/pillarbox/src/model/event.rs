@@ -201,8 +201,29 @@ impl Event {
     #[must_use]
     pub fn weight(&self) -> usize {
         const FIXED: usize = 256;
-        let headers: usize = self.0.headers.iter().map(|(k, v)| k.len() + v.len()).sum();
-        FIXED + self.0.payload.size() + headers
+        FIXED + self.names_size() + self.0.headers.weight() + self.0.payload.size()
+    }
+
+    /// Bytes of its texts, headers and payload as they are stored: what it counts against the byte limits of a read.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let headers = self.0.headers.to_stored().map_or(0, |headers| headers.len());
+        self.names_size() + headers + self.0.payload.size()
+    }
+
+    fn names_size(&self) -> usize {
+        let envelope = &*self.0;
+        let names = [
+            Some(envelope.id.as_str()),
+            Some(&envelope.event_type),
+            Some(&*envelope.aggregate_type).filter(|name| *name != GLOBAL),
+            envelope.aggregate_id.as_deref(),
+            envelope.tenant_id.as_deref(),
+            envelope.message_group.as_deref(),
+            envelope.message_id.as_deref(),
+            envelope.correlation_id.as_deref(),
+        ];
+        names.into_iter().flatten().map(str::len).sum()
     }
 }
 

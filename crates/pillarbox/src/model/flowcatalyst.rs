@@ -120,6 +120,8 @@ pub struct Item {
     pub processed_at: Option<Timestamp>,
     /// Column `error_message`.
     pub error_message: Option<String>,
+    /// What it counts against the byte limits of a read.
+    pub bytes: usize,
     /// The first thing that could not be read.
     pub wrong: Option<Malformed>,
 }
@@ -130,6 +132,18 @@ impl Item {
         if self.wrong.is_none() {
             self.wrong = Some(Malformed::new(reason));
         }
+    }
+
+    /// Bytes of what was read of it.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let texts = [&self.item_type, &self.message_group, &self.payload, &self.error_message];
+        self.id.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+
+    /// Its contents were not loaded: it has more bytes than a row may have.
+    pub fn set_aside(&mut self, bytes: usize, most: usize) {
+        (self.bytes, self.wrong) = (0, Some(Malformed::too_large(bytes, most)));
     }
 
     /// Retries are counted when one is asked for, attempts when they begin: a row that was claimed has had one more.
@@ -195,6 +209,7 @@ impl Item {
             token,
             last_error: self.error_message,
             group: self.message_group.map(GroupKey::new),
+            bytes: self.bytes,
             event,
         }
     }

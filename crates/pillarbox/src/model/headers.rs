@@ -57,6 +57,12 @@ impl Headers {
         }
     }
 
+    /// Bytes they hold in memory, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        const EACH: usize = 2 * size_of::<String>();
+        self.0.iter().map(|(name, value)| EACH + name.len() + value.len()).sum()
+    }
+
     pub(crate) fn insert(&mut self, name: String, value: String) {
         self.0.insert(name, value);
     }

@@ -25,6 +25,8 @@ pub const HEADER_KEY_MAX: usize = 255;
 pub const HEADERS_MAX: usize = 64 * 1024;
 /// Largest payload by default: 1 MiB.
 pub const PAYLOAD_MAX: usize = 1_048_576;
+/// Largest row that is loaded by default: 16 MiB.
+pub const ROW_BYTES_MAX: usize = 16 * 1_048_576;
 /// Stored errors are cut to this many characters.
 pub const ERROR_MAX_CHARS: usize = 4_000;
 
@@ -44,6 +46,30 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { payload: PAYLOAD_MAX, nul_in_text: false, layout: Layout::Native }
+    }
+}
+
+impl Limits {
+    /// The largest row that a writer within these limits can leave: the payload, headers whose every character is escaped,
+    /// and names.
+    #[must_use]
+    pub const fn largest_row(&self) -> usize {
+        const LONGEST_ESCAPE: usize = 6;
+        const NAMES_MAX: usize = 8 * 1_024;
+        self.payload.saturating_add(LONGEST_ESCAPE * HEADERS_MAX + NAMES_MAX)
+    }
+
+    /// What is wrong with a limit for rows that are loaded, if it is below what a writer can leave.
+    #[must_use]
+    pub fn too_small_for_rows(&self, row_bytes: usize) -> Option<Invalid> {
+        let least = self.largest_row();
+        (row_bytes < least).then(|| Invalid::range("max row bytes", row_bytes, format!("{least} or more")))
+    }
+
+    /// The largest row that is loaded where nothing else is set: never less than a writer can leave.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.largest_row().max(ROW_BYTES_MAX)
     }
 }
 

@@ -42,13 +42,36 @@ pub struct Written {
 #[error("{reason}")]
 pub struct Malformed {
     reason: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Undecodable,
+    TooLarge,
 }
 
 impl Malformed {
     /// A reason without payload or header values.
     #[must_use]
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), kind: Kind::Undecodable }
+    }
+
+    /// A row of more bytes than may be loaded.
+    #[must_use]
+    pub fn too_large(bytes: usize, most: usize) -> Self {
+        let reason = format!("the row has {bytes} bytes, more than the {most} that max-row-bytes allows");
+        Self { reason, kind: Kind::TooLarge }
+    }
+
+    /// The error of a row that is set aside as dead because of this.
+    #[must_use]
+    pub fn error(&self) -> String {
+        match self.kind {
+            Kind::Undecodable => format!("undecodable: {}", self.reason),
+            Kind::TooLarge => format!("too large: {}", self.reason),
+        }
     }
 }
 
@@ -80,6 +103,8 @@ pub struct Row {
     pub last_error: Option<String>,
     /// The group, also of a row that can't be decoded, so that order holds.
     pub group: Option<GroupKey>,
+    /// What it counts against the byte limits of a read; nothing where its contents were not loaded.
+    pub bytes: usize,
     /// The event.
     pub event: Decoded,
 }

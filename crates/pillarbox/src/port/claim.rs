@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::ByteLimits;
 use crate::model::OwnerId;
 
 /// Which rows may be claimed.
@@ -26,6 +27,8 @@ pub struct Claim {
     pub lease: Duration,
     /// At most so many.
     pub rows: usize,
+    /// How much is loaded.
+    pub bytes: ByteLimits,
     /// Rows younger than this are left for later.
     pub skip_recent: Duration,
     /// A test's now; by default the database's.

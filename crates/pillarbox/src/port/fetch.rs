@@ -49,6 +49,57 @@ pub enum Scope {
     Due,
 }
 
+/// How many bytes a read, a claim or a take may load. The store keeps both limits: what is beyond them is not loaded.
+///
+/// A row counts what its texts, headers and payload have as they are stored, as [`Row::bytes`] tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteLimits {
+    /// No further row once the rows before it count this many; the first row always comes.
+    pub total: usize,
+    /// A row that has more comes without its contents, as one that can't be decoded, and counts nothing.
+    pub row: usize,
+}
+
+impl ByteLimits {
+    /// No limit, for tests.
+    pub const NONE: Self = Self { total: usize::MAX, row: usize::MAX };
+
+    /// A limit for all rows together, and none for a single one.
+    #[must_use]
+    pub const fn of_total(total: usize) -> Self {
+        Self { total, row: usize::MAX }
+    }
+
+    /// Whether rows that count this much leave no room for another one.
+    #[must_use]
+    pub const fn reached_by(&self, bytes: usize) -> bool {
+        bytes >= self.total
+    }
+
+    /// How many of the first rows may be loaded that have these sizes.
+    #[must_use]
+    pub fn fitting(&self, sizes: impl IntoIterator<Item = usize>) -> usize {
+        let mut bytes = 0_usize;
+        let fits = |size: &usize| {
+            let first = bytes == 0;
+            let room = first || !self.reached_by(bytes);
+            bytes = bytes.saturating_add(Some(*size).filter(|size| *size <= self.row).unwrap_or_default());
+            room
+        };
+        sizes.into_iter().take_while(fits).count()
+    }
+
+    /// The size up to which the contents of each of so many rows can be loaded at once, before their sizes are known. A
+    /// power of two, since it may be part of a statement's text.
+    #[must_use]
+    pub fn at_once(&self, rows: usize) -> usize {
+        const LEAST: usize = 4 * 1_024;
+        const MOST: usize = 1 << 30;
+        let each = (self.total / rows.max(1)).clamp(LEAST, MOST);
+        (1 << each.ilog2()).min(self.row)
+    }
+}
+
 /// A read.
 #[derive(Debug, Clone)]
 pub struct Fetch {
@@ -56,8 +107,8 @@ pub struct Fetch {
     pub scope: Scope,
     /// At most so many rows.
     pub rows: usize,
-    /// No further row once so many bytes of payload were read; the first row always comes.
-    pub bytes: usize,
+    /// How much is loaded.
+    pub bytes: ByteLimits,
     /// Rows younger than this are left for later; the read of slots stops at the first such row.
     pub skip_recent: Duration,
     /// A test's now; by default the database's.
@@ -69,7 +120,7 @@ impl Fetch {
     #[must_use]
     pub fn time() -> Self {
         let scope = Scope::Slots { slots: SlotSet::new([]), cursor: Cursor::default() };
-        Self { scope, rows: 1, bytes: 1, skip_recent: Duration::ZERO, now: None }
+        Self { scope, rows: 1, bytes: ByteLimits::of_total(1), skip_recent: Duration::ZERO, now: None }
     }
 }
 

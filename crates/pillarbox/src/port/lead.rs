@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Answer;
+use super::{Answer, ByteLimits};
 use crate::model::{EventId, GroupKey, NodeId, Row};
 
 /// Takes the next pending rows of many groups, some of each, if the node leads.
 ///
 /// Groups come in the order of their keys: that of bytes, unless the column has a collation of its own, which then goes for
 /// `after` and `except` too. Rows within one come by when they were written and id. Rows without a group come before all
-/// groups, and only where `after` is none. Fewer than `rows`: no group is left after the last one, but for such of which
-/// someone else has locked the first row.
+/// groups, and only where `after` is none. Fewer than `rows`, and fewer bytes than the limit:
+/// no group is left after the last one, but for such of which someone else has locked the first row.
 #[derive(Debug, Clone)]
 pub struct Take {
     /// Who leads; its row is share-locked until the rows are taken.
@@ -23,6 +23,8 @@ pub struct Take {
     pub except: Vec<GroupKey>,
     /// At most so many rows; no more than [`Take::MOST`].
     pub rows: usize,
+    /// How much is loaded. Rows that count as much as the limit may be fewer than there were.
+    pub bytes: ByteLimits,
     /// At most so many of one group.
     pub each: usize,
     /// At most so many without a group.

@@ -24,7 +24,7 @@ pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, Reap};
 pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;
-pub use fetch::{Cursor, Fetch, Fetched, Horizon, Scope};
+pub use fetch::{ByteLimits, Cursor, Fetch, Fetched, Horizon, Scope};
 pub use join::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
 pub use lead::{Lead, Recover, Take, Taken};
 pub use metrics::{MetricsExporter, NoMetrics};

@@ -8,13 +8,16 @@ use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::events::Writer;
 use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
-    BlockingWriteOn, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, Fetch, List, OnDone, Outcome, Reap,
-    Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
+    BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, Fetch, List, OnDone,
+    Outcome, Reap, Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
 /// Most messages of one claim.
 pub(super) const BATCH_MAX: usize = 10_000;
+
+/// Bytes of one claim.
+const CLAIM_BYTES_MAX: usize = 64 * 1_048_576;
 
 /// A message that was enqueued.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,6 +213,7 @@ impl<S: Store> Queue<S> {
             owner: owner.clone(),
             lease,
             rows: batch,
+            bytes: ByteLimits { total: CLAIM_BYTES_MAX, row: self.store.facts().limits.row_bytes() },
             skip_recent: Duration::ZERO,
             now: None,
         };
@@ -224,7 +228,7 @@ impl<S: Store> Queue<S> {
         for row in rows {
             let expired = row.expires_at.zip(now).is_some_and(|(at, now)| at <= now);
             let why = match &row.event {
-                Err(why) => Some(format!("undecodable: {why}")),
+                Err(why) => Some(why.error()),
                 Ok(_) if expired => Some("expired before it was delivered".to_owned()),
                 Ok(_) => None,
             };

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::Queue;
 use super::handler::QueueSink;
 use super::worker::Plan;
-use crate::engine::{Claimer, Engine, EngineParts, Shared};
+use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, Shared};
 use crate::port::{ClaimFrom, Store, StoreError};
 
 /// Something happened at a database: it may be worth a look.
@@ -44,7 +44,10 @@ impl Station {
             store: Arc::clone(queue.store()) as Arc<dyn Store>,
             sink: Arc::new(sink),
             metrics: Arc::clone(&plan.metrics),
-            settings: plan.settings.clone(),
+            settings: EngineSettings {
+                row_bytes: plan.settings.row_bytes.max(queue.store().facts().limits.largest_row()),
+                ..plan.settings.clone()
+            },
             seed: plan.seed(),
         };
         let shared = parts.shared();

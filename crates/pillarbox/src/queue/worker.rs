@@ -15,7 +15,7 @@ use super::supervisor::{Rest, Supervisor};
 use super::{Databases, Queue};
 use crate::engine::EngineSettings;
 use crate::events::StartError;
-use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, OwnerId, limits};
+use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, Limits, OwnerId, limits};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
@@ -130,6 +130,13 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
+    /// A message of more bytes than this, all columns together, is set aside as dead without being loaded. Never below what
+    /// the queue's writer can leave. Default: 16 MiB.
+    pub fn max_row_bytes(mut self, bytes: usize) -> Self {
+        self.settings.row_bytes = bytes;
+        self
+    }
+
     /// How soon an empty queue is looked at again. Default: 0.5 s, where nothing tells sooner.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = interval;
@@ -215,6 +222,7 @@ impl<S: Store> WorkerBuilder<S> {
         settings.cold_rows = self.batch.max(1);
         settings.fetch_rows = self.batch.max(1);
         problems.extend(settings.problems());
+        problems.extend(Limits::default().too_small_for_rows(settings.row_bytes));
         if !problems.is_empty() {
             return Err(StartError::Settings(problems.into_iter().map(Into::into).collect()));
         }

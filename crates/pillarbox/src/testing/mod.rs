@@ -7,8 +7,8 @@ use crate::events::{InFlightSet, Listener, ListenerSink, Listeners, Transaction,
 use crate::memory::MemoryStore;
 use crate::model::{AggregateType, Event, EventId, EventType, IntoEvent, Record, Row, Status};
 use crate::port::{
-    Change, CommitError, Counts, Delivery, Fence, Fetch, List, OnDone, Outcome, Scope, Select, Settle, Sink,
-    Source, Store, StoreError, Verdict, Wait,
+    ByteLimits, Change, CommitError, Counts, Delivery, Fence, Fetch, List, OnDone, Outcome, Scope, Select,
+    Settle, Sink, Source, Store, StoreError, Verdict, Wait,
 };
 use crate::rules::{Exponential, RetryPolicy};
 
@@ -155,7 +155,7 @@ impl TestOutbox {
             let fetch = Fetch {
                 scope: Scope::Due,
                 rows: 100,
-                bytes: usize::MAX,
+                bytes: ByteLimits::NONE,
                 skip_recent: Duration::ZERO,
                 now: None,
             };
@@ -184,7 +184,7 @@ impl TestOutbox {
         let event = match &row.event {
             Ok(event) if row.expires_at.is_none_or(|at| at > now) => event.clone(),
             Ok(_) => return dead("expired before it was delivered".to_owned(), Counts::None),
-            Err(why) => return dead(format!("undecodable: {why}"), Counts::None),
+            Err(why) => return dead(why.error(), Counts::None),
         };
         let attempt = row.attempts + 1;
         let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold, claimed: None };

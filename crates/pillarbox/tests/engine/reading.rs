@@ -73,6 +73,49 @@ async fn bytes_are_bounded_too() {
     engine.close().await;
 }
 
+/// PBX-013
+#[tokio::test(start_paused = true)]
+async fn headers_are_bounded_as_payloads_are() {
+    let (store, sink) = (MemoryStore::new(), Gated::shut());
+    let settings = EngineSettings { workers: 1, buffer_bytes: 20_000, ..EngineSettings::default() };
+    let big = |n: usize| NewRow {
+        event: Event::text("t", "{}").header("h", "x".repeat(6_000)).id(n.to_string()).build().unwrap(),
+        placement: Placement::Slot,
+    };
+    store.write(Write { rows: (0..20).map(big).collect(), now: None }).await.unwrap();
+    let tampered = Tampered::new(&store);
+    let mut engine = engine(tampered.clone(), sink.clone(), settings, 1).await;
+    sink.until_begun(1).await;
+    pass(Duration::from_secs(60)).await;
+    assert!(tampered.rows_read() <= 4, "{} rows of 6,000 bytes", tampered.rows_read());
+    sink.open(20);
+    until(&store, "19", Status::Done).await;
+    engine.close().await;
+}
+
+/// PBX-013
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_too_large_dies_and_the_rest_is_delivered() {
+    for order in [Order::None, Order::PerGroup] {
+        let store = MemoryStore::new();
+        let sink = Scripted::new(|_| Verdict::Accepted);
+        let row = |id: &str, bytes: usize| NewRow {
+            event: Event::bytes("t", vec![0; bytes]).id(id).group("g").build().unwrap(),
+            placement: Placement::Slot,
+        };
+        let rows = vec![row("a", 10), row("large", 6_000), row("b", 10)];
+        store.write(Write { rows, now: None }).await.unwrap();
+        let settings = EngineSettings { order, row_bytes: 2_000, ..EngineSettings::default() };
+        let mut engine = engine(Arc::new(store.clone()), sink.clone(), settings, 1).await;
+        until(&store, "b", Status::Done).await;
+        let dead = until(&store, "large", Status::Dead).await;
+        let error = dead.last_error.unwrap_or_default();
+        assert!(error.starts_with("too large: the row has 6"), "{error}");
+        assert_eq!((dead.attempts, sink.ids()), (0, vec!["a".to_owned(), "b".to_owned()]));
+        engine.close().await;
+    }
+}
+
 /// PBX-010: a read that was cut for want of room does not pass over a number that was drawn before and commits after.
 #[tokio::test(start_paused = true)]
 async fn a_full_buffer_passes_no_open_transaction() {

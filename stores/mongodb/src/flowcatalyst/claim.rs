@@ -1,19 +1,20 @@
 //! Claiming items, one command each: the time of the claim is its token, so it is later with each claim.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use pillarbox::model::{Row, Slot, SlotSet, Token};
-use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
+use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
 
-use super::item::{PENDING, PROCESSING, date, ended_before, now, order, read_item};
+use super::item::{PENDING, PROCESSING, date, ended_before, now, order, read_taken, read_within};
 use crate::call::{Call, Find};
 use crate::claim::set_some;
 use crate::error::Failure;
 use crate::membership::Waiting;
-use crate::row::Fields;
+use crate::row::{Fields, SIZE, size, size_of};
 use crate::time::earlier;
 
 /// How many commands of one claim are under way at once.
@@ -33,17 +34,22 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
         filter.insert("createdAt", doc! { "$lte": date(earlier(now, request.skip_recent)) });
     }
     let wanted = request.rows.min(MOST);
-    let mut rows = Vec::new();
+    let (mut rows, mut limits) = (Vec::new(), request.bytes);
     for _ in 0..TRIES {
         let room = wanted - rows.len();
-        if room == 0 {
+        if room == 0 || (limits.total == 0 && !rows.is_empty()) {
             break;
         }
         let (found, failure) = match candidates(call, &filter, room).await {
-            Ok(keys) => {
-                let (taken, failure) = take_each(call, &keys, now).await;
+            Ok(found) => {
+                let fitting = limits.fitting(found.iter().map(|(_, size)| *size));
+                let keys: Vec<Bson> = found.iter().take(fitting).map(|(key, _)| key.clone()).collect();
+                let (taken, failure) = take_each(call, &keys, now, &limits).await;
+                let bytes: usize = taken.iter().map(|row| row.bytes).sum();
+                limits.total = limits.total.saturating_sub(bytes);
                 rows.extend(taken);
-                (keys.len(), failure)
+                // Where not all of them fit there is no room for more.
+                (if fitting < found.len() { 0 } else { keys.len() }, failure)
             }
             Err(failure) => (0, Some(failure)),
         };
@@ -71,22 +77,31 @@ pub(super) fn later(now: Timestamp) -> Vec<Bson> {
     vec![Bson::from(doc! { "$set": { "status": PROCESSING, "processedAt": later } })]
 }
 
-/// The keys of items that wait, in order. One read for all of them: a server that sorts what it finds does so once.
-async fn candidates(call: &mut Call<'_>, filter: &Document, limit: usize) -> Result<Vec<Bson>, Failure> {
-    let fields = Some(doc! { "_id": 1 });
+/// The keys of items that wait, in order, and their sizes. One read for all of them: a server that sorts what it finds does so once.
+async fn candidates(
+    call: &mut Call<'_>,
+    filter: &Document,
+    limit: usize,
+) -> Result<Vec<(Bson, usize)>, Failure> {
+    let fields = Some(doc! { "_id": 1, SIZE: size() });
     let find = Find { filter: filter.clone(), sort: Some(order()), fields, limit };
     let found = call.find(&call.names().event, find).await?;
-    Ok(found.iter().map(|document| Fields::new(document).key()).collect())
+    Ok(found.iter().map(|document| (Fields::new(document).key(), size_of(document))).collect())
 }
 
 /// Takes those that still wait, several at once, each by a command of its own.
-pub(super) async fn take_each(call: &Call<'_>, keys: &[Bson], now: Timestamp) -> (Vec<Row>, Option<Failure>) {
+pub(super) async fn take_each(
+    call: &Call<'_>,
+    keys: &[Bson],
+    now: Timestamp,
+    limits: &ByteLimits,
+) -> (Vec<Row>, Option<Failure>) {
     let (outbox, next) = (call.outbox(), &AtomicUsize::new(0));
     let lines = (0..AT_ONCE.min(keys.len())).map(|_| async move {
         let mut call = Call::new(outbox, None);
         let mut rows = Vec::new();
         while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match take_one(&mut call, key, now).await {
+            match take_one(&mut call, key, now, limits).await {
                 Ok(row) => rows.extend(row),
                 Err(failure) => return (rows, Some(failure)),
             }
@@ -102,11 +117,16 @@ pub(super) async fn take_each(call: &Call<'_>, keys: &[Bson], now: Timestamp) ->
 }
 
 /// Takes one item, unless someone else has.
-async fn take_one(call: &mut Call<'_>, key: &Bson, now: Timestamp) -> Result<Option<Row>, Failure> {
+async fn take_one(
+    call: &mut Call<'_>,
+    key: &Bson,
+    now: Timestamp,
+    limits: &ByteLimits,
+) -> Result<Option<Row>, Failure> {
     let waits = doc! { "_id": key, "status": PENDING };
     let taken = call.modify(&call.names().event, waits, later(now)).await?;
     let document = taken.and_then(|document| RawDocumentBuf::try_from(&document).ok());
-    Ok(document.map(|document| read_item(&document).into_row()))
+    Ok(document.map(|document| read_taken(&document, limits).into_row()))
 }
 
 /// Reads without claiming: what waits, in the order of claims.
@@ -125,15 +145,18 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
     }
     let find = Find { filter, sort: Some(order()), limit: request.rows.saturating_add(1), ..Find::default() };
     let mut bytes = 0_usize;
-    for document in call.find(&call.names().event, find).await? {
-        if fetched.rows.len() >= request.rows || (bytes >= request.bytes && !fetched.rows.is_empty()) {
+    let keep = |document: &RawDocument| {
+        let full = request.bytes.reached_by(bytes) && !fetched.rows.is_empty();
+        if fetched.rows.len() >= request.rows || full {
             fetched.more = true;
-            break;
+            return ControlFlow::Break(());
         }
-        let row = Row { token: Token::default(), ..read_item(&document).into_row() };
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
-        fetched.rows.push(row);
-    }
+        let item = read_within(document, &request.bytes);
+        bytes = bytes.saturating_add(item.bytes);
+        fetched.rows.push(Row { token: Token::default(), ..item.into_row() });
+        ControlFlow::Continue(())
+    };
+    call.each(&call.names().event, find, keep).await?;
     Ok(fetched)
 }
 

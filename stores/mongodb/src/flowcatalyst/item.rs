@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use mongodb::bson::{Bson, DateTime, Document, RawDocument, doc};
 use pillarbox::model::flowcatalyst::Item;
+use pillarbox::port::ByteLimits;
 
 use crate::call::Call;
 use crate::error::Failure;
@@ -54,8 +55,10 @@ pub(super) fn read_item(document: &RawDocument) -> Item {
         created_at,
         processed_at,
         error_message,
+        bytes: 0,
         wrong: None,
     };
+    item.bytes = item.size();
     if let Some(wrong) = wrong {
         item.blame(wrong);
     }
@@ -63,6 +66,23 @@ pub(super) fn read_item(document: &RawDocument) -> Item {
         item.blame("createdAt is not a time");
     }
     item
+}
+
+/// Reads one document within limits: what has more bytes than a row may have is dropped here. No document is very large.
+pub(super) fn read_within(document: &RawDocument, limits: &ByteLimits) -> Item {
+    let mut item = read_item(document);
+    if item.bytes > limits.row {
+        (item.payload, item.error_message) = (None, None);
+        item.set_aside(item.bytes, limits.row);
+    }
+    item
+}
+
+/// The same of a document that was taken: it counts as much as was counted before.
+pub(super) fn read_taken(document: &RawDocument, limits: &ByteLimits) -> Item {
+    let item = read_within(document, limits);
+    let bytes = if item.bytes == 0 { 0 } else { document.as_bytes().len() };
+    Item { bytes, ..item }
 }
 
 /// `retryCount` and so many more, whatever is there.

@@ -3,15 +3,15 @@
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::{EventId, GroupKey, Row};
-use pillarbox::port::{Recover, Take, Taken};
+use pillarbox::port::{ByteLimits, Recover, Take, Taken};
 
 use super::claim::{later, sort, take_each};
-use super::item::{PENDING, PROCESSING, date, ended_before, now, read_item};
+use super::item::{PENDING, PROCESSING, date, ended_before, now, read_taken};
 use crate::call::{Call, Find};
 use crate::claim::set_some;
 use crate::error::Failure;
 use crate::membership::hold_lead;
-use crate::row::Fields;
+use crate::row::{Fields, SIZE, size, size_of};
 use crate::time::earlier;
 
 /// How many documents a read sees, at least and at most. A group that has more is passed over with the next read.
@@ -28,18 +28,24 @@ pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, F
         taking.heads.extend(ungrouped);
     }
     while taking.read(call).await? {}
-    let keys: Vec<Bson> = taking.heads.into_iter().map(|head| head.key).collect();
-    Ok(Taken { leads: true, rows: mark(call, keys, now).await? })
+    let fitting = request.bytes.fitting(taking.heads.iter().map(|head| head.size));
+    let keys: Vec<Bson> = taking.heads.into_iter().take(fitting).map(|head| head.key).collect();
+    Ok(Taken { leads: true, rows: mark(call, keys, now, &request.bytes).await? })
 }
 
 /// Marks items as claimed. In a transaction all that were found are taken, or it is begun again; without one, those that
 /// nobody else took meanwhile.
-async fn mark(call: &mut Call<'_>, keys: Vec<Bson>, now: Timestamp) -> Result<Vec<Row>, Failure> {
+async fn mark(
+    call: &mut Call<'_>,
+    keys: Vec<Bson>,
+    now: Timestamp,
+    limits: &ByteLimits,
+) -> Result<Vec<Row>, Failure> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     if !call.in_transaction() {
-        let (mut rows, failure) = take_each(call, &keys, now).await;
+        let (mut rows, failure) = take_each(call, &keys, now, limits).await;
         sort(&mut rows);
         return match failure {
             Some(failure) if rows.is_empty() => Err(failure),
@@ -52,7 +58,7 @@ async fn mark(call: &mut Call<'_>, keys: Vec<Bson>, now: Timestamp) -> Result<Ve
     let statement = doc! { "q": waiting, "u": later(now), "multi": true };
     call.update(&call.names().event, vec![statement]).await?;
     let taken = call.find(&call.names().event, Find { filter: these, ..Find::default() }).await?;
-    let mut rows: Vec<Row> = taken.iter().map(|document| read_item(document).into_row()).collect();
+    let mut rows: Vec<Row> = taken.iter().map(|document| read_taken(document, limits).into_row()).collect();
     sort(&mut rows);
     Ok(rows)
 }
@@ -77,6 +83,7 @@ struct Head {
     group: String,
     written: Option<Timestamp>,
     id: String,
+    size: usize,
 }
 
 impl Head {
@@ -84,11 +91,11 @@ impl Head {
         let mut fields = Fields::new(document);
         let group = fields.text("messageGroup").unwrap_or_default().to_owned();
         let (written, id) = (fields.time("createdAt"), fields.id().to_string());
-        Self { key: fields.key(), group, written, id }
+        Self { key: fields.key(), group, written, id, size: size_of(document) }
     }
 
     fn fields() -> Option<Document> {
-        Some(doc! { "messageGroup": 1, "createdAt": 1 })
+        Some(doc! { "messageGroup": 1, "createdAt": 1, SIZE: size() })
     }
 }
 

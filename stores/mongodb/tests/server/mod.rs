@@ -63,7 +63,7 @@ pub(crate) fn read_from(cursor: Cursor) -> Fetch {
     Fetch {
         scope: Scope::Slots { slots, cursor },
         rows: 1_000,
-        bytes: usize::MAX,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     }
@@ -75,6 +75,7 @@ pub(crate) fn claim(owner: &str, rows: usize) -> Claim {
         owner: OwnerId::new(owner).unwrap(),
         lease: Duration::from_secs(60),
         rows,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     }

@@ -1,11 +1,13 @@
 //! Claiming items: the time of the claim is its token, so it is later with each claim, by a second if need be.
 
+use std::collections::{HashMap, HashSet};
+
 use jiff::{SignedDuration, Timestamp};
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{Row, Token};
-use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
+use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
 
-use super::row::{NOW, now_sql, read_item, whole};
+use super::row::{NOW, now_sql, read_light, whole};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::fetch::clock;
@@ -25,13 +27,55 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         ("{youngest}", youngest_sql(request.now, request.skip_recent)),
         ("{by_status}", by_status),
         ("{skip_locked}", locking.words()),
+        ("{most}", request.bytes.at_once(request.rows).to_string()),
     ];
     session.begin().await?;
     let query = session.query(fill(&sql.items_claim_find, &parts));
     let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
     let found = query.fetch_all(&mut session.connection).await?;
     let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else { return Ok(Vec::new()) };
-    mark(session, sql, found.iter().map(read_item).collect(), now).await
+    let items = load(session, sql, found.iter().map(read_light).collect(), &request.bytes).await?;
+    mark(session, sql, items, now).await
+}
+
+/// The first of the items that were found, up to the limit in bytes, with all their contents. What does not wait any more
+/// is not among them.
+pub(super) async fn load(
+    session: &mut Session,
+    sql: &Sql,
+    found: Vec<(Item, Option<usize>)>,
+    limits: &ByteLimits,
+) -> Result<Vec<Item>, Failure> {
+    let fitting = limits.fitting(found.iter().map(|(item, left_out)| left_out.unwrap_or(item.bytes)));
+    let (mut items, mut large) = (Vec::with_capacity(fitting), Vec::new());
+    for (mut item, left_out) in found.into_iter().take(fitting) {
+        match left_out {
+            Some(size) if size > limits.row => item.set_aside(size, limits.row),
+            Some(_) => large.push(item.id.clone()),
+            None => {}
+        }
+        items.push(item);
+    }
+    if large.is_empty() {
+        return Ok(items);
+    }
+    let parts = [("{most}", limits.row.to_string()), ("{ids}", places(large.len()))];
+    let query = session.once(fill(&sql.items_large, &parts));
+    let query = large.iter().fold(query, |query, id| query.bind(id.clone()));
+    let loaded = query.fetch_all(&mut session.connection).await?;
+    let loaded = loaded.iter().map(read_light).map(|(mut item, left_out)| {
+        if let Some(size) = left_out {
+            item.set_aside(size, limits.row);
+        }
+        (item.id.clone(), item)
+    });
+    let mut loaded: HashMap<String, Item> = loaded.collect();
+    let large: HashSet<String> = large.into_iter().collect();
+    items.retain_mut(|item| match large.contains(&item.id) {
+        true => loaded.remove(&item.id).map(|whole| *item = whole).is_some(),
+        false => true,
+    });
+    Ok(items)
 }
 
 /// TiDB takes SKIP LOCKED and no lock: there claims wait for each other.
@@ -88,20 +132,19 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
         _ => return Err(unsupported("rows of the layout flowcatalyst have no numbers to be read by")),
     }
     let by_status = by_status(session, sql).await?;
-    let parts = [("{youngest}", youngest_sql(Some(now), request.skip_recent)), ("{by_status}", by_status)];
+    let parts = [
+        ("{youngest}", youngest_sql(Some(now), request.skip_recent)),
+        ("{by_status}", by_status),
+        ("{most}", request.bytes.at_once(request.rows).to_string()),
+    ];
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let query = session.query(fill(&sql.items_fetch_due, &parts)).bind(limit);
     let found = query.fetch_all(&mut session.connection).await?;
-    let mut bytes = 0_usize;
-    for row in &found {
-        if fetched.rows.len() >= request.rows || (bytes >= request.bytes && !fetched.rows.is_empty()) {
-            fetched.more = true;
-            break;
-        }
-        let row = Row { token: Token::default(), ..read_item(row).into_row() };
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
-        fetched.rows.push(row);
-    }
+    let light: Vec<(Item, Option<usize>)> = found.iter().take(request.rows).map(read_light).collect();
+    let fitting = request.bytes.fitting(light.iter().map(|(item, left_out)| left_out.unwrap_or(item.bytes)));
+    fetched.more = fitting < found.len();
+    let items = load(session, sql, light, &request.bytes).await?;
+    fetched.rows = items.into_iter().map(|item| Row { token: Token::default(), ..item.into_row() }).collect();
     Ok(fetched)
 }
 

@@ -7,8 +7,8 @@ use pillarbox::model::{EventId, GroupKey, NodeId};
 use pillarbox::port::{Recover, Take, Taken};
 use sqlx::mysql::MySqlRow;
 
-use super::claim::{by_status, locking, mark};
-use super::row::{NOW, now_sql, read_item, whole};
+use super::claim::{by_status, load, locking, mark};
+use super::row::{NOW, now_sql, read_light, whole};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::row::{text_of, time_of};
@@ -43,6 +43,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
         ("{now}", now_sql(request.now)),
         ("{ids}", places(heads.len())),
         ("{skip_locked}", locking(session).words()),
+        ("{most}", request.bytes.at_once(heads.len()).to_string()),
     ];
     let query = session.once(fill(&sql.items_take_lock, &parts));
     let query = heads.iter().fold(query, |query, head| query.bind(head.id.clone()));
@@ -50,8 +51,8 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else {
         return Ok(Taken { leads: true, rows: Vec::new() });
     };
-    let rows = mark(session, sql, not_overtaking(heads, &found), now).await?;
-    Ok(Taken { leads: true, rows })
+    let items = load(session, sql, not_overtaking(heads, &found), &request.bytes).await?;
+    Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
 }
 
 pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
@@ -191,9 +192,9 @@ impl<'a> Taking<'a> {
 }
 
 /// The rows that were locked, but for those behind one of their group that was not.
-fn not_overtaking(heads: Vec<Head>, found: &[MySqlRow]) -> Vec<Item> {
-    let items = found.iter().map(read_item);
-    let mut items: HashMap<String, Item> = items.map(|item| (item.id.clone(), item)).collect();
+fn not_overtaking(heads: Vec<Head>, found: &[MySqlRow]) -> Vec<(Item, Option<usize>)> {
+    let items = found.iter().map(read_light);
+    let mut items: HashMap<String, _> = items.map(|light| (light.0.id.clone(), light)).collect();
     let (mut kept, mut stopped) = (Vec::with_capacity(heads.len()), HashSet::new());
     for Head { id, group } in heads {
         match (items.remove(&id), group) {

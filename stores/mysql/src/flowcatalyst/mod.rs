@@ -15,7 +15,7 @@ pub(crate) use inspect::{count, list, show};
 pub(crate) use lead::{recover, take};
 pub(crate) use migrate::{Tables, check, migrate};
 pub(crate) use operate::{cancel, discard, purge, replay};
-pub(crate) use row::COLUMNS;
+pub(crate) use row::{COLUMNS, LEFT_OUT, LIGHT_COLUMNS};
 pub(crate) use settle::settle;
 
 /// The longest text that the column of payloads holds, in bytes.

@@ -26,6 +26,7 @@ fn claim(owner: &OwnerId, rows: usize, from: ClaimFrom) -> Claim {
         owner: owner.clone(),
         lease: Duration::from_secs(600),
         rows,
+        bytes: pillarbox::port::ByteLimits::NONE,
         from,
         skip_recent: Duration::ZERO,
         now: None,

@@ -71,8 +71,15 @@ async fn claim(place: Arc<Place>, tally: Arc<Tally>) {
     while !tally.over.load(Ordering::Relaxed) {
         let from = if fastrand::bool() { ClaimFrom::Queue } else { ClaimFrom::Events };
         let lease = Duration::from_secs(60);
-        let request =
-            Claim { owner: owner.clone(), lease, rows: 50, from, skip_recent: Duration::ZERO, now: None };
+        let request = Claim {
+            owner: owner.clone(),
+            lease,
+            rows: 50,
+            bytes: pillarbox::port::ByteLimits::NONE,
+            from,
+            skip_recent: Duration::ZERO,
+            now: None,
+        };
         let rows = store.claim(request).await.unwrap();
         let outcomes = rows.iter().map(|row| Outcome {
             seq: row.seq,

@@ -35,6 +35,7 @@ async fn claimed(store: &MysqlStore, ids: &[&str]) -> Vec<Row> {
         owner: owner(),
         lease: Duration::from_secs(60),
         rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };

@@ -168,7 +168,13 @@ pub(crate) async fn fetch_from(store: &dyn Store, cursor: Cursor) -> Fetched {
 /// The same, so many rows.
 pub(crate) async fn fetch_some(store: &dyn Store, cursor: Cursor, rows: usize) -> Fetched {
     let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor };
-    let request = Fetch { scope, rows, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+    let request = Fetch {
+        scope,
+        rows,
+        bytes: pillarbox::port::ByteLimits::NONE,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
     store.fetch(request).await.unwrap()
 }
 

@@ -119,7 +119,13 @@ async fn a_new_connection_reads_from_the_first_row() {
         let ended = place.end_connections().await;
         assert!(ended > 0, "the store had a connection");
         let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor: cursor.clone() };
-        let fetch = Fetch { scope, rows: 10, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+        let fetch = Fetch {
+            scope,
+            rows: 10,
+            bytes: pillarbox::port::ByteLimits::NONE,
+            skip_recent: Duration::ZERO,
+            now: None,
+        };
         assert!(store.fetch(fetch).await.is_err(), "the connection is gone");
         assert_eq!(fetch_from(&store, cursor).await.rows.len(), 1);
     }

@@ -1,12 +1,17 @@
 //! Claiming items: the time of the claim is its token, so it is later with each claim.
 
+use std::collections::HashMap;
+
+use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{Row, Token};
 use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Scope};
 use sqlx::Row as _;
 
-use super::row::{NOW, is_there, read_item};
+use super::row::{NOW, is_there, left_out, read_item, read_taken};
+use crate::claim::{row_most, total};
 use crate::connection::Session;
 use crate::error::Failure;
+use crate::fetch::{at_once, most};
 use crate::sql::Sql;
 use crate::time::{Time, skipped};
 
@@ -19,9 +24,11 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         .bind(request.now.map(Time))
         .bind(skipped(request.skip_recent))
         .bind(i64::try_from(request.rows).unwrap_or(i64::MAX))
+        .bind(row_most(&request.bytes))
+        .bind(total(&request.bytes))
         .fetch_all(&mut session.connection)
         .await?;
-    Ok(rows.iter().map(|row| read_item(row).into_row()).collect())
+    Ok(rows.iter().map(|row| read_taken(row, request.bytes.row).into_row()).collect())
 }
 
 /// Reads without claiming: what waits, in the order of claims.
@@ -35,24 +42,65 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
     // One more than asked for tells whether there is more.
     let limit = i64::try_from(wanted).unwrap_or(i64::MAX - 1).saturating_add(1);
     let query = session.query(&sql.fetch_due);
-    let query = query.bind(request.now.map(Time)).bind(skipped(request.skip_recent)).bind(limit);
+    let query = query.bind(at_once(request)).bind(request.now.map(Time));
+    let query = query.bind(skipped(request.skip_recent)).bind(limit);
     let found = query.fetch_all(&mut session.connection).await?;
     let now = match found.first() {
         Some(row) => row.try_get::<Time, _>(NOW)?.0,
         None => request.now.unwrap_or_default(),
     };
     let mut fetched = Fetched { rows: Vec::new(), cursor: Cursor::default(), more: false, now };
-    let mut bytes = 0_usize;
+    let (mut bytes, mut large) = (0_usize, Vec::new());
     for row in found.iter().filter(|row| is_there(row)) {
-        if fetched.rows.len() >= wanted || (bytes >= request.bytes && !fetched.rows.is_empty()) {
+        if fetched.rows.len() >= wanted || (request.bytes.reached_by(bytes) && !fetched.rows.is_empty()) {
             fetched.more = matches!(request.scope, Scope::Due);
             break;
         }
-        let row = Row { token: Token::default(), ..read_item(row).into_row() };
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
-        fetched.rows.push(row);
+        let mut item = read_item(row);
+        match left_out(row, &item) {
+            Some(size) if size > request.bytes.row => item.set_aside(size, request.bytes.row),
+            Some(size) => {
+                item.bytes = size;
+                large.push(item.id.clone());
+            }
+            None => {}
+        }
+        bytes = bytes.saturating_add(item.bytes);
+        fetched.rows.push(unclaimed(item));
+    }
+    if !large.is_empty() {
+        load(session, sql, request, &large, &mut fetched.rows).await?;
     }
     Ok(fetched)
+}
+
+fn unclaimed(item: Item) -> Row {
+    Row { token: Token::default(), ..item.into_row() }
+}
+
+/// Puts rows in the place of those whose contents were left out; what is not there any more is no row.
+async fn load(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Fetch,
+    ids: &[String],
+    rows: &mut Vec<Row>,
+) -> Result<(), Failure> {
+    let query = session.query(&sql.fetch_large_items).bind(most(request.bytes.row)).bind(ids);
+    let found = query.fetch_all(&mut session.connection).await?;
+    let loaded = found.iter().map(|row| {
+        let mut item = read_item(row);
+        if let Some(size) = left_out(row, &item) {
+            item.set_aside(size, request.bytes.row);
+        }
+        (item.id.clone(), unclaimed(item))
+    });
+    let mut loaded: HashMap<String, Row> = loaded.collect();
+    rows.retain_mut(|row| match ids.iter().any(|id| id == row.id.as_str()) {
+        true => loaded.remove(row.id.as_str()).map(|whole| *row = whole).is_some(),
+        false => true,
+    });
+    Ok(())
 }
 
 fn unsupported(detail: &str) -> Failure {

@@ -4,7 +4,8 @@ use pillarbox::model::{EventId, GroupKey};
 use pillarbox::port::{Recover, Take, Taken};
 use sqlx::Row as _;
 
-use super::row::{LEADS, is_there, read_item};
+use super::row::{LEADS, is_there, read_taken};
+use crate::claim::{row_most, total};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::sql::Sql;
@@ -17,13 +18,16 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let query = query
         .bind(limit(request.rows.min(Take::MOST)))
         .bind(limit(request.each))
-        .bind(limit(request.ungrouped));
+        .bind(limit(request.ungrouped))
+        .bind(row_most(&request.bytes))
+        .bind(total(&request.bytes));
     let found = query.fetch_all(&mut session.connection).await?;
     let leads = match found.first() {
         Some(row) => row.try_get(LEADS)?,
         None => false,
     };
-    let rows = found.iter().filter(|row| is_there(row)).map(|row| read_item(row).into_row()).collect();
+    let there = found.iter().filter(|row| is_there(row));
+    let rows = there.map(|row| read_taken(row, request.bytes.row).into_row()).collect();
     Ok(Taken { leads, rows })
 }
 

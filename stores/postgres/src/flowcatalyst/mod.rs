@@ -9,5 +9,5 @@ mod settle;
 pub(crate) use claim::{claim, fetch};
 pub(crate) use lead::{recover, take};
 pub(crate) use migrate::{Tables, check, migrate};
-pub(crate) use row::{COLUMNS, read_record};
+pub(crate) use row::{COLUMNS, HEAVY, ITEM_BYTES, LEFT_OUT, LIGHT_COLUMNS, read_record};
 pub(crate) use settle::settle;

@@ -12,6 +12,19 @@ use crate::time::from_binary;
 pub(crate) const COLUMNS: &str =
     "id, type, message_group, payload, status, retry_count, created_at, processed_at, error_message";
 
+/// The same for a read that loads no contents beyond `$1` bytes: what is larger is NULL.
+pub(crate) const LIGHT_COLUMNS: &str = "id, type, message_group, \
+    CASE WHEN octet_length(payload) <= $1 THEN payload END AS payload, status, retry_count, created_at, processed_at, \
+    CASE WHEN octet_length(error_message) <= $1 THEN error_message END AS error_message";
+/// How many bytes the contents have of which some were left out; NULL where none were. The length is known without them.
+pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > $1 OR octet_length(error_message) > $1 \
+    THEN coalesce(octet_length(payload), 0)::bigint + coalesce(octet_length(error_message), 0) END";
+/// How many bytes the row `e` has.
+pub(crate) const ITEM_BYTES: &str = "(octet_length(concat(e.id, e.type, e.message_group)) \
+    + coalesce(octet_length(e.payload), 0)::bigint + coalesce(octet_length(e.error_message), 0))";
+/// The columns that are left out where a row is too large.
+pub(crate) const HEAVY: [&str; 2] = ["payload", "error_message"];
+
 const ID: usize = 0;
 const TYPE: usize = 1;
 const MESSAGE_GROUP: usize = 2;
@@ -21,11 +34,15 @@ const RETRY_COUNT: usize = 5;
 const CREATED_AT: usize = 6;
 const PROCESSED_AT: usize = 7;
 const ERROR_MESSAGE: usize = 8;
-/// The database's now, after the columns of a read.
-pub(super) const NOW: usize = 9;
+/// Bytes of contents that were left out, after the columns of a read.
+const LEFT_OUT_BYTES: usize = 9;
+/// The database's now, after them.
+pub(super) const NOW: usize = 10;
 
-/// Whether the node leads, after the columns of a take.
-pub(super) const LEADS: usize = 9;
+/// How many bytes a row has that was taken, after its columns.
+const TAKEN_BYTES: usize = 9;
+/// Whether the node leads, after them.
+pub(super) const LEADS: usize = 10;
 
 /// Reads one row. Times without a zone are in UTC.
 pub(super) fn read_item(row: &PgRow) -> Item {
@@ -47,7 +64,7 @@ pub(super) fn read_item(row: &PgRow) -> Item {
     if time(CREATED_AT).is_none() {
         item.blame("created_at is not a time");
     }
-    Item {
+    let item = Item {
         id: id.unwrap_or_default(),
         item_type,
         message_group,
@@ -57,8 +74,32 @@ pub(super) fn read_item(row: &PgRow) -> Item {
         created_at: time(CREATED_AT),
         processed_at: time(PROCESSED_AT),
         error_message,
+        bytes: 0,
         wrong: item.wrong,
+    };
+    Item { bytes: item.size(), ..item }
+}
+
+/// Reads one row that was taken. Its contents are there unless they are more than a row may have.
+pub(super) fn read_taken(row: &PgRow, most: usize) -> Item {
+    let mut item = read_item(row);
+    item.bytes = size(row, TAKEN_BYTES).unwrap_or_default();
+    if item.bytes > most {
+        item.set_aside(item.bytes, most);
     }
+    item
+}
+
+/// How many bytes a row has of which contents were left out.
+pub(super) fn left_out(row: &PgRow, item: &Item) -> Option<usize> {
+    let names = [Some(&item.id), item.item_type.as_ref(), item.message_group.as_ref()];
+    let names: usize = names.into_iter().flatten().map(String::len).sum();
+    Some(names + size(row, LEFT_OUT_BYTES)?)
+}
+
+fn size(row: &PgRow, column: usize) -> Option<usize> {
+    let value = row.try_get_raw(column).ok()?;
+    usize::try_from(if value.is_null() { return None } else { number(value.as_bytes().ok()?)? }).ok()
 }
 
 /// An integer of whatever width.

@@ -31,6 +31,7 @@ async fn claimed(store: &PostgresStore, ids: &[&str]) -> Vec<Row> {
         owner: owner(),
         lease: Duration::from_secs(60),
         rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };

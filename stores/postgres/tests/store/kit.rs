@@ -155,7 +155,13 @@ pub(crate) fn insert(id: &str, group: &str) -> String {
 /// Reads every slot from a cursor on.
 pub(crate) async fn fetch_from(store: &dyn Store, cursor: Cursor) -> Fetched {
     let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor };
-    let request = Fetch { scope, rows: 10_000, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+    let request = Fetch {
+        scope,
+        rows: 10_000,
+        bytes: pillarbox::port::ByteLimits::NONE,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
     store.fetch(request).await.unwrap()
 }
 

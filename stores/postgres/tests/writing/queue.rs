@@ -30,6 +30,7 @@ fn claim(rows: usize) -> Claim {
         owner: OwnerId::new("worker-ann").unwrap(),
         lease: Duration::from_secs(60),
         rows,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     }

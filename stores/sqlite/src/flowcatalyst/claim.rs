@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 use pillarbox::model::Row;
 use pillarbox::model::flowcatalyst::Item;
-use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
+use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
 use rusqlite::{Connection, params};
 
-use super::row::{ROWID, read_item};
+use super::row::read_within;
 use super::time::text;
 use crate::error::Failure;
+use crate::fetch::row_most;
 use crate::sql::Sql;
 use crate::time::{earlier, old_enough};
 use crate::transaction::SqliteTransaction;
@@ -20,11 +21,28 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
     let mut find = tx.prepare_cached(&tx.sql.fetch_due)?;
     let mut found = find.query(params![text(old_enough(now, request.skip_recent)), limit])?;
-    let mut items = Vec::new();
+    let (mut items, mut bytes) = (Vec::new(), 0);
     while let Some(row) = found.next()? {
-        items.push((row.get::<_, i64>(ROWID)?, read_item(row)));
+        let rowid = row.get(0)?;
+        let item = item_at(tx, &tx.sql, rowid, &request.bytes)?;
+        bytes += item.bytes;
+        items.push((rowid, item));
+        if request.bytes.reached_by(bytes) {
+            break;
+        }
     }
     mark(tx, items, now)
+}
+
+/// The item at a place, within limits.
+pub(super) fn item_at(
+    connection: &Connection,
+    sql: &Sql,
+    rowid: i64,
+    limits: &ByteLimits,
+) -> Result<Item, Failure> {
+    let mut statement = connection.prepare_cached(&sql.item)?;
+    Ok(statement.query_row(params![row_most(limits), rowid], |row| Ok(read_within(row, limits)))?)
 }
 
 /// Marks items as claimed, each by where it is.
@@ -64,12 +82,14 @@ pub(crate) fn fetch(
     let mut found = statement.query(params![text(old_enough(now, request.skip_recent)), limit])?;
     let (mut fetched, mut bytes) = (nothing, 0_usize);
     while let Some(row) = found.next()? {
-        if fetched.rows.len() >= request.rows || (bytes >= request.bytes && !fetched.rows.is_empty()) {
+        if fetched.rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !fetched.rows.is_empty())
+        {
             fetched.more = true;
             break;
         }
-        let row = Row { token: pillarbox::model::Token::default(), ..read_item(row).into_row() };
-        bytes = bytes.saturating_add(row.event.as_ref().map_or(0, |event| event.payload().size()));
+        let item = item_at(connection, sql, row.get(0)?, &request.bytes)?;
+        bytes = bytes.saturating_add(item.bytes);
+        let row = Row { token: pillarbox::model::Token::default(), ..item.into_row() };
         fetched.rows.push(row);
     }
     Ok(fetched)

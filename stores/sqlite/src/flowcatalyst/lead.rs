@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Layout};
-use pillarbox::port::{Answer, Lead, Recover, Take, Taken};
+use pillarbox::port::{Answer, ByteLimits, Lead, Recover, Take, Taken};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params};
 
-use super::claim::mark;
-use super::row::{ROWID, read_item};
+use super::claim::{item_at, mark};
 use super::time::text;
 use crate::error::Failure;
 use crate::job::Durability;
@@ -70,17 +69,25 @@ struct Taking<'a> {
     tx: &'a SqliteTransaction,
     except: HashSet<&'a str>,
     rows: usize,
+    limits: ByteLimits,
+    bytes: usize,
     items: Vec<(i64, pillarbox::model::flowcatalyst::Item)>,
 }
 
 impl<'a> Taking<'a> {
     fn new(tx: &'a SqliteTransaction, request: &'a Take) -> Self {
         let except = request.except.iter().map(|group| group.as_str()).collect();
-        Self { tx, except, rows: request.rows.min(Take::MOST), items: Vec::new() }
+        let (rows, limits) = (request.rows.min(Take::MOST), request.bytes);
+        Self { tx, except, rows, limits, bytes: 0, items: Vec::new() }
     }
 
+    /// How many rows there is room for.
     fn room(&self) -> usize {
-        self.rows.saturating_sub(self.items.len())
+        if self.is_full() { 0 } else { self.rows.saturating_sub(self.items.len()) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.limits.reached_by(self.bytes) && !self.items.is_empty()
     }
 
     /// Adds the first rows of a group, unless it is left out.
@@ -91,11 +98,15 @@ impl<'a> Taking<'a> {
         let limit = i64::try_from(most.min(self.room())).unwrap_or(i64::MAX);
         let mut statement = self.tx.prepare_cached(&self.tx.sql.take)?;
         let mut found = statement.query(params![group, limit])?;
-        while let Some(row) = found.next()? {
-            let item = read_item(row);
+        while !self.is_full()
+            && let Some(row) = found.next()?
+        {
+            let rowid = row.get(0)?;
+            let item = item_at(self.tx, &self.tx.sql, rowid, &self.limits)?;
             // A column may take two keys for the same one.
             if item.message_group.as_deref().is_none_or(|key| !self.except.contains(key)) {
-                self.items.push((row.get(ROWID)?, item));
+                self.bytes += item.bytes;
+                self.items.push((rowid, item));
             }
         }
         Ok(())

@@ -11,6 +11,6 @@ mod time;
 pub(crate) use claim::{claim, fetch, reap};
 pub(crate) use insert::insert_rows;
 pub(crate) use migrate::{Tables, check, migrate};
-pub(crate) use row::{COLUMNS, read_record};
+pub(crate) use row::{COLUMNS, LEFT_OUT, LIGHT_COLUMNS, read_record};
 pub(crate) use settle::settle;
 pub(crate) use time::{stored, text};

@@ -20,6 +20,7 @@ fn claim() -> Claim {
         owner: pillarbox::model::OwnerId::random(),
         lease: std::time::Duration::from_secs(30),
         rows: 9,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: std::time::Duration::ZERO,
         now: None,
     }

@@ -60,6 +60,7 @@ async fn claimed(store: &SqliteStore) -> Vec<Row> {
         owner: OwnerId::new("ann").unwrap(),
         lease: Duration::from_secs(30),
         rows: 100,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };

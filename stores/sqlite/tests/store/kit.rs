@@ -72,7 +72,13 @@ pub(crate) async fn write(store: &SqliteStore, rows: Vec<NewRow>) -> Result<Vec<
 
 pub(crate) async fn fetch_all(store: &dyn Store) -> Fetched {
     let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor: Cursor::default() };
-    let request = Fetch { scope, rows: 10_000, bytes: usize::MAX, skip_recent: Duration::ZERO, now: None };
+    let request = Fetch {
+        scope,
+        rows: 10_000,
+        bytes: pillarbox::port::ByteLimits::NONE,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
     store.fetch(request).await.unwrap()
 }
 

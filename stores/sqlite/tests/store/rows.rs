@@ -64,6 +64,7 @@ async fn what_can_not_be_read_can_be_claimed_and_so_set_aside() {
         owner: OwnerId::new("me").unwrap(),
         lease: Duration::from_secs(10),
         rows: 10,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };
@@ -123,7 +124,7 @@ async fn rows_with_odd_times_and_ids_stop_neither_pollers_nor_operators() {
     let due = Fetch {
         scope: Scope::Due,
         rows: 10,
-        bytes: usize::MAX,
+        bytes: pillarbox::port::ByteLimits::NONE,
         skip_recent: Duration::from_secs(1),
         now: None,
     };

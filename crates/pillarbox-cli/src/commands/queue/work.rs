@@ -67,6 +67,9 @@ pub(crate) struct Work {
     /// Hold at most so many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
+    /// Set a larger message aside as dead without loading it
+    #[arg(long, value_name = "BYTES", default_value_t = 16_777_216, value_parser = clap::value_parser!(u64).range(2_097_152..=1 << 40))]
+    max_row_bytes: u64,
     /// Attempts before a message is dead
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_attempts: u32,
@@ -138,6 +141,7 @@ impl Work {
             .workers(self.workers as usize)
             .lease(self.lease)
             .batch(self.batch as usize)
+            .max_row_bytes(usize::try_from(self.max_row_bytes).unwrap_or(usize::MAX))
             .max_attempts(self.max_attempts)
             .drain_timeout(self.drain)
             .no_handler_grace(OTHERS_GRACE);
