@@ -63,13 +63,31 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
     if is_missing(store.admin().check().await) {
         let items = Options { layout: Some(Layout::Flowcatalyst), ..options.clone() };
         // A store without this layout has nothing to look for.
-        if let Ok(other) = open(url, &items).await
-            && other.admin().check().await.is_ok()
-        {
-            return Ok(other);
+        let Ok(other) = open(url, &items).await else { return Ok(store) };
+        match other.admin().check().await {
+            Ok(()) => return Ok(other),
+            // The tables are there, only not for this user.
+            Err(error) if error.kind() == ErrorKind::Permission => return Err(error.into()),
+            Err(_) => {}
         }
     }
     Ok(store)
+}
+
+/// The outbox of another layout in the same database, if there is one: what is pending in it is not delivered with this one.
+pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<Arc<dyn Store>> {
+    let layout = match layout {
+        Layout::Native => Layout::Flowcatalyst,
+        Layout::Flowcatalyst => Layout::Native,
+    };
+    let options = Options {
+        layout: Some(layout),
+        table: TableName::usual(layout),
+        missing: Missing::Refuse,
+        ..options.clone()
+    };
+    let other = open(url, &options).await.ok()?;
+    other.admin().check().await.is_ok().then_some(other)
 }
 
 async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {

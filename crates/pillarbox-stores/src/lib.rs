@@ -12,6 +12,6 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use connect::{Missing, Options, connect, schema_sql};
+pub use connect::{Missing, Options, beside, connect, schema_sql};
 pub use error::ConnectError;
 pub use kind::{StoreKind, stores};

@@ -18,6 +18,7 @@ pub(crate) struct Node {
     pub(crate) lane: Lane,
     pub(crate) joined_at: Timestamp,
     pub(crate) expires_at: Timestamp,
+    pub(crate) state: Option<String>,
 }
 
 /// A slot of groups or a lane, who holds it, and whether its last holder was buried.
@@ -61,6 +62,7 @@ impl Members {
                 "lane": i32::from(node.lane.0),
                 "joined_at": us(node.joined_at),
                 "expires_at": us(node.expires_at),
+                "state": node.state.as_deref(),
             })
         };
         let slot = |held: &Held| {
@@ -211,6 +213,7 @@ impl Members {
             slots: self.held_by(node.id).count(),
             joined_at: node.joined_at,
             expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
+            state: node.state.clone(),
         };
         self.nodes.iter().map(info).collect()
     }
@@ -236,6 +239,7 @@ fn read_node(document: &Document) -> Result<Node, Failure> {
         lane: Lane(small(document, "lane")?),
         joined_at: time("joined_at")?,
         expires_at: time("expires_at")?,
+        state: document.get_str("state").ok().map(str::to_owned),
     })
 }
 

@@ -51,6 +51,7 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
             lane,
             joined_at: now,
             expires_at,
+            state: None,
         });
         members.take(request.node, vec![lane.slot()]);
         let share = members.share(request.node);
@@ -95,6 +96,14 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         pause(tried).await;
     }
     Err(Failure::lost())
+}
+
+/// Keeps what a node tells of itself. The list's version stays: whoever changes the list at the same time wins, and the node tells
+/// again with its next change.
+pub(crate) async fn publish(call: &mut Call<'_>, node: NodeId, state: &str) -> Result<(), Failure> {
+    let own = doc! { "_id": MEMBERS, "nodes.id": node.to_string() };
+    call.update_all(&call.names().meta, own, doc! { "$set": { "nodes.$.state": state } }).await?;
+    Ok(())
 }
 
 pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failure> {

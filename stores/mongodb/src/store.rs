@@ -250,6 +250,13 @@ impl Store for MongodbStore {
         })
     }
 
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        self.run("publish", Step::Together, move |call| {
+            let state = state.clone();
+            Box::pin(async move { membership::publish(call, node, &state).await })
+        })
+    }
+
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.run("leave", Step::Together, move |call| Box::pin(membership::leave(call, node)))
     }

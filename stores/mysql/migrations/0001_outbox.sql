@@ -49,7 +49,8 @@ CREATE TABLE IF NOT EXISTS {node} (
     label      text        NOT NULL,
     lane       smallint    NOT NULL,
     joined_at  datetime(6) NOT NULL,
-    expires_at datetime(6) NOT NULL
+    expires_at datetime(6) NOT NULL,
+    state      text
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 {by_bytes};
 
 CREATE TABLE IF NOT EXISTS {slot} (

@@ -150,6 +150,9 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     Ok(stats)
 }
 
+/// Where the state of a node stands; tables of an earlier release end before it.
+const STATE: usize = 12;
+
 pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, Failure> {
     let rows = session.query(&*sql.nodes).fetch_all(&mut session.connection).await?;
     let node = |row: &MySqlRow| {
@@ -161,6 +164,7 @@ pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeIn
             slots: usize::try_from(number(row, 5)?).unwrap_or_default(),
             joined_at: time_of(row, 3).unwrap_or_default(),
             expires_in: (expires > now).then(|| until(now, expires)),
+            state: text_of(row, STATE).map(str::to_owned),
         })
     };
     rows.iter().map(node).collect()

@@ -54,6 +54,16 @@ pub(crate) async fn beat(
     }
 }
 
+pub(crate) async fn publish(
+    session: &mut Session,
+    sql: &Sql,
+    (node, state): &(NodeId, String),
+) -> Result<(), Failure> {
+    let query = session.query(&*sql.node_publish).bind(state).bind(node.to_string());
+    query.execute(&mut session.connection).await?;
+    Ok(())
+}
+
 pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
     session.begin().await?;
     lock(session, sql, None).await?;

@@ -63,7 +63,16 @@ async fn bring_up(session: &mut Session, sql: &Sql, migrations: &Migrations) -> 
         let text = if session.server.tidb { text.replace(DEFAULTS.0, DEFAULTS.1) } else { text.clone() };
         session.results(text).await?;
     }
+    add_state(session, sql).await?;
     Ok(Migrated { from, to: version(session, sql).await? })
+}
+
+/// Adds the column that tables of an earlier release lack.
+pub(crate) async fn add_state(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+    if session.once(&*sql.node_state_there).fetch_optional(&mut session.connection).await.is_err() {
+        session.results(sql.node_state.to_string()).await?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {

@@ -277,6 +277,12 @@ impl Store for MysqlStore {
         })
     }
 
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        self.at_desk("publish", (node, state), |session, sql, told| {
+            Box::pin(membership::publish(session, sql, told))
+        })
+    }
+
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.on(&self.0.beating, "leave", node, |session, sql, node| {
             Box::pin(membership::leave(session, sql, *node))

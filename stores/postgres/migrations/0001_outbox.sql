@@ -1,7 +1,7 @@
 -- The outbox and the tables beside it. A plain writer needs only event_id, event_type and payload.
-CREATE SEQUENCE {sequence} AS bigint CACHE 1;
+CREATE SEQUENCE IF NOT EXISTS {sequence} AS bigint CACHE 1;
 
-CREATE TABLE {event} (
+CREATE TABLE IF NOT EXISTS {event} (
     seq            bigint      NOT NULL DEFAULT nextval({sequence_name}),
     available_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -39,28 +39,29 @@ CREATE TABLE {event} (
 );
 ALTER SEQUENCE {sequence} OWNED BY {event}.seq;
 
-CREATE INDEX {event_pending} ON {event} (seq, slot) WHERE status IN (0, 2);
-CREATE UNIQUE INDEX {event_message} ON {event} (message_id) WHERE message_id IS NOT NULL;
-CREATE INDEX {event_ended} ON {event} (status, done_at) WHERE status IN (1, 3);
-CREATE INDEX {event_delayed} ON {event} (available_at, seq) WHERE status IN (0, 2) AND lane = -1;
-CREATE INDEX {event_queue} ON {event} (available_at, seq) WHERE status IN (0, 2) AND lane = -2;
+CREATE INDEX IF NOT EXISTS {event_pending} ON {event} (seq, slot) WHERE status IN (0, 2);
+CREATE UNIQUE INDEX IF NOT EXISTS {event_message} ON {event} (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {event_ended} ON {event} (status, done_at) WHERE status IN (1, 3);
+CREATE INDEX IF NOT EXISTS {event_delayed} ON {event} (available_at, seq) WHERE status IN (0, 2) AND lane = -1;
+CREATE INDEX IF NOT EXISTS {event_queue} ON {event} (available_at, seq) WHERE status IN (0, 2) AND lane = -2;
 
-CREATE TABLE {node} (
+CREATE TABLE IF NOT EXISTS {node} (
     node_id    varchar(64) COLLATE "C" NOT NULL PRIMARY KEY,
     label      text        NOT NULL,
     lane       smallint    NOT NULL,
     joined_at  timestamptz NOT NULL,
-    expires_at timestamptz NOT NULL
+    expires_at timestamptz NOT NULL,
+    state      text
 ) WITH (fillfactor = 50);
 
-CREATE TABLE {slot} (
+CREATE TABLE IF NOT EXISTS {slot} (
     slot    smallint NOT NULL PRIMARY KEY,
     holder  varchar(64) COLLATE "C",
     suspect boolean  NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
-INSERT INTO {slot} (slot) SELECT generate_series(0, 63);
+INSERT INTO {slot} (slot) SELECT generate_series(0, 63) ON CONFLICT DO NOTHING;
 
-CREATE TABLE {group} (
+CREATE TABLE IF NOT EXISTS {group} (
     group_key text        COLLATE "C" NOT NULL PRIMARY KEY,
     state     text        NOT NULL CHECK (state IN ('blocked', 'paused')),
     event_id  varchar(255) COLLATE "C",
@@ -69,7 +70,7 @@ CREATE TABLE {group} (
     since     timestamptz NOT NULL
 );
 
-CREATE TABLE {attempt} (
+CREATE TABLE IF NOT EXISTS {attempt} (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event_id  varchar(255) COLLATE "C" NOT NULL,
     number    integer     NOT NULL,
@@ -77,9 +78,9 @@ CREATE TABLE {attempt} (
     failed_by text        NOT NULL,
     error     text        NOT NULL
 );
-CREATE INDEX {attempt_event} ON {attempt} (event_id, id);
+CREATE INDEX IF NOT EXISTS {attempt_event} ON {attempt} (event_id, id);
 
-CREATE TABLE {audit} (
+CREATE TABLE IF NOT EXISTS {audit} (
     id     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at     timestamptz NOT NULL,
     actor  text        NOT NULL,
@@ -87,8 +88,8 @@ CREATE TABLE {audit} (
     target text        NOT NULL
 );
 
-CREATE TABLE {meta} (
+CREATE TABLE IF NOT EXISTS {meta} (
     name  text   COLLATE "C" NOT NULL PRIMARY KEY,
     value bigint NOT NULL
 ) WITH (fillfactor = 50);
-INSERT INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0);
+INSERT INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0) ON CONFLICT DO NOTHING;

@@ -1,7 +1,7 @@
 -- Joins: messages of the queue whose last end enqueues another. A row of the queue that is or was attached bears a mark.
-ALTER TABLE {event} ADD COLUMN joined boolean;
+ALTER TABLE {event} ADD COLUMN IF NOT EXISTS joined boolean;
 
-CREATE TABLE {join} (
+CREATE TABLE IF NOT EXISTS {join} (
     join_id              varchar(255) COLLATE "C" NOT NULL PRIMARY KEY,
     grouping_key         varchar(255) COLLATE "C",
     expected_steps       integer     NOT NULL,
@@ -22,22 +22,22 @@ CREATE TABLE {join} (
     created_at           timestamptz NOT NULL,
     updated_at           timestamptz NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
-CREATE INDEX {join_group} ON {join} (grouping_key, created_at, join_id) WHERE grouping_key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {join_group} ON {join} (grouping_key, created_at, join_id) WHERE grouping_key IS NOT NULL;
 -- None has a column that counting a step changes: the row's next version then needs no entry in any of them.
-CREATE INDEX {join_created} ON {join} (created_at, join_id);
+CREATE INDEX IF NOT EXISTS {join_created} ON {join} (created_at, join_id);
 
-CREATE TABLE {join_member} (
+CREATE TABLE IF NOT EXISTS {join_member} (
     join_id    varchar(255) COLLATE "C" NOT NULL,
     event_id   varchar(255) COLLATE "C" NOT NULL,
     status     smallint    NOT NULL CHECK (status BETWEEN 0 AND 2),
     created_at timestamptz NOT NULL,
     PRIMARY KEY (join_id, event_id)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
-CREATE INDEX {join_event} ON {join_member} (event_id);
+CREATE INDEX IF NOT EXISTS {join_event} ON {join_member} (event_id);
 
 -- Ends those of these joins whose last step has ended and that someone waits for, and enqueues what they end in; how many
 -- that were. The caller holds their locks.
-CREATE FUNCTION {join_end}(ids text[], at timestamptz) RETURNS integer LANGUAGE plpgsql VOLATILE AS $body$
+CREATE OR REPLACE FUNCTION {join_end}(ids text[], at timestamptz) RETURNS integer LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
     fired integer;
 BEGIN
@@ -62,7 +62,7 @@ $body$;
 -- Counts messages that have ended in the joins they are pending members of; how many joins ended in a message. The caller
 -- holds the locks of the messages; locks the members, then the joins in the order of their ids. Its statements each see
 -- what was committed before them, which those of the statement that calls it do not.
-CREATE FUNCTION {join_settle}(completed text[], failed text[], at timestamptz) RETURNS integer LANGUAGE plpgsql VOLATILE AS $body$
+CREATE OR REPLACE FUNCTION {join_settle}(completed text[], failed text[], at timestamptz) RETURNS integer LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
     ids text[];
     done integer[];
@@ -90,7 +90,7 @@ $body$;
 
 -- Makes messages of the queue steps of a join. Answers: 0 changed, 1 unchanged, 2 no such join, 3 ended, 4 full, 5 no such
 -- message, with its detail. Locks the messages by number and marks them, so that a settle beside it either is seen or sees.
-CREATE FUNCTION {join_attach}(of_join text, messages text[], at timestamptz, OUT answer integer, OUT detail text, OUT fired integer)
+CREATE OR REPLACE FUNCTION {join_attach}(of_join text, messages text[], at timestamptz, OUT answer integer, OUT detail text, OUT fired integer)
 LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
     j {join}%ROWTYPE;
@@ -145,7 +145,7 @@ END
 $body$;
 
 -- Says that a step has ended. Answers: 0 changed, 1 unchanged, 2 no such join, 6 not a member. Locks the member, then the join.
-CREATE FUNCTION {join_report}(of_join text, message text, state integer, at timestamptz, OUT answer integer, OUT detail text,
+CREATE OR REPLACE FUNCTION {join_report}(of_join text, message text, state integer, at timestamptz, OUT answer integer, OUT detail text,
     OUT fired integer)
 LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
@@ -175,7 +175,7 @@ END
 $body$;
 
 -- Says what happens at the end of a join. Answers: 0 changed, 2 no such join, 3 ended, 7 already waiting. Locks the join.
-CREATE FUNCTION {join_wait}(of_join text, fails boolean, complete_topic text, complete_payload text, fail_topic text, fail_payload text,
+CREATE OR REPLACE FUNCTION {join_wait}(of_join text, fails boolean, complete_topic text, complete_payload text, fail_topic text, fail_payload text,
     continuation text, headers text, at timestamptz, OUT answer integer, OUT detail text, OUT fired integer)
 LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
@@ -203,4 +203,4 @@ BEGIN
 END
 $body$;
 
-UPDATE {meta} SET value = 2 WHERE name = 'schema_version';
+UPDATE {meta} SET value = 2 WHERE name = 'schema_version' AND value < 2;

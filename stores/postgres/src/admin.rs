@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use pillarbox::model::{EventId, Layout, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, Lacking, List, Migrated, NodeInfo,
+    Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::connection::{Session, Work};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
-use crate::{flowcatalyst, groups, inspect, migrate, operate};
+use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
 
 impl PostgresStore {
     fn at_desk<T, F>(&self, operation: &'static str, work: F) -> Answer<'_, T>
@@ -52,6 +52,10 @@ impl Admin for PostgresStore {
                 }
             })
         })
+    }
+
+    fn lacking(&self) -> Answer<'_, Lacking> {
+        self.at_desk("check rights", |session, sql| Box::pin(rights::lacking(session, sql)))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

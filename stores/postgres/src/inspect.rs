@@ -125,6 +125,7 @@ pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeIn
             slots: usize::try_from(row.try_get::<i64, _>(5)?).unwrap_or_default(),
             joined_at: row.try_get::<Time, _>(3)?.0,
             expires_in: (expires > now).then(|| until(now, expires)),
+            state: row.try_get(7)?,
         })
     };
     rows.iter().map(node).collect()

@@ -96,6 +96,7 @@ mod operate;
 mod pipelined;
 mod pooler;
 mod promote;
+mod rights;
 mod row;
 mod settle;
 mod sql;

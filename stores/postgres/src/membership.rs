@@ -51,6 +51,17 @@ pub(crate) async fn beat(
     }
 }
 
+pub(crate) async fn publish(
+    session: &mut Session,
+    sql: &Sql,
+    node: NodeId,
+    state: &str,
+) -> Result<(), Failure> {
+    let query = session.query(&sql.node_publish).bind(node.to_string()).bind(state);
+    query.execute(&mut session.connection).await?;
+    Ok(())
+}
+
 pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
     let mut tx = session.begin().await?;
     lock(&mut tx, sql, None).await?;

@@ -15,6 +15,9 @@ const MIGRATIONS: [&str; 2] =
 /// The version that this code needs.
 const VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// A column that tables of an earlier release lack.
+pub(crate) const NODE_STATE: &str = include_str!("../sql/node_state.sql");
+
 /// A schema that is named is made too. Looked for first: CREATE SCHEMA demands a right of its own even where it is there.
 pub(crate) const SCHEMA: &str = include_str!("../sql/schema.sql");
 
@@ -22,6 +25,7 @@ pub(crate) const SCHEMA: &str = include_str!("../sql/schema.sql");
 pub(crate) struct Migrations {
     schema: Option<String>,
     tables: Vec<String>,
+    state: String,
 }
 
 impl Migrations {
@@ -29,13 +33,14 @@ impl Migrations {
         Self {
             schema: names.has_schema.then(|| names.fill(SCHEMA)),
             tables: MIGRATIONS.iter().map(|text| names.fill(text)).collect(),
+            state: names.fill(NODE_STATE),
         }
     }
 
     /// All statements, for people who run them by hand.
     pub(crate) fn script(&self) -> String {
         let schema = self.schema.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
-        format!("BEGIN;\n\n{schema}{}\nCOMMIT;\n", self.tables.join("\n"))
+        format!("BEGIN;\n\n{schema}{}\n{}\nCOMMIT;\n", self.tables.join("\n"), self.state)
     }
 
     /// What brings the tables from a version to the newest.
@@ -57,9 +62,21 @@ pub(crate) async fn migrate(
     for text in migrations.from(from) {
         tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
     }
+    add_state(&mut tx.tx, sql).await?;
     let to = version(&mut tx.tx, sql).await?;
     tx.commit().await?;
     Ok(Migrated { from, to })
+}
+
+/// Adds the column that tables of an earlier release lack. Looked for first: whoever may not change tables can migrate what is
+/// up to date.
+pub(crate) async fn add_state(connection: &mut PgConnection, sql: &Sql) -> Result<(), Failure> {
+    let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.node_state_there))).persistent(false);
+    let there: bool = query.fetch_one(&mut *connection).await?.try_get(0)?;
+    if !there {
+        connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.node_state.to_string()))).await?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {

@@ -222,6 +222,7 @@ macro_rules! statements {
         pub(crate) struct Sql {
             pub(crate) layout: Layout,
             pub(crate) table: TableName,
+            full: Vec<(&'static str, String)>,
             $(pub(crate) $name: Arc<str>,)*
             $(pub(crate) $each: Arc<str>,)*
             $(pub(crate) $item: Arc<str>,)*
@@ -241,6 +242,7 @@ macro_rules! statements {
                 Self {
                     layout: names.layout,
                     table: names.table.clone(),
+                    full: names.replacements.clone(),
                     $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     $($each: names.statement(each(
                         include_str!(concat!("../sql/", stringify!($each), ".sql")),
@@ -272,7 +274,8 @@ macro_rules! statements {
 // Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
     native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, done, done_delete, attempts,
-        membership_lock, node_join, node_renew, node_bury, node_leave, nodes, members, beat, slots_take, slots_release,
+        membership_lock, node_join, node_renew, node_bury, node_leave, node_publish, node_state, node_state_there, nodes, rights, members,
+        beat, slots_take, slots_release,
         next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped, settle;
@@ -284,6 +287,12 @@ statements!(
 );
 
 impl Sql {
+    /// The full name of a table, by its place in statements.
+    pub(crate) fn full(&self, table: &str) -> String {
+        let name = self.full.iter().find(|(place, _)| place.trim_matches(['{', '}']) == table);
+        name.map(|(_, name)| name.clone()).unwrap_or_default()
+    }
+
     /// Everything in a row, for people.
     pub(crate) fn record(&self, row: &PgRow) -> Record {
         match self.layout {

@@ -297,6 +297,12 @@ impl Store for PostgresStore {
         })
     }
 
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        self.on(&self.0.desk, "publish", move |session, sql| {
+            Box::pin(async move { membership::publish(session, sql, node, &state).await })
+        })
+    }
+
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.0.alone.store(false, Ordering::Relaxed);
         self.on(&self.0.beating, "leave", move |session, sql| {

@@ -54,7 +54,8 @@ CREATE TABLE {node} (
     label      TEXT    NOT NULL,
     lane       INTEGER NOT NULL,
     joined_at  INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL
+    expires_at INTEGER NOT NULL,
+    state      TEXT
 ) WITHOUT ROWID;
 
 CREATE TABLE {slot} (

@@ -167,6 +167,7 @@ pub(crate) fn nodes(connection: &Connection, sql: &Sql, now: Timestamp) -> Resul
                 slots: usize::try_from(row.get::<_, i64>(5)?).unwrap_or(0),
                 joined_at: timestamp(row.get(3)?),
                 expires_in: (expires > now.as_microsecond()).then(|| until(now, expires)),
+                state: row.get("state").unwrap_or_default(),
             }))
         })?
         .filter_map(Result::transpose)

@@ -61,6 +61,11 @@ pub(crate) fn beat(
     view.membership(tx, request.node, give, seen, now).map(Some)
 }
 
+pub(crate) fn publish(tx: &SqliteTransaction, node: NodeId, state: &str) -> Result<(), Failure> {
+    tx.prepare_cached(&tx.sql.node_publish)?.execute(params![node.to_string(), state])?;
+    Ok(())
+}
+
 pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure> {
     let node = node.to_string();
     if tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])? > 0 {

@@ -38,7 +38,16 @@ pub(crate) fn migrate(tx: &SqliteTransaction, texts: &[String]) -> Result<Migrat
     for text in texts.iter().skip(from as usize) {
         tx.execute_batch(text)?;
     }
+    add_state(tx)?;
     Ok(Migrated { from, to: version(tx, &tx.sql)? })
+}
+
+/// Adds the column that tables of an earlier release lack.
+pub(crate) fn add_state(tx: &SqliteTransaction) -> Result<(), Failure> {
+    if tx.prepare(&tx.sql.node_state_there).is_err() {
+        tx.execute_batch(&tx.sql.node_state)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {

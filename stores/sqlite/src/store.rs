@@ -212,6 +212,10 @@ impl Store for SqliteStore {
         self.change("beat", Durability::Full, move |tx| membership::beat(tx, &request, now(request.now)))
     }
 
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        self.change("publish", Durability::Full, move |tx| membership::publish(tx, node, &state))
+    }
+
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.change("leave", Durability::Full, move |tx| membership::leave(tx, node))
     }

@@ -26,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
     AnyLayout:
         an_empty_outbox_has_empty_figures,
         nodes_are_listed_in_the_order_they_joined,
+        a_node_tells_its_state_until_it_is_gone,
         the_record_of_actions_comes_newest_first;
     )
 }
@@ -187,6 +188,25 @@ async fn figures_tell_of_nodes_slots_and_groups(t: Fixture) -> Checked {
     assert_eq!(stats.free_slots, u64::from(t.store.facts().slots.unsigned_abs()) + 1, "its lane is free too");
     t.join(2, at(0)).await?;
     assert_eq!(t.store.admin().stats().await?.nodes, 0, "its lease has run out long ago");
+    Ok(())
+}
+
+/// PBX-090
+async fn a_node_tells_its_state_until_it_is_gone(t: Fixture) -> Checked {
+    t.join(1, at(0)).await?;
+    let states = async || -> Result<Vec<Option<String>>, StoreError> {
+        Ok(t.store.admin().nodes().await?.into_iter().map(|info| info.state).collect())
+    };
+    assert_eq!(states().await?, [None]);
+    let state = "{\"sink\":\"fails — Grüße\"}";
+    t.store.publish(node(1), state.to_owned()).await?;
+    t.beat(1, at(1)).await?;
+    assert_eq!(states().await?, [Some(state.to_owned())], "a heartbeat leaves it alone");
+    t.store.publish(node(1), "{}".to_owned()).await?;
+    t.store.publish(node(7), "{}".to_owned()).await?;
+    assert_eq!(states().await?, [Some("{}".to_owned())], "a node that is not there tells nothing");
+    t.store.leave(node(1)).await?;
+    assert_eq!(states().await?, []);
     Ok(())
 }
 

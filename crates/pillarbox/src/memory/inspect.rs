@@ -87,6 +87,7 @@ impl State {
                 slots: self.slots.values().filter(|holding| holding.holder == Some(*id)).count(),
                 joined_at: node.joined_at,
                 expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
+                state: node.state.clone(),
             })
             .collect();
         nodes.sort_by_key(|info| (info.joined_at, info.node));

@@ -19,7 +19,7 @@ impl State {
         self.bury(now, None);
         let lane = free_lane(&self.slot_states());
         let expires_at = later(now, request.lease);
-        let node = Node { label: request.label.clone(), lane, joined_at: now, expires_at };
+        let node = Node { label: request.label.clone(), lane, joined_at: now, expires_at, state: None };
         self.nodes.insert(request.node, node);
         let mut suspect = Vec::new();
         self.take(Slot(lane.0), request.node, &mut suspect);
@@ -40,6 +40,12 @@ impl State {
         let give = self.take_share(request.node, &request.release, &mut suspect);
         let seen = Some(request.groups_seen);
         Some(self.membership(request.node, give, &suspect, seen, request.after, now))
+    }
+
+    pub(super) fn publish(&mut self, node: NodeId, state: String) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.state = Some(state);
+        }
     }
 
     pub(super) fn leave(&mut self, node: NodeId) {

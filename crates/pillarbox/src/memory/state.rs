@@ -19,6 +19,7 @@ pub(super) struct Node {
     pub(super) lane: Lane,
     pub(super) joined_at: Timestamp,
     pub(super) expires_at: Timestamp,
+    pub(super) state: Option<String>,
 }
 
 /// Who holds a slot.

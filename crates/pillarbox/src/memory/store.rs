@@ -208,6 +208,13 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.0.lock().beat(&request, self.0.now(request.now))) })
     }
 
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.0.lock().publish(node, state);
+            Ok(())
+        })
+    }
+
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         Box::pin(async move {
             self.0.lock().leave(node);

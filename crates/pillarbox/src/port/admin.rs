@@ -219,6 +219,8 @@ pub struct NodeInfo {
     pub joined_at: Timestamp,
     /// How long it still lives; `None` if it has expired.
     pub expires_in: Option<Duration>,
+    /// What it last told of itself, as JSON: a relay tells the state of its sink.
+    pub state: Option<String>,
 }
 
 /// A count of one event type.
@@ -266,6 +268,15 @@ pub struct Migrated {
     pub to: u32,
 }
 
+/// Rights that a database user lacks, as the statements that grant them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lacking {
+    /// Without these nothing can be delivered.
+    pub deliver: Vec<String>,
+    /// Without these only purging fails.
+    pub purge: Vec<String>,
+}
+
 /// An operator's action, as it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
@@ -289,6 +300,11 @@ pub trait Admin: Send + Sync {
 
     /// Checks that the tables are there and of this version.
     fn check(&self) -> Answer<'_, ()>;
+
+    /// What the database user may not do, of what delivering needs. Empty too where the store can't tell.
+    fn lacking(&self) -> Answer<'_, Lacking> {
+        Box::pin(async { Ok(Lacking::default()) })
+    }
 
     /// The state of the outbox.
     fn stats(&self) -> Answer<'_, Stats>;

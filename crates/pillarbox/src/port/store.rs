@@ -66,6 +66,12 @@ pub trait Store: Send + Sync + 'static {
     /// Renews a node, buries expired ones, takes and releases slots. `None`: this node was buried.
     fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>>;
 
+    /// Keeps what a node tells of itself, at most 4 KiB, for whoever lists the nodes; a node that is gone tells nothing. By
+    /// default nothing is kept.
+    fn publish(&self, _node: NodeId, _state: String) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Removes a node that has stopped; its slots and lane are free at once.
     fn leave(&self, node: NodeId) -> Answer<'_, ()>;
 
@@ -125,6 +131,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
         (**self).beat(request)
+    }
+
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        (**self).publish(node, state)
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {

@@ -5,7 +5,7 @@ use pillarbox::port::{ErrorKind, Migrated};
 use super::row::COLUMNS;
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::migrate::{locked, refuse_newer, version};
+use crate::migrate::{add_state, locked, refuse_newer, version};
 use crate::row::text_of;
 use crate::sql::{Names, Sql};
 
@@ -49,6 +49,7 @@ async fn bring_up(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<M
     if from == 0 {
         session.results(tables.beside.clone()).await?;
     }
+    add_state(session, sql).await?;
     Ok(Migrated { from, to: version(session, sql).await? })
 }
 

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::migrate::{SCHEMA, refuse_newer, version};
+use crate::migrate::{NODE_STATE, SCHEMA, add_state, refuse_newer, version};
 use crate::sql::{Names, Sql};
 
 const ITEMS: &str = include_str!("../../sql/flowcatalyst/create_items.sql");
@@ -23,6 +23,7 @@ pub(crate) struct Tables {
     schema: Option<String>,
     items: String,
     beside: String,
+    state: String,
 }
 
 impl Tables {
@@ -31,13 +32,14 @@ impl Tables {
             schema: names.has_schema.then(|| names.fill(SCHEMA)),
             items: names.fill(ITEMS),
             beside: names.fill(BESIDE),
+            state: names.fill(NODE_STATE),
         }
     }
 
     /// All statements, for people who run them by hand.
     pub(crate) fn script(&self) -> String {
         let schema = self.schema.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
-        format!("BEGIN;\n\n{schema}{}\n{}\nCOMMIT;\n", self.items, self.beside)
+        format!("BEGIN;\n\n{schema}{}\n{}\n{}\nCOMMIT;\n", self.items, self.beside, self.state)
     }
 }
 
@@ -61,6 +63,7 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql, tables: &Tables) -
     for text in missing {
         tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
     }
+    add_state(&mut tx.tx, sql).await?;
     let to = version(&mut tx.tx, sql).await?;
     tx.commit().await?;
     Ok(Migrated { from, to })
@@ -73,7 +76,10 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     if lacking.len() < ALL {
         return refuse_lacking(sql, &lacking);
     }
-    let detail = "the tables are missing; run `pillarbox migrate --layout flowcatalyst`".to_owned();
+    let table = sql.table.as_str();
+    let detail = format!(
+        "the table {table} is missing; run `pillarbox migrate --layout flowcatalyst --table {table}`"
+    );
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 

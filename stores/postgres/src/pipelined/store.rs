@@ -184,6 +184,10 @@ impl Store for PipelinedStore {
         self.store.beat(request)
     }
 
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        self.store.publish(node, state)
+    }
+
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.store.leave(node)
     }

@@ -1,5 +1,5 @@
 -- The table of items as its own documentation has it.
-CREATE TABLE {event} (
+CREATE TABLE IF NOT EXISTS {event} (
     id VARCHAR(13) PRIMARY KEY,
     type VARCHAR(20) NOT NULL,
     message_group VARCHAR(255),
@@ -11,5 +11,5 @@ CREATE TABLE {event} (
     error_message TEXT
 );
 
-CREATE INDEX {event_status}
+CREATE INDEX IF NOT EXISTS {event_status}
     ON {event}(status, message_group, created_at);

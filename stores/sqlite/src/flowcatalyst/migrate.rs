@@ -4,7 +4,7 @@ use pillarbox::port::{ErrorKind, Migrated};
 use rusqlite::Connection;
 
 use crate::error::Failure;
-use crate::migrate::{refuse_newer, version};
+use crate::migrate::{add_state, refuse_newer, version};
 use crate::sql::{Names, Sql};
 use crate::transaction::SqliteTransaction;
 
@@ -44,6 +44,7 @@ pub(crate) fn migrate(tx: &SqliteTransaction, tables: &Tables) -> Result<Migrate
     if from == 0 {
         tx.execute_batch(&tables.beside)?;
     }
+    add_state(tx)?;
     Ok(Migrated { from, to: version(tx, &tx.sql)? })
 }
 
@@ -54,7 +55,10 @@ pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
     if lacking.len() < ALL {
         return refuse_lacking(sql, &lacking);
     }
-    let detail = "the tables are missing; run `pillarbox migrate --layout flowcatalyst`".to_owned();
+    let table = sql.table.as_str();
+    let detail = format!(
+        "the table {table} is missing; run `pillarbox migrate --layout flowcatalyst --table {table}`"
+    );
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 

@@ -1,0 +1,92 @@
+//! Rights: what delivering needs, and what this user lacks of it.
+
+use pillarbox::model::Layout;
+use pillarbox::port::Lacking;
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::connection::Session;
+use crate::error::Failure;
+use crate::sql::Sql;
+
+/// What a right is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    Delivery,
+    Purge,
+}
+
+/// A table by its place in statements, a right on it, and what needs it.
+type Right = (&'static str, &'static str, For);
+
+const NATIVE: &[Right] = &[
+    ("event", "SELECT", For::Delivery),
+    ("event", "UPDATE", For::Delivery),
+    ("event", "DELETE", For::Purge),
+    ("meta", "UPDATE", For::Delivery),
+    ("attempt", "SELECT", For::Delivery),
+    ("attempt", "INSERT", For::Delivery),
+    ("attempt", "DELETE", For::Purge),
+    ("join", "SELECT", For::Purge),
+    ("join", "UPDATE", For::Purge),
+    ("join", "DELETE", For::Purge),
+    ("join_member", "SELECT", For::Purge),
+    ("join_member", "DELETE", For::Purge),
+];
+
+const ITEMS: &[Right] = &[
+    ("event", "SELECT", For::Delivery),
+    ("event", "UPDATE", For::Delivery),
+    ("event", "DELETE", For::Purge),
+];
+
+/// On the tables beside, in both layouts.
+const BESIDE: &[Right] = &[
+    ("node", "SELECT", For::Delivery),
+    ("node", "INSERT", For::Delivery),
+    ("node", "UPDATE", For::Delivery),
+    ("node", "DELETE", For::Delivery),
+    ("slot", "SELECT", For::Delivery),
+    ("slot", "INSERT", For::Delivery),
+    ("slot", "UPDATE", For::Delivery),
+    ("slot", "DELETE", For::Delivery),
+    ("group", "SELECT", For::Delivery),
+    ("group", "INSERT", For::Delivery),
+    ("group", "UPDATE", For::Delivery),
+    ("meta", "SELECT", For::Delivery),
+];
+
+pub(crate) async fn lacking(session: &mut Session, sql: &Sql) -> Result<Lacking, Failure> {
+    let own = match sql.layout {
+        Layout::Native => NATIVE,
+        Layout::Flowcatalyst => ITEMS,
+    };
+    let rights: Vec<(String, &'static str, For)> =
+        own.iter().chain(BESIDE).map(|(table, right, needed)| (sql.full(table), *right, *needed)).collect();
+    let names: Vec<&str> = rights.iter().map(|(name, _, _)| name.as_str()).collect();
+    let wanted: Vec<&str> = rights.iter().map(|(_, right, _)| *right).collect();
+    // Not kept prepared: a pooler may hand the next statement to another server connection.
+    let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.rights))).persistent(false);
+    let rows = query.bind(names).bind(wanted).fetch_all(&mut session.connection).await?;
+    let mut missing = Vec::with_capacity(rows.len());
+    let mut user = String::new();
+    for row in rows {
+        let place = usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default();
+        user = row.try_get(1)?;
+        missing.extend(rights.get(place.wrapping_sub(1)));
+    }
+    Ok(Lacking {
+        deliver: grants(&missing, For::Delivery, &user),
+        purge: grants(&missing, For::Purge, &user),
+    })
+}
+
+/// A statement a table.
+fn grants(missing: &[&(String, &str, For)], needed: For, user: &str) -> Vec<String> {
+    let missing: Vec<_> = missing.iter().filter(|(_, _, of)| *of == needed).collect();
+    let tables = missing.chunk_by(|one, next| one.0 == next.0);
+    let grant = |table: &[&&(String, &str, For)]| {
+        let rights: Vec<&str> = table.iter().map(|(_, right, _)| *right).collect();
+        format!("GRANT {} ON {} TO \"{}\"", rights.join(", "), table[0].0, user.replace('"', "\"\""))
+    };
+    tables.map(grant).collect()
+}

@@ -1,0 +1,2 @@
+-- Tells the state of a node that is there.
+UPDATE {node} SET state = ?2 WHERE node_id = ?1
