@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use pillarbox::model::TableName;
+use pillarbox::model::flowcatalyst::DISPATCH_JOBS;
 use pillarbox::port::{Fetch, Store};
 use pillarbox_stores::{ConnectError, Missing, Options};
 use pillarbox_terminal::failure::{Failure, Outcome};
@@ -23,7 +24,7 @@ pub(crate) struct Target {
     /// a file that holds it, which keep a password out of the list of processes
     #[arg(long, visible_alias = "url", value_name = "URL", global = true, help_heading = HEADING)]
     database_url: Option<String>,
-    /// The layout of the tables; by default that of the tables that are there, and native for `migrate`
+    /// The layout of the tables; by default that of the tables that are there, and native where there are none
     #[arg(long, global = true, help_heading = HEADING)]
     layout: Option<Layout>,
     /// The schema of the tables, on PostgreSQL; by default the first one of the search path
@@ -58,9 +59,28 @@ impl Target {
         self.open(Missing::Refuse).await
     }
 
-    /// Opens a store; where it is a file that is not there, an empty one is made.
-    pub(crate) async fn create(&self) -> Outcome<Arc<dyn Store>> {
-        self.open(Missing::Create).await
+    /// Whether a layout is named.
+    pub(crate) fn names_layout(&self) -> bool {
+        self.layout.is_some()
+    }
+
+    /// Opens what is to be migrated; where it is a file that is not there, an empty one is made. Without a layout it is that of the
+    /// tables that are there: beside tables of another program new ones would look like an empty outbox.
+    pub(crate) async fn to_migrate(&self) -> Outcome<Vec<Arc<dyn Store>>> {
+        let url = self.url()?;
+        let first = self.open(Missing::Create).await?;
+        let found = first.facts().layout();
+        let mut stores = vec![first];
+        if self.layout.is_none() && self.table.is_none() && found == pillarbox::model::Layout::Flowcatalyst {
+            let table = TableName::new(DISPATCH_JOBS)?;
+            let options = Options { table, layout: Some(found), ..self.options(Missing::Refuse)? };
+            let jobs =
+                pillarbox_stores::connect(&url, &options).await.map_err(|error| refused(&error, &url))?;
+            if jobs.admin().check().await.is_ok() {
+                stores.push(jobs);
+            }
+        }
+        Ok(stores)
     }
 
     /// What was given on the command line, by the names of the relay's keys.
@@ -86,8 +106,14 @@ impl Target {
         let options = self.options(Missing::Refuse)?;
         // A bare scheme says enough here.
         let url = if url.ends_with(':') { format!("{url}outbox") } else { url };
-        let sql = pillarbox_stores::schema_sql(&url, &options);
-        sql.map_err(|error| refused(&error, &url))
+        let both = self.table.is_none() && self.layout() == Some(pillarbox::model::Layout::Flowcatalyst);
+        let jobs = both.then(|| TableName::new(DISPATCH_JOBS)).transpose()?;
+        let tables = [Some(options.table.clone()), jobs].into_iter().flatten();
+        let scripts = tables.map(|table| {
+            let options = Options { table, ..options.clone() };
+            pillarbox_stores::schema_sql(&url, &options).map_err(|error| refused(&error, &url))
+        });
+        Ok(scripts.collect::<Outcome<Vec<String>>>()?.join("\n"))
     }
 
     async fn open(&self, missing: Missing) -> Outcome<Arc<dyn Store>> {
@@ -99,12 +125,7 @@ impl Target {
 
     fn options(&self, missing: Missing) -> Outcome<Options> {
         let table = self.table.as_deref().map(TableName::new).transpose()?.unwrap_or_default();
-        // Tables that are to be made are not looked for.
-        let layout = match missing {
-            Missing::Create => Some(self.layout().unwrap_or_default()),
-            Missing::Refuse => self.layout(),
-        };
-        Ok(Options { table, layout, schema: self.schema.clone(), missing })
+        Ok(Options { table, layout: self.layout(), schema: self.schema.clone(), missing })
     }
 
     /// The URL: the option over the variable over the file; a variable and a file at once are a mistake.

@@ -1,5 +1,6 @@
 //! Why a relay does not start, or a source does not run. No message holds a URL or a secret.
 
+use pillarbox::model::Layout;
 use pillarbox::port::{ErrorKind, StoreError};
 use pillarbox_stores::ConnectError;
 
@@ -28,14 +29,28 @@ impl SourceError {
         Self { name: name.to_owned(), kind: error.kind(), what: without(&error.to_string(), url) }
     }
 
-    pub(crate) fn of_table(name: &str, url: &str, table: &str, error: &StoreError) -> Self {
+    pub(crate) fn of_table(name: &str, url: &str, table: &str, layout: Layout, error: &StoreError) -> Self {
         let advice = match error.kind() {
-            ErrorKind::Schema => "; run `pillarbox migrate`, or set migrate = true",
-            ErrorKind::Permission => "; grant the database user what it lacks, or use another",
-            _ => "",
+            ErrorKind::Schema => {
+                format!("; run `pillarbox migrate --layout {layout} --table {table}`, or set migrate = true")
+            }
+            ErrorKind::Permission => "; grant the database user what it lacks, or use another".to_owned(),
+            _ => String::new(),
         };
-        let what = format!("table {table}: {error}{advice}");
+        // The store's own advice knows neither the layout nor the table.
+        let error_text = error.to_string();
+        let error_text = error_text.split("; run `pillarbox migrate").next().unwrap_or_default();
+        let what = format!("table {table}: {error_text}{advice}");
         Self { name: name.to_owned(), kind: error.kind(), what: without(&what, url) }
+    }
+
+    /// The database user may not do what delivering needs.
+    pub(crate) fn lacking(name: &str, table: &str, grants: &[String]) -> Self {
+        let what = format!(
+            "table {table}: the database user lacks rights; run as its owner: {};",
+            grants.join("; ")
+        );
+        Self { name: name.to_owned(), kind: ErrorKind::Permission, what }
     }
 }
 

@@ -17,13 +17,15 @@ pub struct Left {
     pub delayed: u64,
     /// In the queue, which no relay delivers.
     pub queued: u64,
+    /// In tables of another layout, which are not drained.
+    pub beside: u64,
 }
 
 impl Left {
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.waiting + self.held + self.delayed + self.queued
+        self.waiting + self.held + self.delayed + self.queued + self.beside
     }
 
     pub(crate) async fn count(store: &dyn Store) -> Result<Self, StoreError> {
@@ -40,8 +42,14 @@ impl Left {
         }
         let (delayed, queued) = (stats.delayed, stats.queued);
         let waiting = pending.saturating_sub(held + delayed + queued);
-        Ok(Self { waiting, held, delayed, queued })
+        Ok(Self { waiting, held, delayed, queued, beside: 0 })
     }
+}
+
+/// Everything that is pending; needs no tables but that of events.
+pub(crate) async fn pending(store: &dyn Store) -> Result<u64, StoreError> {
+    let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
+    store.admin().count(select).await
 }
 
 impl std::ops::Add for Left {
@@ -53,6 +61,7 @@ impl std::ops::Add for Left {
             held: self.held + other.held,
             delayed: self.delayed + other.delayed,
             queued: self.queued + other.queued,
+            beside: self.beside + other.beside,
         }
     }
 }

@@ -11,6 +11,7 @@ mod failures;
 mod left;
 mod limited;
 mod metrics;
+mod purge;
 mod relay;
 mod secret;
 mod sinks;

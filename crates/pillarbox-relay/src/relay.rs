@@ -17,7 +17,7 @@ use crate::config::{Problem, Problems, RelayConfig};
 use crate::empty::is_empty;
 use crate::error::{SourceError, StartError};
 use crate::failures::LastFailure;
-use crate::left::Left;
+use crate::left::{Left, pending};
 use crate::metrics::{Counts, Exporter, Reading};
 use crate::sinks::{Route, Sinks, UrlSinks};
 use crate::source::{Source, Standing};
@@ -174,6 +174,9 @@ impl Relay {
         let mut left = Left::default();
         for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
             left = left + Left::count(&*part.store).await?;
+        }
+        for beside in self.shared.sources.iter().filter_map(|source| source.beside()) {
+            left.beside += pending(&*beside).await?;
         }
         Ok(left)
     }

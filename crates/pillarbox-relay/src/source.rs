@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
-use pillarbox::model::{Layout, TableName};
-use pillarbox::port::{ErrorKind, OnDone, Order, Sink, Store};
+use pillarbox::model::{Layout, NodeId, TableName};
+use pillarbox::port::{ErrorKind, OnDone, Order, PurgeStatus, Sink, Store};
 use pillarbox::rules::Exponential;
 use pillarbox_stores::{Missing, Options};
 use tokio::sync::{Semaphore, oneshot};
@@ -17,8 +17,10 @@ use crate::brake::Braked;
 use crate::config::SourceConfig;
 use crate::error::SourceError;
 use crate::failures::{Failures, LastFailure, Observed};
+use crate::left::pending;
 use crate::limited::Limited;
 use crate::metrics::{Counts, Meter, Reading};
+use crate::purge::{kinds, purge};
 use crate::sinks::{Route, Sinks};
 use crate::watch::{tell, watch};
 
@@ -33,6 +35,10 @@ const MARGIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Health {
     pub(crate) member: bool,
+    #[serde(skip)]
+    pub(crate) node: Option<NodeId>,
+    #[serde(skip)]
+    pub(crate) first: bool,
     pub(crate) slots: usize,
     pub(crate) breaker_open: bool,
     pub(crate) next_attempt_in_ms: Option<u64>,
@@ -42,9 +48,9 @@ pub(crate) struct Health {
 
 impl From<EngineHealth> for Health {
     fn from(health: EngineHealth) -> Self {
-        let EngineHealth { member, slots, breaker_open, next_attempt, in_memory, out } = health;
+        let EngineHealth { member, node, first, slots, breaker_open, next_attempt, in_memory, out } = health;
         let next_attempt_in_ms = next_attempt.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        Self { member, slots, breaker_open, next_attempt_in_ms, in_memory, out }
+        Self { member, node, first, slots, breaker_open, next_attempt_in_ms, in_memory, out }
     }
 }
 
@@ -74,6 +80,8 @@ pub(crate) struct Part {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) failures: Arc<Failures>,
+    /// What is purged; nothing where that is switched off or not allowed.
+    pub(crate) purges: Vec<(PurgeStatus, Duration)>,
     engine: Mutex<Option<Engine>>,
 }
 
@@ -111,13 +119,15 @@ struct State {
     standing: Standing,
     parts: Vec<Arc<Part>>,
     trouble: Option<SourceError>,
+    /// An outbox of another layout in the same database, which is not drained.
+    beside: Option<Arc<dyn Store>>,
 }
 
 impl Source {
     pub(crate) fn new(config: SourceConfig, label: Option<&str>, sinks: Arc<dyn Sinks>) -> Self {
         let label = format!("{}/{}", label.unwrap_or("relay"), config.name);
         let standing = if config.enabled { Standing::Waiting } else { Standing::Off };
-        let state = Mutex::new(State { standing, parts: Vec::new(), trouble: None });
+        let state = Mutex::new(State { standing, parts: Vec::new(), trouble: None, beside: None });
         Self { config, label, sinks, state }
     }
 
@@ -131,6 +141,11 @@ impl Source {
 
     pub(crate) fn parts(&self) -> Vec<Arc<Part>> {
         self.with(|state| state.parts.clone())
+    }
+
+    /// The outbox of another layout in its database.
+    pub(crate) fn beside(&self) -> Option<Arc<dyn Store>> {
+        self.with(|state| state.beside.clone())
     }
 
     /// Why it does not run.
@@ -184,10 +199,14 @@ impl Source {
             match started {
                 Ok(parts) => {
                     self.with(|state| {
-                        *state = State { standing: Standing::Running, parts: parts.clone(), trouble: None };
+                        state.standing = Standing::Running;
+                        state.parts.clone_from(&parts);
+                        state.trouble = None;
                     });
                     tell(Ok(()));
-                    let watched = join_all(parts.iter().map(|part| watch(&self.config.name, part)));
+                    let name = self.config.name.as_str();
+                    let watched =
+                        join_all(parts.iter().map(|part| join(watch(name, part), purge(name, part))));
                     stop.run_until_cancelled(watched).await;
                 }
                 Err(error) => {
@@ -245,10 +264,53 @@ impl Source {
                 }
                 store.admin().check().await
             };
-            ready.await.map_err(|error| self.failed(&table, &error))?;
+            ready.await.map_err(|error| self.failed(&table, layout, &error))?;
             tables.push((route, store));
         }
+        self.look_beside(layout).await;
         Ok(tables)
+    }
+
+    /// Warns of pending events in tables of the other layout: nothing delivers them, and nothing else would tell.
+    async fn look_beside(&self, layout: Layout) {
+        let config = &self.config;
+        let table = TableName::default();
+        let options =
+            Options { table, layout: None, schema: config.schema.clone(), missing: Missing::Refuse };
+        let other = pillarbox_stores::beside(config.database_url.reveal(), &options, layout).await;
+        if let Some(other) = &other
+            && let Ok(events @ 1..) = pending(&**other).await
+        {
+            let beside = other.facts().layout();
+            tracing::warn!(
+                source = %config.name, %layout, other_layout = %beside, other_table = TableName::usual(beside).as_str(),
+                pending_events = events,
+                "there is an outbox of another layout beside this one: its events are not delivered; set `layout` to name the one you mean"
+            );
+        }
+        self.with(|state| state.beside = other);
+    }
+
+    /// What is purged of a table. A user who may not deliver is told before anything is sent; one who may only not purge, delivers.
+    async fn purges(
+        &self,
+        table: &TableName,
+        store: &dyn Store,
+    ) -> Result<Vec<(PurgeStatus, Duration)>, SourceError> {
+        let layout = store.facts().layout();
+        let lacking = store.admin().lacking().await.map_err(|error| self.failed(table, layout, &error))?;
+        if !lacking.deliver.is_empty() {
+            return Err(SourceError::lacking(&self.config.name, table.as_str(), &lacking.deliver));
+        }
+        let purges = kinds(&self.config, layout);
+        if !purges.is_empty() && !lacking.purge.is_empty() {
+            tracing::warn!(
+                source = %self.config.name, table = %table.as_str(), grants = %lacking.purge.join("; "),
+                "nothing is purged: the database user lacks rights"
+            );
+            return Ok(Vec::new());
+        }
+        Ok(purges)
     }
 
     async fn connect(
@@ -264,9 +326,9 @@ impl Source {
         connected.map_err(|error| SourceError::connecting(&config.name, url, &error))
     }
 
-    fn failed(&self, table: &TableName, error: &pillarbox::port::StoreError) -> SourceError {
+    fn failed(&self, table: &TableName, layout: Layout, error: &pillarbox::port::StoreError) -> SourceError {
         let config = &self.config;
-        SourceError::of_table(&config.name, config.database_url.reveal(), table.as_str(), error)
+        SourceError::of_table(&config.name, config.database_url.reveal(), table.as_str(), layout, error)
     }
 
     /// Starts the engines; if one does not start, those before it are closed again.
@@ -294,7 +356,9 @@ impl Source {
         limit: Option<Arc<Semaphore>>,
     ) -> Result<Part, SourceError> {
         let config = &self.config;
-        let table = table_of(config, store.facts().layout(), route);
+        let layout = store.facts().layout();
+        let table = table_of(config, layout, route);
+        let purges = self.purges(&table, &*store).await?;
         let sink = self.sinks.open(&config.sink, route).map_err(|what| SourceError {
             name: config.name.clone(),
             kind: ErrorKind::InvalidInput,
@@ -312,13 +376,13 @@ impl Source {
             store: Arc::clone(&store),
             sink,
             metrics: Arc::<Meter>::clone(&meter),
-            settings: settings(config, store.facts().layout(), &self.label),
+            settings: settings(config, layout, &self.label),
             seed: fastrand::u64(..),
         });
-        let engine = engine.await.map_err(|error| self.failed(&table, &error))?;
-        tracing::info!(source = %config.name, table = %table.as_str(), layout = %store.facts().layout(), "source runs");
+        let engine = engine.await.map_err(|error| self.failed(&table, layout, &error))?;
+        tracing::info!(source = %config.name, table = %table.as_str(), %layout, "source runs");
         let (table, engine) = (table.as_str().to_owned(), Mutex::new(Some(engine)));
-        Ok(Part { table, store, meter, failures, engine })
+        Ok(Part { table, store, meter, failures, purges, engine })
     }
 }
 

@@ -3,24 +3,80 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::Status;
-use pillarbox::port::Select;
-use tokio::time::{sleep, timeout};
+use pillarbox::model::NodeId;
+use serde::Serialize;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::failures::News;
+use crate::failures::{LastFailure, News};
+use crate::left::pending;
 use crate::source::Part;
 
 /// How often a sink is looked at.
 const TICK: Duration = Duration::from_millis(500);
+/// Where only counts have changed, they are not published more often than this.
+const COUNTS_APART: Duration = Duration::from_secs(5);
 /// How long the store may take to count what waits.
 const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 
+/// What a node tells of itself for whoever lists the nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct NodeState {
+    sink: SinkState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct SinkState {
+    breaker: &'static str,
+    last_failure: LastFailure,
+    next_attempt_at: Option<Timestamp>,
+}
+
+/// What was published last, and when.
+type Published = (NodeId, SinkState, Instant);
+
 /// Watches the sink of a table, for ever.
 pub(crate) async fn watch(source: &str, part: &Part) {
+    let mut published = None;
     loop {
         sleep(TICK).await;
         tell(source, part).await;
+        publish(source, part, &mut published).await;
     }
+}
+
+/// Publishes the state of the sink with the node, if it has changed; nothing before the first failure.
+async fn publish(source: &str, part: &Part, published: &mut Option<Published>) {
+    let (Some(last_failure), Some(health)) = (part.failures.last(), part.health()) else { return };
+    let Some(node) = health.node else { return };
+    let breaker = if health.breaker_open { "open" } else { "closed" };
+    let next = health.next_attempt_in().and_then(|wait| Timestamp::now().checked_add(wait).ok());
+    let next_attempt_at = next.filter(|_| last_failure.recovered_at.is_none());
+    let sink = SinkState { breaker, last_failure, next_attempt_at };
+    if let Some((by, last, at)) = published
+        && *by == node
+        && (is_like(last, &sink) || at.elapsed() < COUNTS_APART && is_same_failure(last, &sink))
+    {
+        return;
+    }
+    let Ok(state) = serde_json::to_string(&NodeState { sink: sink.clone() }) else { return };
+    match part.store.publish(node, state).await {
+        Ok(()) => *published = Some((node, sink, Instant::now())),
+        Err(error) => tracing::debug!(source, %error, "the state of the sink could not be published"),
+    }
+}
+
+/// The moment of the next attempt moves with each look.
+fn is_like(one: &SinkState, other: &SinkState) -> bool {
+    one.breaker == other.breaker && one.last_failure == other.last_failure
+}
+
+/// Only counts differ.
+fn is_same_failure(one: &SinkState, other: &SinkState) -> bool {
+    let what = |state: &SinkState| {
+        let LastFailure { class, since, recovered_at, .. } = state.last_failure;
+        (state.breaker, class, since, recovered_at)
+    };
+    what(one) == what(other)
 }
 
 /// Says what is new.
@@ -58,8 +114,7 @@ pub(crate) async fn tell(source: &str, part: &Part) {
 
 /// How many events are pending, as far as the store tells in time.
 async fn waiting(part: &Part) -> Option<String> {
-    let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
-    match timeout(COUNTED_WITHIN, part.store.admin().count(select)).await {
+    match timeout(COUNTED_WITHIN, pending(&*part.store)).await {
         Ok(Ok(count)) => Some(count.to_string()),
         _ => part.health().map(|health| format!("at least {}", health.in_memory)),
     }

@@ -1,6 +1,7 @@
 //! `migrate`: creates or upgrades the tables, or prints how.
 
 use clap::Args;
+use pillarbox::model::Layout;
 use pillarbox_terminal::failure::Outcome;
 use pillarbox_terminal::output::{Answer, Ink};
 use serde::Serialize;
@@ -26,9 +27,21 @@ impl Migrate {
         if self.print {
             return session.output.answer(&Printed { sql: session.target.schema_sql()? });
         }
-        let store = session.target.create().await?;
-        let migrated = store.admin().migrate().await?;
-        session.output.answer(&Migrated { store: store.facts().kind, from: migrated.from, to: migrated.to })
+        let mut tables = Vec::new();
+        for store in session.target.to_migrate().await? {
+            let layout = store.facts().layout();
+            let pillarbox::port::Migrated { from, to } = store.admin().migrate().await?;
+            tables.push(Migrated { store: store.facts().kind, layout, from, to });
+        }
+        if !session.target.names_layout() && tables.iter().any(|table| table.layout == Layout::Flowcatalyst) {
+            session
+                .output
+                .note("found tables of the layout flowcatalyst; --layout native makes Pillarbox's own");
+        }
+        match <[Migrated; 1]>::try_from(tables) {
+            Ok([one]) => session.output.answer(&one),
+            Err(several) => session.output.answer(&Several(several)),
+        }
     }
 }
 
@@ -43,9 +56,21 @@ impl Answer for Printed {
     }
 }
 
+/// What was done to several tables.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Several(Vec<Migrated>);
+
+impl Answer for Several {
+    fn for_people(&self, ink: Ink) -> String {
+        self.0.iter().map(|one| one.for_people(ink)).collect::<Vec<_>>().join("\n")
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Migrated {
     store: &'static str,
+    layout: Layout,
     from: u32,
     to: u32,
 }

@@ -4,8 +4,10 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use pillarbox::port::NodeInfo;
 use pillarbox_terminal::failure::Outcome;
-use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, span};
+use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, counted, span};
+use pillarbox_terminal::redact::one_line;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Session;
 
@@ -37,6 +39,8 @@ pub(crate) struct Node {
     expires_in_ms: Option<u64>,
     #[serde(skip)]
     expires_in: Option<std::time::Duration>,
+    /// What the node last told of its sink; `null` where nothing has failed.
+    pub(crate) sink: Option<Value>,
 }
 
 impl From<&NodeInfo> for Node {
@@ -49,7 +53,35 @@ impl From<&NodeInfo> for Node {
             joined_at: info.joined_at,
             expires_in_ms: info.expires_in.map(|left| left.as_millis() as u64),
             expires_in: info.expires_in,
+            sink: info.state.as_deref().and_then(sink_of),
         }
+    }
+}
+
+/// The state of a node's sink, as the node told it.
+fn sink_of(state: &str) -> Option<Value> {
+    let state: Value = serde_json::from_str(state).ok()?;
+    state.get("sink").filter(|sink| sink.is_object()).cloned()
+}
+
+impl Node {
+    /// What its sink fails of, for people; none where it does not fail.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let sink = self.sink.as_ref()?;
+        let failure = sink.get("last_failure").filter(|failure| failure["recovered_at"].is_null())?;
+        let text = |field: &str| failure[field].as_str().unwrap_or_default();
+        let next =
+            sink["next_attempt_at"].as_str().map(|at| format!(", next attempt {at}")).unwrap_or_default();
+        let requests = failure["requests"].as_u64().unwrap_or_default();
+        let line = format!(
+            "{}: {} ({}) since {}, {} failed{next}",
+            self.label,
+            text("error"),
+            text("class"),
+            text("since"),
+            counted(requests, "request"),
+        );
+        Some(one_line(&line))
     }
 }
 

@@ -49,3 +49,60 @@ fn the_statements_are_printed_without_a_database() {
         run(&["migrate", "--url", "postgres:", "--layout", "flowcatalyst", "--print"]).done().stdout;
     assert!(printed.contains("id VARCHAR(13) PRIMARY KEY") && printed.contains("outbox_events_node"));
 }
+
+fn items_by_hand(outbox: &Outbox) -> String {
+    let file = outbox.path("foreign.db");
+    let connection = pillarbox_sqlite::rusqlite::Connection::open(&file).unwrap();
+    for table in ["outbox_events", "outbox_dispatch_jobs"] {
+        let sql = format!(
+            "CREATE TABLE {table} (id VARCHAR(13) PRIMARY KEY, type VARCHAR(20) NOT NULL, message_group VARCHAR(255),
+             payload TEXT NOT NULL, status VARCHAR(20) NOT NULL, retry_count INT NOT NULL DEFAULT 0,
+             created_at TIMESTAMP NOT NULL, processed_at TIMESTAMP, error_message TEXT);
+             INSERT INTO {table} (id, type, payload, status, created_at)
+             VALUES ('0000000000001', 'EVENT', '{{}}', 'PENDING', '2026-01-01 00:00:00')"
+        );
+        connection.execute_batch(&sql).unwrap();
+    }
+    format!("sqlite:{}", file.display())
+}
+
+/// RLY-072: the hint of a relay, followed to the letter, leads to deliveries and not to an empty outbox of our own.
+#[test]
+fn migrate_finds_the_tables_of_another_program() {
+    let outbox = Outbox::new();
+    let url = items_by_hand(&outbox);
+    let relay = ["relay", "--url", &url, "--sink", "stdout:", "--until-empty"];
+    run(&relay).exits(1).complains("run `pillarbox migrate --layout flowcatalyst --table outbox_events`");
+    let migrated = run(&["migrate", "--url", &url]).exits(0).complains("layout flowcatalyst");
+    assert_eq!(migrated.stdout, "created the tables, version 1\ncreated the tables, version 1\n");
+    let relayed = run(&relay).exits(0).complains("delivered 2 events");
+    assert_eq!(relayed.stdout, "{}\n{}\n");
+}
+
+/// RLY-070, RLY-072: events in tables of another layout are told of, at the start and at the end.
+#[test]
+fn an_outbox_of_another_layout_is_told_of() {
+    let outbox = Outbox::new();
+    let url = items_by_hand(&outbox);
+    run(&["migrate", "--url", &url, "--layout", "native"]).done();
+    let relayed = run(&["relay", "--url", &url, "--sink", "stdout:", "--until-empty"]).exits(0);
+    relayed
+        .complains("there is an outbox of another layout beside this one")
+        .complains("1 event still waits (1 in tables of another layout, which are not drained)");
+}
+
+/// RLY-072: what is printed can be run where some of it is there already.
+#[test]
+fn the_printed_statements_can_be_run_beside_tables_that_are_there() {
+    let outbox = Outbox::new();
+    let url = items_by_hand(&outbox);
+    let sql = run(&["migrate", "--url", &url, "--layout", "flowcatalyst", "--print"]).done().stdout;
+    let connection = pillarbox_sqlite::rusqlite::Connection::open(outbox.path("foreign.db")).unwrap();
+    connection.execute_batch(&sql).unwrap();
+    connection.execute_batch(&sql).unwrap();
+    for table in ["outbox_events", "outbox_dispatch_jobs"] {
+        run(&["stats", "--url", &url, "--layout", "flowcatalyst", "--table", table]).done();
+    }
+    let relayed = run(&["relay", "--url", &url, "--sink", "stdout:", "--until-empty"]).exits(0);
+    relayed.complains("delivered 2 events");
+}

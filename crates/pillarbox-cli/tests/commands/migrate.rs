@@ -36,3 +36,37 @@ fn printed_sql_makes_the_tables() {
     outbox.run(&["write", "--type", "t", "--url", &url]).done();
     outbox.run(&["stats", "--url", &url]).done();
 }
+
+fn execute(outbox: &Outbox, sql: &str) {
+    let url = outbox.url();
+    let file = url.strip_prefix("sqlite:").unwrap();
+    pillarbox_sqlite::rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+}
+
+/// PBX-092: tables that a later release has made are not touched, and the message says which versions differ.
+#[test]
+fn tables_of_a_later_version_are_refused_by_every_command() {
+    let outbox = Outbox::new();
+    outbox.write(&["--type", "t"]);
+    execute(&outbox, "UPDATE outbox_meta SET value = 99 WHERE name = 'schema_version'");
+    let told = "the tables are of version 99, this knows versions up to";
+    outbox.run(&["migrate"]).exits(1).complains(told);
+    outbox.run(&["relay", "--sink", "stdout:", "--until-empty"]).exits(1).complains(told);
+}
+
+/// PBX-092: columns that a later release has added, or an earlier one has not made, keep nobody from delivering.
+#[test]
+fn columns_of_another_release_disturb_nothing() {
+    let outbox = Outbox::new();
+    execute(
+        &outbox,
+        "ALTER TABLE outbox_event ADD COLUMN later text; ALTER TABLE outbox_node ADD COLUMN later text;
+         ALTER TABLE outbox_slot ADD COLUMN later text; ALTER TABLE outbox_node DROP COLUMN state",
+    );
+    outbox.write(&["--type", "t", "--group", "g", "--payload", "{}"]);
+    let relayed = outbox.run(&["relay", "--sink", "stdout:", "--until-empty"]).exits(0);
+    assert_eq!(relayed.stdout, "{}\n");
+    outbox.run(&["stats"]).done();
+    outbox.run(&["migrate"]).done();
+    execute(&outbox, "SELECT state FROM outbox_node");
+}

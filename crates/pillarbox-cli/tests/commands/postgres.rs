@@ -159,7 +159,7 @@ fn a_new_schema_is_made_and_other_names_are_kept_apart() {
     assert!(missing["hint"].as_str().unwrap().contains("pillarbox migrate"));
 
     let made = place.run(&["migrate", "--json"]).done().json();
-    assert_eq!(made, json!({"store": "postgres", "from": 0, "to": 2}));
+    assert_eq!(made, json!({"store": "postgres", "layout": "native", "from": 0, "to": 2}));
     assert!(place.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
     place.run(&["migrate", "--table", "letters"]).done();
     let id = place.run(&["write", "--type", "t", "--table", "letters"]).done().stdout;
@@ -206,4 +206,48 @@ fn a_server_that_says_no_has_an_exit_code_and_no_password_is_shown() {
     };
     assert_eq!(kind(&format!("postgres://nobody_here:pa55word@{address}"), 1), "permission");
     assert_eq!(kind(&place.server.replace(address, &format!("{host}/no_such_database")), 5), "unavailable");
+}
+
+/// RLY-072: a user whose rights do not suffice is told which, before anything is delivered.
+#[test]
+fn missing_rights_are_told_as_grants_before_anything_is_sent() {
+    let Some(place) = Place::new() else { return };
+    let flags = ["--url", &place.server, "--schema", &place.schema];
+    run(&[&["migrate", "--layout", "flowcatalyst"][..], &flags].concat()).done();
+    let (schema, user) = (&place.schema, format!("{}_relay", place.schema));
+    place.execute(&format!("CREATE ROLE {user} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {user}"));
+    let join = if place.server.contains('?') { '&' } else { '?' };
+    let url = format!("{}{join}options=-crole%3D{user}", place.server);
+    let relay = |more: &[&str]| {
+        let relay = ["relay", "--url", &url, "--schema", schema, "--sink", "stdout:", "--until-empty"];
+        run(&[&relay[..], &["--dispatch-jobs-table", ""], more].concat())
+    };
+    // The tables are there, only not for this user: that is not another layout.
+    relay(&[]).exits(1).complains("permission denied for table outbox_events");
+    let all = format!("SELECT, UPDATE ON {schema}.outbox_events");
+    place.execute(&format!("GRANT {all} TO {user}; GRANT SELECT ON {schema}.outbox_events_meta TO {user}"));
+    relay(&[]).exits(1).complains(&format!(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON \"{schema}\".\"outbox_events_node\" TO \"{user}\""
+    ));
+    place.execute(&format!(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.outbox_events_node, {schema}.outbox_events_slot TO {user};
+         GRANT SELECT, INSERT, UPDATE ON {schema}.outbox_events_group TO {user}"
+    ));
+    relay(&["--retention-done", "7d"])
+        .exits(0)
+        .complains("nothing is purged: the database user lacks rights");
+    place.execute(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));
+}
+
+/// RLY-072, PBX-092
+#[test]
+fn the_printed_statements_can_be_run_twice() {
+    let Some(place) = Place::new() else { return };
+    for layout in ["native", "flowcatalyst"] {
+        let sql = place.run(&["migrate", "--layout", layout, "--print"]).done().stdout;
+        place.execute(&sql);
+        place.execute(&sql);
+        place.run(&["stats", "--layout", layout]).done();
+        place.run(&["migrate", "--layout", layout]).done();
+    }
 }

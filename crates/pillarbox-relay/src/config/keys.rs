@@ -95,6 +95,10 @@ keys! {
     Delivery Source "on-dead" on_dead: Word [Form::Word(&["skip", "block"])] = Some("\"skip\""), "skip";
     /// What happens to rows that were delivered. The layout flowcatalyst always keeps them.
     Delivery Source "on-done" on_done: Word [Form::Word(&["keep", "delete"])] = Some("\"keep\""), "keep";
+    /// How long delivered rows are kept; `none`: for ever. Not set: 7d, and none in the layout flowcatalyst.
+    Delivery Source "retention-done" retention_done: String [Form::Text] = None, "7d";
+    /// How long dead rows are kept; `none`: for ever. Not set: 30d, and none in the layout flowcatalyst.
+    Delivery Source "retention-dead" retention_dead: String [Form::Text] = None, "30d";
     /// Whether items without a group share the group `default`, or go side by side; in the layout flowcatalyst.
     Delivery Source "ungrouped" ungrouped: Word [Form::Word(&["default", "parallel"])] = Some("\"default\""), "default";
     /// How long ending waits for what is in memory; the rest is given back.

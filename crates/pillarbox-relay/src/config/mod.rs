@@ -130,12 +130,34 @@ pub struct SourceConfig {
     pub on_done: OnDone,
     /// What happens to items without a group.
     pub ungrouped: Ungrouped,
+    /// How long rows that are done are kept; none: as the layout has it.
+    pub retention_done: Option<Retention>,
+    /// How long dead rows are kept; none: as the layout has it.
+    pub retention_dead: Option<Retention>,
     /// How long ending waits.
     pub drain: Duration,
     /// Where events go.
     pub sink: SinkConfig,
     /// Its keys, as people may see them.
     pub shown: Vec<ShownKey>,
+}
+
+/// How long rows are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// Until someone deletes them.
+    Forever,
+    /// This long after their end.
+    For(Duration),
+}
+
+impl Retention {
+    pub(crate) fn length(self) -> Option<Duration> {
+        match self {
+            Self::Forever => None,
+            Self::For(length) => Some(length),
+        }
+    }
 }
 
 /// Which key named a sink.

@@ -14,12 +14,14 @@ use super::keys::Keys;
 use super::layers::{Layer, problem};
 use super::problem::Problem;
 use super::value::{Span, Word};
-use super::{AdminConfig, OtlpConfig, SinkConfig, SinkKind, SourceConfig};
+use super::{AdminConfig, OtlpConfig, Retention, SinkConfig, SinkKind, SourceConfig};
 use crate::metrics::is_header;
 use crate::secret::Secret;
 
 /// The largest file that a secret is read from.
 const SECRET_BYTES: u64 = 64 * 1_024;
+/// Rows are kept for at least this long.
+const SHORTEST_RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
 /// Where OTLP over HTTP takes metrics.
 const METRICS_PATH: &str = "/v1/metrics";
 
@@ -57,6 +59,8 @@ impl<'a> Resolver<'a> {
         if retry_min > retry_max {
             self.wrong("retry-max", "it is shorter than retry-min");
         }
+        let retention_done = self.retention("retention-done", self.keys.retention_done.clone());
+        let retention_dead = self.retention("retention-dead", self.keys.retention_dead.clone());
         let keys = self.keys;
         SourceConfig {
             shown: self.layer.shown(self.file),
@@ -90,6 +94,8 @@ impl<'a> Resolver<'a> {
             } else {
                 Ungrouped::Default
             },
+            retention_done,
+            retention_dead,
             drain: span(keys.drain),
             sink,
         }
@@ -146,6 +152,22 @@ impl<'a> Resolver<'a> {
                 "the layout flowcatalyst keeps its rows: `pillarbox purge` deletes old ones",
             );
         }
+    }
+
+    fn retention(&mut self, key: &str, text: Option<String>) -> Option<Retention> {
+        let text = text?;
+        let retention = match Span::parse(&text) {
+            _ if text == "none" => Some(Retention::Forever),
+            Some(Span(length)) if length >= SHORTEST_RETENTION => Some(Retention::For(length)),
+            _ => None,
+        };
+        if retention.is_none() {
+            self.wrong(
+                key,
+                "it must be `none`, or a whole number and a unit of at least a minute, as in 12h or 7d",
+            );
+        }
+        retention
     }
 
     fn layout(&mut self) -> Option<Layout> {

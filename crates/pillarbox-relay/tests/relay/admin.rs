@@ -122,6 +122,19 @@ async fn an_endpoint_that_fails_is_told_everywhere() {
         assert_eq!(failure["recovered_at"], serde_json::Value::Null);
         assert!(failure["requests"].as_u64() >= Some(1) && failure["since"].is_string(), "{failure}");
     }
+    let published = async {
+        loop {
+            let nodes = store.admin().nodes().await.unwrap();
+            if let Some(state) = nodes.into_iter().find_map(|node| node.state) {
+                break state;
+            }
+        }
+    };
+    let state = timeout(PATIENCE, published).await.expect("the node tells of its sink");
+    assert!(state.len() < 4_096 && !state.contains("secret words"), "{state}");
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(state["sink"]["last_failure"]["class"], "unauthorized");
+    assert!(state["sink"]["breaker"].is_string(), "{state}");
     relay.close().await;
     let left = relay.left().await.unwrap();
     assert_eq!((left.waiting, left.total()), (1, 1));

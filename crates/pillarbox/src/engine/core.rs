@@ -236,6 +236,11 @@ impl Core {
     pub(crate) fn health(&self, now: Instant) -> EngineHealth {
         EngineHealth {
             member: self.lane.is_some() && self.lease_until.is_some_and(|until| now < until),
+            node: self.lane.and(match self.fence {
+                Fence::Node(node) => Some(node),
+                _ => None,
+            }),
+            first: self.slots.holds(Slot(0)),
             slots: self.slots.groups_held(),
             breaker_open: self.breaker.is_open(),
             next_attempt: self.next_attempt(now),

@@ -51,6 +51,10 @@ pub struct EngineParts {
 pub struct EngineHealth {
     /// Whether its node is a member whose lease has not run out.
     pub member: bool,
+    /// The node, while it is a member.
+    pub node: Option<NodeId>,
+    /// Whether it holds the first slot, which one of those that share a table does: what only one should do is its to do.
+    pub first: bool,
     /// How many slots it holds, its own lane not counted; where rows are taken under leadership: 1 if it leads.
     pub slots: usize,
     /// Whether nothing is sent for now, because the endpoint failed.

@@ -48,6 +48,10 @@ impl Slots {
         self.holds.keys().filter(|slot| !held.contains(slot)).copied().collect()
     }
 
+    pub(crate) fn holds(&self, slot: Slot) -> bool {
+        self.holds.contains_key(&slot)
+    }
+
     pub(crate) fn remove(&mut self, slot: Slot) {
         let leaving = self.holds.remove(&slot).is_some_and(|hold| hold.leaving);
         self.leaving -= usize::from(leaving);

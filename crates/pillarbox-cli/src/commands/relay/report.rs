@@ -111,6 +111,7 @@ fn reasons(left: &Left) -> String {
         (left.held, "in groups that are paused or blocked"),
         (left.delayed, "for their time"),
         (left.queued, "in the queue"),
+        (left.beside, "in tables of another layout, which are not drained"),
     ];
     let reasons = reasons.iter().filter(|(count, _)| *count > 0);
     let reasons: Vec<String> = reasons.map(|(count, why)| format!("{count} {why}")).collect();

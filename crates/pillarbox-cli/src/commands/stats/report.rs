@@ -142,6 +142,11 @@ impl Answer for Report {
         if !self.nodes.is_empty() {
             parts.push(nodes::table(ink, &self.nodes[..self.nodes.len().min(SHOWN)]));
         }
+        let failing: Vec<String> =
+            self.nodes.iter().filter_map(Node::failure).take(SHOWN).map(|line| ink.red(&line)).collect();
+        if !failing.is_empty() {
+            parts.push(format!("failing sinks:\n{}", failing.join("\n")));
+        }
         if !self.groups.held.is_empty() {
             parts.push(groups::table(ink, &self.groups.held));
         }
