@@ -169,12 +169,18 @@ fn cause(error: &reqwest::Error) -> Cause {
             return Some(Cause::Dns);
         }
         let io = cause.downcast_ref::<io::Error>()?;
-        if io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
+        if is_tls(io) {
             return Some(Cause::Tls);
         }
         Some(cause_of(io.kind())).filter(|cause| *cause != Cause::Other)
     });
     known.unwrap_or_default()
+}
+
+/// Whether it is an error of TLS. It comes in an I/O error, which the connector wraps in another; neither tells it as its source.
+fn is_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.is::<rustls::Error>() || inner.downcast_ref().is_some_and(is_tls))
 }
 
 /// The innermost cause.
