@@ -87,8 +87,14 @@ pub(crate) async fn many_at_once(sink: Arc<dyn Sink>) {
     }
 }
 
-/// Delivers all as the engine would, while the server is killed and started again.
-pub(crate) async fn deliver_over_a_restart(sink: Arc<dyn Sink>, server: &mut Server) {
+/// Delivers all as the engine would, while the server is killed and started again. False if the server is not whole after that:
+/// then the run proves nothing.
+#[must_use]
+pub(crate) async fn deliver_over_a_restart(
+    sink: Arc<dyn Sink>,
+    server: &mut Server,
+    is_whole: impl AsyncFnOnce() -> bool,
+) -> bool {
     let (taken, mut seen) = watch::channel(0_usize);
     let (up, is_up) = watch::channel(true);
     let failure = Arc::new(Mutex::new(String::new()));
@@ -100,6 +106,10 @@ pub(crate) async fn deliver_over_a_restart(sink: Arc<dyn Sink>, server: &mut Ser
     up.send_replace(false);
     server.kill();
     server.start();
+    if !is_whole().await {
+        groups.shutdown().await;
+        return false;
+    }
     up.send_replace(true);
     let all = async {
         while let Some(group) = groups.join_next().await {
@@ -110,6 +120,7 @@ pub(crate) async fn deliver_over_a_restart(sink: Arc<dyn Sink>, server: &mut Ser
         panic!("{} of {}; the last failure: {}", *taken.borrow(), GROUPS * EACH, failure.lock().unwrap());
     }
     assert_eq!(*taken.borrow(), GROUPS * EACH);
+    true
 }
 
 async fn deliver_group(

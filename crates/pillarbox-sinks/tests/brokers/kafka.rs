@@ -158,7 +158,10 @@ async fn kafka_loses_nothing_and_keeps_order_over_a_restart() {
     let Some(mut server) = server() else { return };
     let servers = format!("127.0.0.1:{}", server.port);
     make_topic(&servers, "t", &[]).await;
-    checks::deliver_over_a_restart(sink(&format!("kafka://{servers}/t")), &mut server).await;
+    assert!(
+        checks::deliver_over_a_restart(sink(&format!("kafka://{servers}/t")), &mut server, async || true)
+            .await
+    );
     checks::complete_and_in_order(read(&servers, "t").into_iter().map(|got| got.body));
 }
 

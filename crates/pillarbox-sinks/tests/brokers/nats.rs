@@ -152,7 +152,7 @@ async fn nats_loses_nothing_and_keeps_order_over_a_restart() {
     let url = format!("nats://127.0.0.1:{}", server.port);
     let stream = Stream::make(&url, stream::Config::default()).await;
     let sink = sink(&format!("{url}/{}.{{group}}", stream.name));
-    checks::deliver_over_a_restart(sink, &mut server).await;
+    assert!(checks::deliver_over_a_restart(sink, &mut server, async || true).await);
     checks::complete_and_in_order(stream.read().await.into_iter().map(|got| got.body));
 }
 
