@@ -50,10 +50,11 @@ impl State {
         cancelled
     }
 
-    /// Whether it is there, pending and not under a live claim.
+    /// Whether it is there, pending and not under a live claim, nor taken by a leader.
     pub(super) fn may_cancel(&self, id: &EventId, now: Timestamp) -> bool {
         let row = self.find(id).map(|seq| &self.rows[&seq]);
-        row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !row.is_claimed(now))
+        let taken = |row: &Stored| row.is_claimed(now) || (self.led && row.lock.is_some());
+        row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !taken(row))
     }
 
     /// A step that was taken back will never come: it has failed.

@@ -41,6 +41,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("node", "frozen beyond its lease"),
     ("node", "joins again after its burial"),
     ("operator", "cancels"),
+    ("operator", "cancels during an outage"),
     ("operator", "discards"),
     ("operator", "pauses"),
     ("leader", "gives back what another had in hand"),

@@ -1,6 +1,7 @@
 //! An operator: replays, cancels, discards and purges events; pauses, resumes, unblocks and skips groups.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Record, Status};
@@ -26,7 +27,7 @@ pub(crate) async fn run(world: Arc<World>) {
 }
 
 async fn act(world: &World) {
-    match world.draw(|rng| rng.usize(..10)) {
+    match world.draw(|rng| if world.plan.cancels { 2 } else { rng.usize(..10) }) {
         0 | 1 => replay(world).await,
         2 => cancel(world).await,
         3 => discard(world).await,
@@ -71,6 +72,9 @@ async fn cancel(world: &World) {
     let request = Cancel { ids: vec![id], by: BY.to_owned(), now: None };
     for id in world.store.admin().cancel(request).await.expect("the memory store cancels") {
         world.reached("operator", "cancels");
+        if world.outage.load(Ordering::Relaxed) {
+            world.reached("operator", "cancels during an outage");
+        }
         acted(world, &id, Act::Cancelled);
     }
 }

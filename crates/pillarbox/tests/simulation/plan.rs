@@ -113,6 +113,8 @@ pub(crate) struct Plan {
     pub(crate) trouble: Duration,
     /// Whether groups that are held at the end are let go.
     pub(crate) frees_groups: bool,
+    /// Whether events are cancelled during outages, and nothing but the endpoint makes them wait.
+    pub(crate) cancels: bool,
 }
 
 impl Plan {
@@ -132,6 +134,7 @@ impl Plan {
             sink: SinkFaults::draw(&mut rng, scenario),
             incidents: Incidents::draw(&mut rng, scenario),
             frees_groups: rng.bool(),
+            cancels: false,
             hot: rng.bool(),
             led: false,
             tuning,
@@ -144,12 +147,24 @@ impl Plan {
             plan.store.passes_by = rng.one(&[0.0, 0.05]);
         }
         let mut plan = if led { plan.led() } else { plan };
-        // Without hints an idle reader believes a beat, which looks only beyond its cursor.
-        let hinted = plan.hinting == Hinting::Always && !plan.led;
-        if matches!(scenario, Scenario::Store | Scenario::Everything) && hinted {
+        if matches!(scenario, Scenario::Store | Scenario::Everything) && !plan.led {
             plan.incidents.put_back = rng.one(&[0.0, 0.0, 0.1, 0.4]);
         }
+        match scenario {
+            // Processes are killed while the endpoint is down.
+            Scenario::Nodes => plan.sink.outages = rng.one(&[0.0, 0.3]),
+            Scenario::Sink if rng.chance(0.3) => plan.cancel_during_outages(),
+            _ => {}
+        }
         plan
+    }
+
+    fn cancel_during_outages(&mut self) {
+        self.cancels = true;
+        self.incidents.operator = 0.6;
+        let down = SinkFaults { outages: 0.4, ..SinkFaults::default() };
+        self.sink =
+            SinkFaults { fails: self.sink.fails, accepts_then_fails: self.sink.accepts_then_fails, ..down };
     }
 
     /// A leader takes rows in order, and their tables have no columns for times.

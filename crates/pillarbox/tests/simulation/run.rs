@@ -2,9 +2,12 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Once;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+
+use fastrand::Rng;
 
 use crate::checker;
 use crate::facts::Facts;
@@ -23,6 +26,8 @@ pub(crate) struct Verdict {
 
 /// One run in this many is made twice, and must go the same way.
 const TWICE: u64 = 100;
+/// One fresh seed for so many fixed ones.
+const FRESH: u64 = 10;
 /// So many failures are collected before a scenario ends.
 const MOST_FAILURES: usize = 25;
 /// A run that takes longer by the wall clock spins.
@@ -106,12 +111,24 @@ fn first() -> u64 {
     first.map_or(0, |first| first.parse().expect("PILLARBOX_FIRST_SEED is a number"))
 }
 
+/// Seeds that no run had before, told on standard error whatever comes of them.
+fn fresh(scenario: Scenario, count: u64) -> std::ops::Range<u64> {
+    let first = Rng::new().u64(1_000_000..1 << 40);
+    let (from, to) = (scenario.seed(first), scenario.seed(first + count));
+    // Not by a macro, which the test harness would keep for itself.
+    let _ = writeln!(std::io::stderr(), "{scenario:?}: {count} fresh seeds from {from} to {to}");
+    first..first + count
+}
+
 /// Runs so many seeds of a scenario, or the one that is asked for; the facts they reached.
 pub(crate) fn many(scenario: Scenario, default: u64) -> Facts {
     let seeds: Vec<u64> = match alone() {
         Some(seed) if Scenario::of(seed) == scenario => vec![seed],
         Some(_) => Vec::new(),
-        None => (first()..first() + count(default)).map(|n| scenario.seed(n)).collect(),
+        None => {
+            let fixed = first()..first() + count(default);
+            fixed.chain(fresh(scenario, count(default) / FRESH)).map(|n| scenario.seed(n)).collect()
+        }
     };
     let (sender, verdicts) = mpsc::sync_channel(1);
     let work = seeds.clone();

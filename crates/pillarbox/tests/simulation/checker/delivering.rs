@@ -1,5 +1,7 @@
 //! Judges what is sent and what is said of it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use pillarbox::model::Status;
 use pillarbox::port::Order;
@@ -21,10 +23,12 @@ impl Tale<'_> {
             self.may_be_sent(delivery, member, sent);
             self.row_stands(delivery, sent);
             self.in_time(delivery, sent.event, clock);
+            self.not_cancelled(delivery, sent.event);
             let attempt = sent.attempt;
             let story = self.story(sent.event);
+            // Its process ended with the attempt counted.
+            story.charged += u32::from(story.written.take_if(|by| *by != member).is_some());
             story.attempts.insert(member, attempt);
-            story.settled_by.remove(&member);
             story.killed_by.remove(&member);
         }
         let first = events.first().map(|sent| sent.event);
@@ -106,6 +110,15 @@ impl Tale<'_> {
         }
     }
 
+    /// What is cancelled during an outage is not delivered afterwards, unless it was on its way.
+    fn not_cancelled(&mut self, delivery: DeliveryNo, event: EventNo) {
+        const ON_ITS_WAY: Duration = Duration::from_secs(5);
+        let since = self.stories[event.0].cancelled.map(|at| self.now.1 - at);
+        if self.plan.cancels && since.is_some_and(|since| since > ON_ITS_WAY) {
+            self.wrong(format!("{delivery} sends {event}: it was cancelled {since:?} ago"));
+        }
+    }
+
     fn in_time(&mut self, delivery: DeliveryNo, event: EventNo, clock: Timestamp) {
         let expired = self.told[event.0].expires.is_some_and(|expires| expires <= clock);
         if expired && !self.jumped {
@@ -129,8 +142,10 @@ impl Tale<'_> {
     pub(super) fn answered(&mut self, delivery: DeliveryNo, said: &[Said]) {
         let Some(sending) = self.sendings.remove(&delivery) else { return };
         let events = self.contents[&delivery].clone();
-        for (event, said) in events.into_iter().zip(said) {
+        for (place, (event, said)) in events.into_iter().zip(said).enumerate() {
+            self.charge(event, *said, place);
             let story = self.story(event);
+            story.settled_by.remove(&sending.member);
             match said {
                 Said::Accepted => {
                     story.known_accepted.insert(sending.member);
@@ -142,7 +157,29 @@ impl Tale<'_> {
         }
     }
 
+    /// Whether an answer may cost an attempt: an endpoint's failure only if others were accepted since the last one.
+    fn charge(&mut self, event: EventNo, said: Said, place: usize) {
+        self.accepted += usize::from(said == Said::Accepted);
+        let accepted = self.accepted;
+        let story = self.story(event);
+        let costs = match said {
+            Said::Failed | Said::Refused | Said::Rejected | Said::NoRoute => true,
+            Said::Skipped => place == 0,
+            Said::Unavailable => {
+                story.accepted_before.replace(accepted).is_some_and(|before| accepted > before)
+            }
+            Said::Accepted | Said::Throttled => false,
+        };
+        story.charged += u32::from(costs);
+    }
+
     pub(super) fn cut(&mut self, delivery: DeliveryNo) {
-        self.sendings.remove(&delivery);
+        let sending = self.sendings.remove(&delivery);
+        for event in self.contents.get(&delivery).cloned().unwrap_or_default() {
+            let story = self.story(event);
+            story.charged += 1;
+            story.written = None;
+            story.settled_by.retain(|by| sending.as_ref().is_none_or(|sending| sending.member != *by));
+        }
     }
 }

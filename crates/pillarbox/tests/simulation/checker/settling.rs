@@ -25,6 +25,7 @@ impl Tale<'_> {
             if row.attempts.is_some_and(|attempts| attempts > most) {
                 self.wrong(format!("{event} has more attempts than it may have"));
             }
+            self.accounted_for(member, row);
             match &row.change {
                 Settling::Done => self.done(member, row),
                 Settling::Retry => self.counted(member, row),
@@ -35,6 +36,22 @@ impl Tale<'_> {
                 Settling::Dead { error, .. } => self.dead(member, row, error),
                 Settling::Delay | Settling::Attempt | Settling::Release | Settling::Untried => {}
             }
+        }
+    }
+
+    /// No attempt is counted but for a delivery that failed, was cut off, or is about to begin.
+    fn accounted_for(&mut self, member: Member, row: &Settled) {
+        let led = u32::from(self.plan.led);
+        let story = self.story(row.event);
+        if row.change == Settling::Attempt {
+            story.charged += u32::from(story.written.replace(member).is_some());
+        }
+        let most = story.charged + story.repeats + u32::from(story.written.is_some()) + led;
+        if row.change != Settling::Attempt {
+            story.written = None;
+        }
+        if row.attempts.is_some_and(|attempts| attempts > most) {
+            self.wrong(format!("{} has {:?} attempts, {most} are accounted for", row.event, row.attempts));
         }
     }
 

@@ -30,12 +30,20 @@ pub(super) struct Story {
     pub(super) known_accepted: BTreeSet<Member>,
     /// The last attempt that each member sent.
     pub(super) attempts: BTreeMap<Member, u32>,
-    /// Who put it off or counted an attempt of it since it last sent it.
+    /// Who put it off or counted an attempt of it since the last answer to its delivery. An outcome whose answer was lost may
+    /// come again when the next delivery has begun.
     pub(super) settled_by: BTreeSet<Member>,
     /// Who settled it as dead since it last sent it.
     pub(super) killed_by: BTreeSet<Member>,
     /// Outcomes that were settled again because the answer was lost; each may count an attempt too many.
     pub(super) repeats: u32,
+    /// Attempts that may be counted: its deliveries that failed or were cut off, at most.
+    pub(super) charged: u32,
+    /// An attempt was counted before its delivery, by this member, and has not been settled.
+    pub(super) written: Option<Member>,
+    /// How many events had been accepted when the endpoint last failed under it.
+    pub(super) accepted_before: Option<usize>,
+    pub(super) cancelled: Option<Duration>,
     pub(super) refused: bool,
     pub(super) unroutable: bool,
     pub(super) end: Option<End>,
@@ -67,6 +75,8 @@ pub(super) struct Tale<'a> {
     pub(super) jumped: bool,
     /// Numbers were given again at some time.
     pub(super) put_back: bool,
+    /// Events whose sender was told that they were accepted.
+    pub(super) accepted: usize,
     pub(super) facts: Facts,
     pub(super) wrongs: Vec<String>,
 }
@@ -84,6 +94,7 @@ impl<'a> Tale<'a> {
             jumped_forward: None,
             jumped: false,
             put_back: false,
+            accepted: 0,
             facts: Facts::default(),
             wrongs: Vec::new(),
         }
@@ -114,7 +125,11 @@ impl<'a> Tale<'a> {
 
     pub(super) fn acted(&mut self, event: EventNo, act: Act) {
         self.put_back |= act == Act::TakenBack;
+        let now = self.now.1;
         let story = self.story(event);
+        if act == Act::Cancelled {
+            story.cancelled = Some(now);
+        }
         story.exempt = true;
         match act {
             Act::TakenBack => story.taken_back = true,
@@ -124,6 +139,7 @@ impl<'a> Tale<'a> {
                 story.known_accepted.clear();
                 story.attempts.clear();
                 story.repeats = 0;
+                (story.charged, story.written) = (0, None);
                 story.refused = false;
                 story.unroutable = false;
             }
