@@ -162,6 +162,7 @@ pub(crate) fn beat(number: u128, now: Timestamp) -> Beat {
     Beat {
         node: node(number),
         lease: LEASE,
+        trusted: Vec::new(),
         release: Vec::new(),
         groups_seen: 0,
         after: pillarbox::model::Seq(0),

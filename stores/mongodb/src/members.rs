@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{Lane, NodeId, Slot};
-use pillarbox::port::{ErrorKind, GroupStates, HeldSlot, Membership, NodeInfo};
+use pillarbox::model::{Lane, NodeId, Seq, Slot};
+use pillarbox::port::{ErrorKind, GroupStates, HeldSlot, Membership, NodeInfo, Quarantine};
 use pillarbox::rules::{Share, SlotState, share};
 
 use crate::call::whole;
@@ -34,13 +34,16 @@ pub(crate) struct Members {
     nodes: Vec<Node>,
     slots: Vec<Held>,
     taken_suspect: Vec<Slot>,
+    /// The highest pending number when these were taken, where rows have numbers.
+    pending_upto: Option<Seq>,
 }
 
 impl Members {
     /// Nobody, and all slots free.
     pub(crate) fn none(slots: i16) -> Self {
         let free = |slot| Held { state: SlotState { slot: Slot(slot), holder: None }, suspect: false };
-        Self { nodes: Vec::new(), slots: (0..slots).map(free).collect(), taken_suspect: Vec::new() }
+        let slots = (0..slots).map(free).collect();
+        Self { nodes: Vec::new(), slots, taken_suspect: Vec::new(), pending_upto: None }
     }
 
     pub(crate) fn read(document: &Document) -> Result<Self, Failure> {
@@ -51,6 +54,7 @@ impl Members {
             nodes: nodes.collect::<Result<_, _>>()?,
             slots: slots.collect::<Result<_, _>>()?,
             taken_suspect: Vec::new(),
+            pending_upto: None,
         })
     }
 
@@ -159,6 +163,16 @@ impl Members {
         }
     }
 
+    /// Whether this call took slots from the dead.
+    pub(crate) fn took_from_the_dead(&self) -> bool {
+        !self.taken_suspect.is_empty()
+    }
+
+    /// Rows up to this number were pending then.
+    pub(crate) fn pending_upto(&mut self, upto: Seq) {
+        self.pending_upto = Some(upto);
+    }
+
     pub(crate) fn states(&self) -> Vec<SlotState> {
         self.slots.iter().map(|held| held.state).collect()
     }
@@ -186,7 +200,11 @@ impl Members {
         groups: Option<GroupStates>,
         now: Timestamp,
     ) -> Membership {
-        let suspect = |slot| HeldSlot { slot, suspect: self.taken_suspect.contains(&slot) };
+        let suspect = |slot| {
+            let suspect = self.taken_suspect.contains(&slot);
+            let upto = self.pending_upto.filter(|_| suspect);
+            HeldSlot { slot, suspect, quarantine: upto.map(|upto| Quarantine { burials: 0, upto }) }
+        };
         Membership {
             lane: self.lane_of(node),
             held: self.held_by(node).map(suspect).collect(),

@@ -58,6 +58,7 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
         members.take(request.node, share.take);
         if swap(call, &members, version).await? {
             fence(call, &buried, Some(request.node)).await?;
+            bound(call, &mut members).await?;
             let groups = Some(group_states(call, epoch).await?);
             return Ok(members.standing(request.node, share.give, groups, now));
         }
@@ -83,6 +84,7 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         members.take(request.node, take);
         if swap(call, &members, version).await? {
             fence(call, &buried, None).await?;
+            bound(call, &mut members).await?;
             if !request.release.is_empty() && call.in_transaction() {
                 // Whoever takes at this moment does so before it, or looks again.
                 touch_lead(call, request.node).await?;
@@ -118,6 +120,22 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
         pause(tried).await;
     }
     Err(Failure::lost())
+}
+
+/// Notes the highest pending number where slots were taken from the dead: these can't have read later rows.
+async fn bound(call: &mut Call<'_>, members: &mut Members) -> Result<(), Failure> {
+    if !members.took_from_the_dead() || call.outbox().layout == Layout::Flowcatalyst {
+        return Ok(());
+    }
+    let find = Find {
+        filter: doc! { "status": pending() },
+        sort: Some(doc! { "seq": -1 }),
+        fields: Some(doc! { "seq": 1 }),
+        limit: 1,
+    };
+    let last = call.first(&call.names().event, find).await?;
+    members.pending_upto(last.map_or(Seq(0), |row| Fields::new(&row).seq()));
+    Ok(())
 }
 
 /// The right of a node to settle, until the call's transaction ends: `None` if it is gone, else the database's now.

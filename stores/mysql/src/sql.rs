@@ -275,6 +275,7 @@ statements!(
         written_ids;
     each:
         waiting,
+        pending_upto,
         slots_sweep,
         revive,
         stats_pending,

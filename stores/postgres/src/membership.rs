@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, NodeId, Seq, Slot};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -30,7 +30,8 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
     query.execute(&mut *tx.tx).await?;
     view.take(&mut tx, sql, request.node, vec![lane.slot()]).await?;
     // Nodes count in the order they joined, which the table knows.
-    let mut view = View { taken_suspect: view.taken_suspect, ..View::read(&mut tx, sql).await? };
+    let View { taken_suspect, pending_upto, .. } = view;
+    let mut view = View { taken_suspect, pending_upto, ..View::read(&mut tx, sql).await? };
     let Share { take, give } = view.share(request.node);
     view.take(&mut tx, sql, request.node, take).await?;
     let groups = Some(group_states(&mut tx, sql).await?);
@@ -249,6 +250,8 @@ struct View {
     nodes: Vec<Node>,
     slots: Vec<(SlotState, bool)>,
     taken_suspect: Vec<Slot>,
+    /// The highest pending number when these were taken, where rows have numbers.
+    pending_upto: Option<Seq>,
 }
 
 impl View {
@@ -278,6 +281,7 @@ impl View {
             nodes: nodes.collect::<Result<_, _>>()?,
             slots: slots.collect::<Result<_, _>>()?,
             taken_suspect: Vec::new(),
+            pending_upto: None,
         })
     }
 
@@ -313,6 +317,10 @@ impl View {
                 self.taken_suspect.push(state.slot);
             }
         }
+        if !self.taken_suspect.is_empty() && self.pending_upto.is_none() {
+            let row = tx.query(&sql.pending_upto).fetch_one(&mut *tx.tx).await?;
+            self.pending_upto = row.try_get::<Option<i64>, _>(0)?.map(Seq);
+        }
         Ok(())
     }
 
@@ -331,7 +339,11 @@ impl View {
         groups: Option<GroupStates>,
         now: Timestamp,
     ) -> Standing {
-        let suspect = |slot| HeldSlot { slot, suspect: self.taken_suspect.contains(&slot) };
+        let suspect = |slot| {
+            let suspect = self.taken_suspect.contains(&slot);
+            let upto = self.pending_upto.filter(|_| suspect);
+            HeldSlot { slot, suspect, quarantine: upto.map(|upto| Quarantine { burials: 0, upto }) }
+        };
         let membership = Membership {
             lane: self.lane_of(node),
             held: self.held_by(node).map(suspect).collect(),

@@ -279,7 +279,7 @@ statements!(
         next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped, settle;
-    each: fetch_due, claim, reap, waiting, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
+    each: fetch_due, claim, reap, waiting, slots_sweep, pending_upto, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
     items: node_share, group_block, lacking, take, recover, fetch_large_items;
     added: insert, insert_many, insert_json;

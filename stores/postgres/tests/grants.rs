@@ -179,8 +179,16 @@ async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreErr
     store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
     let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
     assert_eq!(store.promote(promote).await?.moved, 1);
-    let beat =
-        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    let beat = |release, sweep| Beat {
+        node,
+        lease,
+        trusted: Vec::new(),
+        release,
+        groups_seen: 0,
+        after: Seq(0),
+        sweep,
+        now: None,
+    };
     store.beat(beat(Vec::new(), false)).await?.expect("a member");
     store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
     store

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, NodeId, Slot};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership};
+use pillarbox::model::{Lane, NodeId, Seq, Slot};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{SlotState, free_lane, share};
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, params};
@@ -31,9 +31,9 @@ pub(crate) fn join(tx: &SqliteTransaction, request: &Join, now: Timestamp) -> Re
         later(now, request.lease),
     ])?;
     view.take(tx, lane.slot(), request.node)?;
-    let taken_suspect = view.taken_suspect;
+    let View { taken_suspect, pending_upto, .. } = view;
     // Nodes count in the order they joined, which the table knows.
-    let mut view = View { taken_suspect, ..View::read(tx)? };
+    let mut view = View { taken_suspect, pending_upto, ..View::read(tx)? };
     let give = view.take_share(tx, request.node, &[])?;
     view.membership(tx, request.node, give, Seen { groups: None, after: 0 }, now)
 }
@@ -133,6 +133,8 @@ struct View {
     nodes: Vec<(NodeId, Lane)>,
     slots: Vec<(SlotState, bool)>,
     taken_suspect: Vec<Slot>,
+    /// The highest pending number when these were taken, where rows have numbers.
+    pending_upto: Option<Seq>,
 }
 
 impl View {
@@ -148,7 +150,7 @@ impl View {
                 Ok((SlotState { slot: Slot(row.get(0)?), holder: node_id(row, 1)? }, row.get(2)?))
             })?
             .collect::<Result<_, _>>()?;
-        Ok(Self { nodes, slots, taken_suspect: Vec::new() })
+        Ok(Self { nodes, slots, taken_suspect: Vec::new(), pending_upto: None })
     }
 
     fn states(&self) -> Vec<SlotState> {
@@ -183,6 +185,11 @@ impl View {
                 self.taken_suspect.push(slot);
             }
         }
+        if !self.taken_suspect.is_empty() && self.pending_upto.is_none() {
+            let upto: Option<i64> =
+                tx.prepare_cached(&tx.sql.pending_upto)?.query_row([], |row| row.get(0))?;
+            self.pending_upto = upto.map(Seq);
+        }
         Ok(())
     }
 
@@ -196,7 +203,12 @@ impl View {
     ) -> Result<Membership, Failure> {
         let mine = self.slots.iter().map(|(state, _)| state).filter(|state| state.holder == Some(node));
         let held: Vec<HeldSlot> = mine
-            .map(|state| HeldSlot { slot: state.slot, suspect: self.taken_suspect.contains(&state.slot) })
+            .map(|state| {
+                let suspect = self.taken_suspect.contains(&state.slot);
+                let upto = self.pending_upto.filter(|_| suspect);
+                let quarantine = upto.map(|upto| Quarantine { burials: 0, upto });
+                HeldSlot { slot: state.slot, suspect, quarantine }
+            })
             .collect();
         let slots = Held::new(held.iter().map(|held| held.slot));
         let first_after = |after: i64| -> Result<Option<i64>, Failure> {

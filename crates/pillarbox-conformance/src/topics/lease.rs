@@ -13,7 +13,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_beat_tells_of_rows_beyond_what_was_read,
         a_beat_tells_when_the_next_delayed_row_is_due,
         a_beat_tells_the_oldest_row_it_holds,
-        a_beat_tells_of_groups_that_changed;
+        a_beat_tells_of_groups_that_changed,
+        a_buried_nodes_slots_tell_what_it_can_have_read;
     AnyLayout:
         joining_twice_is_a_conflict,
         every_node_has_a_lane_of_its_own,
@@ -77,6 +78,19 @@ async fn an_expired_node_is_buried_by_a_join(t: Fixture) -> Checked {
     let joined = t.join(2, at(30)).await?;
     assert_eq!(joined.nodes, 1);
     assert_eq!(suspects(&joined), held(&joined), "all it holds was the dead node's");
+    Ok(())
+}
+
+/// PBX-063
+async fn a_buried_nodes_slots_tell_what_it_can_have_read(t: Fixture) -> Checked {
+    t.join(1, at(0)).await?;
+    let before = t.write(plain(&["a", "b"]), at(0)).await?;
+    let heir = t.join(2, at(30)).await?;
+    let after = t.write(plain(&["c"]), at(31)).await?;
+    for held in &heir.held {
+        let upto = held.quarantine.expect("its holder was buried").upto;
+        assert!(before[1].seq <= upto && upto < after[0].seq, "{upto:?}");
+    }
     Ok(())
 }
 

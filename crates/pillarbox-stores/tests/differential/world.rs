@@ -253,6 +253,7 @@ impl World {
                 let request = Beat {
                     node: node_id(*node),
                     lease: Duration::from_secs(*lease_s),
+                    trusted: Vec::new(),
                     release: match release {
                         Release::Named(slots) => slots.iter().copied().map(Slot).collect(),
                         Release::AsTold => self.give.get(node).cloned().unwrap_or_default(),

@@ -168,8 +168,9 @@ impl Aside {
         self.entries.values().filter(|entry| entry.until.is_some() && entry.seq > seq).count()
     }
 
-    pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
-        self.entries.values().any(|entry| entry.memo.careful && entry.slot == slot)
+    /// The slots of those that are to be tried with care.
+    pub(crate) fn careful_slots(&self) -> impl Iterator<Item = Slot> {
+        self.entries.values().filter(|entry| entry.memo.careful).map(|entry| entry.slot)
     }
 
     pub(crate) fn drop_slot(&mut self, slot: Slot) {

@@ -1,4 +1,4 @@
-//! Careful delivery after a crash: one event at a time, its attempt written first.
+//! Quarantine after a crash: what a dead process may have died of is sent few at a time, and at last alone.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,6 @@ use crate::model::{EventId, Slot};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its turn has not come.
-    Waiting,
     /// Its attempt is being written.
     Writing,
     /// Its attempt is written: it may be sent.
@@ -18,36 +16,51 @@ enum Stage {
 }
 
 /// Events that a crashed process may have died of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Careful {
-    line: VecDeque<(Item, Stage)>,
+    waiting: VecDeque<Item>,
+    begun: Vec<(Item, Stage)>,
+    /// How many are out at once. Those that go alone have their attempt written first; no other may die of crashes.
+    limit: usize,
+}
+
+impl Default for Careful {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), begun: Vec::new(), limit: 1 }
+    }
 }
 
 impl Careful {
     pub(crate) fn push(&mut self, item: Item) {
-        self.line.push_back((item, Stage::Waiting));
+        self.waiting.push_back(item);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.waiting.is_empty() && self.begun.is_empty()
     }
 
-    /// The first one, if its attempt is to be written now.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.max(1);
+    }
+
+    /// Whether each is sent alone.
+    pub(crate) fn alone(&self) -> bool {
+        self.limit == 1
+    }
+
+    /// The next one, if its attempt is to be written now.
     pub(crate) fn begin(&mut self) -> Option<&Item> {
-        match self.line.front_mut() {
-            Some((item, stage @ Stage::Waiting)) => {
-                *stage = Stage::Writing;
-                Some(item)
-            }
-            _ => None,
+        if !self.alone() || !self.begun.is_empty() {
+            return None;
         }
+        let item = self.waiting.pop_front()?;
+        self.begun.push((item, Stage::Writing));
+        self.begun.last().map(|(item, _)| item)
     }
 
     /// Its attempt is written: it is counted now.
     pub(crate) fn written(&mut self, id: &EventId) {
-        if let Some((item, stage @ Stage::Writing)) = self.line.front_mut()
-            && item.id() == id
-        {
+        if let Some((item, stage)) = self.of(id, Stage::Writing).map(|place| &mut self.begun[place]) {
             // One that was taken by a leader was counted then.
             item.attempts += u32::from(!item.led);
             item.counted = true;
@@ -56,34 +69,39 @@ impl Careful {
         }
     }
 
+    fn of(&self, id: &EventId, stage: Stage) -> Option<usize> {
+        self.begun.iter().position(|(item, at)| *at == stage && item.id() == id)
+    }
+
     /// Its attempt could not be written because the row is gone.
     pub(crate) fn gone(&mut self, id: &EventId) -> Option<Item> {
-        match self.line.front() {
-            Some((item, Stage::Writing)) if item.id() == id => self.line.pop_front().map(|(item, _)| item),
-            _ => None,
-        }
+        self.of(id, Stage::Writing).map(|place| self.begun.remove(place).0)
     }
 
-    /// Whether a worker is needed to begin or to send the first one.
+    /// Whether a worker is needed to begin or to send one.
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.line.front(), Some((_, Stage::Waiting | Stage::Ready)))
+        let ready = self.begun.iter().any(|(_, stage)| *stage == Stage::Ready);
+        ready || (self.begun.len() < self.limit && !self.waiting.is_empty())
     }
 
-    /// Takes the one that may be sent; the next waits until `finished`.
+    /// Takes one that may be sent; it counts as out until `finished`.
     pub(crate) fn send(&mut self) -> Option<Item> {
-        match self.line.front_mut() {
-            Some((item, stage @ Stage::Ready)) => {
-                *stage = Stage::Out;
-                item.careful = false;
-                Some(item.clone())
-            }
-            _ => None,
+        if let Some((item, stage)) = self.begun.iter_mut().find(|(_, stage)| *stage == Stage::Ready) {
+            *stage = Stage::Out;
+            item.careful = false;
+            return Some(item.clone());
         }
+        if self.alone() || self.begun.len() >= self.limit {
+            return None;
+        }
+        let item = self.waiting.pop_front()?;
+        self.begun.push((item.clone(), Stage::Out));
+        Some(item)
     }
 
-    pub(crate) fn finished(&mut self) {
-        if matches!(self.line.front(), Some((_, Stage::Out))) {
-            self.line.pop_front();
+    pub(crate) fn finished(&mut self, id: &EventId) {
+        if let Some(place) = self.of(id, Stage::Out) {
+            self.begun.remove(place);
         }
     }
 
@@ -94,41 +112,43 @@ impl Careful {
 
     /// Takes out what has not begun.
     pub(crate) fn take_waiting(&mut self) -> Vec<Item> {
-        self.take(|stage| stage == Stage::Waiting)
+        self.waiting.drain(..).collect()
     }
 
-    /// Takes out all but those whose attempt is being written.
+    /// Takes out all but the one whose attempt is being written.
     pub(crate) fn give_back(&mut self) -> Vec<Item> {
-        self.take(|stage| stage != Stage::Writing)
+        let mut items = self.take_waiting();
+        items.extend(self.take(|stage| stage != Stage::Writing));
+        items
     }
 
     /// The one whose attempt is being written.
     pub(crate) fn writing(&self) -> Option<&EventId> {
-        let writing = self.line.iter().find(|(_, stage)| *stage == Stage::Writing);
-        writing.map(|(item, _)| item.id())
+        self.begun.iter().find(|(_, stage)| *stage == Stage::Writing).map(|(item, _)| item.id())
     }
 
     fn take(&mut self, of: impl Fn(Stage) -> bool) -> Vec<Item> {
-        let (taken, kept): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.line).into_iter().partition(|(_, stage)| of(*stage));
-        self.line = kept;
+        let (taken, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.begun).into_iter().partition(|(_, stage)| of(*stage));
+        self.begun = kept;
         taken.into_iter().map(|(item, _)| item).collect()
     }
 
-    pub(crate) fn has_any_of(&self, slot: Slot) -> bool {
-        self.line.iter().any(|(item, _)| item.slot == slot)
+    /// The slots of all of them.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.waiting.iter().chain(self.begun.iter().map(|(item, _)| item)).map(|item| item.slot)
     }
 
     /// Takes out what has not begun of a slot.
     pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
-        let (gone, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.line)
-            .into_iter()
-            .partition(|(item, stage)| item.slot == slot && *stage == Stage::Waiting);
-        self.line = kept;
-        gone.into_iter().map(|(item, _)| item).collect()
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|item| item.slot == slot);
+        self.waiting = kept;
+        gone.into()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.line.clear();
+        self.waiting.clear();
+        self.begun.clear();
     }
 }

@@ -69,10 +69,10 @@ impl Core {
     }
 
     fn pick(&mut self, now: Instant) -> Option<Job> {
-        self.write_next_attempt(now);
-        if let Some(item) = self.careful.send() {
+        if let Some(item) = self.next_careful(now) {
             return Some(self.job(vec![item], true, now));
         }
+        let most = self.settings.max_attempts;
         loop {
             let items = match self.lines.pick(&self.groups)? {
                 Pick::Group => self.groups.pop(self.settings.batch)?.1,
@@ -80,12 +80,14 @@ impl Core {
             };
             match items.first() {
                 Some(first) if self.claims.lost(first) => self.drop_lost(items, now),
-                Some(first) if first.careful && first.had_all(self.settings.max_attempts) => {
+                Some(first) if first.careful && self.careful.alone() && first.had_all(most) => {
                     self.die_of_crashes(items, now);
                 }
                 Some(first) if first.careful => {
                     items.into_iter().for_each(|item| self.careful.push(item));
-                    self.write_next_attempt(now);
+                    if let Some(item) = self.next_careful(now) {
+                        return Some(self.job(vec![item], true, now));
+                    }
                 }
                 _ => return Some(self.job(items, false, now)),
             }
@@ -122,23 +124,25 @@ impl Core {
             items.into_iter().partition(|item| item.expires.is_some_and(|at| at <= now));
         let group = expired.first().and_then(|item| item.group.clone());
         let all_gone = items.is_empty();
+        if let (Some(first), true, true) = (expired.first(), careful, all_gone) {
+            self.careful.finished(first.id());
+        }
         for item in expired {
             self.die(item, EXPIRED.to_owned(), Counts::None, false, now);
         }
         if all_gone {
-            if careful {
-                self.careful.finished();
-            }
             self.group_back(group.as_ref(), now);
         }
         Job { items, incarnation: self.incarnation, careful, sent: None }
     }
 
-    fn write_next_attempt(&mut self, now: Instant) {
+    /// A quarantined event that may be sent now; the attempt of the next is written if these go alone.
+    fn next_careful(&mut self, now: Instant) -> Option<Item> {
         if let Some(item) = self.careful.begin() {
             let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
             self.push_unsettled(super::core::Unsettled { outcome, slot, group: None }, now);
         }
+        self.careful.send()
     }
 
     /// A group's batch is back, whatever came of it.

@@ -277,9 +277,10 @@ impl Groups {
         items
     }
 
-    /// Whether a group of a slot that moves has an event to be tried alone.
-    pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
-        self.table.values().any(|group| group.slot == slot && group.careful && group.hold.is_none())
+    /// The slots of groups that move and have an event to be tried with care.
+    pub(crate) fn careful_slots(&self) -> impl Iterator<Item = Slot> {
+        let careful = |group: &&Group| group.careful && group.hold.is_none();
+        self.table.values().filter(careful).map(|group| group.slot)
     }
 
     /// Forgets the groups of a slot; their rows in memory.

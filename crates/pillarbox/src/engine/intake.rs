@@ -308,6 +308,10 @@ impl Core {
             return;
         }
         let mut cursor = fetched.cursor;
+        if rewinds == self.rewinds && cursor.decided < self.cursor.decided {
+            // The store starts anew: numbers may have gone back.
+            self.slots.suspect_any_number();
+        }
         let mut cut = fetched.more;
         let mut last = None;
         let (cold, ended) = (self.tally.cold, self.settles.len());
@@ -329,6 +333,7 @@ impl Core {
                 self.tally.cold > cold || self.settles.len() > ended || cursor.decided > self.cursor.decided;
             self.cursor = cursor;
             self.aside.read_upto(self.cursor.decided);
+            self.slots.read_upto(self.cursor.decided);
             self.more = cut && self.stretch_on(cut, fruitful);
             if cut && !self.more {
                 self.wake_at = Some(now + self.settings.poll_interval);
@@ -448,7 +453,7 @@ impl Core {
         // Its last attempt was written and it came back untried: that one is still due to it.
         item.counted = row.attempts >= self.settings.max_attempts;
         item.expires = row.expires_at.map(|at| Self::local(at, db_now, asked));
-        let suspect = lookup == Lookup::Slots && self.slots.suspects(row.slot, group.as_ref());
+        let suspect = lookup == Lookup::Slots && self.slots.suspects(row.slot, group.as_ref(), row.seq);
         match group {
             Some(key) => {
                 item.group = Some(key.clone());

@@ -30,8 +30,8 @@ pub(super) enum Then {
 
 impl Core {
     pub(super) fn judge_all(&mut self, job: Job, verdicts: Vec<Verdict>, now: Instant) {
-        if job.careful {
-            self.careful.finished();
+        if let (Some(first), true) = (job.items.first(), job.careful) {
+            self.careful.finished(first.id());
         }
         let group = job.items.first().and_then(|item| item.group.clone());
         let size = job.items.len();

@@ -164,6 +164,11 @@ impl Core {
         if incarnation != self.incarnation {
             return;
         }
+        let first = self.lead.as_ref().is_some_and(|lead| lead.recover_at.is_none());
+        if first && given_back == 0 {
+            // The last leader had nothing in hand that it could have died of.
+            self.slots.trust();
+        }
         let all = given_back < RECOVER_ROWS as u64;
         if let Some(lead) = self.lead.as_mut().filter(|_| all) {
             lead.recover_at = Some(now + RECOVER_EVERY.min(self.settings.processing_timeout));
@@ -263,7 +268,7 @@ impl Core {
             }
         };
         self.claims.begin(row.id.clone(), number, row.token);
-        let suspect = self.slots.suspects(row.slot, group.as_ref());
+        let suspect = self.slots.suspects(row.slot, group.as_ref(), number);
         // Its last attempt was written and it came back untried: that one is still due to it.
         let most = self.settings.max_attempts;
         let untried = row.attempts > most && !suspect;

@@ -130,10 +130,10 @@ impl Lines {
         self.hot.drain(..).chain(self.cold.drain(..)).collect()
     }
 
-    /// Whether something of a slot waits to be tried alone.
-    pub(crate) fn has_careful_of(&self, slot: Slot) -> bool {
-        let mut items = self.hot.iter().chain(&self.cold).chain(self.later.values());
-        items.any(|item| item.careful && item.slot == slot)
+    /// The slots of what waits to be tried with care.
+    pub(crate) fn careful_slots(&self) -> impl Iterator<Item = Slot> {
+        let items = self.hot.iter().chain(&self.cold).chain(self.later.values());
+        items.filter(|item| item.careful).map(|item| item.slot)
     }
 
     /// Takes out everything of a slot.

@@ -59,6 +59,7 @@ impl Core {
         Beat {
             node,
             lease: self.settings.lease.length(),
+            trusted: self.trusted(),
             release: self.slots.drained(),
             groups_seen: self.groups_epoch,
             after: self.cursor.decided,
@@ -98,16 +99,21 @@ impl Core {
         let mut gained = false;
         let unsure = std::mem::take(&mut self.beat_unanswered);
         for held in &membership.held {
-            gained |= self.slots.take(held.slot, held.suspect || unsure, ungrouped);
+            let suspect = held.suspect || held.quarantine.is_some() || unsure;
+            let upto = held.quarantine.map(|quarantine| quarantine.upto);
+            gained |= self.slots.take(held.slot, suspect, upto, ungrouped);
+            self.slots.quarantine(held.slot, held.quarantine);
         }
+        self.careful.set_limit(self.slots.quarantined_at_once(self.settings.workers));
         let listed: BTreeSet<Slot> = membership.held.iter().map(|held| held.slot).collect();
         for slot in self.slots.lost(&listed) {
             self.leave_slot(slot, now);
             self.slots.remove(slot);
         }
+        let wary = if membership.give.is_empty() { BTreeSet::new() } else { self.wary_of() };
         for slot in &membership.give {
-            // Handed over it would be trusted: what its last holder may have died of is tried here first.
-            if !self.is_wary_of(*slot) {
+            // Where the store does not tell the next holder, what the last one may have died of is tried here first.
+            if self.slots.tells_next_holder(*slot) || !wary.contains(slot) {
                 self.leave_slot(*slot, now);
             }
         }
@@ -126,12 +132,21 @@ impl Core {
         }
     }
 
-    fn is_wary_of(&self, slot: Slot) -> bool {
-        self.slots.is_suspect(slot)
-            || self.careful.has_any_of(slot)
-            || self.lines.has_careful_of(slot)
-            || self.groups.has_careful_of(slot)
-            || self.aside.has_careful_of(slot)
+    /// Slots of which something that their last holder may have died of has not been tried.
+    fn wary_of(&self) -> BTreeSet<Slot> {
+        let careful = self.careful.slots().chain(self.lines.careful_slots());
+        let careful = careful.chain(self.groups.careful_slots()).chain(self.aside.careful_slots());
+        careful.chain(self.slots.suspect()).collect()
+    }
+
+    /// Slots in quarantine in which nothing is left to be tried with care.
+    fn trusted(&self) -> Vec<Slot> {
+        let mut seen = self.slots.seen_through().peekable();
+        if seen.peek().is_none() {
+            return Vec::new();
+        }
+        let wary = self.wary_of();
+        seen.filter(|slot| !wary.contains(slot)).collect()
     }
 
     /// Drains a slot: what is not out leaves memory, what is out is waited for.

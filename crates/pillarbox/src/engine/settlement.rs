@@ -37,7 +37,7 @@ impl Core {
     pub(super) fn settle_at(&self) -> Option<Instant> {
         let since = self.settles_since?;
         let full = self.settles.len() >= self.settings.settle_rows;
-        if full || !self.careful.is_empty() || self.phase != Phase::Running {
+        if full || self.careful.writing().is_some() || self.phase != Phase::Running {
             return None;
         }
         let from = if self.calm() { self.settles_taken.filter(|_| !self.settles_press)? } else { since };
@@ -86,6 +86,7 @@ impl Core {
         }
         if settled.reused {
             // Rows that nobody has read may lie below the cursor.
+            self.slots.suspect_any_number();
             self.read_all_again();
         }
         self.read_moved();

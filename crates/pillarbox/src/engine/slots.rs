@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{GroupKey, Slot, SlotSet};
+use crate::model::{GroupKey, Seq, Slot, SlotSet};
+use crate::port::Quarantine;
 
 /// What is not trusted in a slot that a crashed node held.
 #[derive(Debug)]
-pub(crate) struct Suspicion {
+struct Suspicion {
     seen: BTreeSet<GroupKey>,
     ungrouped_left: usize,
+    /// Rows with a higher number were written later; none: there are no such rows.
+    upto: Option<Seq>,
 }
 
 #[derive(Debug, Default)]
@@ -18,8 +21,17 @@ struct Hold {
     /// Rows of it in memory: waiting, out, or not yet settled.
     unsettled: usize,
     suspicion: Option<Suspicion>,
+    /// As the store has it, until it is told that the slot is trusted.
+    quarantine: Option<Quarantine>,
     /// The read that was under way or over when it was taken: what that one saw may be another holder's past.
     taken: u64,
+}
+
+impl Hold {
+    /// Whether the store keeps it in quarantine.
+    fn is_counted(&self) -> bool {
+        self.quarantine.is_some_and(|quarantine| quarantine.burials > 0)
+    }
 }
 
 /// The slots this node holds.
@@ -34,13 +46,43 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Takes a slot; true if it is new.
-    pub(crate) fn take(&mut self, slot: Slot, suspect: bool, ungrouped: usize) -> bool {
+    pub(crate) fn take(&mut self, slot: Slot, suspect: bool, upto: Option<Seq>, ungrouped: usize) -> bool {
         if self.holds.contains_key(&slot) {
             return false;
         }
-        let suspicion = suspect.then(|| Suspicion { seen: BTreeSet::new(), ungrouped_left: ungrouped });
-        self.holds.insert(slot, Hold { suspicion, taken: self.reads, ..Hold::default() });
+        let suspicion = Suspicion { seen: BTreeSet::new(), ungrouped_left: ungrouped, upto };
+        let hold = Hold { suspicion: suspect.then_some(suspicion), taken: self.reads, ..Hold::default() };
+        self.holds.insert(slot, hold);
         true
+    }
+
+    /// What the store has of the quarantine of a slot.
+    pub(crate) fn quarantine(&mut self, slot: Slot, quarantine: Option<Quarantine>) {
+        if let Some(hold) = self.holds.get_mut(&slot) {
+            hold.quarantine = quarantine;
+        }
+    }
+
+    /// Slots that the store has in quarantine and of which everything in it has been seen.
+    pub(crate) fn seen_through(&self) -> impl Iterator<Item = Slot> {
+        let seen = |(_, hold): &(&Slot, &Hold)| hold.is_counted() && hold.suspicion.is_none();
+        self.holds.iter().filter(seen).map(|(slot, _)| *slot)
+    }
+
+    /// Whether its next holder would know what is quarantined.
+    pub(crate) fn tells_next_holder(&self, slot: Slot) -> bool {
+        self.holds.get(&slot).is_some_and(Hold::is_counted)
+    }
+
+    /// How many quarantined events may be out at once: as many as there are workers, half as many after each further crash.
+    /// Where the store keeps no count, one.
+    pub(crate) fn quarantined_at_once(&self, workers: usize) -> usize {
+        let limit = |hold: &Hold| match hold.quarantine {
+            Some(Quarantine { burials: burials @ 1.., .. }) => workers >> (burials - 1).min(usize::BITS - 1),
+            _ => 1,
+        };
+        let holds = self.holds.values().filter(|hold| hold.is_counted() || hold.suspicion.is_some());
+        holds.map(limit).min().unwrap_or(1)
     }
 
     /// Slots that are held here but no longer in the store's list.
@@ -132,10 +174,13 @@ impl Slots {
     }
 
     /// Whether this row is among those the crashed holder may have died of; asked once for each row.
-    pub(crate) fn suspects(&mut self, slot: Slot, group: Option<&GroupKey>) -> bool {
+    pub(crate) fn suspects(&mut self, slot: Slot, group: Option<&GroupKey>, seq: Seq) -> bool {
         let Some(suspicion) = self.holds.get_mut(&slot).and_then(|hold| hold.suspicion.as_mut()) else {
             return false;
         };
+        if suspicion.upto.is_some_and(|upto| seq > upto) {
+            return false;
+        }
         match group {
             Some(group) => suspicion.seen.insert(group.clone()),
             None => {
@@ -146,9 +191,9 @@ impl Slots {
         }
     }
 
-    /// Whether not everything that was pending when it was taken over has been seen.
-    pub(crate) fn is_suspect(&self, slot: Slot) -> bool {
-        self.holds.get(&slot).is_some_and(|hold| hold.suspicion.is_some())
+    /// Those of which not everything has been seen that was pending when their last holder was buried.
+    pub(crate) fn suspect(&self) -> impl Iterator<Item = Slot> {
+        self.holds.iter().filter(|(_, hold)| hold.suspicion.is_some()).map(|(slot, _)| *slot)
     }
 
     /// Everything pending has been seen once: nothing is suspect any more.
@@ -158,8 +203,72 @@ impl Slots {
         }
     }
 
+    /// Everything up to this number has been seen.
+    pub(crate) fn read_upto(&mut self, decided: Seq) {
+        let seen = |suspicion: &mut Suspicion| suspicion.upto.is_some_and(|upto| upto <= decided);
+        for hold in self.holds.values_mut() {
+            hold.suspicion.take_if(seen);
+        }
+    }
+
+    /// Numbers are given again: they no longer tell what was written later.
+    pub(crate) fn suspect_any_number(&mut self) {
+        for suspicion in self.holds.values_mut().filter_map(|hold| hold.suspicion.as_mut()) {
+            suspicion.upto = None;
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.holds.clear();
         self.leaving = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOT: Slot = Slot(3);
+
+    fn quarantined(burials: u32, upto: i64) -> Slots {
+        let mut slots = Slots::default();
+        slots.take(SLOT, true, Some(Seq(upto)), 10);
+        slots.quarantine(SLOT, Some(Quarantine { burials, upto: Seq(upto) }));
+        slots
+    }
+
+    /// PBX-063
+    #[test]
+    fn rows_above_the_bound_are_trusted_unless_numbers_went_back() {
+        let group = |n: i64| GroupKey::new(format!("g{n}"));
+        let mut slots = quarantined(1, 5);
+        assert!(slots.suspects(SLOT, Some(&group(5)), Seq(5)));
+        assert!(!slots.suspects(SLOT, Some(&group(5)), Seq(5)), "only the first of a group");
+        assert!(!slots.suspects(SLOT, Some(&group(6)), Seq(6)));
+        slots.suspect_any_number();
+        slots.read_upto(Seq(9));
+        assert!(slots.suspects(SLOT, Some(&group(7)), Seq(7)));
+    }
+
+    /// PBX-063
+    #[test]
+    fn a_slot_is_seen_through_when_everything_up_to_its_bound_was_read() {
+        let mut slots = quarantined(1, 5);
+        slots.read_upto(Seq(4));
+        assert_eq!(slots.seen_through().count(), 0);
+        slots.read_upto(Seq(5));
+        assert_eq!(slots.seen_through().collect::<Vec<_>>(), [SLOT]);
+        slots.quarantine(SLOT, None);
+        assert_eq!(slots.seen_through().count(), 0, "the store knows it");
+    }
+
+    /// PBX-063
+    #[test]
+    fn half_as_many_are_out_after_each_crash() {
+        let at_once = |burials| quarantined(burials, 5).quarantined_at_once(10);
+        assert_eq!([1, 2, 3, 4, 5, u32::MAX].map(at_once), [10, 5, 2, 1, 0, 0]);
+        let mut unknown = Slots::default();
+        unknown.take(SLOT, true, None, 10);
+        assert_eq!(unknown.quarantined_at_once(10), 1, "the store keeps no count");
     }
 }

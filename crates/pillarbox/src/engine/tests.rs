@@ -32,7 +32,7 @@ fn membership(epoch: i64, held: &[GroupKey]) -> Membership {
     });
     Membership {
         lane: Lane::FIRST,
-        held: vec![HeldSlot { slot: SLOT, suspect: false }],
+        held: vec![HeldSlot { slot: SLOT, suspect: false, quarantine: None }],
         give: Vec::new(),
         nodes: 1,
         groups: Some(GroupStates { epoch, held: held.collect() }),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::state::{Holding, Node, State};
 use super::time::{later, until};
 use crate::model::{NodeId, Seq, Slot};
-use crate::port::{Beat, GroupStates, HeldSlot, Join, Membership};
+use crate::port::{Beat, GroupStates, HeldSlot, Join, Membership, Quarantine};
 use crate::rules::{SlotState, free_lane, share};
 
 impl State {
@@ -30,6 +30,7 @@ impl State {
     pub(super) fn beat(&mut self, request: &Beat, now: Timestamp) -> Option<Membership> {
         self.nodes.get_mut(&request.node)?.expires_at = later(now, request.lease);
         self.bury(now, Some(request.node));
+        self.trust(request.node, &request.trusted);
         self.release(request.node, &request.release);
         if request.sweep {
             for lane in self.index.lanes() {
@@ -50,7 +51,7 @@ impl State {
 
     pub(super) fn leave(&mut self, node: NodeId) {
         if self.nodes.remove(&node).is_some() {
-            self.free(node, Holding { holder: None, suspect: false });
+            self.free(node, |holding| holding.suspect = false);
         }
     }
 
@@ -59,15 +60,35 @@ impl State {
         let expired =
             |(id, node): (&NodeId, &Node)| (node.expires_at <= now && Some(*id) != beating).then_some(*id);
         let dead: Vec<NodeId> = self.nodes.iter().filter_map(expired).collect();
+        let upto = Seq(self.highest_pending());
         for node in dead {
             self.nodes.remove(&node);
-            self.free(node, Holding { holder: None, suspect: true });
+            self.free(node, |holding| {
+                holding.suspect = true;
+                let burials = holding.quarantine.map_or(0, |quarantine| quarantine.burials) + 1;
+                holding.quarantine = Some(Quarantine { burials, upto });
+            });
         }
     }
 
-    fn free(&mut self, node: NodeId, to: Holding) {
+    fn highest_pending(&self) -> i64 {
+        let mut rows = self.rows.iter().rev();
+        rows.find(|(_, row)| row.status.is_pending()).map_or(0, |(seq, _)| *seq)
+    }
+
+    fn free(&mut self, node: NodeId, mark: impl Fn(&mut Holding)) {
         for holding in self.slots.values_mut().filter(|holding| holding.holder == Some(node)) {
-            *holding = Holding { ..to };
+            holding.holder = None;
+            mark(holding);
+        }
+    }
+
+    fn trust(&mut self, node: NodeId, slots: &[Slot]) {
+        for slot in slots {
+            let holding = self.slots.get_mut(&slot.0).filter(|holding| holding.holder == Some(node));
+            if let Some(holding) = holding {
+                holding.quarantine = None;
+            }
         }
     }
 
@@ -81,7 +102,7 @@ impl State {
             if slot.is_lane() {
                 self.slots.remove(&slot.0);
             } else {
-                *holding = Holding::default();
+                (holding.holder, holding.suspect) = (None, false);
             }
         }
     }
@@ -103,7 +124,7 @@ impl State {
         if holding.suspect {
             suspect.push(slot);
         }
-        *holding = Holding { holder: Some(node), suspect: false };
+        (holding.holder, holding.suspect) = (Some(node), false);
     }
 
     fn slot_states(&self) -> Vec<SlotState> {
@@ -124,7 +145,12 @@ impl State {
     ) -> Membership {
         let mine = self.slots.iter().filter(|(_, holding)| holding.holder == Some(node));
         let held: Vec<_> = mine
-            .map(|(slot, _)| HeldSlot { slot: Slot(*slot), suspect: suspect.contains(&Slot(*slot)) })
+            .map(|(slot, holding)| HeldSlot {
+                slot: Slot(*slot),
+                suspect: suspect.contains(&Slot(*slot)),
+                // Numbers that a leader gives mean nothing to the next.
+                quarantine: holding.quarantine.filter(|_| !self.led),
+            })
             .collect();
         let slots: Vec<RangeInclusive<i16>> = held.iter().map(|held| held.slot.0..=held.slot.0).collect();
         let first = self.index.rows(&slots, i64::MIN).next();

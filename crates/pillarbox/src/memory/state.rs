@@ -9,7 +9,7 @@ use super::index::{Index, Key};
 use super::joins::JoinTables;
 use super::stored::Stored;
 use crate::model::{EventId, GroupKey, Lane, NodeId, Status};
-use crate::port::{AuditEntry, HeldGroup};
+use crate::port::{AuditEntry, HeldGroup, Quarantine};
 use crate::rules::SLOTS;
 
 /// A member.
@@ -27,6 +27,7 @@ pub(super) struct Node {
 pub(super) struct Holding {
     pub(super) holder: Option<NodeId>,
     pub(super) suspect: bool,
+    pub(super) quarantine: Option<Quarantine>,
 }
 
 /// An open transaction that has drawn numbers, and the lowest of them.

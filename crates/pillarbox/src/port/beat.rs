@@ -27,6 +27,8 @@ pub struct Beat {
     pub node: NodeId,
     /// How long it lives from now.
     pub lease: Duration,
+    /// Slots it holds in which nothing is quarantined any more.
+    pub trusted: Vec<Slot>,
     /// Drained slots to give back: a group's slot becomes free, a lane that is not this node's own is dropped.
     pub release: Vec<Slot>,
     /// The state of groups this node knows, by its number.
@@ -46,6 +48,18 @@ pub struct HeldSlot {
     pub slot: Slot,
     /// Taken by this call from a node that was buried, not from one that handed it over.
     pub suspect: bool,
+    /// How much of it is quarantined, from the burial of a holder until a holder trusts it.
+    pub quarantine: Option<Quarantine>,
+}
+
+/// What the buried holders of a slot may have died of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quarantine {
+    /// How many holders were buried since the slot was last trusted, from 1. Zero: the store keeps no count, and tells of the
+    /// quarantine only in the answer that gives the slot to its next holder.
+    pub burials: u32,
+    /// The highest pending number when the last of them was: later rows it can't have read.
+    pub upto: Seq,
 }
 
 /// What a node holds, and what it should know.

@@ -9,10 +9,11 @@ use pillarbox::model::Status;
 use pillarbox::port::{Delivery, Handed, Order, Sink, Store, Verdict};
 use tokio::sync::Notify;
 
-use crate::kit::{Scripted, engine, record, until, write};
+use crate::gated::Gated;
+use crate::kit::{Scripted, engine, pass, record, until, write};
 
 fn settings(max_attempts: u32) -> EngineSettings {
-    EngineSettings { order: Order::PerGroup, max_attempts, ..EngineSettings::default() }
+    EngineSettings { order: Order::PerGroup, workers: 1, max_attempts, ..EngineSettings::default() }
 }
 
 /// A sink in which nothing ends: where a process is killed.
@@ -29,8 +30,12 @@ impl Sink for Deadly {
 
 /// Runs a process until it delivers something, and kills it there.
 async fn die_delivering(store: &MemoryStore, max_attempts: u32, seed: u64) {
+    die(store, settings(max_attempts), seed).await;
+}
+
+async fn die(store: &MemoryStore, settings: EngineSettings, seed: u64) {
     let sink = Arc::new(Deadly(Notify::new()));
-    let doomed: Engine = engine(Arc::new(store.clone()), sink.clone(), settings(max_attempts), seed).await;
+    let doomed: Engine = engine(Arc::new(store.clone()), sink.clone(), settings, seed).await;
     sink.0.notified().await;
     drop(doomed);
 }
@@ -94,4 +99,77 @@ async fn a_clean_stop_leaves_nothing_to_wait_for() {
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(record.attempts, 0, "no attempt is written ahead for slots that were handed over");
     second.close().await;
+}
+
+/// PBX-063: with several workers the culprit is looked for among several, half as many after each crash, and only what was sent
+/// alone has an attempt counted.
+#[tokio::test(start_paused = true)]
+async fn crashes_narrow_down_to_the_one_that_causes_them() {
+    let store = MemoryStore::new();
+    let wide = EngineSettings { workers: 4, ..settings(3) };
+    for n in 0..8 {
+        write(&store, &format!("e{n}"), Some(&format!("g{n}"))).await;
+    }
+    let mut out = Vec::new();
+    for life in 0..12 {
+        let sink = Gated::shut();
+        let doomed = engine(Arc::new(store.clone()), sink.clone(), wide.clone(), life).await;
+        sink.until_begun(1).await;
+        pass(Duration::from_secs(40)).await;
+        out.push(sink.seen().begun.len());
+        drop(doomed);
+    }
+    assert_eq!(out[..4], [4, 4, 2, 1], "{out:?}");
+    let mut died = 0;
+    for n in 0..8 {
+        let record = record(&store, &format!("e{n}")).await;
+        assert!(record.attempts == 0 || record.attempts <= 3, "{record:?}");
+        died += usize::from(record.status == Status::Dead);
+    }
+    assert!((1..8).contains(&died), "those that were alone each time died, the others did not: {died}");
+}
+
+/// PBX-063
+#[tokio::test(start_paused = true)]
+async fn what_is_written_after_a_crash_is_not_quarantined() {
+    let store = MemoryStore::new();
+    write(&store, "old", Some("old")).await;
+    for life in 0..3 {
+        die(&store, settings(10), life).await;
+        pass(Duration::from_secs(60)).await;
+    }
+    let began = Gated::shut();
+    let wide = EngineSettings { workers: 8, ..settings(10) };
+    let mut next = engine(Arc::new(store.clone()), began.clone(), wide, 9).await;
+    pass(Duration::from_secs(60)).await;
+    for n in 0..7 {
+        write(&store, &format!("new{n}"), Some(&format!("g{n}"))).await;
+    }
+    began.until_begun(8).await;
+    for n in 0..7 {
+        assert_eq!(record(&store, &format!("new{n}")).await.attempts, 0, "new{n}");
+    }
+    began.open(8);
+    until(&store, "old", Status::Done).await;
+    next.close().await;
+}
+
+/// PBX-063: where numbers are given again, they do not tell what was written later.
+#[tokio::test(start_paused = true)]
+async fn where_numbers_went_back_everything_is_quarantined() {
+    let store = MemoryStore::new();
+    for n in 0..3 {
+        write(&store, &format!("e{n}"), Some(&format!("g{n}"))).await;
+    }
+    die_delivering(&store, 10, 1).await;
+    store.put_back(3);
+    for n in 0..3 {
+        write(&store, &format!("again{n}"), Some(&format!("g{n}"))).await;
+    }
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut next = engine(Arc::new(store.clone()), sink, settings(10), 2).await;
+    for n in 0..3 {
+        assert_eq!(until(&store, &format!("again{n}"), Status::Done).await.attempts, 1);
+    }
+    next.close().await;
 }

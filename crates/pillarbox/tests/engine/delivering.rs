@@ -203,7 +203,8 @@ async fn a_probe_without_a_route_does_not_shut_the_breaker_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_burns_no_attempts_of_what_is_tried_with_care() {
     let (store, dead) = (MemoryStore::new(), Gated::shut());
-    let settings = EngineSettings { order: Order::PerGroup, max_attempts: 3, ..EngineSettings::default() };
+    let settings =
+        EngineSettings { order: Order::PerGroup, workers: 1, max_attempts: 3, ..EngineSettings::default() };
     let doomed = engine(Arc::new(store.clone()), dead.clone(), settings.clone(), 1).await;
     write(&store, "g1", Some("g")).await;
     dead.until_begun(1).await;

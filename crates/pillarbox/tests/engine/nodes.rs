@@ -111,12 +111,13 @@ async fn a_read_older_than_the_holding_of_a_slot_counts_for_nothing() {
 #[tokio::test(start_paused = true)]
 async fn slots_taken_by_a_beat_whose_answer_was_lost_are_tried_with_care() {
     let (store, dead) = (MemoryStore::new(), Gated::shut());
+    let alone = EngineSettings { workers: 1, ..ordered() };
     let doomed = engine(Arc::new(store.clone()), dead.clone(), ordered(), 1).await;
     write(&store, "g1", Some("g")).await;
     dead.until_begun(1).await;
     let tampered = Tampered::new(&store);
     let sink = Scripted::new(|_| Verdict::Accepted);
-    let mut heir = engine(tampered.clone(), sink.clone(), ordered(), 2).await;
+    let mut heir = engine(tampered.clone(), sink.clone(), alone, 2).await;
     drop(doomed);
     tampered.always(Call::Beat, How::Lose);
     pass(Duration::from_secs(20)).await;

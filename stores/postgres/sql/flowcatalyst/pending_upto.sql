@@ -1,0 +1,2 @@
+-- Rows have no numbers in this layout; no lock.
+SELECT CAST(NULL AS bigint)
