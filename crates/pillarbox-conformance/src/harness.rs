@@ -172,8 +172,16 @@ pub struct ItemRow {
     pub error_message: Option<String>,
 }
 
-/// Writes rows past the port. The last three are owed by stores of the flowcatalyst layout.
+/// Ends a transaction that holds a row.
+pub type Unlock = Box<dyn FnOnce() -> Later<'static, ()> + Send>;
+
+/// Writes and locks rows past the port. The last three are owed by stores of the flowcatalyst layout.
 pub trait Foreign: Send + Sync {
+    /// Locks the row of an event in a transaction that stays open; `None` where the database has no such locks.
+    fn lock<'a>(&'a self, _id: &'a str) -> Later<'a, Result<Option<Unlock>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Writes one.
     fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>>;
 

@@ -11,7 +11,7 @@ use pillarbox::model::{
 use pillarbox::port::{
     Beat, ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction,
     GroupChange, HeldGroup, Join, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone,
-    Outcome, Replay, Scope, Select, Settle, Settled, StoreError, Wait, Write,
+    Outcome, Replay, Scope, Select, Settle, Settled, Store, StoreError, Wait, Write,
 };
 
 use tokio::task::JoinSet;
@@ -294,6 +294,29 @@ impl Fixture {
         let held = self.store.admin().groups().await?;
         Ok(held.into_iter().find(|held| held.group == group(key)))
     }
+}
+
+/// Settles until nothing is busy, as an engine does; also again where it lost against others. The places that changed nothing.
+pub(crate) async fn settle_whole(store: &dyn Store, mut request: Settle) -> Answered<Vec<usize>> {
+    const TRIES: usize = 10_000;
+    let (mut places, mut stale): (Vec<usize>, _) = ((0..request.outcomes.len()).collect(), Vec::new());
+    for _ in 0..TRIES {
+        match store.settle(request.clone()).await {
+            Err(error) if error.is_transient() => {}
+            Err(error) => return Err(error),
+            Ok(settled) => {
+                stale.extend(settled.stale.iter().map(|place| places[*place]));
+                request.outcomes =
+                    settled.busy.iter().map(|place| request.outcomes[*place].clone()).collect();
+                places = settled.busy.iter().map(|place| places[*place]).collect();
+                if places.is_empty() {
+                    return Ok(stale);
+                }
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("rows stay locked: {places:?}");
 }
 
 /// Joins, on stores that have them.

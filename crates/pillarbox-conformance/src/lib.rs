@@ -28,7 +28,7 @@ pub use adapt::{OnBegin, OnTransact};
 pub use case::{Case, Need, Outcome, run};
 pub use harness::{
     Ending, Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OpenTransaction, Planted,
-    Transactions, Work, WorkInTransaction, Worked,
+    Transactions, Unlock, Work, WorkInTransaction, Worked,
 };
 
 /// All cases, by topic.

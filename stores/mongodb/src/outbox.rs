@@ -27,6 +27,8 @@ pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 
 
 /// How often a transaction of the store's own is tried that loses against others, with a growing pause between.
 const TRIES: u32 = 12;
+/// The same for a settle, which must not wait long for one document.
+const BRIEF_TRIES: u32 = 3;
 /// How often a commit is sent again whose answer was lost.
 const COMMITS: u32 = 3;
 
@@ -56,6 +58,8 @@ pub(crate) enum Step {
     Single,
     /// In a transaction, where the server has them.
     Together,
+    /// The same, and it gives up soon where it loses against others.
+    Briefly,
 }
 
 /// The names of the collections.
@@ -155,7 +159,8 @@ impl Outbox {
             return work(&mut Call::new(self, None)).await;
         }
         let mut failure = Failure::lost();
-        for tried in 0..TRIES {
+        let tries = if step == Step::Briefly { BRIEF_TRIES } else { TRIES };
+        for tried in 0..tries {
             failure = match self.transact(work).await {
                 Ok(value) => return Ok(value),
                 Err(failure) if failure.is_transient() => failure,

@@ -24,14 +24,14 @@ const FAILURES: i32 = -200;
 pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
     let (now, deleting) = look(call, request).await?;
     let Some(now) = now else {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+        return Ok(Settled::lost(request.outcomes.len()));
     };
     let left = done::delete(call, request, &deleting).await?;
     let deleted: HashSet<usize> = deleting.into_iter().filter(|at| !left.contains(at)).collect();
     let changing = request.outcomes.iter().enumerate().filter(|(place, _)| !deleted.contains(place));
     let batch = Batch { request, changing: changing.collect(), now, mark: ObjectId::new() };
     if batch.changing.is_empty() {
-        return Ok(Settled { held: true, stale: Vec::new(), reused: false });
+        return Ok(Settled::all_but(Vec::new()));
     }
     let matched = call.update(&call.names().event, batch.statements()).await?;
     let (stale, reused) = if matched == batch.changing.len() as u64 {
@@ -49,7 +49,7 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     }
     let mut stale: Vec<usize> = stale.into_iter().collect();
     stale.sort_unstable();
-    Ok(Settled { held: true, stale, reused })
+    Ok(Settled { reused, ..Settled::all_but(stale) })
 }
 
 /// The time, if the fence lets the call through, and which outcomes only need their rows deleted.

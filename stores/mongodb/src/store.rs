@@ -214,16 +214,20 @@ impl Store for MongodbStore {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        let request = Arc::new(request);
-        self.run("settle", Step::Together, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move {
-                match call.outbox().layout {
-                    Layout::Native => settle::settle(call, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::settle(call, &request).await,
-                }
+        let settle = |request: Settle| {
+            let request = Arc::new(request);
+            self.run("settle", Step::Briefly, move |call| {
+                let request = Arc::clone(&request);
+                Box::pin(async move {
+                    match call.outbox().layout {
+                        Layout::Native => settle::settle(call, &request).await,
+                        Layout::Flowcatalyst => flowcatalyst::settle(call, &request).await,
+                    }
+                })
             })
-        })
+        };
+        // A document that another transaction has changed fails the whole of ours at once.
+        Box::pin(request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle))
     }
 
     fn join(&self, request: Join) -> Answer<'_, Membership> {

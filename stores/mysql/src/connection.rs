@@ -29,6 +29,18 @@ const COMMIT: &str = "COMMIT; SET SESSION wait_timeout = 604800";
 const TRIES: u32 = 5;
 const FIRST_PAUSE_MS: u64 = 2;
 
+/// The shortest time to wait for a lock that every server can be told.
+const SHORTEST_LOCK_S: u64 = 1;
+
+/// How long the statements of a connection wait for locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// A good part of the time that a statement has.
+    Usual,
+    /// Hardly: while a settle waits it holds up the heartbeats of its node.
+    Short,
+}
+
 /// What a call does on a session; boxed, because it borrows the session.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
 
@@ -46,9 +58,12 @@ impl Sessions {
         Self { options, statement_timeout, tasks: TaskTracker::new() }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+    pub(crate) async fn connect(&self, patience: Patience) -> Result<Session, Failure> {
         let mut connection = MySqlConnection::connect_with(&self.options).await?;
-        let lock_s = self.statement_timeout.as_secs().div_ceil(u64::from(TRIES)).max(1);
+        let lock_s = match patience {
+            Patience::Usual => self.statement_timeout.as_secs().div_ceil(u64::from(TRIES)).max(1),
+            Patience::Short => SHORTEST_LOCK_S,
+        };
         let settings = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
              SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, \
@@ -267,6 +282,7 @@ pub(crate) fn number(row: &MySqlRow, column: usize) -> Result<i64, Failure> {
 /// Connections for one kind of work: opened when they are needed, kept, and replaced when they break.
 pub(crate) struct Line {
     sessions: Arc<Sessions>,
+    patience: Patience,
     free: Arc<Free>,
 }
 
@@ -282,9 +298,9 @@ impl Free {
 }
 
 impl Line {
-    pub(crate) fn new(sessions: &Arc<Sessions>, connections: usize) -> Self {
+    pub(crate) fn new(sessions: &Arc<Sessions>, connections: usize, patience: Patience) -> Self {
         let free = Free { permits: Semaphore::new(connections), idle: Mutex::new(Vec::new()) };
-        Self { sessions: Arc::clone(sessions), free: Arc::new(free) }
+        Self { sessions: Arc::clone(sessions), patience, free: Arc::new(free) }
     }
 
     /// Closes the connections that nobody uses.
@@ -299,7 +315,7 @@ impl Line {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut Session) -> Work<'c, T> + Send + Sync + 'static,
     {
-        let (sessions, free) = (Arc::clone(&self.sessions), Arc::clone(&self.free));
+        let (sessions, free, patience) = (Arc::clone(&self.sessions), Arc::clone(&self.free), self.patience);
         let task = self.sessions.tasks.spawn(async move {
             let deadline = sessions.deadline();
             let busy = || Failure::Refused(ErrorKind::Timeout, "no connection became free".to_owned());
@@ -308,7 +324,10 @@ impl Line {
             let idle = free.idle().pop();
             let mut session = match idle {
                 Some(session) => session,
-                None => timeout_at(deadline, sessions.connect()).await.map_err(|_| late("connecting"))??,
+                None => {
+                    let connected = timeout_at(deadline, sessions.connect(patience)).await;
+                    connected.map_err(|_| late("connecting"))??
+                }
             };
             let answer = timeout_at(sessions.deadline(), session.run(&work)).await;
             match answer {

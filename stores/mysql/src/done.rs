@@ -8,8 +8,9 @@ use pillarbox::port::{OnDone, Outcome, Settle, Settled};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::flight::Flight;
+use crate::probe::Locking;
 use crate::row::{text_number, text_of};
-use crate::settle::{forget_attempts, settle_on};
+use crate::settle::{Busy, forget_attempts, settle_on};
 use crate::sql::{Sql, fill, list, locked_rows};
 use crate::time::now_sql;
 
@@ -18,23 +19,30 @@ pub(crate) async fn settle_done(
     sql: &Sql,
     request: &Settle,
     node: NodeId,
+    locking: Locking,
 ) -> Result<Settled, Failure> {
-    let Some(ended) = Ended::lock(session, sql, request, node).await? else {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+    let Some(ended) = Ended::lock(session, sql, request, node, locking).await? else {
+        return Ok(Settled::lost(request.outcomes.len()));
     };
     if ended.joined {
         let mut flight = Flight::new(&mut session.connection, "");
-        let settled = settle_on(&mut flight, sql, request).await?;
+        let settled = settle_on(&mut flight, sql, request, locking).await?;
         let rest = flight.rest();
         session.commit_with(&rest).await?;
         return Ok(settled);
     }
+    let busy = match locking {
+        Locking::Skips => ended.busy(session, sql).await?,
+        Locking::Waits => None,
+    };
     if !ended.rows.is_empty() {
         ended.write(session, sql, request).await?;
     }
-    let places = request.outcomes.iter().enumerate();
-    let stale = places.filter(|(_, outcome)| !ended.ends(outcome));
-    Ok(Settled { held: true, stale: stale.map(|(place, _)| place).collect(), reused: ended.reused })
+    let unchanged = (0..request.outcomes.len()).filter(|place| !ended.ends(&request.outcomes[*place]));
+    let is_busy = |place: &usize| busy.as_ref().is_some_and(|busy| busy.has(&request.outcomes[*place]));
+    let (places, stale) = unchanged.partition(is_busy);
+    let reused = ended.reused || busy.is_some_and(|busy| busy.is_reused(request));
+    Ok(Settled { held: true, stale, busy: places, reused })
 }
 
 /// What becomes of a row that is done.
@@ -54,6 +62,8 @@ struct Ended {
     joined: bool,
     /// Whether an outcome's number is that of another event.
     reused: bool,
+    /// Numbers under which no row was to be had: gone, ended or locked by others.
+    missing: BTreeSet<i64>,
 }
 
 impl Ended {
@@ -63,9 +73,11 @@ impl Ended {
         sql: &Sql,
         request: &Settle,
         node: NodeId,
+        locking: Locking,
     ) -> Result<Option<Self>, Failure> {
-        let ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-        let parts = [("{seqs}", list(&ordered)), ("{node_id}", node.to_string())];
+        let mut ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+        let parts =
+            [("{seqs}", list(&ordered)), ("{node_id}", node.to_string()), ("{skip_locked}", locking.words())];
         let sets = session.begin_with(&fill(&sql.done_lock, &parts)).await?;
         let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
         if set(0).is_empty() {
@@ -73,7 +85,11 @@ impl Ended {
         }
         let wanted: HashSet<(i64, &str)> =
             request.outcomes.iter().map(|outcome| (outcome.seq.0, outcome.id.as_str())).collect();
-        let mut ended = Self { rows: BTreeMap::new(), tried: Vec::new(), joined: false, reused: false };
+        for row in set(1) {
+            ordered.remove(&text_number(row, 0));
+        }
+        let mut ended =
+            Self { rows: BTreeMap::new(), tried: Vec::new(), joined: false, reused: false, missing: ordered };
         for row in set(1) {
             let (seq, id) = (text_number(row, 0), text_of(row, 3).unwrap_or_default());
             if !wanted.contains(&(seq, id)) {
@@ -88,6 +104,14 @@ impl Ended {
             ended.rows.insert(seq, (id.to_owned(), if deleted { Done::Deleted } else { Done::Kept }));
         }
         Ok(Some(ended))
+    }
+
+    /// Those that others have locked, if any could not be had.
+    async fn busy(&self, session: &mut Session, sql: &Sql) -> Result<Option<Busy>, Failure> {
+        if self.missing.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Busy::read(&session.results(Busy::sql(sql, &self.missing)).await?)))
     }
 
     fn ends(&self, outcome: &Outcome) -> bool {

@@ -60,6 +60,16 @@ impl Failure {
         matches!(self.number(), Some(DEADLOCK | LOCK_WAIT | NUMBER_WAIT))
     }
 
+    /// As what is not tried again by itself, where a row is locked.
+    pub(crate) fn as_locked(self) -> Self {
+        match self.number() {
+            Some(LOCK_WAIT) => {
+                Self::Refused(ErrorKind::Conflict, "a row is locked by another transaction".to_owned())
+            }
+            _ => self,
+        }
+    }
+
     pub(crate) fn is_missing_table(&self) -> bool {
         self.number() == Some(MISSING_TABLE)
     }

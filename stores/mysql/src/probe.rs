@@ -3,7 +3,7 @@
 use tokio::sync::OnceCell;
 
 use crate::config::Claiming;
-use crate::connection::{Session, Sessions};
+use crate::connection::{Patience, Session, Sessions};
 use crate::error::Failure;
 use crate::sql::Sql;
 
@@ -50,7 +50,8 @@ impl Probe {
 
 /// One connection holds a row; another must not get it.
 async fn detect(sessions: &Sessions, sql: &Sql) -> Result<Locking, Failure> {
-    let (mut holder, mut other) = (sessions.connect().await?, sessions.connect().await?);
+    let (mut holder, mut other) =
+        (sessions.connect(Patience::Usual).await?, sessions.connect(Patience::Usual).await?);
     holder.begin().await?;
     let held = rows(&mut holder, &sql.probe_hold).await?;
     other.begin().await?;

@@ -13,17 +13,23 @@ use crate::error::Failure;
 use crate::flight::Flight;
 use crate::groups::show;
 use crate::joins::Ended;
+use crate::probe::Locking;
 use crate::row::{text_number, text_of};
 use crate::sql::{Sql, fill, list, locked_rows, places, quoted, quoted_list};
 use crate::time::{Time, literal, micros, now_sql};
 
-pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+pub(crate) async fn settle(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+    locking: Locking,
+) -> Result<Settled, Failure> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     match &request.fence {
-        Fence::Node(node) if all_done => settle_done(session, sql, request, *node).await,
+        Fence::Node(node) if all_done => settle_done(session, sql, request, *node, locking).await,
         _ => {
             let mut flight = session.begins();
-            let settled = settle_on(&mut flight, sql, request).await?;
+            let settled = settle_on(&mut flight, sql, request, locking).await?;
             let rest = flight.rest();
             if settled.held {
                 session.commit_with(&rest).await?;
@@ -39,6 +45,7 @@ pub(crate) async fn settle_on(
     flight: &mut Flight<'_>,
     sql: &Sql,
     request: &Settle,
+    locking: Locking,
 ) -> Result<Settled, Failure> {
     let (guard, by) = match &request.fence {
         Fence::Node(node) => {
@@ -49,18 +56,48 @@ pub(crate) async fn settle_on(
         Fence::Open => (sql.alive.to_string(), "-".to_owned()),
     };
     let seqs: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-    let find = fill(&sql.settle_find, &[("{seqs}", list(&seqs))]);
+    let find = fill(&sql.settle_find, &[("{seqs}", list(&seqs)), ("{skip_locked}", locking.words())]);
     let (now, sets) = flight.ask_at(sql, request.now, &[guard, find]).await?;
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
     if set(0).is_empty() {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+        return Ok(Settled::lost(request.outcomes.len()));
     }
-    let batch = Batch::new(set(1), request);
+    let mut batch = Batch::new(set(1), request);
+    if locking == Locking::Skips {
+        batch.find_busy(flight, sql, request).await?;
+    }
     batch.write(flight, sql, now, &by).await?;
     let mut ended = Ended::default();
     ended.messages(flight, sql, &batch.steps).await?;
     ended.count(flight, sql, now).await?;
-    Ok(Settled { held: true, stale: batch.stale, reused: batch.reused })
+    Ok(Settled { held: true, stale: batch.stale, busy: batch.busy, reused: batch.reused })
+}
+
+/// Rows that were skipped, though they are pending: others have locked them.
+pub(crate) struct Busy(BTreeSet<(i64, String)>);
+
+impl Busy {
+    /// Asks for those among rows that could not be locked.
+    pub(crate) fn sql(sql: &Sql, missing: &BTreeSet<i64>) -> String {
+        fill(&sql.settle_busy, &[("{seqs}", list(missing))])
+    }
+
+    pub(crate) fn read(sets: &[Vec<MySqlRow>]) -> Self {
+        let pair = |row: &MySqlRow| (text_number(row, 0), text_of(row, 1).unwrap_or_default().to_owned());
+        Self(sets.iter().flatten().map(pair).collect())
+    }
+
+    pub(crate) fn has(&self, outcome: &Outcome) -> bool {
+        !self.0.is_empty() && self.0.contains(&(outcome.seq.0, outcome.id.to_string()))
+    }
+
+    /// Whether one of them is another event's, with a number of these outcomes.
+    pub(crate) fn is_reused(&self, request: &Settle) -> bool {
+        let is = |(seq, id): &(i64, String)| {
+            request.outcomes.iter().any(|outcome| outcome.seq.0 == *seq && outcome.id.as_str() == id)
+        };
+        !self.0.iter().all(is)
+    }
 }
 
 /// A pending row as it is, and what it becomes.
@@ -203,6 +240,7 @@ struct Batch {
     /// Messages with the mark of joins that have ended.
     steps: BTreeMap<String, StepState>,
     stale: Vec<usize>,
+    busy: Vec<usize>,
     /// Whether an outcome's number is that of another event.
     reused: bool,
     /// Whose claims end, as it stands in a statement.
@@ -218,6 +256,7 @@ impl Batch {
             blocks: BTreeMap::new(),
             steps: BTreeMap::new(),
             stale: Vec::new(),
+            busy: Vec::new(),
             reused: false,
             owner: match &request.fence {
                 Fence::Owner(owner) => quoted(owner.as_str()),
@@ -228,6 +267,28 @@ impl Batch {
             batch.apply(place, outcome, request);
         }
         batch
+    }
+
+    /// Tells rows that were skipped from those that are not there.
+    async fn find_busy(
+        &mut self,
+        flight: &mut Flight<'_>,
+        sql: &Sql,
+        request: &Settle,
+    ) -> Result<(), Failure> {
+        let stale = self.stale.iter().map(|place| request.outcomes[*place].seq.0);
+        let missing: BTreeSet<i64> = stale.filter(|seq| !self.rows.contains_key(seq)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let busy = Busy::read(&flight.ask(&[Busy::sql(sql, &missing)]).await?);
+        self.reused |= busy.is_reused(request);
+        let stale = std::mem::take(&mut self.stale);
+        (self.busy, self.stale) = stale.into_iter().partition(|place| {
+            let outcome = &request.outcomes[*place];
+            missing.contains(&outcome.seq.0) && busy.has(outcome)
+        });
+        Ok(())
     }
 
     fn apply(&mut self, place: usize, outcome: &Outcome, request: &Settle) {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, Facts, Fetch, Fetched, Hints, Join, Joins, Lead, Membership, Promote,
-    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
 use tokio::time::timeout;
 
 use crate::config::{Claiming, MysqlStoreBuilder};
-use crate::connection::{Line, Session, Sessions, Work};
+use crate::connection::{Line, Patience, Session, Sessions, Work};
 use crate::error::Failure;
 use crate::flowcatalyst::Tables;
 use crate::insert::insert_rows;
@@ -78,7 +78,7 @@ impl MysqlStore {
         let MysqlStoreBuilder { pool, name, layout, limits, claiming, statement_timeout, desk, .. } = builder;
         let options = (*pool.connect_options()).clone();
         let sessions = Arc::new(Sessions::new(options, statement_timeout));
-        let line = |connections| Line::new(&sessions, connections);
+        let line = |connections| Line::new(&sessions, connections, Patience::Usual);
         let facts = Facts {
             kind: "mysql",
             name,
@@ -104,7 +104,7 @@ impl MysqlStore {
             migrations: Arc::new(Migrations::new(&names)),
             tables: Arc::new(Tables::new(&names)),
             fetching: line(1),
-            settling: line(1),
+            settling: Line::new(&sessions, 1, Patience::Short),
             beating: line(1),
             desk: line(desk),
             sessions: Arc::clone(&sessions),
@@ -165,6 +165,30 @@ impl MysqlStore {
         T: Send + 'static,
     {
         self.on(&self.0.desk, operation, request, call)
+    }
+
+    fn settle_on_line<'a>(
+        &'a self,
+        line: &'a Line,
+        request: Settle,
+        locking: Locking,
+    ) -> Answer<'a, Settled> {
+        self.on(line, "settle", (request, locking), |session, sql, (request, locking)| {
+            Box::pin(async move {
+                let (locking, settled) = match sql.layout {
+                    Layout::Native => (*locking, settle::settle(session, sql, request, *locking).await),
+                    Layout::Flowcatalyst => {
+                        let locking = flowcatalyst::locking(session);
+                        (locking, flowcatalyst::settle(session, sql, request, locking).await)
+                    }
+                };
+                settled.map_err(|failure| match locking {
+                    // No row was waited for, so that none can be set aside.
+                    Locking::Skips => failure,
+                    Locking::Waits => failure.as_locked(),
+                })
+            })
+        })
     }
 
     /// Whether the server honours SKIP LOCKED.
@@ -247,13 +271,14 @@ impl Store for MysqlStore {
         // A renewal must not wait behind a long batch.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
         let line = if renews { &self.0.desk } else { &self.0.settling };
-        self.on(line, "settle", request, |session, sql, request| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => settle::settle(session, sql, request).await,
-                    Layout::Flowcatalyst => flowcatalyst::settle(session, sql, request).await,
-                }
-            })
+        Box::pin(async move {
+            // Items are in tables of others, where there is nothing to find out with.
+            let locking = match self.0.facts.layout() {
+                Layout::Native => self.locking("settle").await?,
+                Layout::Flowcatalyst => Locking::Skips,
+            };
+            let settle = |request| self.settle_on_line(line, request, locking);
+            request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle).await
         })
     }
 

@@ -14,6 +14,7 @@ use crate::flight::Flight;
 use crate::insert::insert_rows;
 use crate::joins::change_join;
 use crate::operate::cancel;
+use crate::probe::Locking;
 use crate::settle::settle_on;
 use crate::store::MysqlStore;
 
@@ -46,7 +47,7 @@ impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
         Box::pin(async move {
             self.native("settle")?;
             let mut flight = Flight::part(tx);
-            let settled = settle_on(&mut flight, &self.shared().sql, &request).await;
+            let settled = settle_on(&mut flight, &self.shared().sql, &request, Locking::Waits).await;
             let settled = flight.land(settled, |settled| settled.held).await;
             settled.map_err(|failure| failure.into_store_error("settle", self.name()))
         })

@@ -1,5 +1,6 @@
 -- Applies outcomes of every kind under a fence; share lock on the node's row, locks on the rows and on groups that get blocked,
--- then on the members and joins of messages that ended.
+-- then on the members and joins of messages that ended. Rows that others have locked are waited for, briefly or not, or skipped as
+-- in done.sql.
 -- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend.
 -- A row is found by its number. That its id is the outcome's is said as a case, so that no plan goes by the index of ids. An id that
 -- can't be read, in a database without an encoding, is told as an empty one: such a row ends by its number.
@@ -7,19 +8,28 @@
 -- the done rows if one is left. What was deleted is not there to be updated.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
 me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $2 FOR KEY SHARE),
-held AS MATERIALIZED (SELECT $2::text IS NULL OR EXISTS (SELECT 1 FROM me) AS held),
+held AS MATERIALIZED (
+    SELECT $2::text IS NULL OR EXISTS (SELECT 1 FROM me) AS held
+{if brief}        , set_config('lock_timeout', '{brief}', true)
+    ),
+{if skipping}free AS MATERIALIZED (
+{if skipping}    SELECT e.seq, e.event_id FROM {event} e, held WHERE held.held AND e.seq = ANY ($5) AND e.status IN (0, 2)
+{if skipping}    FOR UPDATE OF e SKIP LOCKED),
 o AS MATERIALIZED (
     SELECT r.* FROM held, unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::text[], $10::integer[], $11::boolean[], $12::text[],
-            $14::text[])
+            $13::text[])
         WITH ORDINALITY AS r (seq, kind, token, delay_us, error, counted, delayed, blocks, event_id, place)
-    WHERE held.held),
-gone AS (
-    DELETE FROM {event} e USING o
-    WHERE $13 AND o.kind = 0 AND e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL AND e.joined IS NULL
-        AND CASE WHEN e.event_id = o.event_id THEN true ELSE false END
-        AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
-    RETURNING e.seq, e.event_id, o.place),
-forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
+    WHERE held.held
+{if skipping}        AND r.seq IN (SELECT seq FROM free)
+    ),
+{if deleting}gone AS (
+{if deleting}    DELETE FROM {event} e USING o
+{if deleting}    WHERE o.kind = 0 AND e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2) AND e.message_id IS NULL AND e.joined IS NULL
+{if deleting}        AND CASE WHEN e.event_id = o.event_id THEN true ELSE false END
+{if deleting}        AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
+{if deleting}    RETURNING e.seq, e.event_id, o.place),
+{if deleting}forgotten AS (DELETE FROM {attempt} a WHERE a.event_id = ANY (ARRAY(SELECT event_id FROM gone))),
+{if keeping}gone (place) AS (SELECT 0::bigint WHERE false),
 changed AS (
     UPDATE {event} e
     SET status = CASE o.kind WHEN 0 THEN 1 WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
@@ -35,7 +45,7 @@ changed AS (
     FROM o, t
     WHERE e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2)
         AND CASE WHEN e.event_id = o.event_id THEN true ELSE o.event_id = '' AND o.kind NOT IN (0, 1) END
-        AND (NOT $13 OR o.kind <> 0 OR (SELECT count(*) FROM gone) < (SELECT count(*) FROM o WHERE kind = 0))
+{if deleting}        AND (o.kind <> 0 OR (SELECT count(*) FROM gone) < (SELECT count(*) FROM o WHERE kind = 0))
         AND (o.kind <> 6 OR e.locked_until IS NOT NULL)
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
     RETURNING e.seq, e.event_id, e.attempts, e.joined, o.kind, o.error, o.counted, o.blocks, o.place),
@@ -57,8 +67,13 @@ SELECT held.held, ARRAY(SELECT place FROM gone UNION ALL SELECT place FROM chang
         {join_settle}(ARRAY(SELECT event_id::text FROM changed WHERE joined AND kind = 0),
             ARRAY(SELECT event_id::text FROM changed WHERE joined AND kind = 2), t.now)
     END,
-    CASE WHEN (SELECT count(*) FROM gone) + (SELECT count(*) FROM changed) < (SELECT count(*) FROM o) THEN EXISTS (
+    CASE WHEN (SELECT count(*) FROM gone) + (SELECT count(*) FROM changed) < cardinality($5) THEN EXISTS (
         SELECT 1 FROM {event} e WHERE e.seq = ANY ($5) AND e.status IN (0, 2)
-            AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM o)) IS NOT TRUE)
-    END
+            AND ((e.seq, e.event_id) IN (SELECT r.seq, r.event_id FROM unnest($5, $13) AS r (seq, event_id))) IS NOT TRUE)
+    END,
+{if skipping}    ARRAY(SELECT e.seq || ' ' || e.event_id FROM {event} e WHERE e.seq = ANY ($5) AND e.status IN (0, 2)
+{if skipping}        AND ((e.seq, e.event_id) IN (SELECT r.seq, r.event_id FROM unnest($5, $13) AS r (seq, event_id))) IS TRUE
+{if skipping}        AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f))
+{if waiting}    NULL::text[]
+{if brief}    NULL::text[]
 FROM held, t

@@ -126,6 +126,11 @@ impl Session {
         if self.pooled { server } else { -self.number }
     }
 
+    /// A statement has failed, and the work ends well all the same: nothing of it is kept.
+    pub(crate) fn undo(&mut self) {
+        self.kept = false;
+    }
+
     pub(crate) fn prepared(&self) -> Prepared {
         if self.pooled { Prepared::Once } else { Prepared::Kept }
     }

@@ -2,6 +2,9 @@
 
 use pillarbox::port::{ErrorKind, StoreError};
 
+/// A lock was not to be had in time.
+const LOCKED: &str = "55P03";
+
 /// Why an operation failed, before it is known which operation of which store it was.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -52,6 +55,14 @@ impl Failure {
             Self::Driver(error) => matches!(error, sqlx::Error::Database(_)),
             #[cfg(feature = "tokio-postgres-0_7")]
             Self::Pipelined(error) => error.as_db_error().is_some(),
+        }
+    }
+
+    /// Whether a lock was not to be had in time.
+    pub(crate) fn is_locked(&self) -> bool {
+        match self {
+            Self::Driver(sqlx::Error::Database(error)) => error.code().as_deref() == Some(LOCKED),
+            _ => false,
         }
     }
 
@@ -140,7 +151,7 @@ fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
         "28000" | "28P01" => known(ErrorKind::Permission, "the server does not let this user in"),
         "23505" => known(ErrorKind::Conflict, "it is there already"),
         "40001" | "40P01" | "40003" => known(ErrorKind::Conflict, "lost against another transaction"),
-        "55P03" => known(ErrorKind::Timeout, "waited too long for a lock"),
+        LOCKED => known(ErrorKind::Timeout, "waited too long for a lock"),
         "57014" => known(ErrorKind::Timeout, "the statement took too long"),
         "25P03" | "25P04" | "57P05" => {
             known(ErrorKind::Timeout, "the transaction or session was idle for too long")

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pillarbox::model::{GroupKey, NodeId, stored_error};
-use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
+use pillarbox::port::{Change, Counts, Fence, Outcome, Settle, Settled, Wait};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -12,24 +12,34 @@ use crate::connection::Session;
 use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::joins::Fired;
-use crate::sql::Sql;
+use crate::sql::{Locked, Sql};
 use crate::time::{Time, micros};
 
+/// Settles; `None` where rows were locked for longer than it waits: nothing was changed then.
 pub(crate) async fn settle(
     session: &mut Session,
     sql: &Sql,
     request: &Settle,
-) -> Result<(Settled, Fired), Failure> {
+    locked: Locked,
+) -> Result<Option<(Settled, Fired)>, Failure> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
-    match &request.fence {
+    let settled = match &request.fence {
         // Messages that may be steps of a join are never settled by a node.
         Fence::Node(node) if all_done => {
-            Ok((settle_done(session, sql, request, *node).await?, Fired::default()))
+            let settled = settle_done(session, sql, request, *node, locked).await;
+            settled.map(|settled| (settled, Fired::default()))
         }
         _ => {
             let prepared = session.prepared();
-            settle_any(&mut session.connection, sql, request, prepared).await
+            settle_any(&mut session.connection, sql, request, prepared, locked).await
         }
+    };
+    match settled {
+        Err(failure) if locked == Locked::Briefly && failure.is_locked() => {
+            session.undo();
+            Ok(None)
+        }
+        settled => settled.map(Some),
     }
 }
 
@@ -39,38 +49,56 @@ async fn settle_done(
     sql: &Sql,
     request: &Settle,
     node: NodeId,
+    locked: Locked,
 ) -> Result<Settled, Failure> {
     let numbers: Vec<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
     let ids: Vec<&str> = request.outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
-    let statement = match request.on_done {
-        OnDone::Keep => &sql.done,
-        OnDone::Delete => &sql.done_delete,
-    };
+    let statement = sql.done(request.on_done).of(locked);
     let query = session.query(statement).bind(node.to_string()).bind(&numbers).bind(request.now.map(Time));
     let row = query.bind(&ids).fetch_one(&mut session.connection).await?;
-    let held: bool = row.try_get(0)?;
+    if !row.try_get::<bool, _>(0)? {
+        return Ok(Settled::lost(numbers.len()));
+    }
     // Numbers and ids come back only if some changed nothing.
-    let stale = match row.try_get::<Option<Vec<String>>, _>(1)? {
-        None => Vec::new(),
+    let (busy, stale) = match row.try_get::<Option<Vec<String>>, _>(1)? {
+        None => Default::default(),
         Some(changed) => {
-            let changed: HashSet<String> = changed.into_iter().collect();
-            let pairs = numbers.iter().zip(&ids).map(|(seq, id)| format!("{seq} {id}")).enumerate();
-            pairs.filter(|(_, pair)| !changed.contains(pair)).map(|(place, _)| place).collect()
+            let (changed, busy) = (Pairs::new(Some(changed)), Pairs::new(row.try_get(3)?));
+            let pairs = numbers.iter().copied().zip(ids.iter().copied()).enumerate();
+            let unchanged = pairs.filter(|(_, (seq, id))| !changed.has(*seq, id));
+            let (busy, stale): (Vec<_>, Vec<_>) = unchanged.partition(|(_, (seq, id))| busy.has(*seq, id));
+            let places = |these: Vec<(usize, _)>| these.into_iter().map(|(place, _)| place).collect();
+            (places(busy), places(stale))
         }
     };
-    let reused = held && row.try_get::<Option<bool>, _>(2)? == Some(true);
-    Ok(Settled { held, stale, reused })
+    let reused = row.try_get::<Option<bool>, _>(2)? == Some(true);
+    Ok(Settled { held: true, stale, busy, reused })
 }
 
-/// Outcomes of every kind. Also for transactions of the user's own connection: it waits for the disk as they do.
+/// Rows by number and id, as statements tell them.
+struct Pairs(HashSet<String>);
+
+impl Pairs {
+    fn new(told: Option<Vec<String>>) -> Self {
+        Self(told.into_iter().flatten().collect())
+    }
+
+    fn has(&self, seq: i64, id: &str) -> bool {
+        !self.0.is_empty() && self.0.contains(&format!("{seq} {id}"))
+    }
+}
+
+/// Outcomes of every kind. Also for transactions of the user's own connection: it waits for the disk and for locks as they do.
 pub(crate) async fn settle_any(
     connection: &mut PgConnection,
     sql: &Sql,
     request: &Settle,
     prepared: Prepared,
+    locked: Locked,
 ) -> Result<(Settled, Fired), Failure> {
     let columns = Columns::new(request);
-    let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.settle))).persistent(prepared == Prepared::Kept);
+    let statement = Arc::clone(sql.settle(request.on_done).of(locked));
+    let query = sqlx::query(AssertSqlSafe(statement)).persistent(prepared == Prepared::Kept);
     let row = query
         .bind(columns.now)
         .bind(&columns.node)
@@ -84,11 +112,10 @@ pub(crate) async fn settle_any(
         .bind(&columns.counted)
         .bind(&columns.delayed)
         .bind(&columns.blocks)
-        .bind(columns.deletes)
         .bind(&columns.id)
         .fetch_one(connection)
         .await?;
-    let settled = columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?);
+    let settled = columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?, row.try_get(4)?);
     Ok((settled, Fired(row.try_get::<Option<i32>, _>(2)?.unwrap_or_default())))
 }
 
@@ -106,7 +133,6 @@ pub(crate) struct Columns<'a> {
     pub(crate) counted: Vec<i32>,
     pub(crate) delayed: Vec<bool>,
     pub(crate) blocks: Vec<Option<&'a str>>,
-    pub(crate) deletes: bool,
     pub(crate) id: Vec<&'a str>,
 }
 
@@ -117,8 +143,7 @@ impl<'a> Columns<'a> {
             Fence::Owner(owner) => (None, Some(owner.as_str())),
             Fence::Open => (None, None),
         };
-        let deletes = request.on_done == OnDone::Delete;
-        let mut columns = Self { now: request.now.map(Time), node, owner, deletes, ..Self::default() };
+        let mut columns = Self { now: request.now.map(Time), node, owner, ..Self::default() };
         for outcome in request.outcomes.iter() {
             columns.push(outcome);
         }
@@ -130,11 +155,22 @@ impl<'a> Columns<'a> {
         self.node.as_deref().or(self.owner).unwrap_or("-").to_owned()
     }
 
-    /// What was done, from the places that changed, counted from one, and whether numbers are another event's now.
-    pub(crate) fn settled(&self, held: bool, changed: Vec<i64>, reused: Option<bool>) -> Settled {
-        let changed: HashSet<i64> = changed.into_iter().collect();
-        let stale = (0..self.seq.len()).filter(|place| !changed.contains(&(*place as i64 + 1))).collect();
-        Settled { held, stale, reused: reused == Some(true) }
+    /// What was done, from the places that changed, counted from one, whether numbers are another event's now, and the rows
+    /// that others have locked.
+    pub(crate) fn settled(
+        &self,
+        held: bool,
+        changed: Vec<i64>,
+        reused: Option<bool>,
+        busy: Option<Vec<String>>,
+    ) -> Settled {
+        if !held {
+            return Settled::lost(self.seq.len());
+        }
+        let (changed, busy) = (changed.into_iter().collect::<HashSet<i64>>(), Pairs::new(busy));
+        let unchanged = (0..self.seq.len()).filter(|place| !changed.contains(&(*place as i64 + 1)));
+        let (busy, stale) = unchanged.partition(|place| busy.has(self.seq[*place], self.id[*place]));
+        Settled { held, stale, busy, reused: reused == Some(true) }
     }
 
     fn push(&mut self, outcome: &'a Outcome) {

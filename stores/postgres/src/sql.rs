@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::model::{Layout, NewRow, Record, Status, TableName, flowcatalyst::NewItem};
-use pillarbox::port::{ErrorKind, Select};
+use pillarbox::port::{ErrorKind, OnDone, Order, Select};
 use sqlx::postgres::PgRow;
 
 use crate::error::Failure;
@@ -32,7 +32,11 @@ const ITEM_MATCHES: &str = "CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' TH
 const ONCE: &str = "ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOTHING";
 
 /// The node that settles items, while it is a member.
-const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $8 FOR KEY SHARE),\n";
+const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $7 FOR KEY SHARE),\n";
+
+/// How long a settle waits for rows that others have locked, before it skips them. Skipping takes a lock on every row first, which
+/// nearly no settle needs.
+const BRIEF: &str = "50ms";
 
 /// The columns that are left out where a row is too large.
 const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
@@ -144,9 +148,19 @@ impl Names {
         }
     }
 
-    /// A settle of items by anyone who knows their claims, or by a node.
-    fn settling(&self, text: &str, me: &str, by: &str, held: &str) -> Arc<str> {
-        self.statement(&text.replace("{me}", me).replace("{by}", by).replace("{held}", held))
+    /// A settle, in a form for each way to meet locked rows.
+    fn settling(&self, text: &str, on_done: OnDone) -> Settling {
+        let form =
+            |locked: &str| self.statement(&form(text, &[locked, word(on_done)]).replace("{brief}", BRIEF));
+        Settling { waiting: form("waiting"), brief: form("brief"), skipping: form("skipping") }
+    }
+
+    fn settling_items(&self, on_done: OnDone) -> ItemSettling {
+        let text = form(include_str!("../sql/flowcatalyst/settle.sql"), &[word(on_done)]);
+        let form = |me: &str, by: &str, held: &str| {
+            self.statement(&text.replace("{me}", me).replace("{by}", by).replace("{held}", held))
+        };
+        ItemSettling { by_any: form("", "", "true"), by_node: form(ME, "me, ", "EXISTS (SELECT 1 FROM me)") }
     }
 
     fn selecting(&self, text: &str) -> Selecting {
@@ -182,6 +196,57 @@ impl Inserting {
     /// The form for these rows.
     pub(crate) fn of(&self, rows: &[Values<'_>]) -> &Arc<str> {
         if rows.iter().any(|row| row.message_id.is_some()) { &self.once } else { &self.plain }
+    }
+}
+
+/// What a settle does with rows that others have locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locked {
+    /// It waits for them: in a transaction of the user's, whose settings are not ours to change.
+    Awaited,
+    /// It waits for a moment and fails.
+    Briefly,
+    /// It skips them.
+    Skipped,
+}
+
+/// A settle, in a form for each of these.
+pub(crate) struct Settling {
+    waiting: Arc<str>,
+    brief: Arc<str>,
+    skipping: Arc<str>,
+}
+
+impl Settling {
+    pub(crate) fn of(&self, locked: Locked) -> &Arc<str> {
+        match locked {
+            Locked::Awaited => &self.waiting,
+            Locked::Briefly => &self.brief,
+            Locked::Skipped => &self.skipping,
+        }
+    }
+}
+
+/// A settle of items by anyone who knows their claims, or by a node.
+pub(crate) struct ItemSettling {
+    pub(crate) by_any: Arc<str>,
+    pub(crate) by_node: Arc<str>,
+}
+
+/// The lines of a text that are for all of its forms, or for one of these parts: those begin with `{if PART}`.
+fn form(text: &str, parts: &[&str]) -> String {
+    let line = |line: &str| match line.strip_prefix("{if ").and_then(|rest| rest.split_once('}')) {
+        None => Some(line.to_owned()),
+        Some((part, line)) => parts.contains(&part).then(|| line.to_owned()),
+    };
+    text.lines().filter_map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A statement that deletes nothing has no DELETE in it either: the server asks for the right to it all the same.
+const fn word(on_done: OnDone) -> &'static str {
+    match on_done {
+        OnDone::Keep => "keeping",
+        OnDone::Delete => "deleting",
     }
 }
 
@@ -227,8 +292,14 @@ macro_rules! statements {
             $(pub(crate) $each: Arc<str>,)*
             $(pub(crate) $item: Arc<str>,)*
             $(pub(crate) $added: Inserting,)*
-            pub(crate) settle_items: Arc<str>,
-            pub(crate) settle_node: Arc<str>,
+            done: Settling,
+            done_delete: Settling,
+            settle: Settling,
+            settle_delete: Settling,
+            items_settle: ItemSettling,
+            items_settle_delete: ItemSettling,
+            take: Arc<str>,
+            take_parallel: Arc<str>,
             pub(crate) count: Selecting,
             $(pub(crate) $over: Selecting,)*
         }
@@ -253,13 +324,14 @@ macro_rules! statements {
                         include_str!(concat!("../sql/", stringify!($added), ".sql")),
                         include_str!(concat!("../sql/flowcatalyst/", stringify!($added), ".sql")),
                     )),)*
-                    settle_items: names.settling(include_str!("../sql/flowcatalyst/settle.sql"), "", "", "true"),
-                    settle_node: names.settling(
-                        include_str!("../sql/flowcatalyst/settle.sql"),
-                        ME,
-                        "me, ",
-                        "EXISTS (SELECT 1 FROM me)",
-                    ),
+                    done: names.settling(include_str!("../sql/done.sql"), OnDone::Keep),
+                    done_delete: names.settling(include_str!("../sql/done_delete.sql"), OnDone::Delete),
+                    settle: names.settling(include_str!("../sql/settle.sql"), OnDone::Keep),
+                    settle_delete: names.settling(include_str!("../sql/settle.sql"), OnDone::Delete),
+                    items_settle: names.settling_items(OnDone::Keep),
+                    items_settle_delete: names.settling_items(OnDone::Delete),
+                    take: names.statement(&form(include_str!("../sql/flowcatalyst/take.sql"), &["ordered"])),
+                    take_parallel: names.statement(&form(include_str!("../sql/flowcatalyst/take.sql"), &["parallel"])),
                     count: names.selecting(include_str!("../sql/count.sql")),
                     $($over: names.selecting(each(
                         include_str!(concat!("../sql/", stringify!($over), ".sql")),
@@ -273,15 +345,15 @@ macro_rules! statements {
 
 // Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, done, done_delete, attempts,
+    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, attempts,
         membership_lock, node_join, node_renew, node_bury, node_leave, node_publish, node_state, node_state_there, nodes, rights, members,
         beat, slots_take, slots_release,
         next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
-        join_list_grouped, settle;
+        join_list_grouped;
     each: fetch_due, claim, reap, waiting, slots_sweep, pending_upto, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
-    items: node_share, group_block, lacking, take, recover, fetch_large_items;
+    items: node_share, group_block, lacking, recover, fetch_large_items;
     added: insert, insert_many, insert_json;
     over: list, list_newest, replay, discard
 );
@@ -291,6 +363,38 @@ impl Sql {
     pub(crate) fn full(&self, table: &str) -> String {
         let name = self.full.iter().find(|(place, _)| place.trim_matches(['{', '}']) == table);
         name.map(|(_, name)| name.clone()).unwrap_or_default()
+    }
+
+    /// Marks or deletes rows that are done.
+    pub(crate) fn done(&self, on_done: OnDone) -> &Settling {
+        match on_done {
+            OnDone::Keep => &self.done,
+            OnDone::Delete => &self.done_delete,
+        }
+    }
+
+    /// Applies outcomes of every kind.
+    pub(crate) fn settle(&self, on_done: OnDone) -> &Settling {
+        match on_done {
+            OnDone::Keep => &self.settle,
+            OnDone::Delete => &self.settle_delete,
+        }
+    }
+
+    /// The same over items.
+    pub(crate) fn items_settle(&self, on_done: OnDone) -> &ItemSettling {
+        match on_done {
+            OnDone::Keep => &self.items_settle,
+            OnDone::Delete => &self.items_settle_delete,
+        }
+    }
+
+    /// Takes items, by whether those without a group keep their order.
+    pub(crate) fn take(&self, ungrouped: Order) -> &Arc<str> {
+        match ungrouped {
+            Order::PerGroup => &self.take,
+            Order::None => &self.take_parallel,
+        }
     }
 
     /// Everything in a row, for people.

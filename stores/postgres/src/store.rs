@@ -26,7 +26,7 @@ use crate::insert::insert_rows;
 use crate::joins::Fired;
 use crate::membership::Standing;
 use crate::migrate::Migrations;
-use crate::sql::Sql;
+use crate::sql::{Locked, Sql};
 use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
 
 /// How often a call is made that loses against others: the order of locks can't always be told before.
@@ -194,6 +194,26 @@ impl PostgresStore {
         }
     }
 
+    /// Settles once; `None` where rows were locked for longer than it waits.
+    fn settle_on_line<'a>(
+        &'a self,
+        line: &'a Line,
+        request: Settle,
+        locked: Locked,
+    ) -> Answer<'a, Option<(Settled, Fired)>> {
+        self.on(line, "settle", move |session, sql| {
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => settle::settle(session, sql, &request, locked).await,
+                    Layout::Flowcatalyst => {
+                        let settled = flowcatalyst::settle(session, sql, &request).await?;
+                        Ok(Some((settled, Fired::default())))
+                    }
+                }
+            })
+        })
+    }
+
     /// Adds the rows that wait to where a node stands, if they are found soon.
     async fn member(&self, standing: Standing, after: Seq) -> Membership {
         let slots = standing.slots();
@@ -258,20 +278,14 @@ impl Store for PostgresStore {
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
         let line = if renews { &*self.0.desk } else { &self.0.settling };
         Box::pin(async move {
-            let settled = self.insist(|| {
-                let request = request.clone();
-                self.on(line, "settle", move |session, sql| {
-                    Box::pin(async move {
-                        match sql.layout {
-                            Layout::Native => settle::settle(session, sql, &request).await,
-                            Layout::Flowcatalyst => {
-                                Ok((flowcatalyst::settle(session, sql, &request).await?, Fired::default()))
-                            }
-                        }
-                    })
-                })
-            });
-            let (settled, fired) = settled.await?;
+            let request = &request;
+            let settle = |locked| self.insist(move || self.settle_on_line(line, request.clone(), locked));
+            let settled = match settle(Locked::Briefly).await? {
+                None => settle(Locked::Skipped).await?,
+                settled => settled,
+            };
+            let (settled, fired) =
+                settled.unwrap_or_else(|| (Settled::all_but(Vec::new()), Fired::default()));
             self.tell_of(fired);
             Ok(settled)
         })

@@ -13,6 +13,7 @@ use crate::insert::insert_rows;
 use crate::joins;
 use crate::operate::cancel;
 use crate::settle::settle_any;
+use crate::sql::Locked;
 use crate::store::PostgresStore;
 
 impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
@@ -49,7 +50,7 @@ impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
         Box::pin(async move {
             self.native("settle")?;
             let prepared = self.prepared().await;
-            let settled = settle_any(tx, &self.shared().sql, &request, prepared).await;
+            let settled = settle_any(tx, &self.shared().sql, &request, prepared, Locked::Awaited).await;
             let settled = settled.map(|(settled, _)| settled);
             settled.map_err(|failure| failure.into_store_error("settle", self.name()))
         })

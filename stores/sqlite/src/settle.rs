@@ -25,7 +25,7 @@ pub(crate) fn settle(
         let here: bool =
             connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
         if !here {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+            return Ok(Settled::lost(request.outcomes.len()));
         }
     }
     let mut settling = Settling::new(connection, sql, request, now)?;
@@ -38,7 +38,7 @@ pub(crate) fn settle(
         }
     }
     settling.ended.count(connection, sql, now)?;
-    Ok(Settled { held: true, stale, reused })
+    Ok(Settled { reused, ..Settled::all_but(stale) })
 }
 
 /// A batch under way.

@@ -28,10 +28,7 @@ async fn a_member_settles(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     t.join(1, at(0)).await?;
     let batch = vec![t.outcome("a", Change::Done).await?];
-    assert_eq!(
-        t.settle(Fence::Node(node(1)), batch, at(1)).await?,
-        Settled { held: true, stale: vec![], reused: false }
-    );
+    assert_eq!(t.settle(Fence::Node(node(1)), batch, at(1)).await?, Settled::all_but(vec![]));
     assert_eq!(t.record("a").await?.status, Status::Done);
     Ok(())
 }
@@ -44,7 +41,7 @@ async fn changes_nothing(t: &Fixture, number: u128, now: i64) -> Checked {
         t.outcome("c", retry(secs(1))).await?,
     ];
     let settled = t.settle(Fence::Node(node(number)), batch, at(now)).await?;
-    assert_eq!(settled, Settled { held: false, stale: vec![0, 1, 2], reused: false });
+    assert_eq!(settled, Settled::lost(3));
     assert_eq!(t.pending().await?.len(), 3);
     let after = t.record("a").await?;
     assert_eq!(
@@ -96,7 +93,7 @@ async fn a_claim_is_settled_by_its_owner_only(t: Fixture) -> Checked {
         [Change::Done, dead_blocking("g"), retry(secs(1)), Change::Release, Change::Attempt, Change::Delay]
     {
         let settled = t.settle(Fence::Owner(owner("bob")), vec![outcome(&row, change)], at(1)).await?;
-        assert_eq!(settled, Settled { held: true, stale: vec![0], reused: false });
+        assert_eq!(settled, Settled::all_but(vec![0]));
     }
     let record = t.record("a").await?;
     assert_eq!((record.status, record.locked_by.as_deref()), (Status::New, Some("ann")));

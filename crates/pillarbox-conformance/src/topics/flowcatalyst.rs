@@ -331,13 +331,10 @@ async fn outcomes_come_in_lists_and_stale_ones_are_named(t: Fixture) -> Checked 
     batch[4].token = Token(1);
     batch[9].id = EventId::from_row("0HZXEQ5Y8JZZZ");
     let settled = t.settle(Fence::Open, batch, at(2)).await?;
-    assert_eq!(settled, Settled { held: true, stale: vec![4, 9], reused: false });
+    assert_eq!(settled, Settled::all_but(vec![4, 9]));
     let stats = t.store.admin().stats().await?;
     assert_eq!(stats.by_status, [2, 199, 199, 200], "new, done, retry, dead");
-    assert_eq!(
-        t.settle(Fence::Open, vec![], at(2)).await?,
-        Settled { held: true, stale: vec![], reused: false }
-    );
+    assert_eq!(t.settle(Fence::Open, vec![], at(2)).await?, Settled::all_but(vec![]));
     Ok(())
 }
 
@@ -358,12 +355,9 @@ async fn a_node_that_is_gone_settles_nothing(t: Fixture) -> Checked {
     let batch = || vec![outcome(&claimed, Change::Done)];
     t.join(1, at(0)).await?;
     let gone = t.settle(Fence::Node(node(2)), batch(), at(1)).await?;
-    assert_eq!(gone, Settled { held: false, stale: vec![0], reused: false });
+    assert_eq!(gone, Settled::lost(1));
     assert_eq!(look(&t, 1).await?.status, "PROCESSING");
-    assert_eq!(
-        t.settle(Fence::Node(node(1)), batch(), at(1)).await?,
-        Settled { held: true, stale: vec![], reused: false }
-    );
+    assert_eq!(t.settle(Fence::Node(node(1)), batch(), at(1)).await?, Settled::all_but(vec![]));
     Ok(())
 }
 

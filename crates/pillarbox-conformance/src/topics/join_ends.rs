@@ -273,12 +273,9 @@ async fn settle_in_batches(store: Arc<dyn Store>, rows: Vec<Row>, worker: usize)
     while !rows.is_empty() {
         let (batch, rest) = rows.split_at(size.min(rows.len()));
         let outcomes: Arc<[_]> = batch.iter().map(|row| outcome(row, Change::Done)).collect();
-        let settled = again(|| {
-            let outcomes = Arc::clone(&outcomes);
-            let fence = Fence::Owner(owner("ann"));
-            store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) })
-        });
-        assert_eq!(settled.await?.stale, NONE);
+        let fence = Fence::Owner(owner("ann"));
+        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) };
+        assert_eq!(settle_whole(&*store, settle).await?, NONE);
         rows = rest;
         size = size % 23 + 5;
     }
@@ -294,18 +291,17 @@ async fn attaching_beside_a_settle_loses_no_step(t: Fixture) -> Checked {
     t.enqueue(&messages.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let rows = t.claim(ClaimFrom::Queue, "ann", MANY, at(0)).await?;
     for (row, message) in rows.iter().zip(&messages) {
-        let settle = again(|| {
-            let fence = Fence::Owner(owner("ann"));
-            let outcomes = vec![outcome(row, Change::Done)].into();
-            t.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) })
-        });
+        let fence = Fence::Owner(owner("ann"));
+        let outcomes = vec![outcome(row, Change::Done)].into();
+        let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) };
+        let settle = settle_whole(&*t.store, settle);
         let attach = again(|| {
             let joins = t.beside.joins().expect("joins");
             let action = JoinAction::Attach { messages: vec![id(message)] };
             joins.change_join(JoinChange { join: join_id("j"), action, now: Some(at(1)) })
         });
         let (settled, attached) = tokio::join!(settle, attach);
-        assert_eq!((settled?.stale, attached?), (NONE.to_vec(), JoinChanged::Changed));
+        assert_eq!((settled?, attached?), (NONE.to_vec(), JoinChanged::Changed));
     }
     assert_eq!(t.counts("j").await?, (ROUNDS as u32, ROUNDS as u32, 0));
     assert_eq!(next(&t).await?.as_deref(), Some("completed"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Row, Status};
-use pillarbox::port::{ByteLimits, Cancel, Change, Counts, Fence, Lead, Recover, Settled, Take, Taken, Wait};
+use pillarbox::port::{ByteLimits, Cancel, Change, Counts, Fence, Lead, Order, Recover, Settled, Take, Taken, Wait};
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
 use crate::case::{Case, Checked, Halt, cases};
@@ -32,7 +32,8 @@ pub(crate) fn cases() -> Vec<Case> {
         takes_side_by_side_never_share_a_row,
         a_beat_tells_whether_rows_wait;
     ItemTransactions:
-        a_row_that_others_have_locked_is_not_overtaken;
+        a_row_that_others_have_locked_is_not_overtaken,
+        rows_without_a_group_overtake_a_locked_one_only_where_each_goes_for_itself;
     )
 }
 
@@ -49,6 +50,7 @@ fn take(number: u128, now: i64) -> Take {
         bytes: ByteLimits::NONE,
         each: MANY,
         ungrouped: MANY,
+        ungrouped_order: Order::PerGroup,
         now: Some(at(now)),
     }
 }
@@ -244,7 +246,7 @@ async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked
     assert_eq!(leader(&t).recover(recover(1, 0, 41)).await?, 0);
     for change in every_change() {
         let settled = t.settle(Fence::Node(node(1)), vec![outcome(&rows[0], change)], at(41)).await?;
-        assert_eq!(settled, Settled { held: false, stale: vec![0], reused: false });
+        assert_eq!(settled, Settled::lost(1));
     }
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.retry_count), ("PROCESSING", 0));
@@ -277,12 +279,9 @@ async fn a_leader_settles_by_its_claims_alone(t: Fixture) -> Checked {
         |rows: &[Row]| rows.iter().zip(every_change()).map(|(row, change)| outcome(row, change)).collect();
     let by = || Fence::Node(node(1));
     let stale = t.settle(by(), batch(&old), at(4)).await?;
-    assert_eq!(stale, Settled { held: true, stale: (0..6).collect(), reused: false });
+    assert_eq!(stale, Settled::all_but((0..6).collect()));
     assert!(t.held_group("a").await?.is_none(), "a stale end blocks no group");
-    assert_eq!(
-        t.settle(by(), batch(&new), at(4)).await?,
-        Settled { held: true, stale: vec![], reused: false }
-    );
+    assert_eq!(t.settle(by(), batch(&new), at(4)).await?, Settled::all_but(vec![]));
     let mut found = Vec::new();
     for number in 1..=6 {
         let stored = look(&t, number).await?;
@@ -414,5 +413,22 @@ async fn a_row_that_others_have_locked_is_not_overtaken(t: Fixture) -> Checked {
     assert_eq!(numbers(&rows), [3], "2 stays behind 1, and no other group does");
     open.end(Ending::Rollback).await?;
     assert_eq!(numbers(&taken(&t, take(1, 2)).await?), [1, 2]);
+    Ok(())
+}
+
+/// PBX-081
+async fn rows_without_a_group_overtake_a_locked_one_only_where_each_goes_for_itself(t: Fixture) -> Checked {
+    t.write((1..=3).map(|number| row(item(number))).collect(), at(0)).await?;
+    led(&t, &[(4, "a"), (5, "a")]).await?;
+    let Some(unlock) = t.foreign.lock(&tsid(1)).await? else {
+        return Err(Halt::NotApplicable("no transaction can hold a row of it"));
+    };
+    let few = |ungrouped_order| Take { ungrouped: 2, ungrouped_order, ..take(1, 1) };
+    assert_eq!(numbers(&taken(&t, few(Order::PerGroup)).await?), [4, 5], "2 and 3 stay behind 1");
+    let overtaking = numbers(&taken(&t, few(Order::None)).await?);
+    assert!(overtaking.starts_with(&[2]), "{overtaking:?}");
+    unlock().await;
+    let rest = (1..=3).filter(|number| !overtaking.contains(number)).collect::<Vec<_>>();
+    assert_eq!(numbers(&taken(&t, take(1, 2)).await?), rest);
     Ok(())
 }

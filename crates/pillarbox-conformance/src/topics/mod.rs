@@ -17,6 +17,7 @@ mod join_ends;
 mod joins;
 mod lead;
 mod lease;
+mod locked;
 mod migrate;
 mod order;
 mod placement;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<Case> {
         settle::cases(),
         fence::cases(),
         reused::cases(),
+        locked::cases(),
         lease::cases(),
         queue::cases(),
         joins::cases(),

@@ -74,10 +74,7 @@ async fn done_twice_changes_one_row_once(t: Fixture) -> Checked {
     t.write(plain(&["a", "b"]), at(0)).await?;
     t.apply("a", Change::Done, at(1)).await?;
     let batch = vec![t.outcome("a", Change::Done).await?, t.outcome("b", Change::Done).await?];
-    assert_eq!(
-        t.settle(Fence::Open, batch, at(2)).await?,
-        Settled { held: true, stale: vec![0], reused: false }
-    );
+    assert_eq!(t.settle(Fence::Open, batch, at(2)).await?, Settled::all_but(vec![0]));
     assert_eq!(t.record("a").await?.done_at, Some(at(1)));
     Ok(())
 }
@@ -302,10 +299,7 @@ async fn outcomes_that_changed_nothing_are_named_by_their_place(t: Fixture) -> C
     let gone =
         Outcome { seq: pillarbox::model::Seq(9_999_999), id: EventId::from_row("gone"), ..batch[0].clone() };
     batch.insert(2, gone);
-    assert_eq!(
-        t.settle(Fence::Open, batch, at(2)).await?,
-        Settled { held: true, stale: vec![1, 2], reused: false }
-    );
+    assert_eq!(t.settle(Fence::Open, batch, at(2)).await?, Settled::all_but(vec![1, 2]));
     let mut statuses = Vec::new();
     for id in ["a", "b", "c", "d"] {
         statuses.push(t.record(id).await?.status);
@@ -318,10 +312,7 @@ async fn outcomes_that_changed_nothing_are_named_by_their_place(t: Fixture) -> C
 async fn an_empty_batch_is_harmless(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     for fence in [Fence::Open, Fence::Owner(owner("ann")), Fence::Node(node(1))] {
-        assert_eq!(
-            t.settle(fence, vec![], at(0)).await?,
-            Settled { held: true, stale: vec![], reused: false }
-        );
+        assert_eq!(t.settle(fence, vec![], at(0)).await?, Settled::all_but(vec![]));
     }
     Ok(())
 }
@@ -334,10 +325,7 @@ async fn a_large_batch_is_one_settle(t: Fixture) -> Checked {
     for (place, row) in t.pending().await?.iter().enumerate() {
         batch.push(outcome(row, if place % 5 == 0 { retry(secs(5)) } else { Change::Done }));
     }
-    assert_eq!(
-        t.settle(Fence::Open, batch, at(2)).await?,
-        Settled { held: true, stale: vec![], reused: false }
-    );
+    assert_eq!(t.settle(Fence::Open, batch, at(2)).await?, Settled::all_but(vec![]));
     assert_eq!(t.pending().await?.len(), 500);
     Ok(())
 }

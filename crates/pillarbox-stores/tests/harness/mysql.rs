@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::port::{Admin, ErrorKind, StoreError};
-use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
+use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted, Unlock};
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, Error, query};
@@ -113,6 +113,18 @@ struct Rows {
 }
 
 impl Foreign for Rows {
+    fn lock<'a>(&'a self, id: &'a str) -> Later<'a, Result<Option<Unlock>, StoreError>> {
+        Box::pin(async move {
+            let mut tx = self.pool.begin().await.map_err(failed)?;
+            let find = query("SELECT 1 FROM outbox_event WHERE event_id = ? FOR UPDATE");
+            find.bind(id).fetch_one(&mut *tx).await.map_err(failed)?;
+            let unlock = move || -> Later<'static, ()> {
+                Box::pin(async move { tx.rollback().await.expect("a transaction that is open") })
+            };
+            Ok(Some(Box::new(unlock) as Unlock))
+        })
+    }
+
     fn write(&self, row: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
         Box::pin(async move {
             // Typed columns: what is no text can't be in a text column, nor text where a number should be.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use pillarbox::model::Layout;
 use pillarbox::port::{Admin, StoreError};
 use pillarbox_conformance::{
-    Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnBegin, Planted,
+    Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnBegin, Planted, Unlock,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlRow};
@@ -72,6 +72,18 @@ struct Rows {
 }
 
 impl Foreign for Rows {
+    fn lock<'a>(&'a self, id: &'a str) -> Later<'a, Result<Option<Unlock>, StoreError>> {
+        Box::pin(async move {
+            let mut tx = self.pool.begin().await.map_err(failed)?;
+            let find = query("SELECT 1 FROM outbox_events WHERE id = ? FOR UPDATE");
+            find.bind(id).fetch_one(&mut *tx).await.map_err(failed)?;
+            let unlock = move || -> Later<'static, ()> {
+                Box::pin(async move { tx.rollback().await.expect("a transaction that is open") })
+            };
+            Ok(Some(Box::new(unlock) as Unlock))
+        })
+    }
+
     fn write(&self, _: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
         Box::pin(async { Ok(Planted::Refused) })
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::{Admin, ErrorKind, StoreError};
 use pillarbox_conformance::{
-    Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnBegin, Planted,
+    Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnBegin, Planted, Unlock,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Error, Executor, Row, query, raw_sql};
@@ -71,6 +71,18 @@ struct Rows {
 }
 
 impl Foreign for Rows {
+    fn lock<'a>(&'a self, id: &'a str) -> Later<'a, Result<Option<Unlock>, StoreError>> {
+        Box::pin(async move {
+            let sql = format!("SELECT 1 FROM {}.outbox_events WHERE id = $1 FOR UPDATE", self.schema);
+            let mut tx = self.pool.begin().await.map_err(failed)?;
+            query(AssertSqlSafe(sql)).bind(id).fetch_one(&mut *tx).await.map_err(failed)?;
+            let unlock = move || -> Later<'static, ()> {
+                Box::pin(async move { tx.rollback().await.expect("a transaction that is open") })
+            };
+            Ok(Some(Box::new(unlock) as Unlock))
+        })
+    }
+
     fn write(&self, _: ForeignRow) -> Later<'_, Result<Planted, StoreError>> {
         Box::pin(async { Ok(Planted::Refused) })
     }

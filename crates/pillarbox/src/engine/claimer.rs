@@ -77,7 +77,9 @@ impl Claimer {
         let mut pause = self.lease.renew_after();
         while stop.run_until_cancelled(sleep(pause)).await.is_some() {
             pause = match self.renew().await {
-                Ok(()) => self.lease.renew_after(),
+                Ok(0) => self.lease.renew_after(),
+                // Rows that others have locked: nobody can claim them meanwhile, but soon after.
+                Ok(_) => self.lease.renew_after() / 4,
                 Err(error) => {
                     tracing::warn!(store = self.store(), %error, "claims could not be renewed, trying again");
                     self.lease.renew_after() / 4
@@ -86,11 +88,12 @@ impl Claimer {
         }
     }
 
-    async fn renew(&self) -> Result<(), StoreError> {
+    /// Renews all; how many could not be, since others have locked them.
+    async fn renew(&self) -> Result<usize, StoreError> {
         let lease = self.lease.length();
         let outcomes: Arc<[_]> = self.shared.with(|core| core.extensions(lease)).into();
         if outcomes.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let asked = Instant::now();
         let settled = self.settle(Arc::clone(&outcomes)).await?;
@@ -100,7 +103,7 @@ impl Claimer {
         if lost > 0 {
             tracing::debug!(store = self.store(), messages = lost, "claims ended before they were renewed");
         }
-        Ok(())
+        Ok(settled.busy.len())
     }
 
     async fn settle(&self, outcomes: Arc<[Outcome]>) -> Result<Settled, StoreError> {

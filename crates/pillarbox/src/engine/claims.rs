@@ -167,7 +167,7 @@ impl Core {
 
     /// Every claim without an outcome is given back, its attempt not counted.
     pub(super) fn release_claims(&mut self, now: Instant) {
-        let unsettled = self.settles.iter().map(|one| &one.outcome.id);
+        let unsettled = self.settles.iter().map(|one| &one.outcome.id).chain(self.busy.ids());
         // What is being written for a careful delivery is given back when that is known to be written.
         let unsettled: Vec<EventId> = unsettled.chain(self.careful.writing()).cloned().collect();
         let held: Vec<_> = self.claims.held.iter().map(|(id, held)| (id.clone(), *held)).collect();

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::aside::Aside;
 use super::breaker::{Breaker, Gate, Outlook};
+use super::busy::Busy;
 use super::careful::Careful;
 use super::claims::Claims;
 use super::due::Dues;
@@ -74,6 +75,8 @@ pub(crate) struct Tally {
     pub(crate) success: u64,
     pub(crate) failure: u64,
     pub(crate) stale: u64,
+    /// Outcomes that have waited for locks of others for long.
+    pub(crate) busy: Option<usize>,
     /// Rows that a sweep found below the read position, and the lowest of their numbers.
     pub(crate) passed_by: Option<(u64, Seq)>,
     pub(crate) dead: Vec<(EventId, String)>,
@@ -131,8 +134,9 @@ pub(crate) struct Core {
     pub(super) settles_press: bool,
     /// When the settler last took a batch.
     pub(super) settles_taken: Option<Instant>,
-    /// Outcomes taken by the settler and not yet confirmed.
+    /// Outcomes taken by the settler and not yet confirmed, those that are busy too.
     pub(super) settling: usize,
+    pub(super) busy: Busy,
     pub(super) out: usize,
     /// How long the events of the job that is being judged wait because of the endpoint, once that is known.
     pub(super) outage: Option<Duration>,
@@ -202,6 +206,7 @@ impl Core {
             settles_press: false,
             settles_taken: None,
             settling: 0,
+            busy: Busy::default(),
             out: 0,
             outage: None,
             quick: None,
@@ -287,7 +292,9 @@ impl Core {
         let settle = match self.settler {
             Settler::Busy => false,
             Settler::Idle => self.settles_since.is_some(),
-            Settler::Lingering(until) => self.settle_at().is_none_or(|at| at < until),
+            Settler::Lingering(until) => {
+                self.settles_since.is_some() && self.settle_at().is_none_or(|at| at < until)
+            }
         };
         let due_moved = std::mem::take(&mut self.due_moved);
         let quiet = match self.phase {

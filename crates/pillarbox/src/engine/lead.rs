@@ -10,7 +10,7 @@ use super::intake::Read;
 use super::item::Item;
 use super::settings::Ungrouped;
 use crate::model::{GroupKey, Row, Seq, Slot};
-use crate::port::{Change, Counts, Fence, Outcome, Recover, Source, Take, Taken};
+use crate::port::{Change, Counts, Fence, Order, Outcome, Recover, Source, Take, Taken};
 
 /// Rows given back in one call.
 const RECOVER_ROWS: usize = 10_000;
@@ -95,13 +95,14 @@ impl Core {
         let rows = if self.breaker.is_open() { rows.min(1) } else { rows };
         let (rows, bytes) = (rows.min(self.page).min(Take::MOST), self.byte_limits(bytes));
         let each = self.each();
-        let ungrouped = match self.settings.ungrouped {
+        let (ungrouped, ungrouped_order) = match self.settings.ungrouped {
             // Half of them: many without a group leave room for those with one.
-            Ungrouped::Parallel => rows.div_ceil(2),
-            Ungrouped::Default if self.takes_of(&GroupKey::new(Ungrouped::GROUP)) => each,
-            Ungrouped::Default => 0,
+            Ungrouped::Parallel => (rows.div_ceil(2), Order::None),
+            Ungrouped::Default if self.takes_of(&GroupKey::new(Ungrouped::GROUP)) => (each, Order::PerGroup),
+            Ungrouped::Default => (0, Order::PerGroup),
         };
-        Read::Take(Take { node, after, except: self.not_now(), rows, bytes, each, ungrouped, now: None })
+        let except = self.not_now();
+        Read::Take(Take { node, after, except, rows, bytes, each, ungrouped, ungrouped_order, now: None })
     }
 
     /// While the endpoint is taken to be down, nothing is taken but a probe, and only if there is none in hand.

@@ -5,6 +5,7 @@
 
 mod aside;
 mod breaker;
+mod busy;
 mod careful;
 mod claimer;
 mod claims;
@@ -36,6 +37,7 @@ mod worker;
 pub(crate) use claimer::Claimer;
 pub use running::{Engine, EngineHealth, EngineParts};
 pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};
+pub(crate) use settler::settle_now;
 pub(crate) use shared::{Reservation, Shared};
 
 /// A map whose iteration order is the same in every run.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::breaker::Outlook;
-use super::core::{Core, Phase, Settler};
+use super::busy::Tried;
+use super::core::{Core, Phase, Settler, Unsettled};
 use super::groups::Hold;
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
@@ -26,6 +27,15 @@ pub(crate) enum NextSettle {
 pub(crate) struct Batch {
     pub(crate) outcomes: Arc<[Outcome]>,
     places: Vec<(Slot, Option<GroupKey>)>,
+    tried: Tried,
+}
+
+impl Batch {
+    fn new(taken: Vec<Unsettled>, tried: Tried) -> Self {
+        let (outcomes, places): (Vec<_>, Vec<_>) =
+            taken.into_iter().map(|unsettled| (unsettled.outcome, (unsettled.slot, unsettled.group))).unzip();
+        Self { outcomes: outcomes.into(), places, tried }
+    }
 }
 
 impl Core {
@@ -46,28 +56,34 @@ impl Core {
 
     /// A batch if it is time for one.
     pub(crate) fn next_settle(&mut self, now: Instant) -> NextSettle {
-        if self.settles_since.is_none() {
-            self.settler = Settler::Idle;
-            return NextSettle::Empty;
+        let again = self.busy.due(self.settings.settle_rows, now);
+        if !again.is_empty() {
+            return self.batch(again, Tried::Again);
         }
-        if let Some(until) = self.settle_at().filter(|until| now < *until) {
+        if self.settles_since.is_none() || self.settle_at().is_some_and(|until| now < until) {
+            let Some(until) = self.settle_at().into_iter().chain(self.busy.at()).min() else {
+                self.settler = Settler::Idle;
+                return NextSettle::Empty;
+            };
             self.settler = Settler::Lingering(until);
             return NextSettle::Linger(until);
         }
-        self.settler = Settler::Busy;
         let count = self.settles.len().min(self.settings.settle_rows);
-        let mut taken: Vec<_> = self.settles.drain(..count).collect();
-        if matches!(self.fence, Fence::Owner(_)) {
-            // Renewals go on beside it: both lock their rows in one order.
-            taken.sort_by_key(|unsettled| unsettled.outcome.seq);
-        }
-        let (outcomes, places): (Vec<_>, Vec<_>) =
-            taken.into_iter().map(|unsettled| (unsettled.outcome, (unsettled.slot, unsettled.group))).unzip();
-        let batch = Batch { outcomes: outcomes.into(), places };
+        let taken = self.settles.drain(..count).collect();
         self.settles_since = if self.settles.is_empty() { None } else { Some(now) };
         self.settles_press &= !self.settles.is_empty();
         self.settles_taken = Some(now);
         self.settling += count;
+        self.batch(taken, Tried::First)
+    }
+
+    fn batch(&mut self, mut taken: Vec<Unsettled>, tried: Tried) -> NextSettle {
+        self.settler = Settler::Busy;
+        if matches!(self.fence, Fence::Owner(_)) {
+            // Renewals go on beside it: both lock their rows in one order.
+            taken.sort_by_key(|unsettled| unsettled.outcome.seq);
+        }
+        let batch = Batch::new(taken, tried);
         NextSettle::Batch { fence: self.fence.clone(), batch, incarnation: self.incarnation }
     }
 
@@ -76,14 +92,22 @@ impl Core {
         if incarnation != self.incarnation {
             return;
         }
-        self.settling = self.settling.saturating_sub(batch.outcomes.len());
+        let ended = batch.outcomes.len().saturating_sub(settled.busy.len());
+        self.settling = self.settling.saturating_sub(ended);
         let mut stale = settled.stale.iter().copied().peekable();
+        let mut busy = settled.busy.iter().copied().peekable();
         let outcomes = batch.outcomes.iter().zip(batch.places).enumerate();
         for (place, (outcome, (slot, group))) in outcomes {
+            if busy.next_if_eq(&place).is_some() {
+                self.busy.push(Unsettled { outcome: outcome.clone(), slot, group });
+                continue;
+            }
             let changed = stale.next_if_eq(&place).is_none();
             self.tally.stale += u64::from(!changed);
             self.confirm(outcome, slot, group, changed, now);
         }
+        let waits = self.busy.answered(batch.tried, ended, settled.busy.len(), now);
+        self.tally.busy = waits.or(self.tally.busy);
         if settled.reused {
             // Rows that nobody has read may lie below the cursor.
             self.slots.suspect_any_number();

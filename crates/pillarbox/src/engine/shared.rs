@@ -1,5 +1,6 @@
 //! What the loops share: the core under a lock that is never held over an await, and the signals between them.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) lease: watch::Sender<Option<Instant>>,
     /// What logs call the store, where that is not its own name.
     pub(crate) name: OnceLock<String>,
+    /// The store may delete nothing: what is done is kept.
+    pub(crate) keeps_done: AtomicBool,
 }
 
 impl Shared {
@@ -58,6 +61,7 @@ impl Shared {
             quiet: Notify::new(),
             lease: watch::Sender::new(None),
             name: OnceLock::new(),
+            keeps_done: AtomicBool::new(false),
         })
     }
 
@@ -122,6 +126,13 @@ impl Shared {
                 store = store(),
                 events = tally.stale,
                 "outcomes came too late and changed nothing"
+            );
+        }
+        if let Some(events) = tally.busy {
+            tracing::warn!(
+                store = store(),
+                events,
+                "outcomes wait for rows that another transaction has locked; they are settled when it ends"
             );
         }
         for (event, error) in &tally.undecodable {

@@ -131,7 +131,7 @@ fn numbers_that_were_given_again_are_read_from_the_beginning() {
         let NextSettle::Batch { batch, incarnation, .. } = core.next_settle(later) else {
             panic!("it is settled")
         };
-        core.settled(batch, &Settled { held: true, stale: vec![0], reused }, incarnation, later);
+        core.settled(batch, &Settled { reused, ..Settled::all_but(vec![0]) }, incarnation, later);
         core.hint();
         let Read::Slots { fetch, .. } = core.next_read(later) else { panic!("the slots are read") };
         assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == from), "{reused}");

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::StartError;
+use crate::engine::settle_now;
 use crate::model::{Event, Invalid, OwnerId, ROW_BYTES_MAX, Row, Seq, Token};
 use crate::port::{
     ByteLimits, Change, Claim, ClaimFrom, Counts, Fence, Fetch, MetricsExporter, NoMetrics, OnDone, Outcome,
@@ -227,7 +228,7 @@ impl Inner {
             return Ok(());
         }
         let fence = claim.map_or(Fence::Open, |claim| Fence::Owner(claim.owner.clone()));
-        self.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await.map(|_| ())
+        settle_now(&*self.store, Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await.map(drop)
     }
 }
 

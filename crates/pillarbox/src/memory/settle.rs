@@ -14,7 +14,7 @@ impl State {
         if let Fence::Node(node) = &request.fence
             && !self.nodes.contains_key(node)
         {
-            return Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false };
+            return Settled::lost(request.outcomes.len());
         }
         let reused = self.reused(request);
         let (mut stale, mut ended) = (Vec::new(), Vec::new());
@@ -26,7 +26,7 @@ impl State {
             }
         }
         self.steps_ended(ended, now);
-        Settled { held: true, stale, reused }
+        Settled { reused, ..Settled::all_but(stale) }
     }
 
     /// Rows that are taken by a leader are found by their id.

@@ -159,7 +159,7 @@ fn foreseen(state: &State, request: &Settle) -> Settled {
     let outcomes = request.outcomes.iter().enumerate();
     let stale = outcomes.filter(|(_, outcome)| !held || !state.may_settle(outcome, &request.fence));
     let stale = stale.map(|(place, _)| place).collect();
-    Settled { held, stale, reused: held && state.reused(request) }
+    Settled { held, stale, busy: Vec::new(), reused: held && state.reused(request) }
 }
 
 impl Drop for MemoryTransaction {

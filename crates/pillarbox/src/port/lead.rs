@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Answer, ByteLimits};
+use super::{Answer, ByteLimits, Order};
 use crate::model::{EventId, GroupKey, NodeId, Row};
 
 /// Takes the next pending rows of many groups, some of each, if the node leads.
@@ -29,6 +29,9 @@ pub struct Take {
     pub each: usize,
     /// At most so many without a group.
     pub ungrouped: usize,
+    /// Whether rows without a group keep their order as those of one group do, or each goes for itself: then one that
+    /// somebody has locked holds up no other.
+    pub ungrouped_order: Order,
     /// A test's now; by default the database's.
     pub now: Option<Timestamp>,
 }

@@ -1,10 +1,12 @@
 //! Reporting outcomes, fenced.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::{Answer, StoreError};
 use crate::model::{EventId, GroupKey, NodeId, OwnerId, Seq, Token};
 
 /// What proves the right to settle.
@@ -126,7 +128,115 @@ pub struct Settled {
     pub held: bool,
     /// Places in `outcomes` that changed nothing: gone, not pending, claimed by someone else since, or another event's now.
     pub stale: Vec<usize>,
+    /// Places in `outcomes` whose rows another transaction has locked: nothing was changed, and nothing is known of them
+    /// yet. They are to be settled again. Empty where a settle is part of a transaction of the caller's: that waits.
+    pub busy: Vec<usize>,
     /// A pending row of another event was found under the number of an outcome: numbers have been given again, and no
     /// position that was read before holds.
     pub reused: bool,
+}
+
+impl Settled {
+    /// The node is gone: nothing of these many outcomes was changed.
+    #[must_use]
+    pub fn lost(outcomes: usize) -> Self {
+        Self { held: false, stale: (0..outcomes).collect(), busy: Vec::new(), reused: false }
+    }
+
+    /// Every outcome changed its row, but for those at these places.
+    #[must_use]
+    pub fn all_but(stale: Vec<usize>) -> Self {
+        Self { held: true, stale, busy: Vec::new(), reused: false }
+    }
+}
+
+impl Settle {
+    /// Settles in halves wherever `locks` says that a row is locked, down to that row alone, which is busy. For stores
+    /// that can't skip locked rows and must not wait for them. Where many are locked, those beside them are busy too.
+    pub async fn in_halves<'a>(
+        self,
+        locks: impl Fn(&StoreError) -> bool + Send,
+        settle: impl Fn(Self) -> Answer<'a, Settled> + Send,
+    ) -> Result<Settled, StoreError> {
+        const TRIES: usize = 40;
+        let (count, mut failed) = (self.outcomes.len(), 0);
+        let mut whole = Settled::all_but(Vec::new());
+        let mut parts = vec![0..count];
+        while let Some(part) = parts.pop() {
+            match settle(self.part(part.clone())).await {
+                Ok(settled) if !settled.held => return Ok(Settled::lost(count)),
+                Ok(settled) => {
+                    whole.stale.extend(settled.stale.iter().map(|place| part.start + place));
+                    whole.busy.extend(settled.busy.iter().map(|place| part.start + place));
+                    whole.reused |= settled.reused;
+                }
+                Err(error) if locks(&error) && part.len() > 1 && failed < TRIES => {
+                    failed += 1;
+                    let middle = part.start + part.len() / 2;
+                    parts.extend([middle..part.end, part.start..middle]);
+                }
+                Err(error) if locks(&error) => whole.busy.extend(part),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(whole)
+    }
+
+    fn part(&self, part: Range<usize>) -> Self {
+        if part.len() == self.outcomes.len() {
+            return self.clone();
+        }
+        Self { outcomes: self.outcomes[part].into(), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::port::ErrorKind;
+
+    fn settle(rows: i64) -> Settle {
+        let outcome = |seq: i64| Outcome {
+            seq: Seq(seq),
+            id: EventId::new(format!("e{seq}")).expect("an id"),
+            token: Token::default(),
+            change: Change::Done,
+        };
+        let outcomes = (0..rows).map(outcome).collect();
+        Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None }
+    }
+
+    /// PBX-080
+    #[tokio::test]
+    async fn halves_find_the_locked_rows_and_settle_each_other_one_once() {
+        let settled = Mutex::new(Vec::new());
+        let (locked, gone) = ([3_i64, 400, 401, 999], 17_i64);
+        let store = |part: Settle| -> Answer<'_, Settled> {
+            let seqs: Vec<i64> = part.outcomes.iter().map(|outcome| outcome.seq.0).collect();
+            let answer = if seqs.iter().any(|seq| locked.contains(seq)) {
+                Err(StoreError::new(ErrorKind::Timeout, "settle", "test", "locked"))
+            } else {
+                let stale = seqs.iter().position(|seq| *seq == gone).into_iter().collect();
+                settled.lock().unwrap().extend(seqs);
+                Ok(Settled::all_but(stale))
+            };
+            Box::pin(async move { answer })
+        };
+        let whole = settle(1_000).in_halves(|error| error.kind() == ErrorKind::Timeout, store).await.unwrap();
+        assert_eq!(whole, Settled { busy: vec![3, 400, 401, 999], ..Settled::all_but(vec![17]) });
+        let settled = settled.into_inner().unwrap();
+        let others: Vec<i64> = (0..1_000).filter(|seq| !locked.contains(seq)).collect();
+        assert_eq!(settled, others);
+    }
+
+    #[tokio::test]
+    async fn other_failures_are_told_as_they_are() {
+        let fails = |_: Settle| -> Answer<'_, Settled> {
+            Box::pin(async { Err(StoreError::new(ErrorKind::Unavailable, "settle", "test", "gone")) })
+        };
+        let failed = settle(4).in_halves(|error| error.kind() == ErrorKind::Timeout, fails).await;
+        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
+use crate::engine::settle_now;
 use crate::events::Writer;
 use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
@@ -343,7 +344,7 @@ impl<S: Store> Queue<S> {
         let count = outcomes.len();
         // Others lock their rows in this order too.
         outcomes.sort_by_key(|outcome| outcome.seq);
-        let settled = self.store.settle(self.request(owner, outcomes)).await?;
+        let settled = settle_now(&*self.store, self.request(owner, outcomes)).await?;
         // A join may have ended.
         self.bell.ring();
         Ok(Settlement { changed: count - settled.stale.len(), ignored: settled.stale.len() })

@@ -49,6 +49,67 @@ async fn a_failing_settle_is_tried_again_and_nothing_is_delivered_twice() {
     engine.close().await;
 }
 
+/// PBX-080: others are done at once; the locked one is settled when it is free, and delivered once.
+#[tokio::test(start_paused = true)]
+async fn a_locked_row_delays_only_its_own_outcome() {
+    let store = MemoryStore::new();
+    let tampered = Tampered::new(&store);
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut engine = engine(tampered.clone(), sink.clone(), EngineSettings::default(), 1).await;
+    tampered.lock(&["b"]);
+    for id in ["a", "b", "c"] {
+        write(&store, id, None).await;
+    }
+    until(&store, "a", Status::Done).await;
+    until(&store, "c", Status::Done).await;
+    pass(Duration::from_secs(60)).await;
+    let settles = tampered.take_calls()[&Call::Settle];
+    assert!((20..60).contains(&settles), "it is tried again, with pauses up to 2 s: {settles}");
+    write(&store, "d", None).await;
+    until(&store, "d", Status::Done).await;
+    assert_eq!(record(&store, "b").await.status, Status::New);
+    tampered.lock(&[]);
+    until(&store, "b", Status::Done).await;
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(sink.ids(), ["a", "b", "c", "d"]);
+    engine.close().await;
+}
+
+/// PBX-080: a group waits for the outcome of its head, and no other group does.
+#[tokio::test(start_paused = true)]
+async fn a_locked_head_that_failed_holds_back_its_own_group_alone() {
+    let (store, sink) = (MemoryStore::new(), failing_head());
+    let tampered = Tampered::new(&store);
+    let mut engine = engine(tampered.clone(), sink.clone(), ordered(OnDead::Skip, 1), 1).await;
+    tampered.lock(&["g1"]);
+    for (id, group) in [("g1", "g"), ("g2", "g"), ("h1", "h")] {
+        write(&store, id, Some(group)).await;
+    }
+    until(&store, "h1", Status::Done).await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(sink.ids().iter().filter(|id| id.starts_with('g')).count(), 1, "g2 waits for g1's end");
+    tampered.lock(&[]);
+    until(&store, "g1", Status::Dead).await;
+    until(&store, "g2", Status::Done).await;
+    engine.close().await;
+}
+
+/// PBX-080: what stays locked does not keep an engine from its end.
+#[tokio::test(start_paused = true)]
+async fn an_engine_closes_while_a_row_stays_locked() {
+    let store = MemoryStore::new();
+    let tampered = Tampered::new(&store);
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut engine = engine(tampered.clone(), sink.clone(), EngineSettings::default(), 1).await;
+    tampered.lock(&["b"]);
+    write(&store, "a", None).await;
+    write(&store, "b", None).await;
+    until(&store, "a", Status::Done).await;
+    sink.until_sent(2).await;
+    engine.close().await;
+    assert_eq!(record(&store, "b").await.status, Status::New, "it is delivered again by the next");
+}
+
 /// PBX-010: the second try of a settle whose answer was lost finds the head dead; its group stays blocked.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_to_a_death_does_not_free_its_group() {

@@ -1,6 +1,6 @@
 //! A memory store whose calls can be failed, robbed of their answers or held up, and are counted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
@@ -46,6 +46,7 @@ struct Orders {
     rows_asked: Vec<usize>,
     rows_read: usize,
     passes_by: bool,
+    locked: BTreeSet<String>,
 }
 
 /// The store as one node sees it.
@@ -95,6 +96,22 @@ impl Tampered {
     /// Whether it is still to pass rows by.
     pub(crate) fn is_to_pass_by(&self) -> bool {
         self.orders.lock().unwrap().passes_by
+    }
+
+    /// Somebody has locked the rows of these events: a settle finds them busy.
+    pub(crate) fn lock(&self, ids: &[&str]) {
+        self.orders.lock().unwrap().locked = ids.iter().map(|id| (*id).to_owned()).collect();
+    }
+
+    async fn settle_free(&self, request: Settle) -> Result<Settled, StoreError> {
+        let locked = self.orders.lock().unwrap().locked.clone();
+        let places = 0..request.outcomes.len();
+        let (busy, free): (Vec<usize>, Vec<usize>) =
+            places.partition(|place| locked.contains(request.outcomes[*place].id.as_str()));
+        let outcomes = free.iter().map(|place| request.outcomes[*place].clone()).collect();
+        let settled = self.inner.settle(Settle { outcomes, ..request }).await?;
+        let stale = settled.stale.iter().map(|place| free[*place]).collect();
+        Ok(Settled { stale, busy, ..settled })
     }
 
     /// Lets one held call go on.
@@ -176,7 +193,7 @@ impl Store for Tampered {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        Box::pin(self.tamper(Call::Settle, self.inner.settle(request)))
+        Box::pin(self.tamper(Call::Settle, self.settle_free(request)))
     }
 
     fn join(&self, request: Join) -> Answer<'_, Membership> {

@@ -96,16 +96,34 @@ pub(crate) async fn settle(world: Arc<World>, request: Settle) -> Result<Settled
     for outcome in outcomes.iter() {
         before.push(truth::row(world.store.admin(), &outcome.id).await);
     }
-    let settled = world.store.settle(request).await?;
+    let settled = settle_free(&world, request).await?;
     let mut rows = Vec::new();
     for (place, (outcome, before)) in outcomes.iter().zip(&before).enumerate() {
-        if let (false, Some(before)) = (settled.stale.contains(&place), before) {
+        let unchanged = settled.stale.contains(&place) || settled.busy.contains(&place);
+        if let (false, Some(before)) = (unchanged, before) {
             rows.push(changed(&world, member, outcome, before).await);
         }
     }
     note(&world, &settled, &rows);
     world.record(What::Settled { member, rows, stale: settled.stale.len(), held: settled.held });
     Ok(settled)
+}
+
+/// Somebody else may have locked a row of it.
+async fn settle_free(world: &World, request: Settle) -> Result<Settled, StoreError> {
+    let locks = world.plan.store.locked > 0.0 && world.in_trouble() && !request.outcomes.is_empty();
+    if !locks || !world.draw(|rng| rng.chance(world.plan.store.locked / 3.0)) {
+        return world.store.settle(request).await;
+    }
+    let locked = world.draw(|rng| rng.usize(..request.outcomes.len()));
+    let free: Vec<usize> = (0..request.outcomes.len()).filter(|place| *place != locked).collect();
+    let outcomes = free.iter().map(|place| request.outcomes[*place].clone()).collect();
+    let settled = world.store.settle(Settle { outcomes, ..request }).await?;
+    if !settled.held {
+        return Ok(Settled::lost(free.len() + 1));
+    }
+    let stale = settled.stale.iter().map(|place| free[*place]).collect();
+    Ok(Settled { stale, busy: vec![locked], ..settled })
 }
 
 async fn changed(world: &World, member: Member, outcome: &Outcome, before: &Record) -> Row {
@@ -138,6 +156,9 @@ fn note(world: &World, settled: &Settled, rows: &[Row]) {
         world.reached("settle", "fenced");
     } else if !settled.stale.is_empty() {
         world.reached("settle", "stale");
+    }
+    if !settled.busy.is_empty() {
+        world.reached("settle", "finds a row locked");
     }
     if settled.reused {
         world.reached("settle", "names a number given again");

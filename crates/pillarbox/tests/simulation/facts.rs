@@ -52,6 +52,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("operator", "unblocks"),
     ("promote", "moves nothing of what is due"),
     ("settle", "fenced"),
+    ("settle", "finds a row locked"),
     ("settle", "names a number given again"),
     ("settle", "stale"),
     ("sink", "accepts"),

@@ -18,7 +18,7 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     if let Fence::Node(node) = &request.fence
         && hold(call, *node).await?.is_none()
     {
-        return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+        return Ok(Settled::lost(request.outcomes.len()));
     }
     let now = now(call, request.now).await?;
     let mut held = claimed(call, &request.outcomes, now, Seen::Claimed).await?;
@@ -36,7 +36,7 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
         }
     }
     let stale = (0..request.outcomes.len()).filter(|place| !held.contains(place)).collect();
-    Ok(Settled { held: true, stale, reused: false })
+    Ok(Settled::all_but(stale))
 }
 
 /// As what items are looked for.

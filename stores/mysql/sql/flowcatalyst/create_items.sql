@@ -1,4 +1,4 @@
--- The table of items as its own documentation has it.
+-- The table of items as its own documentation has it. Some servers make a column of times NOT NULL unless it says otherwise.
 CREATE TABLE {event} (
     id VARCHAR(13) PRIMARY KEY,
     type VARCHAR(20) NOT NULL,
@@ -7,7 +7,7 @@ CREATE TABLE {event} (
     status VARCHAR(20) NOT NULL,
     retry_count INT NOT NULL DEFAULT 0,
     created_at TIMESTAMP NOT NULL,
-    processed_at TIMESTAMP,
+    processed_at TIMESTAMP NULL DEFAULT NULL,
     error_message TEXT
 );
 

@@ -5,16 +5,16 @@ use std::collections::{HashMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{Row, Token};
-use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
+use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Scope};
 
-use super::row::{NOW, now_sql, read_light, whole};
+use super::row::{NOW, now_sql, read_light};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::probe::Locking;
 use crate::row::{text_of, time_of};
 use crate::sql::{Sql, fill, places};
-use crate::time::{literal, micros_back, youngest_sql};
+use crate::time::{literal, youngest_sql};
 
 pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> Result<Vec<Row>, Failure> {
     if request.from == ClaimFrom::Queue {
@@ -79,7 +79,7 @@ pub(super) async fn load(
 }
 
 /// TiDB takes SKIP LOCKED and no lock: there claims wait for each other.
-pub(super) fn locking(session: &Session) -> Locking {
+pub(crate) fn locking(session: &Session) -> Locking {
     if session.server.tidb { Locking::Waits } else { Locking::Skips }
 }
 
@@ -149,14 +149,6 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
 }
 
 /// Gives back what was claimed too long ago.
-pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
-    let now = crate::time::now_sql(request.now.map(whole));
-    let query = session.query(fill(&sql.items_reap, &[("{now}", now)]));
-    let query = query.bind(micros_back(request.older_than));
-    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
-    Ok(query.execute(&mut session.connection).await?.rows_affected())
-}
-
 fn unsupported(detail: &str) -> Failure {
     Failure::Refused(ErrorKind::Unsupported, detail.to_owned())
 }

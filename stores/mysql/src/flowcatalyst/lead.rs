@@ -1,10 +1,12 @@
 //! What a leader does: takes the first rows of group after group, gives back what was taken by others.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{EventId, GroupKey, NodeId};
-use pillarbox::port::{Recover, Take, Taken};
+use pillarbox::port::{Order, Reap, Recover, Take, Taken};
 use sqlx::mysql::MySqlRow;
 
 use super::claim::{by_status, load, locking, mark};
@@ -51,7 +53,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else {
         return Ok(Taken { leads: true, rows: Vec::new() });
     };
-    let items = load(session, sql, not_overtaking(heads, &found), &request.bytes).await?;
+    let items = load(session, sql, not_overtaking(heads, &found, request.ungrouped_order), &request.bytes).await?;
     Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
 }
 
@@ -60,19 +62,64 @@ pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover)
     if sets.first().is_none_or(Vec::is_empty) {
         return Ok(0);
     }
-    let now = crate::time::now_sql(request.now.map(whole));
-    let age_us = micros_back(request.older_than);
-    let old = match request.older_than.is_zero() {
-        true => "true".to_owned(),
-        false => format!("coalesce(processed_at, created_at) < {now} - INTERVAL {age_us} MICROSECOND"),
-    };
     let in_hand = request.except.iter().map(EventId::as_str);
-    let others = not_in("id", in_hand);
-    let query = session.once(fill(&sql.items_recover, &[("{old}", old), ("{others}", others)]));
-    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
-    let recovered = query.execute(&mut session.connection).await?.rows_affected();
-    session.commit().await?;
-    Ok(recovered)
+    let stuck = Stuck {
+        older_than: request.older_than,
+        others: not_in("id", in_hand),
+        rows: request.rows,
+        now: request.now,
+    };
+    stuck.give_back(session, sql).await
+}
+
+/// Gives items back that anyone claimed too long ago.
+pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
+    session.begin().await?;
+    let others = "true".to_owned();
+    let stuck = Stuck { older_than: request.older_than, others, rows: request.rows, now: request.now };
+    stuck.give_back(session, sql).await
+}
+
+/// Items that were claimed too long ago.
+struct Stuck {
+    /// Zero: all.
+    older_than: Duration,
+    others: String,
+    rows: usize,
+    now: Option<Timestamp>,
+}
+
+impl Stuck {
+    /// Gives them back and commits; how many. They are looked for without a lock and then locked by their keys, as settles do: an
+    /// update that finds them by their status would lock entries of that index first, and settles come to these last.
+    async fn give_back(self, session: &mut Session, sql: &Sql) -> Result<u64, Failure> {
+        let (now, age_us) = (crate::time::now_sql(self.now.map(whole)), micros_back(self.older_than));
+        let old = match self.older_than.is_zero() {
+            true => "true".to_owned(),
+            false => fill(&sql.items_stuck, &[("{now}", now), ("{age_us}", age_us.to_string())]),
+        };
+        let limit = self.rows.min(Take::MOST).to_string();
+        let parts = [("{old}", old.clone()), ("{others}", self.others), ("{limit}", limit)];
+        let found = ids(&session.results(fill(&sql.items_recover_find, &parts)).await?);
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let skip_locked = locking(session).words();
+        let parts = [("{ids}", found), ("{old}", old), ("{skip_locked}", skip_locked)];
+        let sets = session.results(fill(&sql.items_recover_lock, &parts)).await?;
+        let locked = ids(&sets);
+        if locked.is_empty() {
+            return Ok(0);
+        }
+        session.commit_with(&fill(&sql.items_recover, &[("{ids}", locked)])).await?;
+        Ok(sets.iter().map(|rows| rows.len() as u64).sum())
+    }
+}
+
+/// The keys that a text answered, as a list; empty where there are none.
+fn ids(sets: &[Vec<MySqlRow>]) -> String {
+    let ids: Vec<String> = sets.iter().flatten().filter_map(|row| text_of(row, 0)).map(quoted).collect();
+    ids.join(", ")
 }
 
 fn leads_sql(sql: &Sql, node: NodeId) -> String {
@@ -191,17 +238,17 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// The rows that were locked, but for those behind one of their group that was not.
-fn not_overtaking(heads: Vec<Head>, found: &[MySqlRow]) -> Vec<(Item, Option<usize>)> {
+/// The rows that were locked, but for those behind one of their group that was not, or of those without a group.
+fn not_overtaking(heads: Vec<Head>, found: &[MySqlRow], ungrouped: Order) -> Vec<(Item, Option<usize>)> {
     let items = found.iter().map(read_light);
     let mut items: HashMap<String, _> = items.map(|light| (light.0.id.clone(), light)).collect();
     let (mut kept, mut stopped) = (Vec::with_capacity(heads.len()), HashSet::new());
     for Head { id, group } in heads {
-        match (items.remove(&id), group) {
-            (Some(item), None) => kept.push(item),
-            (Some(item), Some(group)) if !stopped.contains(&group) => kept.push(item),
-            (None, Some(group)) => drop(stopped.insert(group)),
-            _ => {}
+        let ordered = group.is_some() || ungrouped == Order::PerGroup;
+        match items.remove(&id) {
+            Some(item) if !ordered || !stopped.contains(&group) => kept.push(item),
+            None => drop(stopped.insert(group)),
+            Some(_) => {}
         }
     }
     kept

@@ -9,10 +9,10 @@ mod operate;
 mod row;
 mod settle;
 
-pub(crate) use claim::{claim, fetch, reap};
+pub(crate) use claim::{claim, fetch, locking};
 pub(crate) use insert::{insert_rows, insert_sql};
 pub(crate) use inspect::{count, list, show};
-pub(crate) use lead::{recover, take};
+pub(crate) use lead::{reap, recover, take};
 pub(crate) use migrate::{Tables, check, migrate};
 pub(crate) use operate::{cancel, discard, purge, replay};
 pub(crate) use row::{COLUMNS, LEFT_OUT, LIGHT_COLUMNS};

@@ -6,32 +6,49 @@ use jiff::Timestamp;
 use pillarbox::model::{GroupKey, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
 
+use sqlx::mysql::{MySql, MySqlArguments};
+use sqlx::query::Query;
+
 use super::row::whole;
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::fetch::clock;
+use crate::probe::Locking;
 use crate::row::{text_of, time_of};
 use crate::settle::block_groups;
 use crate::sql::{Sql, fill, places};
 use crate::time::{literal, now_sql};
 
-pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+type Asked = Query<'static, MySql, MySqlArguments>;
+
+pub(crate) async fn settle(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+    locking: Locking,
+) -> Result<Settled, Failure> {
     if request.outcomes.is_empty() && !matches!(request.fence, Fence::Node(_)) {
-        return Ok(Settled { held: true, stale: Vec::new(), reused: false });
+        return Ok(Settled::all_but(Vec::new()));
     }
     session.begin().await?;
     if let Fence::Node(node) = &request.fence {
         let text = fill(&sql.node_lock, &[("{now}", now_sql(request.now))]);
         let query = session.query(text).bind(node.to_string());
         if query.fetch_optional(&mut session.connection).await?.is_none() {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+            return Ok(Settled::lost(request.outcomes.len()));
         }
     }
     let now = match request.now {
         Some(now) => now,
         None => clock(session, sql).await?,
     };
-    let held = claimed(session, sql, &request.outcomes).await?;
+    let locked = Claimed::lock(session, sql, &request.outcomes, locking).await?;
+    let held = locked.held(&request.outcomes);
+    let mut busy = BTreeSet::new();
+    if locking == Locking::Skips && locked.0.len() < request.outcomes.len() {
+        let seen = Claimed::look(session, sql, &request.outcomes).await?.held(&request.outcomes);
+        busy = seen.into_iter().filter(|place| !locked.has(&request.outcomes[*place])).collect();
+    }
     for step in steps(&request.outcomes, &held, request.on_done) {
         step.run(session, sql, now).await?;
     }
@@ -46,28 +63,56 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
     }
     block_groups(&mut session.connection, sql, &blocks, now).await?;
     session.commit().await?;
-    let stale = (0..request.outcomes.len()).filter(|place| !held.contains(place)).collect();
-    Ok(Settled { held: true, stale, reused: false })
+    let unchanged = (0..request.outcomes.len()).filter(|place| !held.contains(place));
+    let (busy, stale) = unchanged.partition(|place| busy.contains(place));
+    Ok(Settled { busy, ..Settled::all_but(stale) })
 }
 
-/// The places of outcomes whose items are claimed as told; their rows are locked then.
-async fn claimed(session: &mut Session, sql: &Sql, outcomes: &[Outcome]) -> Result<BTreeSet<usize>, Failure> {
-    if outcomes.is_empty() {
-        return Ok(BTreeSet::new());
+/// Items that were found, and since when each is claimed, if it is.
+struct Claimed(HashMap<String, Option<Timestamp>>);
+
+impl Claimed {
+    /// The items of these outcomes that could be locked.
+    async fn lock(
+        session: &mut Session,
+        sql: &Sql,
+        outcomes: &[Outcome],
+        locking: Locking,
+    ) -> Result<Self, Failure> {
+        let parts = [("{ids}", places(outcomes.len())), ("{skip_locked}", locking.words())];
+        Self::find(session, fill(&sql.items_settle_find, &parts), outcomes).await
     }
-    let text = fill(&sql.items_settle_find, &[("{ids}", places(outcomes.len()))]);
-    let query = outcomes.iter().fold(session.once(text), |query, outcome| query.bind(outcome.id.to_string()));
-    let found = query.fetch_all(&mut session.connection).await?;
-    let found: HashMap<&str, Option<Timestamp>> = found
-        .iter()
-        .filter(|row| text_of(row, 1) == Some("PROCESSING"))
-        .filter_map(|row| Some((text_of(row, 0)?, time_of(row, 2))))
-        .collect();
-    let is = |outcome: &Outcome| {
-        let at = found.get(outcome.id.as_str()).copied().flatten();
-        at.is_some_and(|at| at.as_microsecond() == outcome.token.0)
-    };
-    Ok(outcomes.iter().enumerate().filter(|(_, outcome)| is(outcome)).map(|(place, _)| place).collect())
+
+    /// The items of these outcomes that are claimed, locked or not.
+    async fn look(session: &mut Session, sql: &Sql, outcomes: &[Outcome]) -> Result<Self, Failure> {
+        let text = fill(&sql.items_settle_busy, &[("{ids}", places(outcomes.len()))]);
+        Self::find(session, text, outcomes).await
+    }
+
+    async fn find(session: &mut Session, text: String, outcomes: &[Outcome]) -> Result<Self, Failure> {
+        if outcomes.is_empty() {
+            return Ok(Self(HashMap::new()));
+        }
+        let bind = |query: Asked, outcome: &Outcome| query.bind(outcome.id.to_string());
+        let query = outcomes.iter().fold(session.once(text), bind);
+        let found = query.fetch_all(&mut session.connection).await?;
+        let since = |row| time_of(row, 2).filter(|_| text_of(row, 1) == Some("PROCESSING"));
+        let claimed = found.iter().filter_map(|row| Some((text_of(row, 0)?.to_owned(), since(row))));
+        Ok(Self(claimed.collect()))
+    }
+
+    fn has(&self, outcome: &Outcome) -> bool {
+        self.0.contains_key(outcome.id.as_str())
+    }
+
+    /// The places of outcomes whose items are claimed as told.
+    fn held(&self, outcomes: &[Outcome]) -> BTreeSet<usize> {
+        let is = |outcome: &Outcome| {
+            let at = self.0.get(outcome.id.as_str()).copied().flatten();
+            at.is_some_and(|at| at.as_microsecond() == outcome.token.0)
+        };
+        outcomes.iter().enumerate().filter(|(_, outcome)| is(outcome)).map(|(place, _)| place).collect()
+    }
 }
 
 /// What becomes of some items: those whose outcomes say the same.

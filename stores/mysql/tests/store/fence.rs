@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Written;
-use pillarbox::port::{Change, Counts, OnDone, Settle, Settled, Store, Wait, Write};
+use pillarbox::port::{Begin, Change, Counts, OnDone, Settle, Settled, Store, Wait, Write, WriteOn};
 use pillarbox_mysql::MysqlStore;
 
 use crate::kit::{Place, event, join, node, run, settle};
@@ -103,24 +103,17 @@ async fn a_take_over_waits_for_a_settle_in_flight() {
             let (store, other) = (place.store().await, place.beside());
             store.join(join(1, OVER)).await.unwrap();
             let rows = written(&store).await;
-            let mut holder = place.connection().await;
-            run(&mut holder, "START TRANSACTION; SELECT 1 FROM outbox_event WHERE event_id = 'a' FOR UPDATE")
-                .await;
-            let mut settling = store.settle(settle(1, &rows, on_done, &change));
-            tokio::select! {
-                biased;
-                settled = &mut settling => panic!("it did not wait: {settled:?}"),
-                () = place.until_locked(1) => {}
-            }
+            // In flight for as long as its transaction is open.
+            let mut tx = store.begin().await.unwrap();
+            let settled = store.settle_on(&mut tx, settle(1, &rows, on_done, &change)).await.unwrap();
+            assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
             let mut burying = other.join(join(2, LONG));
             tokio::select! {
                 biased;
                 taken = &mut burying => panic!("it took over what was being settled: {taken:?}"),
-                () = place.until_locked(2) => {}
+                () = place.until_locked(1) => {}
             }
-            run(&mut holder, "COMMIT").await;
-            let settled = settling.await.unwrap();
-            assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
+            store.commit(tx).await.unwrap();
             assert!(burying.await.unwrap().held.iter().any(|held| held.suspect));
             assert_eq!(place.number(UNTOUCHED).await, 0, "{change:?}");
         }

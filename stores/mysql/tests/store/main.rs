@@ -5,6 +5,7 @@ mod bytes;
 mod claims;
 mod deadlocks;
 mod fence;
+mod items;
 mod joins;
 mod kit;
 mod late;

@@ -1,12 +1,10 @@
 //! What a settle locks and what it leaves behind.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pillarbox::model::Written;
 use pillarbox::port::{Admin, Change, Counts, OnDone, Replay, Select, Settle, Store, Wait, Write};
-use pillarbox_mysql::MysqlStore;
-use pillarbox_mysql::sqlx::{Row, query};
+use pillarbox_mysql::{Claiming, MysqlStore};
 
 use crate::kit::{Place, event, insert, join, run, seq, settle};
 
@@ -44,29 +42,28 @@ async fn a_settle_waits_for_no_row_beside_its_own() {
     }
 }
 
-/// PBX-015: rows are locked in their order, however many they are.
+/// PBX-080, PBX-015: a row of others is skipped, or found in halves where the server can't skip; all others are settled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_settle_locks_its_rows_in_order() {
-    for place in Place::all().await {
-        let store = place.store().await;
-        store.join(join(1, LONG)).await.unwrap();
-        let rows = written(&store, (0..MANY).map(|n| format!("{n:04}"))).await;
-        let mut holder = place.connection().await;
-        run(&mut holder, "START TRANSACTION; SELECT 1 FROM outbox_event WHERE event_id = '0500' FOR UPDATE")
+async fn a_row_of_others_is_left_out_with_and_without_skip_locked() {
+    for (claiming, count) in [(Claiming::SkipLocked, MANY), (Claiming::Update, 16)] {
+        for place in Place::all().await {
+            place.store().await;
+            let store = place.builder().claiming(claiming).open();
+            store.join(join(1, LONG)).await.unwrap();
+            let rows = written(&store, (0..count).map(|n| format!("{n:04}"))).await;
+            let mut holder = place.connection().await;
+            run(
+                &mut holder,
+                "START TRANSACTION; SELECT 1 FROM outbox_event WHERE event_id = '0005' FOR UPDATE",
+            )
             .await;
-        let mut settling = store.settle(settle(1, &rows, OnDone::Delete, &Change::Done));
-        tokio::select! {
-            biased;
-            settled = &mut settling => panic!("it did not wait: {settled:?}"),
-            () = place.until_locked(1) => {}
+            let settled = store.settle(settle(1, &rows, OnDone::Delete, &Change::Done)).await.unwrap();
+            assert_eq!((settled.busy, settled.stale), (vec![5], Vec::new()), "{claiming:?}");
+            assert_eq!(place.number("SELECT count(*) FROM outbox_event").await, 1);
+            run(&mut holder, "COMMIT").await;
+            let settled = store.settle(settle(1, &rows[5..6], OnDone::Delete, &Change::Done)).await.unwrap();
+            assert_eq!((settled.busy, settled.stale), (Vec::new(), Vec::new()));
         }
-        let free = query("SELECT event_id FROM outbox_event FORCE INDEX (PRIMARY) FOR UPDATE SKIP LOCKED");
-        let free = free.fetch_all(&mut place.connection().await).await.unwrap();
-        let free: BTreeSet<String> = free.iter().map(|row| row.get(0)).collect();
-        assert_eq!(free.first().map(String::as_str), Some("0501"));
-        assert_eq!(free.len(), MANY - 501);
-        run(&mut holder, "COMMIT").await;
-        assert!(settling.await.unwrap().stale.is_empty());
     }
 }
 

@@ -1,5 +1,6 @@
 -- Takes the first items of group after group if the node leads; share locks on its row and on the slot of leadership, locks
--- on the rows. A row behind one that others have locked is left. The hops read one entry of the index each, in its order.
+-- on the rows. A row behind one that others have locked is left, without a group only where these keep their order. The
+-- hops read one entry of the index each, in its order.
 -- Rows that do not fit into the bytes that may be loaded are left as they are; they are counted in the order in which they
 -- were found. The rows are changed by their key: as a condition for an index the status would mislead.
 -- A take that a crash takes back is only a second one: no need to wait for the disk.
@@ -8,9 +9,24 @@ me AS MATERIALIZED (
     SELECT 1 FROM {node} n, {slot} s WHERE n.node_id = $2 AND s.slot = 0 AND s.holder = n.node_id
     FOR KEY SHARE OF n FOR SHARE OF s),
 loose AS MATERIALIZED (
-    SELECT id, {counted} AS bytes FROM {event} e, t
-    WHERE $3::text IS NULL AND EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group IS NULL
-    ORDER BY created_at, id LIMIT least($5::bigint, $7::bigint) FOR UPDATE OF e SKIP LOCKED),
+{if parallel}    SELECT id, {counted} AS bytes FROM {event} e, t
+{if parallel}    WHERE $3::text IS NULL AND EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group IS NULL
+{if parallel}    ORDER BY created_at, id LIMIT least($5::bigint, $7::bigint) FOR UPDATE OF e SKIP LOCKED),
+{if ordered}    SELECT head.id, head.bytes
+{if ordered}    FROM (
+{if ordered}        SELECT id, bytes, place, row_number() OVER (ORDER BY place) AS nth
+{if ordered}        FROM (
+{if ordered}            SELECT e.id, {counted} AS bytes, first.place
+{if ordered}            FROM (
+{if ordered}                SELECT id, row_number() OVER (ORDER BY created_at, id) AS place
+{if ordered}                FROM (
+{if ordered}                    SELECT id, created_at FROM {event}
+{if ordered}                    WHERE $3::text IS NULL AND EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group IS NULL
+{if ordered}                    ORDER BY created_at, id LIMIT least($5::bigint, $7::bigint)) waiting) first
+{if ordered}                JOIN {event} e ON e.id = first.id CROSS JOIN t
+{if ordered}            WHERE e.status || '' = 'PENDING'
+{if ordered}            FOR UPDATE OF e SKIP LOCKED) locked ORDER BY place) head
+{if ordered}    WHERE head.nth = head.place),
 hop (key) AS (
     (SELECT message_group FROM {event}
         WHERE $3 IS NULL AND EXISTS (SELECT 1 FROM me) AND status = 'PENDING' AND message_group IS NOT NULL

@@ -13,7 +13,10 @@ use crate::time::{Time, micros};
 
 pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
     let except: Vec<&str> = request.except.iter().map(GroupKey::as_str).collect();
-    let query = session.query(&sql.take).bind(request.now.map(Time)).bind(request.node.to_string());
+    let query = session
+        .query(sql.take(request.ungrouped_order))
+        .bind(request.now.map(Time))
+        .bind(request.node.to_string());
     let query = query.bind(request.after.as_ref().map(GroupKey::as_str)).bind(except);
     let query = query
         .bind(limit(request.rows.min(Take::MOST)))

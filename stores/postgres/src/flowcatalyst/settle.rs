@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use pillarbox::model::{GroupKey, stored_error};
-use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
+use pillarbox::port::{Change, Counts, Fence, Outcome, Settle, Settled};
 use sqlx::Row;
-use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
 
 use crate::connection::Session;
@@ -16,19 +16,18 @@ use crate::time::{Time, from_micros};
 pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
     let blocks = |outcome: &Outcome| matches!(&outcome.change, Change::Dead { blocks: Some(_), .. });
     let columns = Columns::new(&request.outcomes);
+    let statements = sql.items_settle(request.on_done);
     // Only these need the tables beside the items.
     match &request.fence {
         _ if request.outcomes.iter().any(blocks) => settle_beside(session, sql, request, &columns).await,
         fence => {
             let query = match fence {
                 Fence::Node(node) => {
-                    columns.bind(session.query(&sql.settle_node), request).bind(node.to_string())
+                    columns.bind(session.query(&statements.by_node), request).bind(node.to_string())
                 }
-                Fence::Owner(_) | Fence::Open => columns.bind(session.query(&sql.settle_items), request),
+                Fence::Owner(_) | Fence::Open => columns.bind(session.query(&statements.by_any), request),
             };
-            let row = query.fetch_one(&mut session.connection).await?;
-            let changed = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
-            Ok(Settled { held: row.try_get(1)?, stale: columns.stale(&changed), reused: false })
+            columns.settled(&query.fetch_one(&mut session.connection).await?)
         }
     }
 }
@@ -44,15 +43,17 @@ async fn settle_beside(
     if let Fence::Node(node) = &request.fence {
         let held = tx.query(&sql.node_share).bind(node.to_string()).fetch_optional(&mut *tx.tx).await?;
         if held.is_none() {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+            return Ok(Settled::lost(request.outcomes.len()));
         }
     }
-    let row = columns.bind(tx.query(&sql.settle_items), request).fetch_one(&mut *tx.tx).await?;
-    let changed: HashSet<i64> = row.try_get::<Vec<i64>, _>(0)?.into_iter().collect();
+    let statement = &sql.items_settle(request.on_done).by_any;
+    let row = columns.bind(tx.query(statement), request).fetch_one(&mut *tx.tx).await?;
+    let settled = columns.settled(&row)?;
+    let unchanged: HashSet<usize> = settled.stale.iter().chain(&settled.busy).copied().collect();
     let (mut groups, mut ids, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (place, outcome) in request.outcomes.iter().enumerate() {
         let Change::Dead { error, blocks: Some(group), .. } = &outcome.change else { continue };
-        if changed.contains(&(place as i64 + 1)) {
+        if !unchanged.contains(&place) {
             groups.push(GroupKey::as_str(group));
             ids.push(outcome.id.as_str());
             errors.push(stored_error(error));
@@ -63,7 +64,7 @@ async fn settle_beside(
         query.bind(groups).bind(ids).bind(errors).execute(&mut *tx.tx).await?;
     }
     tx.commit().await?;
-    Ok(Settled { held: true, stale: columns.stale(&changed), reused: false })
+    Ok(settled)
 }
 
 /// Outcomes as the statement takes them: a list for each part.
@@ -113,11 +114,22 @@ impl Columns {
             .bind(&self.tokens)
             .bind(&self.errors)
             .bind(&self.counted)
-            .bind(request.on_done == OnDone::Delete)
     }
 
-    fn stale(&self, changed: &HashSet<i64>) -> Vec<usize> {
-        (0..self.ids.len()).filter(|place| !changed.contains(&(*place as i64 + 1))).collect()
+    /// Places come back, counted from one, only if some changed nothing.
+    fn settled(&self, row: &PgRow) -> Result<Settled, Failure> {
+        if !row.try_get::<bool, _>(1)? {
+            return Ok(Settled::lost(self.ids.len()));
+        }
+        let Some(changed) = row.try_get::<Option<Vec<i64>>, _>(0)? else {
+            return Ok(Settled::all_but(Vec::new()));
+        };
+        let changed: HashSet<i64> = changed.into_iter().collect();
+        let busy: HashSet<i64> = row.try_get::<Option<Vec<i64>>, _>(2)?.into_iter().flatten().collect();
+        let among = |places: &HashSet<i64>, place: usize| places.contains(&(place as i64 + 1));
+        let unchanged = (0..self.ids.len()).filter(|place| !among(&changed, *place));
+        let (busy, stale) = unchanged.partition(|place| among(&busy, *place));
+        Ok(Settled { busy, ..Settled::all_but(stale) })
     }
 }
 

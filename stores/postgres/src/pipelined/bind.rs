@@ -57,7 +57,7 @@ pub(super) static MANY: [Type; 18] = [
 ];
 
 /// The parameters of `settle.sql`.
-pub(super) static SETTLE: [Type; 14] = [
+pub(super) static SETTLE: [Type; 13] = [
     Type::TIMESTAMPTZ,
     Type::TEXT,
     Type::TEXT,
@@ -70,7 +70,6 @@ pub(super) static SETTLE: [Type; 14] = [
     Type::INT4_ARRAY,
     Type::BOOL_ARRAY,
     Type::TEXT_ARRAY,
-    Type::BOOL,
     Type::TEXT_ARRAY,
 ];
 

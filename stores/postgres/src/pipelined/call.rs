@@ -6,7 +6,7 @@ use std::sync::Arc;
 use deadpool_postgres::StatementCache;
 use futures_util::TryStreamExt;
 use pillarbox::model::{EventId, FailedSteps, Lane, NewRow, Written};
-use pillarbox::port::{Cancel, ErrorKind, JoinAction, JoinChange, JoinChanged, Settle, Settled};
+use pillarbox::port::{Cancel, ErrorKind, JoinAction, JoinChange, JoinChanged, OnDone, Settle, Settled};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::insert::{Values, gone, merge, message_ids, numbered};
 use crate::joins;
 use crate::settle::Columns;
-use crate::sql::Sql;
+use crate::sql::{Locked, Sql};
 use crate::time::Time;
 
 /// A client, and where it keeps statements prepared.
@@ -62,7 +62,7 @@ impl<'a> Call<'a> {
         Self { sql: &sql.cancel, types: TYPES, params }
     }
 
-    fn settle(sql: &'a Sql, columns: &'a Columns<'a>) -> Self {
+    fn settle(sql: &'a Sql, columns: &'a Columns<'a>, on_done: OnDone) -> Self {
         let params = vec![
             quiet(columns.now),
             quiet(columns.node.as_deref()),
@@ -76,10 +76,9 @@ impl<'a> Call<'a> {
             quiet(&columns.counted),
             quiet(&columns.delayed),
             quiet(&columns.blocks),
-            quiet(columns.deletes),
             quiet(&columns.id),
         ];
-        Self { sql: &sql.settle, types: &bind::SETTLE, params }
+        Self { sql: sql.settle(on_done).of(Locked::Awaited), types: &bind::SETTLE, params }
     }
 
     fn change_join(sql: &'a Sql, request: &'a JoinChange) -> Self {
@@ -165,9 +164,9 @@ impl Session<'_> {
 
     pub(super) async fn settle(self, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
         let columns = Columns::new(request);
-        let rows = self.query(Call::settle(sql, &columns)).await?;
+        let rows = self.query(Call::settle(sql, &columns, request.on_done)).await?;
         let row = rows.first().ok_or_else(no_answer)?;
-        Ok(columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?))
+        Ok(columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?, row.try_get(4)?))
     }
 
     pub(super) async fn change_join(self, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {

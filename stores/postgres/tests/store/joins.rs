@@ -71,9 +71,10 @@ async fn status(store: &PostgresStore, join: &str) -> JoinStatus {
     store.show_join(JoinId::new(join).unwrap(), 0).await.unwrap().unwrap().join.status
 }
 
-/// OBX-083, OBX-089: a settle that had to wait for an attach counts the step, and keeps the row that it would have deleted.
+/// OBX-083, OBX-089, PBX-080: a settle that finds a message busy with an attach counts the step when that is through, and keeps the
+/// row that it would have deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_settle_that_waited_for_an_attach_counts_the_step() {
+async fn a_settle_after_an_attach_in_flight_counts_the_step() {
     for on_done in [OnDone::Keep, OnDone::Delete] {
         let Some(place) = Place::new().await else { return };
         let store = place.store().await;
@@ -81,13 +82,11 @@ async fn a_settle_that_waited_for_an_attach_counts_the_step() {
         let rows = claimed(&store, &["a", "free"]).await;
         let mut tx = store.begin().await.unwrap();
         assert_eq!(store.change_join_on(&mut tx, attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
-        let settle = store.settle(done(&rows, on_done));
-        let commit = async {
-            place.until_locked(1).await;
-            store.commit(tx).await.unwrap();
-        };
-        let (settled, ()) = tokio::join!(settle, commit);
-        assert_eq!(settled.unwrap().stale, Vec::<usize>::new(), "{on_done:?}");
+        let settled = store.settle(done(&rows, on_done)).await.unwrap();
+        assert_eq!((settled.busy, settled.stale), (vec![0], Vec::new()), "{on_done:?}");
+        store.commit(tx).await.unwrap();
+        let settled = store.settle(done(&rows[..1], on_done)).await.unwrap();
+        assert_eq!((settled.busy, settled.stale), (Vec::new(), Vec::new()), "{on_done:?}");
         assert_eq!(status(&store, "j").await, JoinStatus::Completed, "{on_done:?}");
         assert!(store.show(id("j-next")).await.unwrap().is_some(), "{on_done:?}");
         assert!(store.show(id("a")).await.unwrap().is_some(), "{on_done:?}");

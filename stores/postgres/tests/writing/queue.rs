@@ -111,8 +111,8 @@ async fn all_of_it<Tx>(store: &impl WriteOn<Tx>, tx: &mut Tx, row: &Row) {
         JoinChanged::NotAMember,
     ];
     assert_eq!(changed, expected);
-    let held = Settled { held: true, stale: Vec::new(), reused: false };
-    let again = Settled { held: true, stale: vec![0], reused: false };
+    let held = Settled::all_but(Vec::new());
+    let again = Settled::all_but(vec![0]);
     let dead = Change::Dead { error: "no".to_owned(), counts: Counts::None, blocks: None };
     for expected in [held, again] {
         assert_eq!(store.settle_on(tx, settle(row, dead.clone())).await.unwrap(), expected);

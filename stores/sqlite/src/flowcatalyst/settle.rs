@@ -20,7 +20,7 @@ pub(crate) fn settle(
         let here: bool =
             connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
         if !here {
-            return Ok(Settled { held: false, stale: (0..request.outcomes.len()).collect(), reused: false });
+            return Ok(Settled::lost(request.outcomes.len()));
         }
     }
     let mut stale = Vec::new();
@@ -29,7 +29,7 @@ pub(crate) fn settle(
             stale.push(place);
         }
     }
-    Ok(Settled { held: true, stale, reused: false })
+    Ok(Settled::all_but(stale))
 }
 
 /// Whether the row changed.
