@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::{
-    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
-    OwnerId, Placement, Row, Seq, SlotSet, Token, Written,
+    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, Layout, NewRow, NodeId,
+    OwnerId, Placement, Row, Seq, Slot, SlotSet, Token, Written,
 };
 use pillarbox::port::{
     Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence, Fetch,
     GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Promote, Purge,
-    PurgeStatus, Reap, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write, WriteOn,
+    PurgeStatus, Reap, Recover, Replay, Scope, Select, Settle, Store, StoreError, Take, Wait, Write, WriteOn,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -26,7 +26,10 @@ use crate::kit::Place;
 mod kit;
 
 const GUIDE: &str = include_str!("../../../docs/guides/mysql.md");
-const USERS: [&str; 5] = ["shop_migrate", "shop_write", "shop_deliver", "shop_work", "shop_operate"];
+const USERS: [&str; 6] =
+    ["shop_migrate", "shop_write", "shop_deliver", "shop_work", "shop_operate", "shop_relay"];
+const GRANTS: &str = "Grants";
+const ITEM_GRANTS: &str = "Grants for FlowCatalyst's tables";
 
 /// What needs the right to grant.
 const TRIAL: &str = "GRANT SELECT ON shop.* TO shop_migrate";
@@ -56,7 +59,8 @@ impl Site {
             }
             site.run("GRANT CREATE, ALTER, INDEX, SELECT, INSERT, UPDATE ON shop.* TO shop_migrate").await;
             site.store("shop_migrate").migrate().await.unwrap();
-            for [privilege, thing, user] in grants() {
+            site.items("shop_migrate").migrate().await.unwrap();
+            for [privilege, thing, user] in [grants(GRANTS), grants(ITEM_GRANTS)].concat() {
                 site.grant("GRANT", &privilege, &thing, &user).await;
             }
             sites.push(site);
@@ -104,6 +108,11 @@ impl Site {
         MysqlStore::builder(self.pool(user)).desk_connections(1).open()
     }
 
+    /// The same on FlowCatalyst's tables.
+    fn items(&self, user: &str) -> MysqlStore {
+        MysqlStore::builder(self.pool(user)).layout(Layout::Flowcatalyst).desk_connections(1).open()
+    }
+
     /// What a plain statement of a user is answered.
     async fn plain(&self, user: &str, sql: &str) -> Result<u64, String> {
         let done = self.pool(user).execute(raw_sql(AssertSqlSafe(self.own(sql)))).await;
@@ -125,9 +134,9 @@ fn part(heading: &str) -> String {
 }
 
 /// A privilege on a table for a user, as in `SELECT`, `shop.outbox_event`, `shop_deliver`. Who migrates has them on all.
-fn grants() -> Vec<[String; 3]> {
+fn grants(heading: &str) -> Vec<[String; 3]> {
     let sql: String =
-        part("Grants").lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
+        part(heading).lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
     let mut grants = Vec::new();
     for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
         let (privileges, rest) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ").unwrap();
@@ -260,6 +269,60 @@ async fn work(store: &MysqlStore) -> Result<(), StoreError> {
     store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
 }
 
+/// Items of two groups, made by whoever owns the tables.
+async fn fill_items(store: &MysqlStore) {
+    let item =
+        |group: &str| Event::text("EVENT", "{}").id(tsid()).group(group).build_within(&store.facts().limits);
+    let row = |group: &str| NewRow { event: item(group).unwrap(), placement: Placement::Slot };
+    let rows = ["a", "b", "c", "d"].map(row).into();
+    store.write(Write { rows, now: None }).await.unwrap();
+}
+
+fn tsid() -> String {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let mut bits = Uuid::new_v4().as_u128() >> 63;
+    let mut text = String::from("0");
+    for _ in 0..12 {
+        text.push(char::from(DIGITS[(bits & 31) as usize]));
+        bits >>= 5;
+    }
+    text
+}
+
+/// What a relay on FlowCatalyst's tables does from its start to its end.
+async fn relay(store: &MysqlStore) -> Result<(), StoreError> {
+    store.check().await?;
+    let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
+    store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    let lead = store.lead().expect("a leader");
+    let take = Take {
+        node,
+        after: None,
+        except: Vec::new(),
+        rows: 10,
+        each: 10,
+        ungrouped: 10,
+        ungrouped_order: Order::PerGroup,
+        now: None,
+    };
+    let taken = lead.take(take).await?;
+    assert_eq!(taken.rows.len(), 4, "nothing to deliver");
+    let (error, delay) = ("no".to_owned(), Duration::ZERO);
+    let retry = Change::Retry { delay, error: error.clone(), counts: Counts::One, wait: Wait::InPlace };
+    let dead = Change::Dead { error, counts: Counts::One, blocks: Some(GroupKey::new("c")) };
+    for (row, change) in taken.rows.iter().zip([Change::Done, retry, dead]) {
+        let outcomes = [Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }].into();
+        store.settle(Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None }).await?;
+    }
+    let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
+    assert_eq!(lead.recover(recover).await?, 1);
+    let beat =
+        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    store.beat(beat(Vec::new(), false)).await?.expect("a member");
+    store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
+    store.leave(node).await
+}
+
 /// What people do with the command line.
 async fn operate(store: &MysqlStore) -> Result<(), StoreError> {
     let by = "grants".to_owned();
@@ -306,7 +369,7 @@ async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
 #[tokio::test]
 async fn no_grant_of_the_guide_is_too_much() {
     for site in Site::all().await {
-        let grants = grants();
+        let grants = grants(GRANTS);
         assert!(grants.len() > 20, "{grants:?}");
         for [privilege, table, user] in grants {
             let rows = write(&site.store("shop_write")).await.unwrap();
@@ -330,6 +393,29 @@ async fn no_grant_of_the_guide_is_too_much() {
                 "UPDATE shop.outbox_slot SET holder = NULL; DELETE FROM shop.outbox_slot WHERE slot > 63",
             )
             .await;
+        }
+        site.clear().await;
+    }
+}
+
+/// PBX-082, EVT-040: a relay works with the grants for FlowCatalyst's tables, and without any one of them something is refused.
+#[tokio::test]
+async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
+    for site in Site::all().await {
+        fill_items(&site.items("shop_migrate")).await;
+        relay(&site.items("shop_relay")).await.unwrap();
+        for [privilege, table, user] in grants(ITEM_GRANTS) {
+            site.run(
+                "DELETE FROM shop.outbox_events; DELETE FROM shop.outbox_events_group; DELETE FROM shop.outbox_events_node; \
+                 UPDATE shop.outbox_events_slot SET holder = NULL; DELETE FROM shop.outbox_events_slot WHERE slot > 0",
+            )
+            .await;
+            fill_items(&site.items("shop_migrate")).await;
+            site.grant("REVOKE", &privilege, &table, &user).await;
+            let answer = relay(&site.items(&user)).await;
+            site.grant("GRANT", &privilege, &table, &user).await;
+            let error = answer.expect_err(&format!("{user} does not need {privilege} on {table}"));
+            assert_eq!(error.kind(), ErrorKind::Permission, "{privilege} on {table} for {user}: {error}");
         }
         site.clear().await;
     }

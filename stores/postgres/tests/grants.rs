@@ -2,17 +2,20 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::Event;
+use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::model::{
-    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
-    OwnerId, Placement, Row, Seq, SlotSet, TableName, Token, Written,
+    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, Layout, NewRow, NodeId,
+    OwnerId, Placement, Row, Seq, Slot, SlotSet, Status, TableName, Token, Written,
 };
 use pillarbox::port::{
-    Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence, Fetch,
-    GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Promote, Purge,
-    PurgeStatus, Reap, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write, WriteOn,
+    Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard, ErrorKind,
+    Fence, Fetch, GroupAction, GroupChange, Handed, Join, JoinAction, JoinChange, Joins, NoMetrics, OnDone,
+    Order, Outcome, Promote, Purge, PurgeStatus, Reap, Recover, Replay, Scope, Select, Settle, Sink, Store,
+    StoreError, Take, Verdict, Wait, Write, WriteOn,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
@@ -21,7 +24,10 @@ use uuid::Uuid;
 
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
 const GUIDE: &str = include_str!("../../../docs/guides/postgresql.md");
-const ROLES: [&str; 5] = ["shop_migrate", "shop_write", "shop_deliver", "shop_work", "shop_operate"];
+const ROLES: [&str; 6] =
+    ["shop_migrate", "shop_write", "shop_deliver", "shop_work", "shop_operate", "shop_relay"];
+const GRANTS: &str = "Grants";
+const ITEM_GRANTS: &str = "Grants for FlowCatalyst's tables";
 
 /// The guide's schema and roles, under names of this test's own.
 struct Site {
@@ -44,7 +50,10 @@ impl Site {
         let site = Self { options, master, suffix: Uuid::now_v7().simple().to_string() };
         site.run(&part("Roles")).await;
         site.store("shop_migrate").migrate().await.unwrap();
-        site.run(&part("Grants")).await;
+        site.items("shop_migrate").migrate().await.unwrap();
+        for heading in [GRANTS, ITEM_GRANTS] {
+            site.run(&part(heading)).await;
+        }
         Some(site)
     }
 
@@ -71,6 +80,13 @@ impl Site {
         builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap()).desk_connections(1).open()
     }
 
+    /// The same on FlowCatalyst's tables.
+    fn items(&self, role: &str) -> PostgresStore {
+        let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
+        let builder = builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap());
+        builder.layout(Layout::Flowcatalyst).desk_connections(1).open()
+    }
+
     /// What a plain statement of a role is answered.
     async fn plain(&self, role: &str, sql: &str) -> Result<u64, String> {
         let done = self.pool(role).execute(AssertSqlSafe(self.own(sql))).await;
@@ -93,10 +109,10 @@ fn part(heading: &str) -> String {
 }
 
 /// A privilege on a thing for a role, as in `SELECT`, `SEQUENCE shop.x`, `shop_deliver`.
-fn grants() -> Vec<[String; 3]> {
+fn grants(heading: &str) -> Vec<[String; 3]> {
     let mut grants = Vec::new();
     let sql: String =
-        part("Grants").lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
+        part(heading).lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
     for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
         let Some((privileges, rest)) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ") else {
             continue;
@@ -238,6 +254,60 @@ async fn work(store: &PostgresStore) -> Result<(), StoreError> {
     store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
 }
 
+/// Items of two groups, made by whoever owns the tables.
+async fn fill_items(store: &PostgresStore) {
+    let item =
+        |group: &str| Event::text("EVENT", "{}").id(tsid()).group(group).build_within(&store.facts().limits);
+    let row = |group: &str| NewRow { event: item(group).unwrap(), placement: Placement::Slot };
+    let rows = ["a", "b", "c", "d"].map(row).into();
+    store.write(Write { rows, now: None }).await.unwrap();
+}
+
+fn tsid() -> String {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let mut bits = Uuid::new_v4().as_u128() >> 63;
+    let mut text = String::from("0");
+    for _ in 0..12 {
+        text.push(char::from(DIGITS[(bits & 31) as usize]));
+        bits >>= 5;
+    }
+    text
+}
+
+/// What a relay on FlowCatalyst's tables does from its start to its end.
+async fn relay(store: &PostgresStore) -> Result<(), StoreError> {
+    store.check().await?;
+    let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
+    store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    let lead = store.lead().expect("a leader");
+    let take = Take {
+        node,
+        after: None,
+        except: Vec::new(),
+        rows: 10,
+        each: 10,
+        ungrouped: 10,
+        ungrouped_order: Order::PerGroup,
+        now: None,
+    };
+    let taken = lead.take(take).await?;
+    assert_eq!(taken.rows.len(), 4, "nothing to deliver");
+    let (error, delay) = ("no".to_owned(), Duration::ZERO);
+    let retry = Change::Retry { delay, error: error.clone(), counts: Counts::One, wait: Wait::InPlace };
+    let dead = Change::Dead { error, counts: Counts::One, blocks: Some(GroupKey::new("c")) };
+    for (row, change) in taken.rows.iter().zip([Change::Done, retry, dead]) {
+        let outcomes = [Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }].into();
+        store.settle(Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None }).await?;
+    }
+    let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
+    assert_eq!(lead.recover(recover).await?, 1);
+    let beat =
+        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    store.beat(beat(Vec::new(), false)).await?.expect("a member");
+    store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
+    store.leave(node).await
+}
+
 /// What people do with the command line.
 async fn operate(store: &PostgresStore) -> Result<(), StoreError> {
     let by = "grants".to_owned();
@@ -317,7 +387,7 @@ async fn a_plain_writer_needs_to_insert_and_to_draw_a_number() {
 #[tokio::test]
 async fn no_grant_of_the_guide_is_too_much() {
     let Some(site) = Site::new("grants").await else { return };
-    let grants = grants();
+    let grants = grants(GRANTS);
     assert!(grants.len() > 20, "{grants:?}");
     for [privilege, thing, role] in grants {
         let rows = write(&site.store("shop_write")).await.unwrap();
@@ -336,4 +406,53 @@ async fn no_grant_of_the_guide_is_too_much() {
         site.run("DELETE FROM shop.outbox_node; UPDATE shop.outbox_slot SET holder = NULL; DELETE FROM shop.outbox_slot WHERE slot > 63").await;
     }
     site.clear().await;
+}
+
+/// PBX-082, EVT-040: a relay works with the grants for FlowCatalyst's tables, and without any one of them something is refused.
+#[tokio::test]
+async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
+    let Some(site) = Site::new("grants").await else { return };
+    fill_items(&site.items("shop_migrate")).await;
+    relay(&site.items("shop_relay")).await.unwrap();
+    for [privilege, thing, role] in grants(ITEM_GRANTS) {
+        site.run("DELETE FROM shop.outbox_events; DELETE FROM shop.outbox_events_group").await;
+        site.run("DELETE FROM shop.outbox_events_node; DELETE FROM shop.outbox_events_slot WHERE slot > 0")
+            .await;
+        site.run("UPDATE shop.outbox_events_slot SET holder = NULL").await;
+        fill_items(&site.items("shop_migrate")).await;
+        site.run(&format!("REVOKE {privilege} ON {thing} FROM {role}")).await;
+        let answer = relay(&site.items(&role)).await;
+        site.run(&format!("GRANT {privilege} ON {thing} TO {role}")).await;
+        let error = answer.expect_err(&format!("{role} does not need {privilege} on {thing}"));
+        assert_eq!(error.kind(), ErrorKind::Permission, "{privilege} on {thing} for {role}: {error}");
+    }
+    site.clear().await;
+}
+
+/// PBX-083: without the right to delete, everything is delivered and kept, whatever becomes of done events by the settings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_the_right_to_delete_keeps_what_is_done() {
+    let Some(site) = Site::new("grants").await else { return };
+    let rows = write(&site.store("shop_write")).await.unwrap();
+    site.run("REVOKE DELETE ON shop.outbox_event FROM shop_deliver").await;
+    let store = site.store("shop_deliver");
+    let settings = EngineSettings { on_done: OnDone::Delete, ..EngineSettings::default() };
+    let (store, metrics): (Arc<dyn Store>, _) = (Arc::new(store), Arc::new(NoMetrics));
+    let parts = EngineParts { store, sink: Arc::new(Accepting), metrics, settings, seed: 1 };
+    let mut engine = Engine::start(parts).await.unwrap();
+    let done = Select { statuses: vec![Status::Done], ..Select::default() };
+    let operator = site.store("shop_operate");
+    // All but the one for later, of which one was written twice.
+    let due = rows.iter().map(|row| &row.id).collect::<std::collections::BTreeSet<_>>().len() as u64 - 1;
+    while operator.count(done.clone()).await.unwrap() < due {}
+    engine.close().await;
+    site.clear().await;
+}
+
+struct Accepting;
+
+impl Sink for Accepting {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        Box::pin(async move { vec![Verdict::Accepted; batch.len()] })
+    }
 }
