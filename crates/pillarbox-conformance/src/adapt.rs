@@ -80,7 +80,8 @@ impl<S: Transact + Clone> WorkInTransaction for OnTransact<S> {
         Box::pin(async move {
             let body = Job { store: self.0.clone(), work };
             match self.0.transact(body).await {
-                Ok(worked) | Err(TransactError::Body(Stop::AsAsked(worked))) => Ok(worked),
+                Ok(worked) => Ok(worked),
+                Err(TransactError::Body(Stop::AsAsked(worked))) => Ok(*worked),
                 Err(TransactError::Body(Stop::Refused(error))) => Err(error),
                 Err(TransactError::Commit(error)) => Err(refusal(error)),
                 Err(TransactError::Panicked) => panic!("the transaction panicked"),
@@ -95,7 +96,7 @@ struct Job<S> {
 }
 
 enum Stop {
-    AsAsked(Worked),
+    AsAsked(Box<Worked>),
     Refused(StoreError),
 }
 
@@ -120,7 +121,7 @@ impl<S: Transact> Job<S> {
         }
         match self.work.ending {
             Ending::Commit => Ok(worked),
-            Ending::Rollback => Err(Stop::AsAsked(worked)),
+            Ending::Rollback => Err(Stop::AsAsked(Box::new(worked))),
         }
     }
 }

@@ -61,7 +61,7 @@ impl Failure {
     }
 
     /// As what is not tried again by itself, where a row is locked.
-    pub(crate) fn as_locked(self) -> Self {
+    pub(crate) fn into_locked(self) -> Self {
         match self.number() {
             Some(LOCK_WAIT) => {
                 Self::Refused(ErrorKind::Conflict, "a row is locked by another transaction".to_owned())

@@ -185,7 +185,7 @@ impl MysqlStore {
                 settled.map_err(|failure| match locking {
                     // No row was waited for, so that none can be set aside.
                     Locking::Skips => failure,
-                    Locking::Waits => failure.as_locked(),
+                    Locking::Waits => failure.into_locked(),
                 })
             })
         })

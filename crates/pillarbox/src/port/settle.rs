@@ -161,7 +161,7 @@ impl Settle {
         const TRIES: usize = 40;
         let (count, mut failed) = (self.outcomes.len(), 0);
         let mut whole = Settled::all_but(Vec::new());
-        let mut parts = vec![0..count];
+        let mut parts: Vec<Range<usize>> = std::iter::once(0..count).collect();
         while let Some(part) = parts.pop() {
             match settle(self.part(part.clone())).await {
                 Ok(settled) if !settled.held => return Ok(Settled::lost(count)),

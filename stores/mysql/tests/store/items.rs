@@ -10,6 +10,7 @@ use pillarbox::port::{
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::{Row, query};
+use tokio::task::JoinSet;
 
 use crate::kit::{Place, run};
 
@@ -125,7 +126,8 @@ async fn recovery_never_deadlocks_with_settles() {
         fill(&store, ITEMS).await;
         let before = deadlocks(&place).await;
         let recovering = Arc::clone(&store);
-        let recovery = tokio::spawn(async move {
+        let mut recovery = JoinSet::new();
+        recovery.spawn(async move {
             loop {
                 let recover = Recover {
                     node,
@@ -150,7 +152,8 @@ async fn recovery_never_deadlocks_with_settles() {
             let settle = Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None };
             assert!(store.settle(settle).await.unwrap().held);
         }
-        recovery.abort();
+        assert!(recovery.try_join_next().is_none(), "recovery failed");
+        recovery.abort_all();
         assert_eq!(deadlocks(&place).await, before, "the server counted deadlocks");
     }
 }
