@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::checker::{Faults, judge};
 use crate::crew::Crew;
-use crate::grounds::{Ground, Site, Stop};
+use crate::grounds::{Commits, Ground, Site, Stop};
 use crate::journal::{Journal, Line, What};
 use crate::plan::Mode;
 
@@ -22,6 +22,10 @@ enum Needs {
     Nothing,
     /// A server that can be stopped and started.
     Server,
+    /// One whose processes can be killed alone.
+    Backends,
+    /// One that can lose commits.
+    Forgetful,
 }
 
 /// What is done, to which kind of outbox.
@@ -31,6 +35,7 @@ pub(crate) struct Case {
     lease: Duration,
     faults: Faults,
     needs: Needs,
+    commits: Commits,
     act: fn(&mut Crew<'_>) -> Result<(), String>,
 }
 
@@ -39,6 +44,7 @@ const KILLED: Case = Case {
     lease: SHORT_LEASE,
     faults: Faults::Some,
     needs: Needs::Nothing,
+    commits: Commits::Kept,
     act: kill_ten_times,
 };
 const UNHARMED: Case = Case {
@@ -46,6 +52,7 @@ const UNHARMED: Case = Case {
     lease: LONG_LEASE,
     faults: Faults::None,
     needs: Needs::Nothing,
+    commits: Commits::Kept,
     act: come_and_go,
 };
 const STOPPED: Case = Case {
@@ -53,6 +60,7 @@ const STOPPED: Case = Case {
     lease: SHORT_LEASE,
     faults: Faults::Some,
     needs: Needs::Nothing,
+    commits: Commits::Kept,
     act: stop_and_continue,
 };
 const RESTARTED: Case = Case {
@@ -60,18 +68,37 @@ const RESTARTED: Case = Case {
     lease: SHORT_LEASE,
     faults: Faults::Some,
     needs: Needs::Server,
+    commits: Commits::Kept,
     act: kill_and_restart,
+};
+
+const BROKEN: Case = Case {
+    mode: Mode::Ordered,
+    lease: SHORT_LEASE,
+    faults: Faults::Some,
+    needs: Needs::Backends,
+    commits: Commits::Kept,
+    act: break_the_server,
 };
 
 impl Case {
     /// Whether it can be made on such a store.
     pub(crate) fn suits(&self, ground: &dyn Ground) -> bool {
-        self.needs == Needs::Nothing || ground.has_server()
+        match self.needs {
+            Needs::Nothing => true,
+            Needs::Server => ground.has_server(),
+            Needs::Backends => ground.has_backends(),
+            Needs::Forgetful => ground.can_forget(),
+        }
+    }
+
+    pub(crate) fn commits(&self) -> Commits {
+        self.commits
     }
 }
 
 /// Every case by its name.
-pub(crate) const ALL: [(&str, Case); 8] = [
+pub(crate) const ALL: [(&str, Case); 11] = [
     ("killed_processes_lose_nothing_and_groups_keep_their_order", KILLED),
     ("killed_processes_lose_nothing_of_their_lanes", Case { mode: Mode::Unordered, ..KILLED }),
     ("processes_that_come_and_go_deliver_each_event_once_and_in_order", UNHARMED),
@@ -82,6 +109,15 @@ pub(crate) const ALL: [(&str, Case); 8] = [
     (
         "killed_processes_and_a_restarted_database_lose_nothing_of_their_lanes",
         Case { mode: Mode::Unordered, ..RESTARTED },
+    ),
+    ("killed_processes_of_the_server_lose_nothing_and_groups_keep_their_order", BROKEN),
+    (
+        "commits_that_a_crash_takes_back_leave_the_rest_whole_and_groups_in_order",
+        Case { commits: Commits::TakenBack, needs: Needs::Forgetful, ..BROKEN },
+    ),
+    (
+        "commits_that_a_crash_takes_back_leave_the_rest_of_lanes_whole",
+        Case { commits: Commits::TakenBack, needs: Needs::Forgetful, mode: Mode::Unordered, ..BROKEN },
     ),
 ];
 
@@ -97,7 +133,7 @@ pub(crate) fn run(ground: &dyn Ground, site: Site, case: Case) -> Result<(), Fai
         return Err(blame(error, &crew.journal.lines));
     }
     let evidence = crew.finish().map_err(|(error, Journal { lines, .. })| blame(error, &lines))?;
-    match judge(&evidence, case.mode, case.faults) {
+    match judge(&evidence, case.mode, case.faults, case.commits) {
         Ok(counts) => {
             // For people who let the cases run alone.
             let _ = writeln!(std::io::stdout(), "{counts}");
@@ -150,7 +186,7 @@ fn kill_ten_times(crew: &mut Crew<'_>) -> Result<(), String> {
                 crew.journal.until(count, |line| by_victim(line) && delivered(line))?;
             }
         }
-        crew.kill(victim);
+        crew.kill(victim)?;
         crew.start(victim)?;
     }
     Ok(())
@@ -178,10 +214,33 @@ fn kill_and_restart(crew: &mut Crew<'_>) -> Result<(), String> {
                 crew.journal.until(1 + count / 10, |line| line.by == label && acked(line))?;
             }
         }
-        crew.kill(victim);
+        crew.kill(victim)?;
         if kill % 10 == 5 {
             crew.restart(stops[kill / 10])?;
         }
+        crew.start(victim)?;
+    }
+    crew.journal.until(300, delivered)
+}
+
+/// PBX-085, PBX-010, PBX-024, PBX-035: under load a process of the server is killed, and the server itself is, and processes of
+/// ours; whatever commits that takes back, numbers and done marks among them, what is there in the end was delivered.
+fn break_the_server(crew: &mut Crew<'_>) -> Result<(), String> {
+    const NAMES: [char; 3] = ['a', 'b', 'c'];
+    let one = if crew.ground.has_backends() { Stop::Backend } else { Stop::Kill };
+    let mut stops = [one, one, Stop::Kill, Stop::Immediate];
+    crew.rng.shuffle(&mut stops);
+    NAMES.iter().try_for_each(|name| crew.start(*name))?;
+    crew.until_ready('a')?;
+    let delivered = |line: &Line| matches!(line.what, What::Delivered { .. });
+    for stop in stops {
+        let count = crew.rng.usize(50..400);
+        crew.journal.until(count, delivered)?;
+        crew.restart(stop)?;
+        let victim = NAMES[crew.rng.usize(..NAMES.len())];
+        let count = crew.rng.usize(1..200);
+        crew.journal.until(count, delivered)?;
+        crew.kill(victim)?;
         crew.start(victim)?;
     }
     crew.journal.until(300, delivered)

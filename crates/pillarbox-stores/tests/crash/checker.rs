@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pillarbox::model::Status;
 
 use crate::crew::Evidence;
-use crate::journal::What;
+use crate::grounds::Commits;
+use crate::journal::{Line, What};
 use crate::plan::Mode;
 
 /// What the engine logs when it learns that it was buried, by a beat or by a settle.
@@ -20,34 +21,105 @@ pub(crate) enum Faults {
     Some,
 }
 
+/// One delivery.
+#[derive(Clone, Copy)]
+struct Delivery<'a> {
+    by: &'a str,
+    /// Grows with every crash of the database, and with its recovery.
+    era: usize,
+    /// Its place in the journal.
+    at: usize,
+}
+
 #[derive(Default)]
 struct Event<'a> {
-    /// Who delivered it, in order, and after how many crashes of the database.
-    by: Vec<(&'a str, usize)>,
+    /// In order.
+    deliveries: Vec<Delivery<'a>>,
     balked: usize,
 }
 
+/// Which processes were ended, and how.
+struct Ends<'a> {
+    evidence: &'a Evidence,
+    /// Those that learned that others had taken their work over.
+    buried: BTreeSet<&'a str>,
+    /// Where in the journal it was counted what a killed process had left.
+    counted: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Ends<'a> {
+    fn read(evidence: &'a Evidence) -> Self {
+        let is_burial = |line: &&Line| matches!(&line.what, What::Log { text } if BURIED.iter().any(|told| text.contains(told)));
+        let by = |line: &'a Line| line.by.as_str();
+        let counted = evidence.lines.iter().enumerate().filter(|(_, line)| line.what == What::Counted);
+        Self {
+            evidence,
+            buried: evidence.lines.iter().filter(is_burial).map(by).collect(),
+            counted: counted.map(|(at, line)| (by(line), at)).collect(),
+        }
+    }
+
+    /// Whether an event that was delivered comes again for a reason: a crash took its done mark back, a node stood still, or it was
+    /// in flight when its process was killed. What was done by then stays done, and what comes before that was counted may be either.
+    fn explain(&self, id: &str, first: Delivery<'_>, again: Delivery<'_>) -> bool {
+        let in_flight = || {
+            let pending = self.evidence.killed.get(first.by)?;
+            let counted = self.counted.get(first.by).copied().unwrap_or(usize::MAX);
+            Some(pending.contains(id) || again.at < counted)
+        };
+        first.era < again.era
+            || self.buried.contains(first.by)
+            // One that stood still in the middle of a delivery ends it after others have made it.
+            || self.buried.contains(again.by)
+            || in_flight() == Some(true)
+    }
+
+    /// How many attempts of an event can have been counted by ends of processes: one by each kill at which it was pending, and one
+    /// more if it was written after a kill, while the slots of that process were still to be taken over.
+    fn attempts(&self, id: &str, event: &Event<'_>, burials: usize) -> usize {
+        let pending = self.evidence.killed.values().filter(|pending| pending.contains(id)).count();
+        let first = event.deliveries.first().map_or(0, |delivery| delivery.at);
+        let late = self.counted.values().any(|counted| *counted < first);
+        burials + pending + usize::from(late)
+    }
+}
+
 /// Counts for people, if nothing is wrong; else all that is.
-pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<String, Vec<String>> {
+pub(crate) fn judge(
+    evidence: &Evidence,
+    mode: Mode,
+    faults: Faults,
+    commits: Commits,
+) -> Result<String, Vec<String>> {
     let mut wrong = Vec::new();
     let mut events: BTreeMap<&str, Event<'_>> = BTreeMap::new();
     let mut firsts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let mut buried: BTreeSet<&str> = BTreeSet::new();
-    let (mut rolled_back, mut burials, mut crashes) = (0, 0, 0);
-    for line in &evidence.lines {
+    let ends = Ends::read(evidence);
+    let buried = &ends.buried;
+    let (mut rolled_back, mut burials, mut crashes, mut era, mut taken_back) = (0, 0, 0, 0, 0);
+    // What was committed before a crash may be gone; after the last one nothing is.
+    let forgets = evidence.lines.iter().rposition(|line| line.what == What::Recovered);
+    let forgets = forgets.filter(|_| commits == Commits::TakenBack).unwrap_or_default();
+    for (at, line) in evidence.lines.iter().enumerate() {
         let by = line.by.as_str();
         match &line.what {
             What::Delivered { group, number, id } => {
+                match evidence.parcels.get(id) {
+                    Some(parcel) if *parcel == (*group, *number) => {}
+                    None if at < forgets => {
+                        taken_back += 1;
+                        continue;
+                    }
+                    _ => wrong.push(format!("{by} delivered {id}, which was not committed")),
+                }
                 let event = events.entry(id).or_default();
-                if event.by.is_empty() {
+                if event.deliveries.is_empty() {
                     firsts.entry(*group).or_default().push(*number);
                 }
-                event.by.push((by, crashes));
-                if evidence.parcels.get(id) != Some(&(*group, *number)) {
-                    wrong.push(format!("{by} delivered {id}, which was not committed"));
-                }
+                event.deliveries.push(Delivery { by, era, at });
             }
             What::Balked { id } => events.entry(id).or_default().balked += 1,
+            What::Acked { .. } if at < forgets => {}
             What::Acked { ids } => wrong.extend(
                 ids.iter()
                     .filter(|id| !evidence.parcels.contains_key(*id))
@@ -58,12 +130,19 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
                 let there = ids.iter().filter(|id| evidence.parcels.contains_key(*id));
                 wrong.extend(there.map(|id| format!("{by} rolled {id} back, and it is there")));
             }
-            What::Log { text } if BURIED.iter().any(|told| text.contains(told)) => {
-                buried.insert(by);
-                burials += 1;
+            What::Log { text } if BURIED.iter().any(|told| text.contains(told)) => burials += 1,
+            What::Crashed => {
+                crashes += 1;
+                era += 1;
             }
-            What::Crashed => crashes += 1,
-            What::Log { .. } | What::Failed { .. } | What::Ready | What::Written | What::Left => {}
+            // Deliveries of before may be reported late, between the two.
+            What::Recovered => era += 1,
+            What::Log { .. }
+            | What::Failed { .. }
+            | What::Ready
+            | What::Written
+            | What::Left
+            | What::Counted => {}
         }
     }
     if mode == Mode::Ordered {
@@ -72,28 +151,25 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
             wrong.extend(at.map(|at| format!("group {group}: {} came as number {}", numbers[at], at + 1)));
         }
     }
-    let ended = |by: &str| evidence.killed.contains(by) || buried.contains(by);
     let mut again = 0;
     for (id, event) in &events {
-        for pair in event.by.windows(2) {
+        for pair in event.deliveries.windows(2) {
             again += 1;
-            // One that stood still in the middle of a delivery ends it after others have made it.
-            let explained = ended(pair[0].0) || buried.contains(pair[1].0) || pair[0].1 < pair[1].1;
-            if faults == Faults::None || !explained {
-                wrong.push(format!("{id} was delivered by {} and again by {}", pair[0].0, pair[1].0));
+            if faults == Faults::None || !ends.explain(id, pair[0], pair[1]) {
+                wrong.push(format!("{id} was delivered by {} and again by {}", pair[0].by, pair[1].by));
             }
         }
     }
     if faults == Faults::None && !buried.is_empty() {
         wrong.push(format!("buried without a fault: {buried:?}"));
     }
-    wrong.extend(judge_rows(evidence, &events, faults, evidence.killed.len() + burials));
+    wrong.extend(judge_rows(&ends, &events, faults, burials));
     if wrong.is_empty() {
         let (committed, killed) = (evidence.parcels.len(), evidence.killed.len());
         let buried = buried.len();
         return Ok(format!(
             "{committed} events, {rolled_back} rollbacks, {killed} kills, {buried} buried, {crashes} crashes of the database, \
-             {again} delivered again"
+             {again} delivered again, {taken_back} delivered and taken back"
         ));
     }
     Err(wrong)
@@ -101,18 +177,18 @@ pub(crate) fn judge(evidence: &Evidence, mode: Mode, faults: Faults) -> Result<S
 
 /// The rows of the outbox: the same events as the business rows, all done, and nobody holds anything.
 fn judge_rows(
-    evidence: &Evidence,
+    ends: &Ends<'_>,
     events: &BTreeMap<&str, Event<'_>>,
     faults: Faults,
-    ends: usize,
+    burials: usize,
 ) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let (evidence, mut wrong) = (ends.evidence, Vec::new());
     if evidence.records.len() != evidence.parcels.len() {
         wrong.push(format!("{} events for {} parcels", evidence.records.len(), evidence.parcels.len()));
     }
     for record in &evidence.records {
         let id = record.id.to_string();
-        let Some(event) = events.get(id.as_str()).filter(|event| !event.by.is_empty()) else {
+        let Some(event) = events.get(id.as_str()).filter(|event| !event.deliveries.is_empty()) else {
             wrong.push(format!("{id} was never delivered"));
             continue;
         };
@@ -122,13 +198,13 @@ fn judge_rows(
         let attempts = record.attempts as usize;
         let fits = match faults {
             Faults::None => attempts == event.balked,
-            Faults::Some => attempts <= event.balked + ends,
+            Faults::Some => attempts <= event.balked + ends.attempts(&id, event, burials),
         };
         if !fits {
             wrong.push(format!("{id} failed {} times and has {attempts} attempts", event.balked));
         }
     }
-    let left = evidence.nodes.iter().filter(|node| !evidence.killed.contains(&node.label));
+    let left = evidence.nodes.iter().filter(|node| !evidence.killed.contains_key(&node.label));
     wrong.extend(left.map(|node| format!("{} stopped in order and is still listed", node.label)));
     if evidence.held_groups > 0 {
         wrong.push(format!("{} groups are held back", evidence.held_groups));

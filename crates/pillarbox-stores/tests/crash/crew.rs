@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{PipeWriter, Write, pipe};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::model::Record;
-use pillarbox::port::{List, NodeInfo};
+use pillarbox::model::{Record, Status};
+use pillarbox::port::{List, NodeInfo, Select};
 
 use crate::block_on;
 use crate::grounds::{Ground, Parcels, Site, Stop};
@@ -35,8 +36,8 @@ impl Drop for Hand {
 /// What a run left behind.
 pub(crate) struct Evidence {
     pub(crate) lines: Vec<Line>,
-    /// Incarnations that were killed.
-    pub(crate) killed: BTreeSet<String>,
+    /// Incarnations that were killed, and what was pending right after.
+    pub(crate) killed: BTreeMap<String, BTreeSet<String>>,
     /// What was committed, by the business rows.
     pub(crate) parcels: Parcels,
     /// What the outbox says of it.
@@ -49,7 +50,7 @@ pub(crate) struct Evidence {
 
 /// The processes on one database.
 pub(crate) struct Crew<'a> {
-    ground: &'a dyn Ground,
+    pub(crate) ground: &'a dyn Ground,
     site: &'a Site,
     pub(crate) mode: Mode,
     lease: Duration,
@@ -58,7 +59,7 @@ pub(crate) struct Crew<'a> {
     pipe: PipeWriter,
     hands: BTreeMap<char, Hand>,
     started: u32,
-    killed: BTreeSet<String>,
+    killed: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl<'a> Crew<'a> {
@@ -80,7 +81,7 @@ impl<'a> Crew<'a> {
             pipe,
             hands: BTreeMap::new(),
             started: 0,
-            killed: BTreeSet::new(),
+            killed: BTreeMap::new(),
         })
     }
 
@@ -124,29 +125,46 @@ impl<'a> Crew<'a> {
         self.journal.until(1, |line| line.by == label && line.what == What::Ready)
     }
 
-    /// Kills it without a warning.
-    pub(crate) fn kill(&mut self, name: char) {
-        if let Some(hand) = self.hands.remove(&name) {
-            self.killed.insert(hand.label.clone());
-        }
+    /// Kills it without a warning, and looks at what is pending then: only that may come again.
+    pub(crate) fn kill(&mut self, name: char) -> Result<(), String> {
+        let Some(hand) = self.hands.remove(&name) else { return Ok(()) };
+        let label = hand.label.clone();
+        drop(hand);
+        let pending = self.insist(Self::pending)?;
+        self.killed.insert(label.clone(), pending);
+        self.report(&label, &What::Counted)
+    }
+
+    /// Writes to the journal through the pipe, so that it has its place among what the processes report.
+    fn report(&mut self, by: &str, what: &What) -> Result<(), String> {
+        self.pipe.write_all(journal::line(by, what).as_bytes()).map_err(|error| error.to_string())
+    }
+
+    /// After a crash of the server the test's own idle connections are broken too; a call that meets one throws it away.
+    fn insist<T>(&self, ask: impl Fn(&Self) -> Result<T, String>) -> Result<T, String> {
+        const IDLE: usize = 8;
+        (1..IDLE).find_map(|_| ask(self).ok()).map_or_else(|| ask(self), Ok)
+    }
+
+    fn pending(&self) -> Result<BTreeSet<String>, String> {
+        let statuses = vec![Status::New, Status::Retry];
+        let records = self.records_of(&Select { statuses, ..Select::default() })?;
+        Ok(records.into_iter().map(|record| record.id.to_string()).collect())
     }
 
     /// Ends the database's server and starts it again.
     pub(crate) fn restart(&mut self, how: Stop) -> Result<(), String> {
-        let server = self.site.server.as_ref().ok_or("this store has no server")?;
-        server.stop(how);
-        if how != Stop::Fast {
-            // Through the pipe, so that it has its place among what the processes report.
-            let line = journal::line("database", &What::Crashed);
-            self.pipe.write_all(line.as_bytes()).map_err(|error| error.to_string())?;
-        }
-        server.start()?;
-        // The test's own idle connections are broken too; a call that meets one says so and throws it away.
-        const IDLE: usize = 8;
-        (0..IDLE)
-            .find_map(|_| self.nodes().ok())
-            .map(drop)
-            .ok_or_else(|| "the store does not recover".to_owned())
+        let server = Arc::clone(self.site.server.as_ref().ok_or("this store has no server")?);
+        let mut told = Ok(());
+        let crashed = how != Stop::Fast;
+        server.restart(how, &mut || {
+            if crashed {
+                told = self.report("database", &What::Crashed);
+            }
+        })?;
+        told?;
+        self.insist(Self::nodes).map(drop)?;
+        if crashed { self.report("database", &What::Recovered) } else { Ok(()) }
     }
 
     /// Sends a signal by its name.
@@ -258,11 +276,15 @@ impl<'a> Crew<'a> {
     }
 
     fn records(&self) -> Result<Vec<Record>, String> {
+        self.records_of(&Select::default())
+    }
+
+    fn records_of(&self, select: &Select) -> Result<Vec<Record>, String> {
         const PAGE: usize = 5_000;
         let mut records: Vec<Record> = Vec::new();
         loop {
             let after = records.last().map(|record| record.seq);
-            let list = List { after, limit: PAGE, ..List::default() };
+            let list = List { select: select.clone(), after, limit: PAGE, ..List::default() };
             let page = block_on(self.site.store.admin().list(list)).map_err(|error| error.to_string())?;
             if page.is_empty() {
                 return Ok(records);

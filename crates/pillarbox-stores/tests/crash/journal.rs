@@ -31,6 +31,10 @@ pub(crate) enum What {
     Left,
     /// The database has crashed: done marks that it did not wait for the disk with are lost.
     Crashed,
+    /// It takes connections again; what processes reported late of the time before is above.
+    Recovered,
+    /// A process was killed, and it was looked at what is pending then: what was done is done.
+    Counted,
 }
 
 impl fmt::Display for What {
@@ -46,6 +50,8 @@ impl fmt::Display for What {
             Self::Log { text } => write!(f, "log {text}"),
             Self::Left => write!(f, "left"),
             Self::Crashed => write!(f, "crashed"),
+            Self::Recovered => write!(f, "recovered"),
+            Self::Counted => write!(f, "counted"),
         }
     }
 }
@@ -70,6 +76,8 @@ impl What {
             "log" => Self::Log { text: rest.to_owned() },
             "left" => Self::Left,
             "crashed" => Self::Crashed,
+            "recovered" => Self::Recovered,
+            "counted" => Self::Counted,
             _ => return None,
         })
     }

@@ -16,7 +16,7 @@ mod crew;
 mod grounds;
 mod journal;
 mod plan;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 #[path = "../../../../stores/postgres/tests/server/mod.rs"]
 mod server;
 mod worker;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         for (name, case) in cases::ALL.into_iter().filter(|(_, case)| case.suits(&*ground)) {
             let ground = Arc::clone(&ground);
             trials.push(Trial::ignorable_test(format!("{}::{name}", ground.name()), move || match block_on(
-                ground.fresh(),
+                ground.fresh(case.commits()),
             ) {
                 Ok(site) => cases::run(&*ground, site, case).map(|()| Completion::Completed),
                 Err(reason) => {

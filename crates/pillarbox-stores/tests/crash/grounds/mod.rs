@@ -12,6 +12,8 @@ use crate::plan::Plan;
 
 #[cfg(feature = "mysql")]
 mod mariadb;
+#[cfg(feature = "mysql")]
+mod mariadb_server;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -42,14 +44,33 @@ pub(crate) trait Ground: Send + Sync {
         false
     }
 
+    /// Whether a process of its server can be killed alone.
+    fn has_backends(&self) -> bool {
+        false
+    }
+
+    /// Whether it can have a server that loses commits in a crash.
+    fn can_forget(&self) -> bool {
+        false
+    }
+
     /// A new database with all tables. An error says why this store can't run here.
-    fn fresh(&self) -> Later<'_, Result<Site, String>>;
+    fn fresh(&self, commits: Commits) -> Later<'_, Result<Site, String>>;
 
     /// The business rows: every event that was committed.
     fn parcels<'a>(&'a self, url: &'a str) -> Later<'a, Result<Parcels, String>>;
 
     /// A running outbox, for a worker.
     fn open<'a>(&'a self, plan: &'a Plan) -> Later<'a, Result<Box<dyn Desk>, String>>;
+}
+
+/// What becomes of commits that were confirmed shortly before a crash of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commits {
+    /// They are on disk.
+    Kept,
+    /// The server had not written them yet: they are lost, all from some moment on.
+    TakenBack,
 }
 
 /// How a server ends.
@@ -61,14 +82,14 @@ pub(crate) enum Stop {
     Immediate,
     /// Killed.
     Kill,
+    /// One of its processes is killed, and it recovers by itself.
+    Backend,
 }
 
 /// A server that a case may end and start again.
 pub(crate) trait Restart: Send + Sync {
-    fn stop(&self, how: Stop);
-
-    /// On its old data; waits until it takes connections.
-    fn start(&self) -> Result<(), String>;
+    /// Ends it and starts it again on its old data. `down` is called while it is down, or right after its processes were.
+    fn restart(&self, how: Stop, down: &mut dyn FnMut()) -> Result<(), String>;
 }
 
 /// A database.

@@ -8,7 +8,8 @@ use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolO
 use pillarbox_postgres::sqlx::{Connection, Executor, Row, query, raw_sql};
 use pillarbox_postgres::{Pooler, PostgresStore};
 
-use super::{Desk, Ended, Ending, Ground, Later, Parcels, Restart, Site, Stop};
+use super::{Commits, Desk, Ended, Ending, Ground, Later, Parcels, Restart, Site, Stop};
+use crate::block_on;
 use crate::plan::{Plan, event};
 use crate::server::{self, Server};
 
@@ -19,6 +20,9 @@ create table parcel (id text primary key, grp integer not null, number integer n
 const NEXT: &str = "insert into counter as c (grp, number) values ($1, 1) \
                     on conflict (grp) do update set number = c.number + 1 returning number";
 const PARCEL: &str = "insert into parcel (id, grp, number) values ($1, $2, $3)";
+
+/// Nobody waits for the disk, and the server hardly ever writes by itself.
+const FORGETFUL: [&str; 2] = ["synchronous_commit=off", "wal_writer_delay=10s"];
 
 pub(crate) struct Postgres;
 
@@ -31,9 +35,20 @@ impl Ground for Postgres {
         true
     }
 
-    fn fresh(&self) -> Later<'_, Result<Site, String>> {
-        Box::pin(async {
-            let server = Server::new(&[])?;
+    fn has_backends(&self) -> bool {
+        true
+    }
+
+    fn can_forget(&self) -> bool {
+        true
+    }
+
+    fn fresh(&self, commits: Commits) -> Later<'_, Result<Site, String>> {
+        Box::pin(async move {
+            let server = match commits {
+                Commits::Kept => Server::new(&[])?,
+                Commits::TakenBack => Server::new(&FORGETFUL)?,
+            };
             let url = server.url();
             let store = open(&url).await?;
             store.migrate().await.map_err(text)?;
@@ -64,18 +79,32 @@ impl Ground for Postgres {
 }
 
 impl Restart for Mutex<Server> {
-    fn stop(&self, how: Stop) {
+    fn restart(&self, how: Stop, down: &mut dyn FnMut()) -> Result<(), String> {
+        let mut server = self.lock().unwrap_or_else(PoisonError::into_inner);
         let how = match how {
             Stop::Fast => server::Stop::Fast,
             Stop::Immediate => server::Stop::Immediate,
             Stop::Kill => server::Stop::Kill,
+            Stop::Backend => {
+                let pid = block_on(own_backend(&server.url())).map_err(text)?;
+                server.kill_backend(pid)?;
+                down();
+                return Ok(());
+            }
         };
-        self.lock().unwrap_or_else(PoisonError::into_inner).stop(how);
+        server.stop(how);
+        down();
+        server.start()
     }
+}
 
-    fn start(&self) -> Result<(), String> {
-        self.lock().unwrap_or_else(PoisonError::into_inner).start()
-    }
+/// The process of a connection that nobody else uses.
+async fn own_backend(url: &str) -> Result<i32, pillarbox_postgres::sqlx::Error> {
+    let mut connection = PgConnection::connect(url).await?;
+    let pid = query("select pg_backend_pid()").fetch_one(&mut connection).await?.try_get(0)?;
+    // It is not closed in order: whoever holds it dies with it.
+    std::mem::forget(connection);
+    Ok(pid)
 }
 
 fn number(

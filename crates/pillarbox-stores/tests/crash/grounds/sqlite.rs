@@ -9,7 +9,7 @@ use pillarbox::port::{Admin, TransactError};
 use pillarbox_sqlite::rusqlite::{self, Connection};
 use pillarbox_sqlite::{SqliteStore, Synchronous};
 
-use super::{Desk, Ended, Ending, Ground, Later, Parcels, Site};
+use super::{Commits, Desk, Ended, Ending, Ground, Later, Parcels, Site};
 use crate::plan::{Plan, event};
 
 const TABLES: &str = "\
@@ -28,7 +28,7 @@ impl Ground for Sqlite {
         "sqlite"
     }
 
-    fn fresh(&self) -> Later<'_, Result<Site, String>> {
+    fn fresh(&self, _: Commits) -> Later<'_, Result<Site, String>> {
         Box::pin(async {
             let folder = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).map_err(text)?;
             let url = format!("sqlite:{}", folder.path().join("outbox.db").display());
