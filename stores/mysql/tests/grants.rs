@@ -10,9 +10,10 @@ use pillarbox::model::{
     OwnerId, Placement, Row, Seq, Slot, SlotSet, Token, Written,
 };
 use pillarbox::port::{
-    Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence, Fetch,
-    GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Promote, Purge,
-    PurgeStatus, Reap, Recover, Replay, Scope, Select, Settle, Store, StoreError, Take, Wait, Write, WriteOn,
+    Admin, Beat, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind,
+    Fence, Fetch, GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome,
+    Promote, Purge, PurgeStatus, Reap, Recover, Replay, Scope, Select, Settle, Store, StoreError, Take, Wait,
+    Write, WriteOn,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -181,13 +182,7 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
     let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
-    let fetch = Fetch {
-        scope,
-        rows: 100,
-        bytes: pillarbox::port::ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
+    let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
     let outcome = |place: usize, change| Outcome {
@@ -255,7 +250,7 @@ async fn work(store: &MysqlStore) -> Result<(), StoreError> {
         owner: owner.clone(),
         lease,
         rows: 100,
-        bytes: pillarbox::port::ByteLimits::NONE,
+        bytes: ByteLimits::NONE,
         skip_recent,
         now: None,
     };
@@ -300,6 +295,7 @@ async fn relay(store: &MysqlStore) -> Result<(), StoreError> {
         after: None,
         except: Vec::new(),
         rows: 10,
+        bytes: ByteLimits::NONE,
         each: 10,
         ungrouped: 10,
         ungrouped_order: Order::PerGroup,
@@ -316,8 +312,16 @@ async fn relay(store: &MysqlStore) -> Result<(), StoreError> {
     }
     let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
     assert_eq!(lead.recover(recover).await?, 1);
-    let beat =
-        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    let beat = |release, sweep| Beat {
+        node,
+        lease,
+        release,
+        groups_seen: 0,
+        after: Seq(0),
+        sweep,
+        trusted: Vec::new(),
+        now: None,
+    };
     store.beat(beat(Vec::new(), false)).await?.expect("a member");
     store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
     store.leave(node).await

@@ -12,10 +12,10 @@ use pillarbox::model::{
     OwnerId, Placement, Row, Seq, Slot, SlotSet, Status, TableName, Token, Written,
 };
 use pillarbox::port::{
-    Admin, Beat, Begin, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard, ErrorKind,
-    Fence, Fetch, GroupAction, GroupChange, Handed, Join, JoinAction, JoinChange, Joins, NoMetrics, OnDone,
-    Order, Outcome, Promote, Purge, PurgeStatus, Reap, Recover, Replay, Scope, Select, Settle, Sink, Store,
-    StoreError, Take, Verdict, Wait, Write, WriteOn,
+    Admin, Beat, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
+    ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Join, JoinAction, JoinChange, Joins,
+    NoMetrics, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Reap, Recover, Replay, Scope, Select,
+    Settle, Sink, Store, StoreError, Take, Verdict, Wait, Write, WriteOn,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
@@ -166,13 +166,7 @@ async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreErr
     let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
-    let fetch = Fetch {
-        scope,
-        rows: 100,
-        bytes: pillarbox::port::ByteLimits::NONE,
-        skip_recent: Duration::ZERO,
-        now: None,
-    };
+    let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
     let outcome = |place: usize, change| Outcome {
@@ -240,7 +234,7 @@ async fn work(store: &PostgresStore) -> Result<(), StoreError> {
         owner: owner.clone(),
         lease: Duration::from_secs(60),
         rows: 100,
-        bytes: pillarbox::port::ByteLimits::NONE,
+        bytes: ByteLimits::NONE,
         skip_recent: Duration::ZERO,
         now: None,
     };
@@ -285,6 +279,7 @@ async fn relay(store: &PostgresStore) -> Result<(), StoreError> {
         after: None,
         except: Vec::new(),
         rows: 10,
+        bytes: ByteLimits::NONE,
         each: 10,
         ungrouped: 10,
         ungrouped_order: Order::PerGroup,
@@ -301,8 +296,16 @@ async fn relay(store: &PostgresStore) -> Result<(), StoreError> {
     }
     let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
     assert_eq!(lead.recover(recover).await?, 1);
-    let beat =
-        |release, sweep| Beat { node, lease, release, groups_seen: 0, after: Seq(0), sweep, now: None };
+    let beat = |release, sweep| Beat {
+        node,
+        lease,
+        release,
+        groups_seen: 0,
+        after: Seq(0),
+        sweep,
+        trusted: Vec::new(),
+        now: None,
+    };
     store.beat(beat(Vec::new(), false)).await?.expect("a member");
     store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
     store.leave(node).await

@@ -196,6 +196,7 @@ fn take(bytes: ByteLimits) -> Take {
         bytes,
         each: MANY,
         ungrouped: MANY,
+        ungrouped_order: pillarbox::port::Order::PerGroup,
         now: Some(at(1)),
     }
 }

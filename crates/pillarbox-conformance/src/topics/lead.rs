@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Row, Status};
-use pillarbox::port::{ByteLimits, Cancel, Change, Counts, Fence, Lead, Order, Recover, Settled, Take, Taken, Wait};
+use pillarbox::port::{
+    ByteLimits, Cancel, Change, Counts, Fence, Lead, Order, Recover, Settled, Take, Taken, Wait,
+};
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
 use crate::case::{Case, Checked, Halt, cases};

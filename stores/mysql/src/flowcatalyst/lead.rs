@@ -53,7 +53,8 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else {
         return Ok(Taken { leads: true, rows: Vec::new() });
     };
-    let items = load(session, sql, not_overtaking(heads, &found, request.ungrouped_order), &request.bytes).await?;
+    let items =
+        load(session, sql, not_overtaking(heads, &found, request.ungrouped_order), &request.bytes).await?;
     Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
 }
 

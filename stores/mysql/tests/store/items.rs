@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, Layout, NewRow, NodeId, Placement, Status};
 use pillarbox::port::{
-    Admin, Change, Counts, Fence, Join, Lead, OnDone, Order, Outcome, Reap, Recover, Select, Settle, Store,
-    Take, Wait, Write,
+    Admin, ByteLimits, Change, Counts, Fence, Join, Lead, OnDone, Order, Outcome, Reap, Recover, Select,
+    Settle, Store, Take, Wait, Write,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::{Row, query};
@@ -31,6 +31,7 @@ async fn leader(store: &MysqlStore) -> NodeId {
 fn take(node: NodeId, rows: usize) -> Take {
     let ungrouped_order = Order::PerGroup;
     Take {
+        bytes: ByteLimits::NONE,
         node,
         after: None,
         except: Vec::new(),
