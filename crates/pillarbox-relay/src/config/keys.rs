@@ -72,8 +72,8 @@ keys! {
     Reading Source "poll-batch-size" poll_batch_size: u64 [Form::Count(1, 100_000)] = Some("500"), "500";
     /// How many rows may wait in memory. What does not fit is not taken.
     Reading Source "global-buffer-size" global_buffer_size: u64 [Form::Count(1, 1_000_000)] = Some("1000"), "1000";
-    /// How many bytes of events, headers and names included, may wait in memory. What does not fit is not loaded.
-    Reading Source "buffer-bytes" buffer_bytes: u64 [Form::Count(65_536, 1 << 40)] = Some("33554432"), "33554432";
+    /// How many bytes of events, headers and names included, may wait in memory. What does not fit is not loaded. While it is sent an event needs about as much again.
+    Reading Source "buffer-bytes" buffer_bytes: u64 [Form::Count(65_536, 1 << 40)] = Some("16777216"), "16777216";
     /// A row of more bytes, all its columns together, is set aside as dead without being loaded.
     Reading Source "max-row-bytes" max_row_bytes: u64 [Form::Count(2_097_152, 1 << 40)] = Some("16777216"), "16777216";
     /// Rows that have been PROCESSING for so many seconds go back to PENDING, in the layout flowcatalyst.
