@@ -1,5 +1,6 @@
 //! What a leader does: takes the first rows of group after group, gives back what was taken by others.
 
+use futures_util::TryStreamExt;
 use pillarbox::model::{EventId, GroupKey};
 use pillarbox::port::{Recover, Take, Taken};
 use sqlx::Row as _;
@@ -24,14 +25,16 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
         .bind(limit(request.ungrouped))
         .bind(row_most(&request.bytes))
         .bind(total(&request.bytes));
-    let found = query.fetch_all(&mut session.connection).await?;
-    let leads = match found.first() {
-        Some(row) => row.try_get(LEADS)?,
-        None => false,
-    };
-    let there = found.iter().filter(|row| is_there(row));
-    let rows = there.map(|row| read_taken(row, request.bytes.row).into_row()).collect();
-    Ok(Taken { leads, rows })
+    let mut found = query.fetch(&mut session.connection);
+    let mut taken = Taken { leads: false, rows: Vec::new() };
+    // One after another: a row of the driver's and its copy are never there for all of them at once.
+    while let Some(row) = found.try_next().await? {
+        taken.leads = row.try_get(LEADS)?;
+        if is_there(&row) {
+            taken.rows.push(read_taken(&row, request.bytes.row).into_row());
+        }
+    }
+    Ok(taken)
 }
 
 pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
