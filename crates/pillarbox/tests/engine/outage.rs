@@ -197,7 +197,9 @@ async fn events_of_a_dependency_that_is_down_leave_room_for_others() {
         true => Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after: None },
         false => Verdict::Accepted,
     });
-    let small = EngineSettings { cold_rows: 20, fetch_rows: 10, ..settings(Order::None) };
+    // None of them makes room by dying: others are accepted meanwhile.
+    let small =
+        EngineSettings { cold_rows: 20, fetch_rows: 10, max_attempts: 100_000, ..settings(Order::None) };
     let mut node = engine(Arc::new(store.clone()), sink.clone(), small, 1).await;
     for n in 0..100 {
         write(&store, &format!("bad{n}"), None).await;
@@ -206,6 +208,6 @@ async fn events_of_a_dependency_that_is_down_leave_room_for_others() {
     for n in 0..100 {
         until(&store, &format!("good{n}"), Status::Done).await;
     }
-    assert_eq!(record(&store, "bad99").await.status, Status::New);
+    assert_ne!(record(&store, "bad99").await.status, Status::Done);
     node.close().await;
 }
