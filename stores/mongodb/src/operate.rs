@@ -130,13 +130,27 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
         PurgeStatus::Dead => ended(Status::Dead),
         PurgeStatus::Any => doc! { "created_at": { "$lt": before } },
     };
-    let rows = targets(call, old.clone(), request.limit.min(MOST)).await?;
-    if rows.is_empty() {
-        return Ok(0);
+    let mut from = old.clone();
+    loop {
+        let found = targets(call, from.clone(), request.limit.min(MOST)).await?;
+        let Some(last) = found.last().map(|row| row.seq) else { return Ok(0) };
+        let rows = without_heads(call, found).await?;
+        if !rows.is_empty() {
+            let mut filter = old;
+            filter.insert("_id", keys(&rows));
+            return call.delete(&call.names().event, filter).await;
+        }
+        // All of these are kept: the rows behind them must not wait for that.
+        from.insert("seq", doc! { "$gt": last });
     }
-    let mut filter = old;
-    filter.insert("_id", keys(&rows));
-    call.delete(&call.names().event, filter).await
+}
+
+/// Those that no group is blocked behind: without its head, unblocking would silently pass over it.
+async fn without_heads(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target>, Failure> {
+    let ids: Vec<&str> = rows.iter().filter_map(|row| row.key.as_str()).collect();
+    let heads = heads(call, &ids).await?;
+    let waits = |row: &Target| row.key.as_str().is_some_and(|id| heads.contains(id));
+    Ok(rows.into_iter().filter(|row| !waits(row)).collect())
 }
 
 /// The dead ones of a selection in order; none if it excludes them.

@@ -1,7 +1,7 @@
 //! Groups that are held back: blocked behind a dead head, or paused by an operator.
 
 use pillarbox::model::Status;
-use pillarbox::port::{GroupAction, GroupState, HeldGroup, Purge, PurgeStatus, StoreError};
+use pillarbox::port::{GroupAction, GroupState, HeldGroup, StoreError};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -15,7 +15,6 @@ pub(crate) fn cases() -> Vec<Case> {
         a_head_that_dies_in_a_paused_group_blocks_it_on_resume,
         pausing_a_blocked_group_keeps_what_blocks_it,
         unblock_brings_the_head_back_in_its_place,
-        unblock_frees_a_group_whose_event_is_gone,
         skip_leaves_the_head_dead,
         what_does_not_fit_the_state_changes_nothing,
         every_change_is_counted_and_recorded;
@@ -128,17 +127,6 @@ async fn unblock_brings_the_head_back_in_its_place(t: Fixture) -> Checked {
     assert_eq!((after.attempts, after.available_at, after.done_at, after.last_error), (0, at(9), None, None));
     assert_eq!(t.held_group("g").await?, None);
     assert_eq!(ids(&t.pending().await?), ["a", "b", "c"]);
-    Ok(())
-}
-
-/// PBX-010
-async fn unblock_frees_a_group_whose_event_is_gone(t: Fixture) -> Checked {
-    blocked(&t).await?;
-    let purge = Purge { status: PurgeStatus::Dead, older_than: secs(1), limit: 9, now: Some(at(99)) };
-    assert_eq!(t.store.admin().purge(purge).await?, 1);
-    assert!(t.change_group("g", GroupAction::Unblock, at(100)).await?);
-    assert_eq!(t.held_group("g").await?, None);
-    assert_eq!(ids(&t.pending().await?), ["b", "c"]);
     Ok(())
 }
 

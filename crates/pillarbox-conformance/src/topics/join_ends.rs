@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pillarbox::model::{Continuation, Event, FailedSteps, JoinStatus, JoinWait, Payload, Row, StepState};
 use pillarbox::port::{
     Answer, Change, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, ListJoins, OnDone,
-    Settle, Store, StoreError,
+    Purge, PurgeStatus, Settle, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -29,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
             the_continuation_comes_with_the_transaction_that_ends_the_join,
             joins_settled_at_once_by_many_fire_once_each,
             attaching_beside_a_settle_loses_no_step,
+            the_steps_of_an_open_join_are_not_purged,
     )
 }
 
@@ -305,5 +306,24 @@ async fn attaching_beside_a_settle_loses_no_step(t: Fixture) -> Checked {
     }
     assert_eq!(t.counts("j").await?, (ROUNDS as u32, ROUNDS as u32, 0));
     assert_eq!(next(&t).await?.as_deref(), Some("completed"));
+    Ok(())
+}
+
+/// PBX-073: without its steps a join never ends. Once it has ended, they are rows like others.
+async fn the_steps_of_an_open_join_are_not_purged(t: Fixture) -> Checked {
+    joined(&t, 2, &["a", "b"]).await?;
+    t.enqueue(&["alone"]).await?;
+    t.change_join("j", wait(), at(1)).await?;
+    t.apply("a", Change::Done, at(2)).await?;
+    let purge = |status, limit| Purge { status, older_than: secs(5), limit, now: Some(at(99)) };
+    assert_eq!(t.store.admin().purge(purge(PurgeStatus::Any, 1)).await?, 1, "what stays takes no place");
+    assert!(t.find("alone").await?.is_none());
+    for status in [PurgeStatus::Any, PurgeStatus::Done, PurgeStatus::Dead] {
+        assert_eq!(t.store.admin().purge(purge(status, 9)).await?, 0);
+    }
+    t.apply("b", Change::Done, at(98)).await?;
+    assert_eq!(next(&t).await?.as_deref(), Some("completed"));
+    assert_eq!(t.store.admin().purge(purge(PurgeStatus::Any, 9)).await?, 2);
+    assert!(t.find("next").await?.is_some(), "it was written just now");
     Ok(())
 }

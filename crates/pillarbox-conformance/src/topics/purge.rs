@@ -1,6 +1,6 @@
 //! Purging: ended rows past their time, a batch a call, and nothing else.
 
-use pillarbox::port::{Change, Purge, PurgeStatus, Select, StoreError};
+use pillarbox::port::{Change, GroupAction, Purge, PurgeStatus, Select, StoreError};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         by_age_alone_everything_goes,
         attempts_go_with_their_row,
         ages_are_judged_by_the_databases_clock,
+        the_dead_head_of_a_blocked_group_stays,
     )
 }
 
@@ -139,5 +140,21 @@ async fn ages_are_judged_by_the_databases_clock(t: Fixture) -> Checked {
     assert_eq!(t.store.admin().purge(by_age(secs(3600))).await?, 0);
     t.write(plain(&["long-ago"]), at(0)).await?;
     assert_eq!(t.store.admin().purge(by_age(secs(3600))).await?, 1);
+    Ok(())
+}
+
+/// PBX-072: without it, unblocking would silently pass over an event that nobody has delivered.
+async fn the_dead_head_of_a_blocked_group_stays(t: Fixture) -> Checked {
+    t.write(grouped("g", &["head", "next"]), at(0)).await?;
+    t.write(plain(&["alone"]), at(0)).await?;
+    t.apply("head", dead_blocking("g"), at(1)).await?;
+    t.apply("alone", dead(), at(1)).await?;
+    let one = Purge { status: PurgeStatus::Dead, older_than: secs(5), limit: 1, now: Some(at(99)) };
+    assert_eq!(t.store.admin().purge(one).await?, 1, "what stays takes no place in a batch");
+    assert!(t.find("alone").await?.is_none());
+    assert_eq!(purge(&t, PurgeStatus::Any, 5, 99).await?, 1);
+    assert!(t.find("head").await?.is_some() && t.find("next").await?.is_none());
+    t.change_group("g", GroupAction::Skip, at(100)).await?;
+    assert_eq!(purge(&t, PurgeStatus::Dead, 5, 101).await?, 1, "nothing waits behind it any more");
     Ok(())
 }

@@ -61,6 +61,13 @@ impl JoinTables {
         }
     }
 
+    /// The steps of joins that have not ended.
+    pub(super) fn open_steps(&self) -> BTreeSet<EventId> {
+        let open =
+            |join: &JoinId| self.joins.get(join).is_some_and(|join| join.status == JoinStatus::Pending);
+        self.members.keys().filter(|(join, _)| open(join)).map(|(_, step)| step.clone()).collect()
+    }
+
     /// The messages that a change would attach.
     fn not_attached(&self, request: &JoinChange) -> Vec<EventId> {
         let JoinAction::Attach { messages } = &request.action else { return Vec::new() };

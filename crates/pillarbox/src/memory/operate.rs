@@ -1,5 +1,7 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::state::State;
@@ -70,7 +72,9 @@ impl State {
             PurgeStatus::Dead => row.status == Status::Dead && row.ended_at() < before,
             PurgeStatus::Any => row.created_at < before,
         };
-        let rows = self.rows.iter().filter(|(_, row)| old(row)).map(|(seq, _)| *seq);
+        let (heads, steps) = (self.heads(), self.joins.open_steps());
+        let kept = |row: &Stored| heads.contains(&row.id) || (row.joined && steps.contains(&row.id));
+        let rows = self.rows.iter().filter(|(_, row)| old(row) && !kept(row)).map(|(seq, _)| *seq);
         let rows: Vec<i64> = rows.take(request.limit).collect();
         for seq in &rows {
             self.remove(*seq);
@@ -79,6 +83,11 @@ impl State {
             self.joins.purge(before, request.limit);
         }
         rows.len() as u64
+    }
+
+    /// The dead heads that groups are blocked behind.
+    fn heads(&self) -> BTreeSet<EventId> {
+        self.groups.values().filter_map(|held| held.event.clone()).collect()
     }
 
     fn matching(&self, select: &Select, to: Move, limit: usize) -> Vec<i64> {
