@@ -44,13 +44,15 @@ pub(crate) struct Health {
     pub(crate) next_attempt_in_ms: Option<u64>,
     pub(crate) in_memory: usize,
     pub(crate) out: usize,
+    pub(crate) restarts: u64,
 }
 
 impl From<EngineHealth> for Health {
     fn from(health: EngineHealth) -> Self {
-        let EngineHealth { member, node, first, slots, breaker_open, next_attempt, in_memory, out } = health;
+        let EngineHealth { member, node, first, slots, breaker_open, next_attempt, in_memory, out, restarts } =
+            health;
         let next_attempt_in_ms = next_attempt.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        Self { member, node, first, slots, breaker_open, next_attempt_in_ms, in_memory, out }
+        Self { member, node, first, slots, breaker_open, next_attempt_in_ms, in_memory, out, restarts }
     }
 }
 

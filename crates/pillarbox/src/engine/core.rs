@@ -1,6 +1,7 @@
 //! The state of the engine: one owner, plain data, no I/O.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use super::aside::Aside;
 use super::breaker::{Breaker, Gate, Outlook};
 use super::busy::Busy;
 use super::careful::Careful;
+use super::caught::CaughtPolicy;
 use super::claims::Claims;
 use super::due::Dues;
 use super::groups::Groups;
@@ -158,6 +160,8 @@ pub(crate) struct Core {
     pub(super) groups_epoch: i64,
     /// Groups that the store lists as blocked or paused.
     pub(super) held_groups: BTreeSet<GroupKey>,
+    /// How often a loop ended by a panic.
+    pub(super) restarts: u64,
     pub(super) tally: Tally,
 }
 
@@ -169,7 +173,8 @@ impl std::fmt::Debug for EngineSettings {
 
 impl Core {
     /// An engine that has no node yet: it delivers only what it is handed.
-    pub(crate) fn new(settings: EngineSettings, seed: u64) -> Self {
+    pub(crate) fn new(mut settings: EngineSettings, seed: u64) -> Self {
+        settings.retry = Arc::new(CaughtPolicy(settings.retry));
         let groups = Groups::new(settings.oldest_first());
         let page = settings.fetch_rows;
         Self {
@@ -221,6 +226,7 @@ impl Core {
             beat_unanswered: false,
             groups_epoch: -1,
             held_groups: BTreeSet::new(),
+            restarts: 0,
             tally: Tally::default(),
         }
     }
@@ -251,6 +257,7 @@ impl Core {
             next_attempt: self.next_attempt(now),
             in_memory: self.lines.hot_rows() + self.lines.cold_rows(),
             out: self.out,
+            restarts: self.restarts,
         }
     }
 

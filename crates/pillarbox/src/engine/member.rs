@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::caught::caught;
 use super::shared::Shared;
 use crate::model::NodeId;
-use crate::port::{Join, Membership, StoreError};
+use crate::port::{ErrorKind, Join, Membership, StoreError};
 
 /// Beats come sooner while slots change hands, but not more often than this.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -49,7 +50,7 @@ pub(crate) async fn run(
         }
         failed = false;
         if !alive || shared.with(|core| core.is_without_node(node)) {
-            match join(&shared).await {
+            match unbroken(&shared, join(&shared)).await {
                 Ok((fresh, membership)) => (node, nodes, alive) = (fresh, membership.nodes, true),
                 Err(error) => {
                     (alive, failed) = (false, true);
@@ -58,7 +59,7 @@ pub(crate) async fn run(
             }
             continue;
         }
-        match beat(&shared, node).await {
+        match unbroken(&shared, beat(&shared, node)).await {
             Ok(Some(count)) => nodes = count,
             Ok(None) => {
                 tracing::warn!(%node, "node was buried: its work went to others; joining again");
@@ -72,6 +73,18 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+/// What a call answers; one that panics has failed, and the engine begins anew.
+async fn unbroken<T>(
+    shared: &Shared,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    caught(call).await.unwrap_or_else(|panic| {
+        shared.restart("member", &panic);
+        let detail = format!("panicked: {panic}");
+        Err(StoreError::new(ErrorKind::Unexpected, "beat", shared.store_name(), detail))
+    })
 }
 
 /// One beat: how many nodes there are, or `None` if this one is gone.
@@ -93,8 +106,10 @@ pub(crate) async fn beat(shared: &Shared, node: NodeId) -> Result<Option<usize>,
         }
         core.depths()
     });
-    shared.metrics.queue_depths(depths.0, depths.1);
     let age = membership.oldest.map(|oldest| membership.now.duration_since(oldest));
-    shared.metrics.oldest_lag(age.and_then(|age| age.try_into().ok()).unwrap_or_default());
+    shared.measure(|metrics| {
+        metrics.queue_depths(depths.0, depths.1);
+        metrics.oldest_lag(age.and_then(|age| age.try_into().ok()).unwrap_or_default());
+    });
     Ok(Some(membership.nodes))
 }

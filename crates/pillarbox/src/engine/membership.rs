@@ -48,6 +48,17 @@ impl Core {
         self.more = false;
     }
 
+    /// A loop ended by a panic, and what it was doing is half done: everything begins anew. A node joins again as another; rows
+    /// that were claimed come back when their lease ends.
+    pub(crate) fn restarted(&mut self, now: Instant) {
+        self.restarts += 1;
+        let needs_lease = self.lease_until.is_some();
+        self.lost(now);
+        if !needs_lease {
+            self.lease_until = None;
+        }
+    }
+
     pub(crate) fn next_beat(&mut self, node: NodeId, now: Instant) -> Beat {
         self.beats += 1;
         if self.beats.is_multiple_of(BEATS_PER_LANE_CHECK)

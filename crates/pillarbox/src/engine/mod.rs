@@ -7,6 +7,7 @@ mod aside;
 mod breaker;
 mod busy;
 mod careful;
+mod caught;
 mod claimer;
 mod claims;
 mod core;
@@ -34,6 +35,7 @@ mod sweep;
 mod tests;
 mod worker;
 
+pub(crate) use caught::{called, caught};
 pub(crate) use claimer::Claimer;
 pub use running::{Engine, EngineHealth, EngineParts};
 pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};

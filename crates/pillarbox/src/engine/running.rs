@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::caught::caught;
 use super::core::Core;
 use super::settings::{EngineSettings, Reading};
 use super::shared::Shared;
@@ -17,6 +18,9 @@ use crate::port::{MetricsExporter, Sink, Store, StoreError};
 
 /// What the last settles and the farewell may take beyond the drain.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// A loop that panicked is begun anew after this.
+const RESTART: Duration = Duration::from_secs(1);
 
 /// The engine: reads or is handed events, delivers them to a sink, settles. The doors are built on it.
 pub struct Engine {
@@ -65,6 +69,8 @@ pub struct EngineHealth {
     pub in_memory: usize,
     /// Batches being delivered.
     pub out: usize,
+    /// How often a loop of it ended by a panic and was started again; not zero is worth a look at the log.
+    pub restarts: u64,
 }
 
 impl EngineParts {
@@ -85,11 +91,13 @@ impl Engine {
         let tracker = TaskTracker::new();
         let workers = shared.settings.workers;
         let workers =
-            (0..workers).map(|_| tracker.spawn(worker::run(Arc::clone(&shared))).abort_handle()).collect();
+            (0..workers).map(|_| tracker.spawn(lasting(Arc::clone(&shared), "worker", worker::run)));
+        let workers = workers.map(|worker| worker.abort_handle()).collect();
         let stop_settling = CancellationToken::new();
         let give_up = CancellationToken::new();
-        let settling =
-            tracker.spawn(settler::run(Arc::clone(&shared), stop_settling.clone(), give_up.clone()));
+        let (stop, give) = (stop_settling.clone(), give_up.clone());
+        let settling = move |shared| settler::run(shared, stop.clone(), give.clone());
+        let settling = tracker.spawn(lasting(Arc::clone(&shared), "settler", settling));
         Self {
             shared,
             tracker,
@@ -116,7 +124,9 @@ impl Engine {
         running.loops.push(member.abort_handle());
         running.member = Some(member);
         if shared.settings.reading == Reading::On {
-            let reading = running.tracker.spawn(reader::run(shared, running.stop_reading.clone()));
+            let stop = running.stop_reading.clone();
+            let reading = move |shared| reader::run(shared, stop.clone());
+            let reading = running.tracker.spawn(lasting(shared, "reader", reading));
             running.loops.push(reading.abort_handle());
         }
         Ok(running)
@@ -198,6 +208,18 @@ impl Engine {
             Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease runs out by itself"),
             Err(_) => tracing::warn!("leaving took too long: the lease runs out by itself"),
         }
+    }
+}
+
+/// Runs a loop to its end; one that ends by a panic is begun anew, with an engine that begins anew too.
+async fn lasting<F, Fut>(shared: Arc<Shared>, name: &'static str, run: F)
+where
+    F: Fn(Arc<Shared>) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    while let Err(panic) = caught(run(Arc::clone(&shared))).await {
+        shared.restart(name, &panic);
+        sleep(RESTART).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::caught::called;
 use super::core::{Core, Tally};
 use super::settings::EngineSettings;
 use crate::model::{Event, EventId, Lane, Written};
@@ -94,6 +95,20 @@ impl Shared {
         self.name.get().unwrap_or(&self.store.facts().name)
     }
 
+    /// Hands something to the exporter. One that panics loses it, and stops nothing.
+    pub(crate) fn measure(&self, export: impl FnOnce(&dyn MetricsExporter)) {
+        if let Err(panic) = called(|| export(&*self.metrics)) {
+            tracing::error!(store = self.store_name(), panic, "the metrics exporter panicked");
+        }
+    }
+
+    /// A loop ended by a panic.
+    pub(crate) fn restart(&self, name: &str, panic: &str) {
+        tracing::error!(store = self.store_name(), name, panic, "a loop ended by a panic and begins anew");
+        self.with(|core| core.restarted(Instant::now()));
+        self.member.notify_one();
+    }
+
     fn report(&self, tally: Tally) {
         let store = || self.store_name();
         for (count, export) in [
@@ -106,14 +121,14 @@ impl Shared {
             (tally.dead_of_endpoint, MetricsExporter::dispatch_dead_of_endpoint),
         ] {
             if count > 0 {
-                export(&*self.metrics, count);
+                self.measure(|metrics| export(metrics, count));
             }
         }
         if tally.hot_dropped > 0 {
             tracing::warn!(store = store(), events = tally.hot_dropped, "hot line full: left to the reader");
         }
         if let Some((events, first)) = tally.passed_by {
-            self.metrics.read_passed(events);
+            self.measure(|metrics| metrics.read_passed(events));
             tracing::warn!(
                 store = store(),
                 events,

@@ -1,13 +1,13 @@
 //! A worker: takes a job, delivers it under a deadline, reports the verdicts.
 
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::caught::caught;
 use super::dispatch::{Delivered, Next};
 use super::item::Job;
 use super::shared::Shared;
@@ -94,20 +94,4 @@ async fn over(until: Option<Instant>) {
         Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
     }
-}
-
-/// The future's output, or the message of its panic.
-async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Ok(Poll::Pending) => Poll::Pending,
-        Err(panic) => Poll::Ready(Err(message(&*panic))),
-    })
-    .await
-}
-
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

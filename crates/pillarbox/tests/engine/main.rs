@@ -14,6 +14,7 @@ mod nodes;
 mod outage;
 mod outcomes;
 mod pacing;
+mod panics;
 mod reading;
 mod sweep;
 mod tampered;

@@ -28,6 +28,8 @@ pub(crate) enum Call {
 pub(crate) enum How {
     /// It fails and changes nothing.
     Fail,
+    /// The call panics.
+    Panic,
     /// It has its effect, and its answer is lost.
     Lose,
     /// It has its effect, and its answer waits for `release`.
@@ -149,6 +151,7 @@ impl Tampered {
         match how {
             None => effect.await,
             Some(How::Fail) => Err(fault(ErrorKind::Unavailable)),
+            Some(How::Panic) => panic!("as told"),
             Some(How::Lose) => effect.await.and(Err(fault(ErrorKind::Timeout))),
             Some(How::MoveNothing) => effect.await,
             Some(How::HoldAnswer) => {
