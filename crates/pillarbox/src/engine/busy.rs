@@ -29,8 +29,22 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    pub(super) fn push(&mut self, unsettled: Unsettled) {
-        self.waiting.push_back(unsettled);
+    /// Sets outcomes aside, before those of the same rows that came after them.
+    pub(super) fn put(&mut self, busy: Vec<Unsettled>) {
+        for unsettled in busy.into_iter().rev() {
+            self.waiting.push_front(unsettled);
+        }
+    }
+
+    /// Keeps back what comes after an outcome of the same row that waits: a retry may fail again before it is settled.
+    pub(super) fn keep_back(&mut self, taken: Vec<Unsettled>) -> Vec<Unsettled> {
+        if self.waiting.is_empty() {
+            return taken;
+        }
+        let waits = |one: &Unsettled| self.ids().any(|id| *id == one.outcome.id);
+        let (behind, free): (Vec<_>, Vec<_>) = taken.into_iter().partition(waits);
+        self.waiting.extend(behind);
+        free
     }
 
     pub(super) fn clear(&mut self) {
@@ -51,7 +65,14 @@ impl Busy {
         if self.until.is_none_or(|until| now < until) {
             return Vec::new();
         }
-        let due = self.waiting.drain(..rows.min(self.waiting.len())).collect();
+        // A row at most once; what comes after waits for its turn.
+        let (mut due, mut behind): (Vec<Unsettled>, VecDeque<Unsettled>) = Default::default();
+        for unsettled in std::mem::take(&mut self.waiting) {
+            let full = due.len() >= rows;
+            let again = full || due.iter().any(|one| one.outcome.id == unsettled.outcome.id);
+            if again { behind.push_back(unsettled) } else { due.push(unsettled) }
+        }
+        self.waiting = behind;
         if self.waiting.is_empty() {
             self.until = None;
         }

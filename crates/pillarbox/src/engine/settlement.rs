@@ -70,6 +70,7 @@ impl Core {
         }
         let count = self.settles.len().min(self.settings.settle_rows);
         let taken = self.settles.drain(..count).collect();
+        let taken = self.busy.keep_back(taken);
         self.settles_since = if self.settles.is_empty() { None } else { Some(now) };
         self.settles_press &= !self.settles.is_empty();
         self.settles_taken = Some(now);
@@ -96,16 +97,18 @@ impl Core {
         self.settling = self.settling.saturating_sub(ended);
         let mut stale = settled.stale.iter().copied().peekable();
         let mut busy = settled.busy.iter().copied().peekable();
+        let mut set_aside = Vec::new();
         let outcomes = batch.outcomes.iter().zip(batch.places).enumerate();
         for (place, (outcome, (slot, group))) in outcomes {
             if busy.next_if_eq(&place).is_some() {
-                self.busy.push(Unsettled { outcome: outcome.clone(), slot, group });
+                set_aside.push(Unsettled { outcome: outcome.clone(), slot, group });
                 continue;
             }
             let changed = stale.next_if_eq(&place).is_none();
             self.tally.stale += u64::from(!changed);
             self.confirm(outcome, slot, group, changed, now);
         }
+        self.busy.put(set_aside);
         let waits = self.busy.answered(batch.tried, ended, settled.busy.len(), now);
         self.tally.busy = waits.or(self.tally.busy);
         if settled.reused {
