@@ -35,7 +35,6 @@ mod sweep;
 mod tests;
 mod worker;
 
-pub(crate) use caught::{called, caught};
 pub(crate) use claimer::Claimer;
 pub use running::{Engine, EngineHealth, EngineParts};
 pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};
