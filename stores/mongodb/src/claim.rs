@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, RawDocument, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use pillarbox::model::{Lane, Row};
 use pillarbox::port::{Claim, ClaimFrom, Reap};
 use uuid::Uuid;
 
 use crate::adopt::adopted;
 use crate::call::{Call, Find};
-use crate::document::{pending, unclaimed, unlocked};
+use crate::document::{pending, reaped, unclaimed};
 use crate::error::Failure;
 use crate::row::{Claimed, Fields, SIZE, read_within, size, size_of};
 use crate::time::{cut, earlier, later, us};
@@ -40,12 +40,12 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
         if crowded {
             free = some_of(free, wanted);
         }
-        let found = request.bytes.fitting(free.iter().map(|(_, size)| *size));
-        let ids: Vec<Bson> = free.into_iter().take(found).map(|(id, _)| id).collect();
+        let found = request.bytes.fitting(free.iter().map(|candidate| candidate.bytes));
+        free.truncate(found);
         if found == 0 {
             return Ok(Vec::new());
         }
-        let claimed = take(call, request, now, ids).await?;
+        let claimed = take(call, request, now, free).await?;
         if claimed.len() < found {
             crowd.store(REMEMBERED, Ordering::Relaxed);
         } else if crowded {
@@ -59,7 +59,7 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
 }
 
 /// A run of so many, beginning anywhere: claimers that all began with the oldest would all want the same rows.
-fn some_of(mut ids: Vec<(Bson, usize)>, wanted: usize) -> Vec<(Bson, usize)> {
+fn some_of(mut ids: Vec<Candidate>, wanted: usize) -> Vec<Candidate> {
     let runs = ids.len().div_ceil(wanted).max(1);
     let begin = (Uuid::new_v4().as_u128() % runs as u128) as usize * wanted;
     ids.drain(begin..ids.len().min(begin + wanted)).collect()
@@ -82,52 +82,99 @@ fn condition(request: &Claim, now: Timestamp) -> Document {
     condition
 }
 
-/// The keys of rows that are free, in order, and their sizes.
+/// A row that is free.
+struct Candidate {
+    key: Bson,
+    bytes: usize,
+    /// Whether the last claim on it ran out.
+    lapsed: bool,
+}
+
+/// The rows that are free, in order.
 async fn claimable(
     call: &mut Call<'_>,
     request: &Claim,
     now: Timestamp,
     limit: usize,
-) -> Result<Vec<(Bson, usize)>, Failure> {
+) -> Result<Vec<Candidate>, Failure> {
     let sort = match request.from {
         ClaimFrom::Queue => doc! { "available_at": 1, "seq": 1 },
         ClaimFrom::Events => doc! { "seq": 1 },
     };
-    let fields = Some(doc! { "_id": 1, SIZE: size() });
+    let fields = Some(doc! { "_id": 1, "locked_at": 1, SIZE: size() });
     let find = Find { filter: condition(request, now), sort: Some(sort), fields, limit };
     let found = call.find(&call.names().event, find).await?;
-    Ok(found.iter().map(|document| (Fields::new(document).key(), size_of(document))).collect())
+    let candidate = |document: &RawDocumentBuf| {
+        let fields = Fields::new(document);
+        Candidate { key: fields.key(), bytes: size_of(document), lapsed: fields.has("locked_at") }
+    };
+    Ok(found.iter().map(candidate).collect())
 }
 
-/// Takes those that are still free, and reads them back by the mark of this claim.
+/// Takes those that are still free, and reads them back by the marks of this claim.
 async fn take(
     call: &mut Call<'_>,
     request: &Claim,
     now: Timestamp,
-    ids: Vec<Bson>,
+    found: Vec<Candidate>,
 ) -> Result<Vec<Row>, Failure> {
-    let mark = ObjectId::new();
+    let any_lapsed = found.iter().any(|candidate| candidate.lapsed);
+    let ids: Vec<Bson> = found.into_iter().map(|candidate| candidate.key).collect();
+    let (mark, lapsed_mark) = (ObjectId::new(), ObjectId::new());
+    let mut taken = lock(call, request, now, &ids, (mark, Lapsed::No)).await?;
+    if any_lapsed {
+        taken += lock(call, request, now, &ids, (lapsed_mark, Lapsed::Yes)).await?;
+    }
+    if taken == 0 {
+        return Ok(Vec::new());
+    }
+    let find = Find {
+        filter: doc! { "_id": { "$in": ids.clone() }, "mark": { "$in": [mark, lapsed_mark] } },
+        fields: Some(doc! { "failures": 0 }),
+        ..Find::default()
+    };
+    let taken = call.find(&call.names().event, find).await?;
+    let read = |document: &RawDocumentBuf| {
+        let lapsed = Fields::new(document).is("mark", lapsed_mark);
+        (key_text(document), Row { lapsed, ..read_within(document, Claimed::Yes, &request.bytes) })
+    };
+    let mut rows: HashMap<String, Row> = taken.iter().map(read).collect();
+    Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())
+}
+
+/// Whether rows are meant whose last claim ran out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lapsed {
+    No,
+    Yes,
+}
+
+/// Locks those of these rows that are still free; how many. An attempt that a claim that ran out has counted is not
+/// counted again.
+async fn lock(
+    call: &mut Call<'_>,
+    request: &Claim,
+    now: Timestamp,
+    ids: &[Bson],
+    (mark, lapsed): (ObjectId, Lapsed),
+) -> Result<u64, Failure> {
     let mut filter = condition(request, now);
-    filter.insert("_id", doc! { "$in": ids.clone() });
+    filter.insert("_id", doc! { "$in": ids.to_vec() });
+    let made = if lapsed == Lapsed::Yes {
+        doc! { "$ne": Bson::Null }
+    } else {
+        doc! { "$eq": Bson::Null }
+    };
+    filter.insert("locked_at", made);
     let lock = doc! {
         "locked_by": request.owner.as_str(),
         "locked_at": us(now),
         "locked_until": us(later(now, request.lease)),
         "mark": mark,
     };
-    let change = doc! { "$set": lock, "$inc": { "lock_token": 1_i64, "attempts": 1 } };
-    if call.update_all(&call.names().event, filter, change).await? == 0 {
-        return Ok(Vec::new());
-    }
-    let find = Find {
-        filter: doc! { "_id": { "$in": ids.clone() }, "mark": mark },
-        fields: Some(doc! { "failures": 0 }),
-        ..Find::default()
-    };
-    let taken = call.find(&call.names().event, find).await?;
-    let mut rows: HashMap<String, Row> =
-        taken.iter().map(|row| (key_text(row), read_within(row, Claimed::Yes, &request.bytes))).collect();
-    Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())
+    let attempts = i32::from(lapsed == Lapsed::No);
+    let change = doc! { "$set": lock, "$inc": { "lock_token": 1_i64, "attempts": attempts } };
+    call.update_all(&call.names().event, filter, change).await
 }
 
 /// Gives back what was claimed until too long ago; whoever claims one meanwhile keeps it.
@@ -138,7 +185,7 @@ pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Fai
     };
     let over = us(earlier(now, request.older_than));
     let stuck = doc! { "status": pending(), "locked_until": { "$lte": over } };
-    set_some(call, stuck, request.rows, unlocked()).await
+    set_some(call, stuck, request.rows, reaped()).await
 }
 
 /// Sets fields of up to so many documents that match, and still do when their turn comes; how many.

@@ -18,6 +18,11 @@ pub(crate) fn code(status: Status) -> i32 {
     status.code().into()
 }
 
+/// What is left of a claim that was reaped: when it was made, for the next claim.
+pub(crate) fn reaped() -> Document {
+    doc! { "locked_by": Bson::Null, "locked_until": Bson::Null }
+}
+
 /// What a claim leaves behind when it ends.
 pub(crate) fn unlocked() -> Document {
     doc! { "locked_by": Bson::Null, "locked_at": Bson::Null, "locked_until": Bson::Null }

@@ -111,6 +111,11 @@ impl<'a> Fields<'a> {
         time
     }
 
+    /// Whether it is there, whatever it is.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.value(field).is_some()
+    }
+
     /// The key as it is, for statements.
     pub(crate) fn key(&self) -> Bson {
         self.value("_id").and_then(|id| Bson::try_from(id).ok()).unwrap_or(Bson::Null)
@@ -286,6 +291,7 @@ pub(crate) fn read_row(document: &RawDocument, claimed: Claimed) -> Row {
             Claimed::No => Token::default(),
         },
         last_error: if matches!(claimed, Claimed::Yes) { fields.owned("last_error") } else { None },
+        lapsed: false,
         group: keys.group(),
         bytes: fields.size(&keys, claimed),
         event: fields.event(&id, &keys, created_at, expires_at),

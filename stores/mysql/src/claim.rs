@@ -47,7 +47,7 @@ pub(crate) async fn claim(
     }
     session.commit_with(&text).await?;
     for row in &mut rows {
-        row.attempts += 1;
+        row.attempts += u32::from(!row.lapsed);
         row.token = Token(row.token.0 + 1);
     }
     Ok(rows)

@@ -23,11 +23,12 @@ pub(crate) const LIGHT_COLUMNS: &str = "seq, event_id, slot, status, attempts, c
 /// How many bytes the contents have of which some were left out; NULL where none were.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN length(payload) > {most} OR length(payload_bytes) > {most} OR length(headers) > {most} \
     THEN coalesce(length(payload), 0) + coalesce(length(payload_bytes), 0) + coalesce(length(headers), 0) END";
-/// The last error, as a claim tells it, and how many bytes it has with the contents if some of them were left out.
+/// The last error, as a claim tells it, how many bytes it has with the contents if some of them were left out, and whether the
+/// claim before ran out.
 pub(crate) const CLAIM_TAIL: &str = "CASE WHEN length(last_error) <= {most} THEN last_error END, \
     CASE WHEN length(payload) > {most} OR length(payload_bytes) > {most} OR length(headers) > {most} OR length(last_error) > {most} \
     THEN coalesce(length(payload), 0) + coalesce(length(payload_bytes), 0) + coalesce(length(headers), 0) \
-    + coalesce(length(last_error), 0) END";
+    + coalesce(length(last_error), 0) END, locked_at IS NOT NULL";
 /// What people see beyond that.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
@@ -65,6 +66,8 @@ const PROCESSED_BY: usize = 25;
 const CLAIM_ERROR: usize = 22;
 /// Bytes of contents that a claim left out.
 const CLAIM_LEFT_OUT_BYTES: usize = 23;
+/// Whether the claim before ran out, after that.
+const CLAIM_LAPSED: usize = 24;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -252,6 +255,7 @@ pub(crate) fn read_row(row: &MySqlRow, claimed: Claimed) -> Row {
         expires_at,
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
         last_error: None,
+        lapsed: false,
         group: keys.group(),
         bytes: columns.names_size(&keys) + columns.contents_size(),
         event: columns.event(&id, &keys, created_at, expires_at),
@@ -266,10 +270,12 @@ pub(crate) fn read_light(row: &MySqlRow) -> (Row, Option<usize>) {
 
 /// A row that is being claimed, which tells why it failed before. Contents may have been left out: how many bytes it then has.
 pub(crate) fn read_claimed(row: &MySqlRow) -> (Row, Option<usize>) {
-    let last_error = Columns { row, wrong: None }.owned(CLAIM_ERROR);
+    let mut columns = Columns { row, wrong: None };
+    let last_error = columns.owned(CLAIM_ERROR);
+    let lapsed = columns.number(CLAIM_LAPSED).is_some_and(|value| value != 0);
     let read = read_row(row, Claimed::Yes);
     let bytes = read.bytes + last_error.as_ref().map_or(0, String::len);
-    (Row { last_error, bytes, ..read }, left_out(row, CLAIM_LEFT_OUT_BYTES))
+    (Row { last_error, lapsed, bytes, ..read }, left_out(row, CLAIM_LEFT_OUT_BYTES))
 }
 
 fn left_out(row: &MySqlRow, column: usize) -> Option<usize> {

@@ -66,6 +66,8 @@ const PROCESSED_BY: usize = 25;
 const CLAIM_ERROR: usize = 21;
 /// How many bytes a claimed row has.
 const CLAIMED_BYTES: usize = 22;
+/// Whether the claim before ran out, after that.
+const CLAIM_LAPSED: usize = 23;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -264,6 +266,7 @@ pub(crate) fn read_row(row: &PgRow, claimed: Claimed) -> Row {
         expires_at,
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
         last_error: None,
+        lapsed: false,
         group: keys.group(),
         bytes: columns.names_size(&keys) + columns.contents_size(),
         event: columns.event(&id, &keys, created_at, expires_at),
@@ -285,7 +288,8 @@ pub(crate) fn read_light(row: &PgRow) -> (Row, Option<usize>) {
 pub(crate) fn read_claimed(row: &PgRow, most: usize) -> Row {
     let mut columns = Columns { row, wrong: None };
     let (bytes, last_error) = (columns.size(CLAIMED_BYTES).unwrap_or_default(), columns.owned(CLAIM_ERROR));
-    let read = Row { last_error, bytes, ..read_row(row, Claimed::Yes) };
+    let lapsed = columns.value(CLAIM_LAPSED).is_some_and(|value| value != [0]);
+    let read = Row { last_error, lapsed, bytes, ..read_row(row, Claimed::Yes) };
     if bytes <= most { read } else { Row { bytes: 0, event: Err(Malformed::too_large(bytes, most)), ..read } }
 }
 

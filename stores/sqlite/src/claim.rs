@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use crate::error::Failure;
 use crate::fetch::row_most;
-use crate::row::{Claimed, read_within};
+use crate::row::read_claimed;
 use crate::time::{earlier, later, old_enough};
 use crate::transaction::SqliteTransaction;
 
@@ -22,7 +22,7 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     let mut found = find.query(params![row_most(&request.bytes), now_us, oldest, limit])?;
     let (mut rows, mut bytes) = (Vec::new(), 0);
     while let Some(row) = found.next()? {
-        let row = read_within(row, Claimed::Yes, &request.bytes);
+        let row = read_claimed(row, &request.bytes);
         bytes += row.bytes;
         rows.push(row);
         if request.bytes.reached_by(bytes) {
@@ -34,7 +34,7 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     for row in &mut rows {
         lock.execute(params![row.seq.0, request.owner.as_str(), now_us, until])?;
         row.token = Token(row.token.0 + 1);
-        row.attempts = row.attempts.saturating_add(1);
+        row.attempts = row.attempts.saturating_add(u32::from(!row.lapsed));
     }
     Ok(rows)
 }

@@ -61,6 +61,8 @@ const DONE_AT: usize = 22;
 const LOCKED_BY: usize = 23;
 const LOCKED_UNTIL: usize = 24;
 const PROCESSED_BY: usize = 25;
+/// Whether the claim before ran out, after the columns of rows that are due.
+const LAPSED: usize = 23;
 
 /// Reads the columns of one row and keeps the first thing that is wrong with them.
 struct Columns<'a> {
@@ -275,6 +277,7 @@ pub(crate) fn read_row(row: &rusqlite::Row<'_>, claimed: Claimed) -> Row {
         expires_at,
         token: if claimed == Claimed::Yes { columns.token() } else { Token::default() },
         last_error: if claimed == Claimed::Yes { last_error(row) } else { None },
+        lapsed: false,
         group: keys.group(),
         bytes: columns.size(&keys, claimed),
         event: columns.event(&id, &keys, created_at, expires_at),
@@ -291,6 +294,11 @@ pub(crate) fn read_within(row: &rusqlite::Row<'_>, claimed: Claimed, limits: &By
         return read;
     }
     Row { bytes: 0, last_error: None, event: Err(Malformed::too_large(size, limits.row)), ..read }
+}
+
+/// A row that is being claimed, which tells whether the claim before ran out.
+pub(crate) fn read_claimed(row: &rusqlite::Row<'_>, limits: &ByteLimits) -> Row {
+    Row { lapsed: row.get(LAPSED).unwrap_or_default(), ..read_within(row, Claimed::Yes, limits) }
 }
 
 /// The last error, if it can be read: whatever else it is says nothing about the event.

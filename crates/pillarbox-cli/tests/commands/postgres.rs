@@ -251,3 +251,11 @@ fn the_printed_statements_can_be_run_twice() {
         place.run(&["migrate", "--layout", layout]).done();
     }
 }
+
+/// PBX-070, OBX-064
+#[cfg(unix)]
+#[test]
+fn a_message_that_kills_its_worker_dies_here_too() {
+    let Some(place) = Place::new() else { return };
+    crate::work::a_message_that_kills_its_worker_dies(&place.outbox());
+}

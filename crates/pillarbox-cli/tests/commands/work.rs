@@ -184,6 +184,38 @@ fn a_command_past_its_deadline_is_killed_with_all_it_started() {
     assert!(shown["last_error"].as_str().unwrap().contains("deadline"), "{shown}");
 }
 
+/// Works on messages of which one kills its worker each time, until that one is dead; each worker is a process of its own.
+pub(crate) fn a_message_that_kills_its_worker_dies(outbox: &Outbox) {
+    let killer = outbox.enqueue(&["--topic", "killer", "--payload", "{}"]);
+    let others = [0, 1, 2].map(|_| outbox.enqueue(&["--topic", "fine", "--payload", "{}"]));
+    let script = "echo $PILLARBOX_RETRY_COUNT >> \"$FOLDER/$PILLARBOX_TOPIC\"; [ $PILLARBOX_TOPIC = fine ] || kill -9 $PPID";
+    let options = ["--until-empty", "--max-attempts", "3", "--lease", "500ms", "--workers", "1"];
+    let mut kills = 0;
+    while outbox.shown(&killer)["status"] != "dead" {
+        let (_, code) = Working::start(outbox, script, &options).end();
+        kills += usize::from(code.is_none());
+        assert!(kills < 9, "it is sent for ever: {}", outbox.shown(&killer));
+    }
+    let tries = |topic: &str| {
+        let file = std::fs::read_to_string(outbox.path(topic)).unwrap_or_default();
+        file.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // The first time nobody knew that it was the one: it is not counted.
+    assert_eq!((kills, tries("killer")), (4, ["0", "0", "1", "2"].map(str::to_owned).to_vec()));
+    let shown = outbox.shown(&killer);
+    assert_eq!(shown["last_error"], "the process ended during its last attempt");
+    let (_, code) = Working::start(outbox, script, &options).end();
+    assert_eq!((code, tries("killer").len()), (Some(0), 4), "it is never sent again");
+    assert!(others.iter().all(|id| outbox.shown(id)["status"] == "done"));
+    assert!(tries("fine").iter().all(|count| count == "0"), "they lost no attempt: {:?}", tries("fine"));
+}
+
+/// PBX-070, OBX-064
+#[test]
+fn a_message_that_kills_its_worker_dies_and_takes_no_other_with_it() {
+    a_message_that_kills_its_worker_dies(&Outbox::new());
+}
+
 /// EVT-070: what runs is drained.
 #[test]
 fn told_to_end_it_lets_a_command_end_that_runs() {

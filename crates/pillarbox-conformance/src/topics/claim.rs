@@ -1,7 +1,7 @@
 //! Claiming: due rows, oldest first, held by one owner until the lease ends.
 
 use pillarbox::model::{Event, Row, Status, Token};
-use pillarbox::port::{Change, Claim, ClaimFrom, Fence, StoreError};
+use pillarbox::port::{Change, Claim, ClaimFrom, Fence, Reap, StoreError};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -12,6 +12,9 @@ pub(crate) fn cases() -> Vec<Case> {
         a_claim_locks_rows_to_its_owner_and_counts_the_attempt,
         claimed_rows_are_skipped_until_the_lease_ends,
         expired_lease_is_claimable_again,
+        a_claim_that_ran_out_is_told_and_counts_no_second_attempt,
+        what_was_settled_did_not_run_out,
+        an_attempt_that_was_begun_stays_counted,
         an_owner_does_not_claim_its_own_rows_again,
         no_more_than_asked_for_is_locked,
         the_queue_is_claimed_by_time_and_number,
@@ -55,8 +58,54 @@ async fn expired_lease_is_claimable_again(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     events(&t, "ann", 0).await?;
     let again = events(&t, "bob", 30).await?;
-    assert_eq!((ids(&again), again[0].token, again[0].attempts), (vec!["a"], Token(2), 2));
+    assert_eq!((ids(&again), again[0].token, again[0].lapsed), (vec!["a"], Token(2), true));
     assert_eq!(t.record("a").await?.locked_by.as_deref(), Some("bob"));
+    Ok(())
+}
+
+/// PBX-070: whether it was reaped or not. Nobody knows whether the attempt was begun, so the two claims count as one.
+async fn a_claim_that_ran_out_is_told_and_counts_no_second_attempt(t: Fixture) -> Checked {
+    t.write(vec![in_queue(event("a")), in_queue(event("b"))], at(0)).await?;
+    let told = |rows: &[Row]| rows.iter().map(|row| (row.lapsed, row.attempts)).collect::<Vec<_>>();
+    let first = t.claim(ClaimFrom::Queue, "ann", MANY, at(0)).await?;
+    assert_eq!(told(&first), [(false, 1), (false, 1)]);
+    let again = t.claim(ClaimFrom::Queue, "bob", MANY, at(30)).await?;
+    assert_eq!((ids(&again), told(&again)), (vec!["a", "b"], vec![(true, 1), (true, 1)]));
+    let reaped = t.store.reap(Reap { older_than: secs(0), rows: 1, now: Some(at(60)) }).await?;
+    assert_eq!((reaped, t.record("a").await?.locked_by), (1, None));
+    let third = t.claim(ClaimFrom::Queue, "carl", MANY, at(60)).await?;
+    assert_eq!((ids(&third), told(&third)), (vec!["a", "b"], vec![(true, 1), (true, 1)]));
+    assert_eq!(t.record("a").await?.attempts, 1);
+    Ok(())
+}
+
+/// PBX-070: a row that was given back, failed or replayed is like any other.
+async fn what_was_settled_did_not_run_out(t: Fixture) -> Checked {
+    for (name, change, attempts) in [("a", Change::Release, 1), ("b", retry(secs(0)), 3), ("c", dead(), 1)] {
+        t.write(vec![in_queue(event(name))], at(0)).await?;
+        t.claim(ClaimFrom::Queue, "ann", MANY, at(0)).await?;
+        let lapsed = t.claim(ClaimFrom::Queue, "bob", MANY, at(30)).await?.remove(0);
+        assert!(lapsed.lapsed, "{name}");
+        t.settle(Fence::Owner(owner("bob")), vec![outcome(&lapsed, change)], at(31)).await?;
+        t.replay(only(&[name]), at(31)).await?;
+        let again = t.claim(ClaimFrom::Queue, "carl", MANY, at(32)).await?.remove(0);
+        assert_eq!((again.lapsed, again.attempts), (false, attempts), "{name}");
+        t.settle(Fence::Owner(owner("carl")), vec![outcome(&again, Change::Done)], at(33)).await?;
+    }
+    Ok(())
+}
+
+/// PBX-070
+async fn an_attempt_that_was_begun_stays_counted(t: Fixture) -> Checked {
+    t.write(vec![in_queue(event("a"))], at(0)).await?;
+    t.claim(ClaimFrom::Queue, "ann", MANY, at(0)).await?;
+    for (begun, by) in [(1, "bob"), (2, "carl"), (3, "dora")] {
+        let now = at(i64::from(begun) * 30);
+        let lapsed = t.claim(ClaimFrom::Queue, by, MANY, now).await?.remove(0);
+        assert_eq!((lapsed.lapsed, lapsed.attempts), (true, begun));
+        t.settle(Fence::Owner(owner(by)), vec![outcome(&lapsed, Change::Attempt)], now).await?;
+        assert_eq!(t.record("a").await?.attempts, begun + 1);
+    }
     Ok(())
 }
 

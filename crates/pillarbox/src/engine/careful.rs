@@ -61,8 +61,8 @@ impl Careful {
     /// Its attempt is written: it is counted now.
     pub(crate) fn written(&mut self, id: &EventId) {
         if let Some((item, stage)) = self.of(id, Stage::Writing).map(|place| &mut self.begun[place]) {
-            // One that was taken by a leader was counted then.
-            item.attempts += u32::from(!item.led);
+            // One that was taken was counted then.
+            item.attempts += u32::from(!item.is_taken());
             item.counted = true;
             (item.careful_attempt, item.written) = (true, true);
             *stage = Stage::Ready;

@@ -8,12 +8,35 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::Clock;
 use super::shared::Shared;
-use crate::model::OwnerId;
-use crate::port::{Claim, ClaimFrom, Fence, Fetch, OnDone, Outcome, Settle, Settled, StoreError};
+use crate::model::{OwnerId, Row};
+use crate::port::{
+    Change, Claim, ClaimFrom, Fence, Fetch, OnDone, Outcome, Settle, Settled, Store, StoreError,
+};
 use crate::rules::Lease;
 
 /// The clocks are compared again after this long.
 const CLOCK_HOLDS: Duration = Duration::from_secs(300);
+
+/// Claims for a caller that takes all of the rows in hand at once: a claim before that ran out was an attempt on each.
+pub(crate) async fn claim_at_once<S: Store + ?Sized>(
+    store: &S,
+    request: Claim,
+) -> Result<Vec<Row>, StoreError> {
+    let fence = Fence::Owner(request.owner.clone());
+    let mut rows = store.claim(request).await?;
+    let lapsed = rows.iter_mut().filter(|row| row.lapsed);
+    let attempt = |row: &mut Row| {
+        row.attempts = row.attempts.saturating_add(1);
+        Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Attempt }
+    };
+    let mut outcomes: Vec<Outcome> = lapsed.map(attempt).collect();
+    if !outcomes.is_empty() {
+        // Others lock their rows in this order too.
+        outcomes.sort_by_key(|outcome| outcome.seq);
+        store.settle(Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, now: None }).await?;
+    }
+    Ok(rows)
+}
 
 /// Claims for one owner on one store.
 pub(crate) struct Claimer {

@@ -56,8 +56,7 @@ impl Claims {
 
     /// Whether an item is under a claim that is not held any more.
     pub(crate) fn lost(&self, item: &Item) -> bool {
-        (item.led || item.claimed.is_some())
-            && self.held.get(item.id()).is_none_or(|(_, token)| *token != item.token)
+        item.is_taken() && self.held.get(item.id()).is_none_or(|(_, token)| *token != item.token)
     }
 }
 
@@ -93,6 +92,8 @@ impl Core {
                         attempts: row.attempts,
                         token: row.token,
                         counted: true,
+                        // The process that held it may have ended by it.
+                        careful: row.lapsed,
                         claimed: Some(Arc::new(claimed)),
                         expires: row.expires_at.map(|at| Self::local(at, clock.database, clock.here)),
                         age: Some((clock.age_of(row.created_at), clock.here)),

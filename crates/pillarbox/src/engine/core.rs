@@ -436,7 +436,7 @@ impl Core {
     pub(super) fn settle_later(&mut self, item: Item, change: Change, meanwhile: Meanwhile, now: Instant) {
         self.lines.left(&item);
         let blocks = matches!(change, Change::Dead { blocks: Some(_), .. });
-        let with_care = if item.led { item.careful_attempt } else { item.counted };
+        let with_care = if item.is_taken() { item.careful_attempt } else { item.counted };
         let waits = meanwhile == Meanwhile::Waits || with_care;
         let outcome = item.outcome(change);
         let group = item.group.filter(|_| blocks || waits);

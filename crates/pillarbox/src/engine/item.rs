@@ -56,6 +56,11 @@ impl Item {
         Outcome { seq: self.seq, id: self.id().clone(), token: self.token, change }
     }
 
+    /// Whether it was taken from the store, by its leader or by a claim, and its attempt counted then.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.led || self.claimed.is_some()
+    }
+
     /// Which attempt the next delivery is, from 1.
     pub(crate) fn attempt(&self) -> u32 {
         if self.counted { self.attempts } else { self.attempts + 1 }
@@ -63,7 +68,7 @@ impl Item {
 
     /// How an outcome of this attempt counts, if it counts at all.
     pub(crate) fn counts(&self) -> Counts {
-        match (self.led && self.careful_attempt, self.counted) {
+        match (self.is_taken() && self.careful_attempt, self.counted) {
             // It was counted when it was taken, and again before it was sent.
             (true, _) => Counts::Back,
             (false, true) => Counts::None,
@@ -73,7 +78,7 @@ impl Item {
 
     /// Whether every attempt it may have was begun before.
     pub(crate) fn had_all(&self, max_attempts: u32) -> bool {
-        if self.led { self.attempts > max_attempts } else { self.attempts >= max_attempts }
+        if self.is_taken() { self.attempts > max_attempts } else { self.attempts >= max_attempts }
     }
 
     /// The largest batch this one may open: what has failed before goes alone.

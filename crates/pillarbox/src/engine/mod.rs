@@ -35,7 +35,7 @@ mod sweep;
 mod tests;
 mod worker;
 
-pub(crate) use claimer::Claimer;
+pub(crate) use claimer::{Claimer, claim_at_once};
 pub use running::{Engine, EngineHealth, EngineParts};
 pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};
 pub(crate) use settler::settle_now;

@@ -67,6 +67,7 @@ fn row(seq: i64) -> Row {
         available_at: Timestamp::UNIX_EPOCH,
         expires_at: None,
         last_error: None,
+        lapsed: false,
         token: Token::default(),
         group: Some(group()),
         bytes: event.size(),

@@ -143,6 +143,7 @@ fn row(polled: Polled) -> Row {
         expires_at: None,
         token: polled.token,
         last_error: None,
+        lapsed: false,
         group: None,
         bytes: polled.event.size(),
         event: Ok(polled.event),

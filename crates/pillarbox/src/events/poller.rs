@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::StartError;
-use crate::engine::settle_now;
+use crate::engine::{claim_at_once, settle_now};
 use crate::model::{Event, Invalid, OwnerId, ROW_BYTES_MAX, Row, Seq, Token};
 use crate::port::{
     ByteLimits, Change, Claim, ClaimFrom, Counts, Fence, Fetch, MetricsExporter, NoMetrics, OnDone, Outcome,
@@ -215,7 +215,7 @@ impl Inner {
         let (owner, lease) = (claim.owner.clone(), claim.lease.length());
         let bytes = ByteLimits { total: READ_BYTES_MAX, ..bytes };
         let request = Claim { from: ClaimFrom::Events, owner, lease, rows, bytes, skip_recent, now: None };
-        Ok((self.store.claim(request).await?, fetched.now))
+        Ok((claim_at_once(&*self.store, request).await?, fetched.now))
     }
 
     /// Claims are given back or ended; rows that were only read need nothing but their end.

@@ -14,19 +14,23 @@ impl State {
     pub(super) fn claim(&mut self, request: &Claim, now: Timestamp) -> Vec<Row> {
         let by: Arc<str> = request.owner.as_str().into();
         let until = later(now, request.lease);
-        let claimed = self.claimable(request, now);
-        for seq in &claimed {
-            self.change(*seq, |row| {
+        let mut claimed = Vec::new();
+        for seq in self.claimable(request, now) {
+            let lapsed = self.rows[&seq].has_lapsed();
+            self.change(seq, |row| {
+                row.unlock();
                 row.lock = Some(Lock { by: Arc::clone(&by), until });
                 row.token = Token(row.token.0 + 1);
-                row.attempts = row.attempts.saturating_add(1);
+                row.attempts = row.attempts.saturating_add(u32::from(!lapsed));
+            });
+            let row = &self.rows[&seq];
+            claimed.push(Row {
+                last_error: row.last_error.clone(),
+                lapsed,
+                ..row.to_row(seq, row.token, &request.bytes)
             });
         }
-        let taken = |seq| {
-            let row: &Stored = &self.rows[&seq];
-            Row { last_error: row.last_error.clone(), ..row.to_row(seq, row.token, &request.bytes) }
-        };
-        claimed.into_iter().map(taken).collect()
+        claimed
     }
 
     /// Gives back what was claimed until too long ago.
@@ -38,7 +42,10 @@ impl State {
         let rows = self.rows.iter().filter(|(_, row)| over(row)).map(|(seq, _)| *seq);
         let rows: Vec<i64> = rows.take(request.rows).collect();
         for seq in &rows {
-            self.change(*seq, |row| row.lock = None);
+            self.change(*seq, |row| {
+                row.lock = None;
+                row.reaped = true;
+            });
         }
         rows.len() as u64
     }

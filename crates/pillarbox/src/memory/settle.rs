@@ -62,7 +62,7 @@ impl State {
             Change::Retry { delay, error, counts, wait } => self.change(seq, |row| {
                 row.status = Status::Retry;
                 row.available_at = later(now, *delay);
-                row.lock = None;
+                row.unlock();
                 if *wait == Wait::Delayed {
                     row.put_off();
                 }
@@ -86,7 +86,7 @@ impl State {
             }
             Change::Delay => self.change(seq, |row| {
                 row.put_off();
-                row.lock = None;
+                row.unlock();
             }),
             Change::Attempt => self.change(seq, |row| row.attempts = row.attempts.saturating_add(1)),
             Change::Release => self.change(seq, |row| row.give_back(0)),
@@ -170,7 +170,7 @@ fn fail(row: &mut Stored, error: &str, counts: Counts) {
 impl Stored {
     /// Takes back so many attempts, and that of a claim.
     fn give_back(&mut self, attempts: u32) {
-        let claimed = u32::from(self.lock.take().is_some());
+        let claimed = u32::from(self.unlock().is_some());
         self.attempts = self.attempts.saturating_sub(attempts + claimed);
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Stored {
     pub(super) last_error: Option<String>,
     pub(super) processed_by: Option<String>,
     pub(super) lock: Option<Lock>,
+    /// Its last claim was reaped, and nobody has settled or claimed it since.
+    pub(super) reaped: bool,
     pub(super) token: Token,
     /// Is or was a step of a join.
     pub(super) joined: bool,
@@ -83,6 +85,7 @@ impl Stored {
             last_error: None,
             processed_by: None,
             lock: None,
+            reaped: false,
             token: Token::default(),
             joined: false,
             history: Vec::new(),
@@ -110,6 +113,17 @@ impl Stored {
         self.lock.as_ref().is_some_and(|lock| lock.until > now)
     }
 
+    /// Whether its last claim ended without an outcome; the caller sees to it that no claim is alive.
+    pub(super) fn has_lapsed(&self) -> bool {
+        self.lock.is_some() || self.reaped
+    }
+
+    /// Settled: no claim is left, nor what one that ran out leaves behind.
+    pub(super) fn unlock(&mut self) -> Option<Lock> {
+        self.reaped = false;
+        self.lock.take()
+    }
+
     /// To lane −1, but for rows of the queue.
     pub(super) fn put_off(&mut self) {
         if self.lane != Some(Lane::QUEUE) {
@@ -121,7 +135,7 @@ impl Stored {
     pub(super) fn end(&mut self, status: Status, now: Timestamp) {
         self.status = status;
         self.done_at = Some(now);
-        self.lock = None;
+        self.unlock();
     }
 
     /// Back to new; number, lane, token and history are as they were.
@@ -132,7 +146,7 @@ impl Stored {
         self.done_at = None;
         self.last_error = None;
         self.processed_by = None;
-        self.lock = None;
+        self.unlock();
     }
 
     /// As it is read for delivery, within limits.
@@ -149,6 +163,7 @@ impl Stored {
             expires_at: self.expires_at,
             token,
             last_error: None,
+            lapsed: false,
             group: self.group.clone(),
             bytes: Some(size).filter(|size| *size <= limits.row).unwrap_or_default(),
             event: if size > limits.row {

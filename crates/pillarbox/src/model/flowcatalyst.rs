@@ -208,6 +208,7 @@ impl Item {
             expires_at: None,
             token,
             last_error: self.error_message,
+            lapsed: false,
             group: self.message_group.map(GroupKey::new),
             bytes: self.bytes,
             event,

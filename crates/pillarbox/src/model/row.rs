@@ -101,6 +101,9 @@ pub struct Row {
     pub token: Token,
     /// The last error; only claims tell it.
     pub last_error: Option<String>,
+    /// Whether the claim before this one ran out without an outcome, perhaps because the event ended the process; only
+    /// claims tell it. The two count as one attempt: nobody knows whether the first was begun.
+    pub lapsed: bool,
     /// The group, also of a row that can't be decoded, so that order holds.
     pub group: Option<GroupKey>,
     /// What it counts against the byte limits of a read; nothing where its contents were not loaded.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
-use crate::engine::settle_now;
+use crate::engine::{claim_at_once, settle_now};
 use crate::events::Writer;
 use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
@@ -218,7 +218,7 @@ impl<S: Store> Queue<S> {
             skip_recent: Duration::ZERO,
             now: None,
         };
-        let rows = self.store.claim(claim).await?;
+        let rows = claim_at_once(&*self.store, claim).await?;
         tracing::debug!(store = self.name(), %owner, messages = rows.len(), "claimed");
         let now = if rows.iter().any(|row| row.expires_at.is_some()) {
             Some(self.store.fetch(Fetch::time()).await?.now)

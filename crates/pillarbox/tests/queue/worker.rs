@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pillarbox::events::Failure;
 use pillarbox::memory::MemoryStore;
-use pillarbox::model::{Event, Status};
-use pillarbox::port::{Begin, Store};
+use pillarbox::model::{Event, Row, Status};
+use pillarbox::port::{Begin, Change, Claim, ClaimFrom, Fence, OnDone, Outcome, Settle, Store};
 use pillarbox::queue::{Handler, Message, QueueError};
 use pillarbox::rules::Fixed;
 use pillarbox::{Queue, events::trace};
@@ -185,6 +185,106 @@ async fn a_dead_workers_messages_come_back_by_themselves() {
     worker.close().await;
     assert_eq!(seen.all()[0].id().token(), 2);
     assert_eq!(queue.ack(&owner("crashed"), &ids(&lost)).await.unwrap().ignored, 1);
+}
+
+/// What a worker leaves behind whose process ends while it delivers: it has claimed, and perhaps begun.
+async fn crash<S: Store>(queue: &Queue<S>, begun: bool) {
+    let owner = owner("crashed");
+    let claim = Claim {
+        from: ClaimFrom::Queue,
+        owner: owner.clone(),
+        lease: LEASE,
+        rows: 9,
+        skip_recent: Duration::ZERO,
+        now: None,
+    };
+    let rows = queue.store().claim(claim).await.unwrap();
+    let attempt =
+        |row: &Row| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Attempt };
+    if begun {
+        let outcomes = rows.iter().take(1).map(attempt).collect();
+        let settle = Settle { fence: Fence::Owner(owner), outcomes, on_done: OnDone::Keep, now: None };
+        assert!(queue.store().settle(settle).await.unwrap().stale.is_empty());
+    }
+    pass(LEASE).await;
+}
+
+/// PBX-070, OBX-064: a message that ends the process each time dies unsent, and what was claimed beside it pays nothing.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_ends_its_worker_dies_and_its_neighbours_pay_nothing() {
+    let queue = queue();
+    let sent = queue.enqueue_all([message("bad"), message("good"), message("good")]).await.unwrap();
+    crash(&queue, false).await;
+    queue.reap(1).await.unwrap();
+    for _ in 0..3 {
+        crash(&queue, true).await;
+    }
+    let (bad, good_ones) = (Seen::default(), Seen::default());
+    let worker = queue
+        .worker()
+        .max_attempts(3)
+        .handler("bad", noting(&bad, good))
+        .handler("good", noting(&good_ones, good))
+        .start()
+        .unwrap();
+    let dead = until(&queue, &sent[0].message, Status::Dead).await;
+    assert_eq!(dead.last_error.as_deref(), Some("the process ended during its last attempt"));
+    for one in &sent[1..] {
+        until(&queue, &one.message, Status::Done).await;
+    }
+    worker.close().await;
+    assert!(bad.all().is_empty(), "it was not sent again");
+    let tries: Vec<_> = good_ones.all().iter().map(Message::retry_count).collect();
+    assert_eq!(tries, [0, 0], "they were never tried before");
+}
+
+/// PBX-070: one at a time, its attempt in the store before it is handled.
+#[tokio::test(start_paused = true)]
+async fn suspects_go_one_at_a_time_with_their_attempt_written_first() {
+    let queue = queue();
+    queue.enqueue_all((0..4).map(|_| message("a"))).await.unwrap();
+    crash(&queue, false).await;
+    let (now, seen, store) = (Arc::new(AtomicUsize::new(0)), Seen::default(), Arc::clone(queue.store()));
+    let handler = {
+        let seen = seen.clone();
+        move |message: Message| {
+            let (now, seen, queue) = (Arc::clone(&now), seen.clone(), Queue::shared(Arc::clone(&store)));
+            async move {
+                assert_eq!(now.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                let written = record(&queue, message.message_id()).await.attempts;
+                assert_eq!((message.retry_count(), written), (0, 2), "its attempt is written");
+                pass(secs(1)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                seen.add(message);
+                Ok::<_, Failure>(())
+            }
+        }
+    };
+    let worker = queue.worker().workers(4).max_attempts(1).handler("a", handler).start().unwrap();
+    seen.until(4).await;
+    worker.close().await;
+    let stats = queue.store().admin().stats().await.unwrap();
+    assert_eq!(stats.by_status, [0, 4, 0, 0]);
+}
+
+/// PBX-070, OBX-050: one that is given back before its turn came has lost nothing.
+#[tokio::test(start_paused = true)]
+async fn a_suspect_that_is_given_back_has_lost_nothing() {
+    let queue = queue();
+    let sent = queue.enqueue_all([message("stuck"), message("a")]).await.unwrap();
+    crash(&queue, false).await;
+    let running = Arc::new(Notify::new());
+    let began = Arc::clone(&running);
+    let stuck = move |_: Message| {
+        began.notify_one();
+        std::future::pending::<Done>()
+    };
+    let builder = queue.worker().lease(secs(3_600)).handler("stuck", stuck);
+    let worker = builder.handler("a", noting(&Seen::default(), good)).start().unwrap();
+    running.notified().await;
+    worker.close().await;
+    let waiting = record(&queue, &sent[1].message).await;
+    assert_eq!((waiting.status, waiting.attempts, waiting.locked_by), (Status::New, 0, None));
 }
 
 /// OBX-057: a handler past its deadline is dropped where it waits, and has failed.
