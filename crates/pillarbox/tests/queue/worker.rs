@@ -194,6 +194,7 @@ async fn crash<S: Store>(queue: &Queue<S>, begun: bool) {
         from: ClaimFrom::Queue,
         owner: owner.clone(),
         lease: LEASE,
+        bytes: pillarbox::port::ByteLimits::NONE,
         rows: 9,
         skip_recent: Duration::ZERO,
         now: None,
