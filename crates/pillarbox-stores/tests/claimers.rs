@@ -24,6 +24,8 @@ const BATCH: usize = 100;
 const PAGE: usize = 500;
 /// No claim may run out, however slow the machine is.
 const LEASE: Duration = Duration::from_secs(60 * 60);
+/// How often outcomes are settled that are busy.
+const SETTLES: usize = 10_000;
 /// A claim that lost its rows to another claimer is empty; so many in a row mean that there are none.
 const EMPTY_CLAIMS: usize = 1_000;
 const ATTEMPTS: usize = 100;
@@ -117,17 +119,30 @@ async fn claim_and_settle(
         assert!(rows.len() <= BATCH, "{} rows", rows.len());
         assert!(rows.iter().all(|row| row.attempts == 1), "a row was tried before");
         claimed.fetch_add(rows.len(), Ordering::Relaxed);
+        settle(&*store, &owner, rows.iter().map(done).collect()).await?;
+        mine.extend(rows.into_iter().map(|row| row.id));
+    }
+    Ok(mine)
+}
+
+/// Settles; what other claimers have locked for a moment is settled again.
+async fn settle(store: &dyn Store, owner: &OwnerId, mut outcomes: Vec<Outcome>) -> Result<(), StoreError> {
+    for _ in 0..SETTLES {
         let settle = Settle {
             fence: Fence::Owner(owner.clone()),
-            outcomes: rows.iter().map(done).collect(),
+            outcomes: outcomes.clone().into(),
             on_done: OnDone::Keep,
             now: None,
         };
         let settled = patiently(|| store.settle(settle.clone())).await?;
         assert_eq!(settled.stale, [] as [usize; 0], "a row was taken away");
-        mine.extend(rows.into_iter().map(|row| row.id));
+        outcomes = settled.busy.iter().map(|place| outcomes[*place].clone()).collect();
+        if outcomes.is_empty() {
+            return Ok(());
+        }
+        tokio::task::yield_now().await;
     }
-    Ok(mine)
+    panic!("{} rows stay locked by others", outcomes.len());
 }
 
 fn done(row: &Row) -> Outcome {

@@ -255,21 +255,24 @@ async fn joins_are_found_by_their_grouping_key(t: Fixture) -> Checked {
     Ok(())
 }
 
+/// PBX-073
 async fn ended_joins_are_purged_with_their_members(t: Fixture) -> Checked {
     t.enqueue(&["a", "b"]).await?;
-    for join in ["old", "open", "recent"] {
+    for (join, member) in [("old", "a"), ("open", "b"), ("recent", "a")] {
         t.start_join(join, 2, at(0)).await?;
-        t.attach(join, &["a"], at(0)).await?;
+        t.attach(join, &[member], at(0)).await?;
     }
     t.apply("a", Change::Done, at(5)).await?;
+    t.apply("b", Change::Done, at(5)).await?;
     t.change_join("old", JoinAction::Cancel { by: "ann".to_owned() }, at(10)).await?;
     t.change_join("recent", JoinAction::Cancel { by: "ann".to_owned() }, at(90)).await?;
     let purge = Purge { status: PurgeStatus::Done, older_than: secs(50), limit: MANY, now: Some(at(100)) };
     assert_eq!(t.store.admin().purge(purge).await?, 1, "rows are counted");
     assert!(t.find("a").await?.is_none());
+    assert!(t.find("b").await?.is_some(), "a step of an open join stays");
     assert!(t.joins().show_join(join_id("old"), 9).await?.is_none());
     assert_eq!(t.join_shown("recent").await?.join.status, JoinStatus::Cancelled);
-    assert_eq!(t.counts("open").await?, (1, 1, 0), "the member is the truth, not the row");
+    assert_eq!(t.counts("open").await?, (1, 1, 0));
     assert_eq!(t.join_shown("open").await?.members.len(), 1);
     Ok(())
 }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::core::Unsettled;
 use crate::model::EventId;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Short, since most locks are those of others who claim or settle beside this.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Which outcomes a batch was made of.

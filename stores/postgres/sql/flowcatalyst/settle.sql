@@ -11,7 +11,7 @@ WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC
     FROM unnest($2::text[], $3::smallint[], $4::timestamptz[], $5::text[], $6::integer[])
         WITH ORDINALITY AS r (id, kind, token, error, counted, place)),
 found AS MATERIALIZED (
-    SELECT o.kind, o.error, o.counted, o.place, held.at
+    SELECT o.id, o.kind, o.error, o.counted, o.place, held.at
     FROM {by}o CROSS JOIN LATERAL (
         SELECT e.ctid AS at FROM {event} e WHERE e.id = o.id AND e.status || '' = 'PROCESSING' AND e.processed_at = o.token
         LIMIT 1 FOR UPDATE SKIP LOCKED) held),
@@ -29,7 +29,7 @@ changed AS (
     FROM found f, t WHERE f.kind <> 0 AND e.ctid = ANY (ARRAY(SELECT at FROM found WHERE kind <> 0)) AND e.ctid = f.at
     RETURNING e.id),
 ended AS MATERIALIZED (SELECT id FROM done UNION ALL SELECT id FROM changed)
-SELECT CASE WHEN (SELECT count(*) FROM ended) < cardinality($2) THEN ARRAY(SELECT place FROM o WHERE id IN (SELECT id FROM ended)) END,
+SELECT CASE WHEN (SELECT count(*) FROM ended) < cardinality($2) THEN ARRAY(SELECT place FROM found WHERE id IN (SELECT id FROM ended)) END,
     {held},
     CASE WHEN (SELECT count(*) FROM ended) < cardinality($2) THEN ARRAY(
         SELECT o.place FROM o CROSS JOIN LATERAL (

@@ -162,7 +162,9 @@ fn every_statement_is_understood_and_opens_with_its_purpose() {
         for path in files.filter(|path| path.is_file()) {
             let text = std::fs::read_to_string(&path).unwrap();
             let first = text.lines().next().unwrap();
-            if path.file_name().unwrap().to_string_lossy().starts_with("create_") {
+            let name = path.file_name().unwrap().to_string_lossy();
+            // What makes the tables was run already.
+            if name.starts_with("create_") || name == "node_state.sql" {
                 continue;
             }
             assert!(first.starts_with("-- ") && first.contains("lock"), "{path:?}: {first}");

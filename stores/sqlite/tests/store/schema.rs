@@ -214,10 +214,10 @@ async fn an_index_serves_the_claim() {
         "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '%(available_at, seq)%lane = -2%'";
     let index: String = connection.query_row(find, [], |row| row.get(0)).unwrap();
     let claim = include_str!("../../sql/claim_queue.sql");
-    let claim =
-        claim.replace("{columns}", "*").replace("{event}", "outbox_event").replace("{event_queue}", &index);
+    let claim = claim.replace("{light_columns}", "*").replace("{left_out}", "?1");
+    let claim = claim.replace("{event}", "outbox_event").replace("{event_queue}", &index);
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {claim}")).unwrap();
-    let steps = explain.query_map((9, 9, 9), |row| row.get::<_, String>(3)).unwrap();
+    let steps = explain.query_map((9, 9, 9, 9), |row| row.get::<_, String>(3)).unwrap();
     let steps: Vec<String> = steps.map(Result::unwrap).collect();
     assert_eq!(
         steps,
