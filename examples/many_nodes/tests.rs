@@ -101,15 +101,23 @@ async fn bookings_stay_in_order_while_nodes_join_stop_and_die() {
         delivered.len() as i64
     };
 
+    let mut delivering = HashSet::new();
+    let mut who = |name: &str, line: Option<&str>| {
+        if line.is_some_and(|line| line.contains(" delivers ")) {
+            delivering.insert(name.to_owned());
+        }
+        delivering.len()
+    };
     let two = |line: Option<&str>| line.is_some_and(|line| line.contains("sees") && line.contains(", "));
-    wait(&lines, "two nodes that see each other", |_, line| {
+    wait(&lines, "two nodes that see each other", |name, line| {
         note(line);
+        who(name, line);
         two(line)
     });
     let c = Node::start("c", &ground.url(), &sender);
-    wait(&lines, "the third node's deliveries", |name, line| {
+    wait(&lines, "deliveries of all three nodes", |name, line| {
         note(line);
-        name == c.name && line.is_some_and(|line| line.contains(" delivers "))
+        who(name, line) == 3
     });
     a.terminate();
     wait(&lines, "the end of the node that was stopped", |name, line| {
