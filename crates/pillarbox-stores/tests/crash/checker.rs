@@ -100,13 +100,16 @@ pub(crate) fn judge(
     // What was committed before a crash may be gone; after the last one nothing is.
     let forgets = evidence.lines.iter().rposition(|line| line.what == What::Recovered);
     let forgets = forgets.filter(|_| commits == Commits::TakenBack).unwrap_or_default();
+    // A process that was there before may have read it before, and deliver it from memory.
+    let there_before: BTreeSet<&str> =
+        evidence.lines[..forgets].iter().map(|line| line.by.as_str()).collect();
     for (at, line) in evidence.lines.iter().enumerate() {
         let by = line.by.as_str();
         match &line.what {
             What::Delivered { group, number, id } => {
                 match evidence.parcels.get(id) {
                     Some(parcel) if *parcel == (*group, *number) => {}
-                    None if at < forgets => {
+                    None if at < forgets || there_before.contains(by) => {
                         taken_back += 1;
                         continue;
                     }

@@ -12,8 +12,6 @@ use crate::plan::Plan;
 
 #[cfg(feature = "mysql")]
 mod mariadb;
-#[cfg(feature = "mysql")]
-mod mariadb_server;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
