@@ -82,7 +82,7 @@ pub struct Figure {
     pub what: String,
     /// What it is counted in.
     pub unit: &'static str,
-    /// Ours.
+    /// The samples of Pillarbox.
     pub ours: Samples,
     /// What it is held against, in the same rounds; none where the goal is absolute.
     pub base: Option<Samples>,

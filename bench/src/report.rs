@@ -38,7 +38,7 @@ impl Rates {
 pub struct Line {
     /// What was measured.
     pub what: String,
-    /// Ours.
+    /// The rates of Pillarbox.
     pub ours: Rates,
     /// The floor, in the same run; none where the goal is absolute.
     pub floor: Option<Rates>,

@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// What a case needs of a store, beyond what every store must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing.
+    /// Every store can run it.
     Nothing,
     /// Events in one transaction with business rows.
     Transactions,
@@ -23,7 +23,7 @@ pub enum Need {
     ConcurrentWriters,
     /// Tables, which can be missing.
     Tables,
-    /// Joins.
+    /// Joins of messages of the queue.
     Joins,
     /// Nothing, in either layout: all others need rows with numbers.
     AnyLayout,

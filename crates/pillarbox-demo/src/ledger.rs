@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// An order as the receiver sees it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Order {
-    /// Whose.
+    /// The account that the order is of.
     pub(crate) account: u32,
     /// Which of the account's orders, counted in the database, from 1.
     pub(crate) number: u64,

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What became of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Taken.
+    /// The receiver has taken it.
     Taken,
     /// Refused for now.
     Refused(StatusCode),

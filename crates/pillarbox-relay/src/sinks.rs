@@ -10,7 +10,7 @@ use crate::config::{SinkConfig, SinkKind};
 /// Which rows a sink is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// Events.
+    /// Rows of the table of events.
     Events,
     /// Dispatch jobs.
     DispatchJobs,

@@ -47,7 +47,7 @@ pub enum Missing {
     /// Make an empty one.
     #[default]
     Create,
-    /// Fail.
+    /// Fail with an error.
     Refuse,
 }
 

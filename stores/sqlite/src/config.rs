@@ -36,7 +36,7 @@ impl Synchronous {
 /// What may be done with the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Everything.
+    /// Reading and writing.
     #[default]
     ReadWrite,
     /// Looking only.
@@ -49,7 +49,7 @@ pub enum Missing {
     /// Make an empty one.
     #[default]
     Create,
-    /// Fail.
+    /// Fail with an error.
     Refuse,
 }
 

@@ -103,10 +103,10 @@ pub(crate) struct Report {
     /// The message's id
     #[arg(value_name = "ID")]
     message: String,
-    /// Well
+    /// The step was completed
     #[arg(long, conflicts_with = "failed", required_unless_present = "failed")]
     completed: bool,
-    /// Badly
+    /// The step failed
     #[arg(long)]
     failed: bool,
 }

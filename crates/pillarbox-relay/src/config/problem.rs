@@ -30,7 +30,7 @@ pub struct Problem {
     pub key: String,
     /// Where: a flag, a variable, a line of the file; none: nowhere, it is missing.
     pub place: Option<String>,
-    /// What.
+    /// What is wrong, as a person reads it.
     pub what: String,
 }
 

@@ -11,7 +11,7 @@ use crate::template::Template;
 pub(crate) enum Schemes {
     /// https alone.
     Https,
-    /// Both.
+    /// https and http.
     Any,
 }
 

@@ -128,7 +128,7 @@ pub(crate) enum ChangeSpec {
 /// Which slots a beat gives back.
 #[derive(Debug, Clone)]
 pub(crate) enum Release {
-    /// These.
+    /// The slots that are named.
     Named(Vec<i16>),
     /// What the node was last told to give.
     AsTold,

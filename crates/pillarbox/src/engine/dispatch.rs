@@ -20,7 +20,7 @@ pub(crate) enum Next {
     Job(Job),
     /// Wait for work, or until then.
     Wait(Option<Instant>),
-    /// End.
+    /// End: the engine is shutting down.
     Stop,
 }
 

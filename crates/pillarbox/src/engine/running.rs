@@ -44,7 +44,7 @@ pub struct EngineParts {
     pub sink: Arc<dyn Sink>,
     /// What is counted.
     pub metrics: Arc<dyn MetricsExporter>,
-    /// How.
+    /// Limits, leases, retries and order.
     pub settings: EngineSettings,
     /// The seed of all randomness: jitter and node ids. Never use one twice outside of tests.
     pub seed: u64,

@@ -37,7 +37,7 @@ pub enum Invalid {
         field: &'static str,
         /// What kind of character.
         what: &'static str,
-        /// Where.
+        /// The position of the character, in bytes from the start.
         at: usize,
     },
     /// Two things that exclude each other.

@@ -104,9 +104,9 @@ impl JoinStatus {
 pub enum StepState {
     /// It has not ended.
     Pending,
-    /// Done.
+    /// Its message was delivered.
     Completed,
-    /// Dead.
+    /// Its message is dead.
     Failed,
 }
 
@@ -258,7 +258,7 @@ impl Counted {
 /// One message in a join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinMember {
-    /// Which.
+    /// The id of the message.
     pub message: EventId,
     /// Where it stands in this join.
     pub state: StepState,

@@ -158,6 +158,6 @@ pub struct Attempt {
     pub at: Timestamp,
     /// By whom.
     pub by: String,
-    /// Why.
+    /// The error that the attempt failed with.
     pub error: String,
 }

@@ -37,7 +37,7 @@ pub enum PageOrder {
 /// A page of events.
 #[derive(Debug, Clone, Default)]
 pub struct List {
-    /// Which.
+    /// The events that are listed.
     pub select: Select,
     /// In which order.
     pub order: PageOrder,
@@ -109,7 +109,7 @@ pub enum PurgeStatus {
 /// Deletes old rows, one batch.
 #[derive(Debug, Clone)]
 pub struct Purge {
-    /// Which.
+    /// Whether done rows, dead rows or all of them are deleted.
     pub status: PurgeStatus,
     /// Older than this, by the database's clock.
     pub older_than: Duration,
@@ -149,9 +149,9 @@ impl GroupState {
 /// A group that is held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGroup {
-    /// Which.
+    /// The group that is held back.
     pub group: GroupKey,
-    /// Why.
+    /// Whether it is blocked or paused.
     pub state: GroupState,
     /// The dead event it stands behind.
     pub event: Option<EventId>,
@@ -192,11 +192,11 @@ impl GroupAction {
 /// A change of a group.
 #[derive(Debug, Clone)]
 pub struct GroupChange {
-    /// Which.
+    /// The group that is changed.
     pub group: GroupKey,
-    /// What.
+    /// What happens to the group.
     pub action: GroupAction,
-    /// Why.
+    /// The operator's reason, in words.
     pub reason: Option<String>,
     /// Who did it.
     pub by: String,
@@ -207,7 +207,7 @@ pub struct GroupChange {
 /// A node that is alive, or not yet buried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInfo {
-    /// Which.
+    /// The id of the node.
     pub node: NodeId,
     /// Its label.
     pub label: String,
@@ -280,9 +280,9 @@ pub struct Lacking {
 /// An operator's action, as it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// When.
+    /// When the action was taken.
     pub at: Timestamp,
-    /// Who.
+    /// Who took it.
     pub by: String,
     /// What: `replay`, `discard`, `cancel`, `pause`, …
     pub action: String,

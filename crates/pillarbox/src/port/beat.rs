@@ -23,7 +23,7 @@ pub struct Join {
 /// A node renews itself and says what it has let go of.
 #[derive(Debug, Clone)]
 pub struct Beat {
-    /// Who.
+    /// The node that renews itself.
     pub node: NodeId,
     /// How long it lives from now.
     pub lease: Duration,
@@ -44,7 +44,7 @@ pub struct Beat {
 /// A slot a node holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldSlot {
-    /// Which.
+    /// The slot or lane that is held.
     pub slot: Slot,
     /// Taken by this call from a node that was buried, not from one that handed it over.
     pub suspect: bool,

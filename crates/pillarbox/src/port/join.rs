@@ -19,12 +19,12 @@ pub enum JoinAction {
     },
     /// Makes messages of the queue its steps, all or none. One that has ended already counts at once.
     Attach {
-        /// Which.
+        /// The messages that become steps.
         messages: Vec<EventId>,
     },
     /// Says that a step has ended, for messages that end outside of the queue.
     Report {
-        /// Which.
+        /// The message whose step has ended.
         message: EventId,
         /// Completed or failed; a pending one changes nothing.
         state: StepState,
@@ -41,9 +41,9 @@ pub enum JoinAction {
 /// A change of a join, one transaction.
 #[derive(Debug, Clone)]
 pub struct JoinChange {
-    /// Which.
+    /// The join that is changed.
     pub join: JoinId,
-    /// What.
+    /// What happens to it.
     pub action: JoinAction,
     /// A test's now; by default the database's.
     pub now: Option<Timestamp>,

@@ -57,7 +57,7 @@ pub enum Wait {
 /// What is to change in a row. Every change but `Attempt` and `Extend` also ends a claim on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Delivered.
+    /// The event was delivered.
     Done,
     /// Failed: again after the delay, by the database's clock.
     Retry {
@@ -72,7 +72,7 @@ pub enum Change {
     },
     /// Given up.
     Dead {
-        /// Why.
+        /// The error that it died of.
         error: String,
         /// Whether this counts an attempt.
         counts: Counts,

@@ -48,13 +48,13 @@ pub struct Claimed {
 /// What a sink says of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Taken.
+    /// The sink has taken the event.
     Accepted,
     /// Taken, and settled by whoever took it, in a transaction of its own.
     Settled,
     /// Failed by its own fault: again, after this long if the sink said so, else by policy.
     Failed {
-        /// Why.
+        /// The error, for people.
         error: String,
         /// When to try again.
         after: Option<Duration>,
@@ -62,19 +62,19 @@ pub enum Verdict {
     /// This event and those after it were refused together, by the fault of some of them: they are sent again in parts, which
     /// tells whose. No attempt is burnt. Of the last event of a batch it is `Failed`.
     Refused {
-        /// Why.
+        /// The error, for people.
         error: String,
     },
     /// Will never be taken: dead at once.
     Rejected {
-        /// Why.
+        /// The error, for people.
         error: String,
     },
     /// The endpoint failed, not the event: no attempt is burnt while it is down.
     Unavailable {
         /// The class of what went wrong.
         cause: Cause,
-        /// Why.
+        /// The error, for people.
         error: String,
         /// When to try again.
         after: Option<Duration>,
@@ -82,7 +82,7 @@ pub enum Verdict {
     /// The endpoint wants fewer requests (429, 503 with Retry-After). No attempt is ever counted: deliveries are paced instead,
     /// and nothing at all is sent before `after` has passed.
     Throttled {
-        /// Why.
+        /// The error, for people.
         error: String,
         /// When to try again, if the endpoint said so.
         after: Option<Duration>,

@@ -43,15 +43,15 @@ pub enum JoinError {
     /// It has ended.
     #[error("join {join} has ended: it is {}", .status.as_str())]
     Ended {
-        /// Which.
+        /// The join that has ended.
         join: JoinId,
-        /// How.
+        /// How it ended.
         status: JoinStatus,
     },
     /// It has as many messages as steps.
     #[error("join {join} expects {expected} steps, and no more can be attached")]
     Full {
-        /// Which.
+        /// The join that is full.
         join: JoinId,
         /// How many steps it has.
         expected: u32,

@@ -32,7 +32,7 @@ pub struct Enqueued {
 /// What came of a number of work items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settlement {
-    /// Changed.
+    /// How many were changed.
     pub changed: usize,
     /// Left alone: unknown, ended, or another's.
     pub ignored: usize,
@@ -269,7 +269,7 @@ impl<S: Store> Queue<S> {
         Ok(parsed.into_iter().map(item).collect())
     }
 
-    /// Done.
+    /// Marks items as done.
     pub async fn ack(&self, owner: &OwnerId, items: &[WorkItemId]) -> Result<Settlement, QueueError> {
         self.apply(owner, items, |_| Change::Done).await
     }

@@ -8,7 +8,7 @@ pub const SLOTS: i16 = 64;
 /// A slot or lane, and who holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotState {
-    /// Which.
+    /// The slot or lane.
     pub slot: Slot,
     /// Who, if anyone.
     pub holder: Option<NodeId>,

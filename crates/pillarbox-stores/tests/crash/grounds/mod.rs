@@ -78,7 +78,7 @@ pub(crate) enum Stop {
     Fast,
     /// As in a crash, but it tells its clients.
     Immediate,
-    /// Killed.
+    /// The server is killed by SIGKILL.
     Kill,
     /// One of its processes is killed, and it recovers by itself.
     Backend,
