@@ -22,6 +22,7 @@ mod adapt;
 mod case;
 mod harness;
 mod kit;
+mod rights;
 mod topics;
 
 pub use adapt::{OnBegin, OnTransact};
@@ -30,6 +31,7 @@ pub use harness::{
     Ending, Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OpenTransaction, Planted,
     Transactions, Unlock, Work, WorkInTransaction, Worked,
 };
+pub use rights::{fill_items, relay_items};
 
 /// All cases, by topic.
 #[must_use]

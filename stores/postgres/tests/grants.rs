@@ -9,14 +9,15 @@ use pillarbox::Event;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::model::{
     Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, Layout, NewRow, NodeId,
-    OwnerId, Placement, Row, Seq, Slot, SlotSet, Status, TableName, Token, Written,
+    OwnerId, Placement, Row, Seq, SlotSet, Status, TableName, Token, Written,
 };
 use pillarbox::port::{
     Admin, Beat, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
     ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Join, JoinAction, JoinChange, Joins,
-    NoMetrics, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Reap, Recover, Replay, Scope, Select,
-    Settle, Sink, Store, StoreError, Take, Verdict, Wait, Write, WriteOn,
+    NoMetrics, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Reap, Replay, Scope, Select, Settle,
+    Sink, Store, StoreError, Verdict, Wait, Write, WriteOn,
 };
+use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
 use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
@@ -162,7 +163,7 @@ async fn write(store: &PostgresStore) -> Result<Vec<Written>, StoreError> {
 /// What a node does from its start to its end.
 async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreError> {
     store.check().await?;
-    let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
+    let (node, lease) = (random_node(), Duration::from_secs(60));
     let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
@@ -248,67 +249,8 @@ async fn work(store: &PostgresStore) -> Result<(), StoreError> {
     store.reap(Reap { older_than: Duration::ZERO, rows: 10, now: None }).await.map(drop)
 }
 
-/// Items of two groups, made by whoever owns the tables.
-async fn fill_items(store: &PostgresStore) {
-    let item =
-        |group: &str| Event::text("EVENT", "{}").id(tsid()).group(group).build_within(&store.facts().limits);
-    let row = |group: &str| NewRow { event: item(group).unwrap(), placement: Placement::Slot };
-    let rows = ["a", "b", "c", "d"].map(row).into();
-    store.write(Write { rows, now: None }).await.unwrap();
-}
-
-fn tsid() -> String {
-    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    let mut bits = Uuid::new_v4().as_u128() >> 63;
-    let mut text = String::from("0");
-    for _ in 0..12 {
-        text.push(char::from(DIGITS[(bits & 31) as usize]));
-        bits >>= 5;
-    }
-    text
-}
-
-/// What a relay on FlowCatalyst's tables does from its start to its end.
-async fn relay(store: &PostgresStore) -> Result<(), StoreError> {
-    store.check().await?;
-    let (node, lease) = (NodeId::from_random(Uuid::now_v7().as_u128()), Duration::from_secs(60));
-    store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
-    let lead = store.lead().expect("a leader");
-    let take = Take {
-        node,
-        after: None,
-        except: Vec::new(),
-        rows: 10,
-        bytes: ByteLimits::NONE,
-        each: 10,
-        ungrouped: 10,
-        ungrouped_order: Order::PerGroup,
-        now: None,
-    };
-    let taken = lead.take(take).await?;
-    assert_eq!(taken.rows.len(), 4, "nothing to deliver");
-    let (error, delay) = ("no".to_owned(), Duration::ZERO);
-    let retry = Change::Retry { delay, error: error.clone(), counts: Counts::One, wait: Wait::InPlace };
-    let dead = Change::Dead { error, counts: Counts::One, blocks: Some(GroupKey::new("c")) };
-    for (row, change) in taken.rows.iter().zip([Change::Done, retry, dead]) {
-        let outcomes = [Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }].into();
-        store.settle(Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None }).await?;
-    }
-    let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
-    assert_eq!(lead.recover(recover).await?, 1);
-    let beat = |release, sweep| Beat {
-        node,
-        lease,
-        release,
-        groups_seen: 0,
-        after: Seq(0),
-        sweep,
-        trusted: Vec::new(),
-        now: None,
-    };
-    store.beat(beat(Vec::new(), false)).await?.expect("a member");
-    store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
-    store.leave(node).await
+fn random_node() -> NodeId {
+    NodeId::from_random(Uuid::now_v7().as_u128())
 }
 
 /// What people do with the command line.
@@ -415,16 +357,16 @@ async fn no_grant_of_the_guide_is_too_much() {
 #[tokio::test]
 async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
     let Some(site) = Site::new("grants").await else { return };
-    fill_items(&site.items("shop_migrate")).await;
-    relay(&site.items("shop_relay")).await.unwrap();
+    fill_items(&site.items("shop_migrate")).await.unwrap();
+    relay_items(&site.items("shop_relay"), random_node()).await.unwrap();
     for [privilege, thing, role] in grants(ITEM_GRANTS) {
         site.run("DELETE FROM shop.outbox_events; DELETE FROM shop.outbox_events_group").await;
         site.run("DELETE FROM shop.outbox_events_node; DELETE FROM shop.outbox_events_slot WHERE slot > 0")
             .await;
         site.run("UPDATE shop.outbox_events_slot SET holder = NULL").await;
-        fill_items(&site.items("shop_migrate")).await;
+        fill_items(&site.items("shop_migrate")).await.unwrap();
         site.run(&format!("REVOKE {privilege} ON {thing} FROM {role}")).await;
-        let answer = relay(&site.items(&role)).await;
+        let answer = relay_items(&site.items(&role), random_node()).await;
         site.run(&format!("GRANT {privilege} ON {thing} TO {role}")).await;
         let error = answer.expect_err(&format!("{role} does not need {privilege} on {thing}"));
         assert_eq!(error.kind(), ErrorKind::Permission, "{privilege} on {thing} for {role}: {error}");

@@ -1,6 +1,6 @@
 //! Outcomes whose rows another transaction has locked: settled again after a while, apart from all others.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -42,7 +42,8 @@ impl Busy {
         if self.waiting.is_empty() {
             return taken;
         }
-        let waits = |one: &Unsettled| self.ids().any(|id| *id == one.outcome.id);
+        let waiting: HashSet<&EventId> = self.ids().collect();
+        let waits = |one: &Unsettled| waiting.contains(&one.outcome.id);
         let (behind, free): (Vec<_>, Vec<_>) = taken.into_iter().partition(waits);
         self.waiting.extend(behind);
         free
@@ -68,10 +69,11 @@ impl Busy {
         }
         // A row at most once; what comes after waits for its turn.
         let (mut due, mut behind): (Vec<Unsettled>, VecDeque<Unsettled>) = Default::default();
+        let mut named = HashSet::new();
         for unsettled in std::mem::take(&mut self.waiting) {
-            let full = due.len() >= rows;
-            let again = full || due.iter().any(|one| one.outcome.id == unsettled.outcome.id);
-            if again { behind.push_back(unsettled) } else { due.push(unsettled) }
+            // What is named stays behind also where there is no room: its order counts.
+            let first = named.insert(unsettled.outcome.id.clone());
+            if first && due.len() < rows { due.push(unsettled) } else { behind.push_back(unsettled) }
         }
         self.waiting = behind;
         if self.waiting.is_empty() {

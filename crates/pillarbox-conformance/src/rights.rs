@@ -1,0 +1,65 @@
+//! What tests of grants let a database user do.
+
+use std::time::Duration;
+
+use pillarbox::Event;
+use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Placement, Seq, Slot};
+use pillarbox::port::{
+    Beat, ByteLimits, Change, Counts, Fence, Join, OnDone, Order, Outcome, Recover, Settle, Store,
+    StoreError, Take, Wait, Write,
+};
+
+/// Writes items of four groups into FlowCatalyst's tables, as whoever owns them.
+pub async fn fill_items(store: &dyn Store) -> Result<(), StoreError> {
+    let item = |group: &str| {
+        let event = Event::text("EVENT", "{}").id(EventId::tsid().to_string()).group(group);
+        NewRow {
+            event: event.build_within(&store.facts().limits).expect("a valid item"),
+            placement: Placement::Slot,
+        }
+    };
+    store.write(Write { rows: ["a", "b", "c", "d"].map(item).into(), now: None }).await.map(drop)
+}
+
+/// What a relay on FlowCatalyst's tables does from its start to its end, with the items of [`fill_items`].
+pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreError> {
+    store.admin().check().await?;
+    let lease = Duration::from_secs(60);
+    store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    let lead = store.lead().expect("a leader");
+    let take = Take {
+        node,
+        after: None,
+        except: Vec::new(),
+        rows: 10,
+        bytes: ByteLimits::NONE,
+        each: 10,
+        ungrouped: 10,
+        ungrouped_order: Order::PerGroup,
+        now: None,
+    };
+    let taken = lead.take(take).await?;
+    assert_eq!(taken.rows.len(), 4, "nothing to deliver");
+    let (error, delay) = ("no".to_owned(), Duration::ZERO);
+    let retry = Change::Retry { delay, error: error.clone(), counts: Counts::One, wait: Wait::InPlace };
+    let dead = Change::Dead { error, counts: Counts::One, blocks: Some(GroupKey::new("c")) };
+    for (row, change) in taken.rows.iter().zip([Change::Done, retry, dead]) {
+        let outcomes = [Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }].into();
+        store.settle(Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None }).await?;
+    }
+    let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
+    assert_eq!(lead.recover(recover).await?, 1);
+    let beat = |release, sweep| Beat {
+        node,
+        lease,
+        release,
+        groups_seen: 0,
+        after: Seq(0),
+        sweep,
+        trusted: Vec::new(),
+        now: None,
+    };
+    store.beat(beat(Vec::new(), false)).await?.expect("a member");
+    store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
+    store.leave(node).await
+}
