@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         expired_lease_is_claimable_again,
         a_claim_that_ran_out_is_told_and_counts_no_second_attempt,
         what_was_settled_did_not_run_out,
+        a_lease_of_zero_makes_a_claim_run_out,
         an_attempt_that_was_begun_stays_counted,
         an_owner_does_not_claim_its_own_rows_again,
         no_more_than_asked_for_is_locked,
@@ -92,6 +93,18 @@ async fn what_was_settled_did_not_run_out(t: Fixture) -> Checked {
         assert_eq!((again.lapsed, again.attempts), (false, attempts), "{name}");
         t.settle(Fence::Owner(owner("carl")), vec![outcome(&again, Change::Done)], at(33)).await?;
     }
+    Ok(())
+}
+
+/// PBX-070: it is free at once, and remembered as one that ran out.
+async fn a_lease_of_zero_makes_a_claim_run_out(t: Fixture) -> Checked {
+    t.write(vec![in_queue(event("a"))], at(0)).await?;
+    t.claim(ClaimFrom::Queue, "ann", MANY, at(0)).await?;
+    let lapsed = t.claim(ClaimFrom::Queue, "bob", MANY, at(30)).await?.remove(0);
+    let change = Change::Extend { lease: secs(0) };
+    t.settle(Fence::Owner(owner("bob")), vec![outcome(&lapsed, change)], at(31)).await?;
+    let again = t.claim(ClaimFrom::Queue, "carl", MANY, at(31)).await?.remove(0);
+    assert_eq!((again.lapsed, again.attempts), (true, 1));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod batch;
 mod hostile;
 mod kit;
 mod lines;
+#[path = "../../../pillarbox/tests/events/kit/logs.rs"]
 mod logs;
 mod statuses;
 mod token;

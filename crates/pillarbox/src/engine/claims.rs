@@ -24,10 +24,28 @@ pub(crate) struct Clock {
     pub(crate) here: Instant,
 }
 
+/// A claim on a row.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    seq: Seq,
+    token: Token,
+    /// The claim before this one ran out, and no attempt was written since.
+    lapsed: bool,
+}
+
+impl Held {
+    /// Gives the row back, its attempt not counted. A release would erase that the claim before ran out, and with it what
+    /// makes the next owner careful: such a claim is made to run out too.
+    fn back(self, id: EventId) -> Outcome {
+        let change = if self.lapsed { Change::Extend { lease: Duration::ZERO } } else { Change::Release };
+        Outcome { seq: self.seq, id, token: self.token, change }
+    }
+}
+
 /// The claims that are held.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    held: Map<EventId, (Seq, Token)>,
+    held: Map<EventId, Held>,
     /// Someone waits for room to claim more.
     wanted: bool,
 }
@@ -35,14 +53,21 @@ pub(crate) struct Claims {
 impl Claims {
     /// An outcome is in the store, or will never be: the claim needs no renewal.
     pub(crate) fn end(&mut self, id: &EventId, token: Token) {
-        if self.held.get(id).is_some_and(|(_, held)| *held == token) {
+        if self.held.get(id).is_some_and(|held| held.token == token) {
             self.held.remove(id);
         }
     }
 
     /// A row was taken under leadership.
     pub(crate) fn begin(&mut self, id: EventId, seq: Seq, token: Token) {
-        self.held.insert(id, (seq, token));
+        self.held.insert(id, Held { seq, token, lapsed: false });
+    }
+
+    /// An attempt on this row is in the store: it counts, whatever becomes of the claim.
+    pub(crate) fn attempt_written(&mut self, id: &EventId) {
+        if let Some(held) = self.held.get_mut(id) {
+            held.lapsed = false;
+        }
     }
 
     /// The rows in hand.
@@ -56,7 +81,7 @@ impl Claims {
 
     /// Whether an item is under a claim that is not held any more.
     pub(crate) fn lost(&self, item: &Item) -> bool {
-        item.is_taken() && self.held.get(item.id()).is_none_or(|(_, token)| *token != item.token)
+        item.is_taken() && self.held.get(item.id()).is_none_or(|held| held.token != item.token)
     }
 }
 
@@ -72,8 +97,7 @@ impl Core {
         now: Instant,
     ) -> Vec<Outcome> {
         if self.phase != Phase::Running {
-            let back =
-                |row: Row| Outcome { seq: row.seq, id: row.id, token: row.token, change: Change::Release };
+            let back = |row: Row| Held { seq: row.seq, token: row.token, lapsed: row.lapsed }.back(row.id);
             return rows.into_iter().map(back).collect();
         }
         if self.claims.held.is_empty() {
@@ -85,7 +109,8 @@ impl Core {
                 // Claimed again while it is being worked on: never twice at once. This claim runs out by itself.
                 Ok(event) if !self.known.admit(event.id(), row.seq) => {}
                 Ok(event) => {
-                    self.claims.held.insert(row.id, (row.seq, row.token));
+                    let held = Held { seq: row.seq, token: row.token, lapsed: row.lapsed };
+                    self.claims.held.insert(row.id, held);
                     let claimed =
                         Claimed { token: row.token, created_at: row.created_at, last_error: row.last_error };
                     let item = Item {
@@ -117,10 +142,10 @@ impl Core {
 
     /// What renews every claim that is held, in the order in which rows are locked.
     pub(crate) fn extensions(&self, lease: Duration) -> Vec<Outcome> {
-        let extend = |(id, (seq, token)): (&EventId, &(Seq, Token))| Outcome {
-            seq: *seq,
+        let extend = |(id, held): (&EventId, &Held)| Outcome {
+            seq: held.seq,
             id: id.clone(),
-            token: *token,
+            token: held.token,
             change: Change::Extend { lease },
         };
         let mut extensions: Vec<Outcome> = self.claims.held.iter().map(extend).collect();
@@ -172,9 +197,9 @@ impl Core {
         // What is being written for a careful delivery is given back when that is known to be written.
         let unsettled: Vec<EventId> = unsettled.chain(self.careful.writing()).cloned().collect();
         let held: Vec<_> = self.claims.held.iter().map(|(id, held)| (id.clone(), *held)).collect();
-        for (id, (seq, token)) in held {
+        for (id, held) in held {
             if !unsettled.contains(&id) {
-                let outcome = Outcome { seq, id, token, change: Change::Release };
+                let outcome = held.back(id);
                 let slot = crate::model::Lane::QUEUE.slot();
                 self.push_unsettled(super::core::Unsettled { outcome, slot, group: None }, now);
             }

@@ -157,6 +157,7 @@ impl Core {
     /// A careful delivery may begin, unless it is not to begin any more or its endpoint has failed meanwhile.
     fn attempt_written(&mut self, id: &EventId, now: Instant) {
         self.careful.written(id);
+        self.claims.attempt_written(id);
         if self.phase == Phase::Stopped {
             for item in self.careful.give_back() {
                 self.return_item(item, now);

@@ -87,7 +87,8 @@ pub enum Change {
     Release,
     /// Given back untouched, and so is an attempt that was counted by `Attempt` before: it was not made after all.
     Untried,
-    /// The claim goes on: it ends so long from now. Changes only rows that are claimed.
+    /// The claim goes on: it ends so long from now. Changes only rows that are claimed. With a lease of zero the claim has run
+    /// out at once.
     Extend {
         /// How long.
         lease: Duration,

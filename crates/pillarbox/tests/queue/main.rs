@@ -5,6 +5,9 @@ mod handle;
 mod input;
 mod joins;
 mod kit;
+mod log;
+#[path = "../events/kit/logs.rs"]
+mod logs;
 mod many;
 mod rest;
 mod worker;

@@ -1,28 +1,37 @@
 //! Captures what is logged on this thread.
+//!
+//! One subscriber serves the whole process. With a subscriber for each thread, a thread that has none can be the first to reach a log
+//! statement, and `tracing` then remembers that nobody wants it.
 
+use std::cell::RefCell;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
+use std::marker::PhantomData;
+use std::sync::Once;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Everything logged while it lives.
+thread_local! {
+    static LINES: RefCell<Option<Vec<(Level, String)>>> = const { RefCell::new(None) };
+}
+
+/// Everything logged on this thread while it lives.
 pub(crate) struct Logs {
-    lines: Arc<Mutex<Vec<(Level, String)>>>,
-    _guard: DefaultGuard,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
 }
 
 impl Logs {
     pub(crate) fn capture() -> Self {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let guard = tracing::subscriber::set_default(Capture(Arc::clone(&lines)));
-        Self { lines, _guard: guard }
+        static SUBSCRIBED: Once = Once::new();
+        SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Capture).unwrap());
+        LINES.set(Some(Vec::new()));
+        Self { _thread: PhantomData }
     }
 
     pub(crate) fn all(&self) -> Vec<(Level, String)> {
-        self.lines.lock().unwrap().clone()
+        LINES.with_borrow(|lines| lines.clone().unwrap_or_default())
     }
 
     /// Whether a line of this level holds this text.
@@ -31,7 +40,13 @@ impl Logs {
     }
 }
 
-struct Capture(Arc<Mutex<Vec<(Level, String)>>>);
+impl Drop for Logs {
+    fn drop(&mut self) {
+        LINES.set(None);
+    }
+}
+
+struct Capture;
 
 struct Line(String);
 
@@ -57,7 +72,11 @@ impl Subscriber for Capture {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.lock().unwrap().push((*event.metadata().level(), line.0));
+        LINES.with_borrow_mut(|lines| {
+            if let Some(lines) = lines {
+                lines.push((*event.metadata().level(), line.0));
+            }
+        });
     }
 
     fn enter(&self, _: &Id) {}

@@ -1,5 +1,4 @@
-//! What is logged: enough to find a message, never what is in it. Alone in its process: what is logged depends on who listens.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on panics")]
+//! What is logged: enough to find a message, never what is in it.
 
 use pillarbox::Event;
 use pillarbox::events::Failure;
@@ -7,14 +6,8 @@ use pillarbox::model::Status;
 use pillarbox::queue::{Databases, Message};
 use tracing::Level;
 
-use kit::*;
-use logs::Logs;
-
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "queue/kit.rs"]
-mod kit;
-#[path = "events/kit/logs.rs"]
-mod logs;
+use crate::kit::*;
+use crate::logs::Logs;
 
 const SECRET: &str = "hunter2";
 
