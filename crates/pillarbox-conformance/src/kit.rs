@@ -147,6 +147,7 @@ pub(crate) fn fetch(scope: Scope, now: Timestamp) -> Fetch {
 /// A claim of at most so many rows.
 pub(crate) fn claim(from: ClaimFrom, by: &str, rows: usize, now: Timestamp) -> Claim {
     Claim {
+        topics: std::sync::Arc::default(),
         from,
         owner: owner(by),
         lease: LEASE,

@@ -99,6 +99,7 @@ async fn claim_and_settle(
 ) -> Result<Vec<EventId>, StoreError> {
     let owner = OwnerId::new(format!("claimer {number}")).expect("a valid owner");
     let claim = Claim {
+        topics: Arc::default(),
         from: ClaimFrom::Events,
         owner: owner.clone(),
         lease: LEASE,

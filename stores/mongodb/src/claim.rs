@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use pillarbox::model::{Lane, Row};
-use pillarbox::port::{Claim, ClaimFrom, Reap};
+use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
 use uuid::Uuid;
 
 use crate::adopt::adopted;
@@ -76,6 +76,9 @@ fn condition(request: &Claim, now: Timestamp) -> Document {
         "available_at": { "$lte": us(now) },
         "$or": unclaimed(now),
     };
+    if request.from == ClaimFrom::Queue && !request.topics.is_empty() {
+        condition.insert("event_type", doc! { "$in": request.topics.to_vec() });
+    }
     if !request.skip_recent.is_zero() {
         condition.insert("created_at", doc! { "$lte": us(earlier(now, request.skip_recent)) });
     }
@@ -175,6 +178,33 @@ async fn lock(
     let attempts = i32::from(lapsed == Lapsed::No);
     let change = doc! { "$set": lock, "$inc": { "lock_token": 1_i64, "attempts": attempts } };
     call.update_all(&call.names().event, filter, change).await
+}
+
+/// Which topics have messages that could be claimed, one after the other: none is looked for twice.
+pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Result<Vec<String>, Failure> {
+    let now = match request.now {
+        Some(now) => cut(now),
+        None => crate::number::head(call).await?.now,
+    };
+    let mut known: Vec<String> = request.except.to_vec();
+    while known.len() - request.except.len() < request.limit {
+        let filter = doc! {
+            "status": pending(),
+            "slot": i32::from(Lane::QUEUE.0),
+            "event_type": { "$nin": known.clone() },
+            "available_at": { "$lte": us(now) },
+            "$or": unclaimed(now),
+        };
+        let fields = Some(doc! { "event_type": 1 });
+        let find = Find { filter, sort: Some(doc! { "event_type": 1 }), fields, limit: 1 };
+        let found = call.first(&call.names().event, find).await?;
+        let Some(topic) = found.and_then(|row| Fields::new(&row).text("event_type").map(str::to_owned))
+        else {
+            break;
+        };
+        known.push(topic);
+    }
+    Ok(known.split_off(request.except.len()))
 }
 
 /// Gives back what was claimed until too long ago; whoever claims one meanwhile keeps it.

@@ -3,7 +3,7 @@
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::IndexOptions;
-use pillarbox::model::{Layout, TableName};
+use pillarbox::model::{Lane, Layout, TableName};
 use pillarbox::port::{ErrorKind, Migrated};
 use pillarbox::rules::SLOTS;
 
@@ -32,21 +32,45 @@ const FIELDS: &str = "\
 // payload_bytes, locked_until, lock_token, mark, failures, malformed.
 ";
 
-/// An index: its name after that of the collection's family, its keys, and for which rows it is unique.
+/// An index: its name after that of the collection's family, its keys, and which rows are in it.
 struct Index {
     name: &'static str,
     keys: &'static [&'static str],
-    unique_text: Option<&'static str>,
+    of: Of,
 }
 
-const INDEXES: [Index; 6] = [
+/// The rows of an index.
+enum Of {
+    All,
+    /// Those whose field is a text, which no other has.
+    UniqueText(&'static str),
+    /// Those of the queue.
+    Queue,
+}
+
+impl Of {
+    fn condition(&self) -> Option<Document> {
+        match self {
+            Self::All => None,
+            Self::UniqueText(field) => Some(doc! { *field: { "$type": "string" } }),
+            Self::Queue => Some(doc! { "slot": i32::from(Lane::QUEUE.0) }),
+        }
+    }
+}
+
+const INDEXES: [Index; 7] = [
     // Documents without a number stand first, in the order they came.
-    Index { name: "event_number", keys: &["seq"], unique_text: None },
-    Index { name: "event_pending", keys: &["status", "seq", "slot"], unique_text: None },
-    Index { name: "event_waiting", keys: &["status", "slot", "available_at", "seq"], unique_text: None },
-    Index { name: "event_ended", keys: &["status", "done_at"], unique_text: None },
-    Index { name: "event_written", keys: &["created_at"], unique_text: None },
-    Index { name: "event_message", keys: &["message_id"], unique_text: Some("message_id") },
+    Index { name: "event_number", keys: &["seq"], of: Of::All },
+    Index { name: "event_pending", keys: &["status", "seq", "slot"], of: Of::All },
+    Index { name: "event_waiting", keys: &["status", "slot", "available_at", "seq"], of: Of::All },
+    Index {
+        name: "event_topic",
+        keys: &["status", "slot", "event_type", "available_at", "seq"],
+        of: Of::Queue,
+    },
+    Index { name: "event_ended", keys: &["status", "done_at"], of: Of::All },
+    Index { name: "event_written", keys: &["created_at"], of: Of::All },
+    Index { name: "event_message", keys: &["message_id"], of: Of::UniqueText("message_id") },
 ];
 
 impl Index {
@@ -57,21 +81,15 @@ impl Index {
     fn model(&self) -> IndexModel {
         let mut options = IndexOptions::default();
         options.name = Some(self.name.to_owned());
-        if let Some(field) = self.unique_text {
-            options.unique = Some(true);
-            options.partial_filter_expression = Some(doc! { field: { "$type": "string" } });
-        }
+        options.unique = matches!(self.of, Of::UniqueText(_)).then_some(true);
+        options.partial_filter_expression = self.of.condition();
         IndexModel::builder().keys(self.keys()).options(options).build()
     }
 
     fn script(&self, names: &Names) -> String {
-        let options = match self.unique_text {
-            Some(field) => format!(
-                "{{ name: \"{}\", unique: true, partialFilterExpression: {{ {field}: {{ $type: \"string\" }} }} }}",
-                self.name
-            ),
-            None => format!("{{ name: \"{}\" }}", self.name),
-        };
+        let unique = if matches!(self.of, Of::UniqueText(_)) { ", unique: true" } else { "" };
+        let only = self.of.condition().map(|only| format!(", partialFilterExpression: {only}"));
+        let options = format!("{{ name: \"{}\"{unique}{} }}", self.name, only.unwrap_or_default());
         format!("db.{}.createIndex({}, {options});\n", names.event, self.keys())
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mongodb::Database;
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Lead, Membership, Promote,
-    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Beat, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Lead, Membership,
+    Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
@@ -195,6 +195,19 @@ impl Store for MongodbStore {
                 match call.outbox().layout {
                     Layout::Native => claim::claim(call, &request).await,
                     Layout::Flowcatalyst => flowcatalyst::claim(call, &request).await,
+                }
+            })
+        })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        let request = Arc::new(request);
+        self.run("due topics", Step::Single, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move {
+                match call.outbox().layout {
+                    Layout::Native => claim::due_topics(call, &request).await,
+                    Layout::Flowcatalyst => Ok(Vec::new()),
                 }
             })
         })

@@ -1,16 +1,23 @@
 //! Claiming rows under a lease.
 
+use std::collections::{BTreeSet, HashMap};
+
 use pillarbox::model::{OwnerId, Row, Token};
-use pillarbox::port::{Claim, ClaimFrom, Reap};
+use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, numbers};
 use crate::error::Failure;
 use crate::fetch::{put_in_place, set_aside};
 use crate::probe::Locking;
-use crate::row::read_claimed;
-use crate::sql::{Sql, fill, list, quoted};
+use crate::row::{number_of, read_claimed, text_of};
+use crate::sql::{Sql, fill, list, quoted, quoted_list};
 use crate::time::{micros, micros_back, now_sql, youngest_sql};
+
+/// How many messages one claim of topics takes at most: their numbers stand in one statement.
+const MOST: usize = 10_000;
+/// How many times what is wanted is looked at, for what others lock meanwhile.
+const MORE: usize = 4;
 
 pub(crate) async fn claim(
     session: &mut Session,
@@ -25,6 +32,9 @@ pub(crate) async fn claim(
     ];
     session.begin().await?;
     let (found, marked) = match locking {
+        _ if request.from == ClaimFrom::Queue && !request.topics.is_empty() => {
+            (of_topics(session, sql, request, &parts, locking).await?, Marked::No)
+        }
         Locking::Skips => (skip_locked(session, sql, request, &parts).await?, Marked::No),
         Locking::Waits => (mark(session, sql, request, &parts).await?, Marked::Yes),
     };
@@ -89,6 +99,57 @@ async fn loaded(
         put_in_place(&mut rows, &large, found.iter().map(read_claimed), limits);
     }
     Ok((rows, left))
+}
+
+/// The first of all topics, found for each by the index without a lock and then put together. They are locked by their
+/// numbers, in portions: whatever others have locked meanwhile is made up for by those behind.
+async fn of_topics(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Claim,
+    parts: &[(&str, String)],
+    locking: Locking,
+) -> Result<Vec<MySqlRow>, Failure> {
+    let wanted = request.rows.min(MOST);
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
+    let topics: BTreeSet<&str> = request.topics.iter().map(String::as_str).collect();
+    let limit = (wanted * MORE).to_string();
+    let find = fill(&fill(&sql.claim_topic_find, parts), &[("{limit}", limit.clone())]);
+    let finds: Vec<String> = topics.iter().map(|topic| fill(&find, &[("{topic}", quoted(topic))])).collect();
+    let union = format!("{} ORDER BY available_at, seq LIMIT {limit}", finds.join(" UNION ALL "));
+    let near = session.once(union).fetch_all(&mut session.connection).await?;
+    let near: Vec<i64> = near.iter().filter_map(|row| number_of(row, 1)).collect();
+    let lock = fill(&fill(&sql.claim_topic_lock, parts), &[("{skip_locked}", locking.words())]);
+    let mut found = HashMap::new();
+    for portion in near.chunks(wanted) {
+        let portion = &portion[..portion.len().min(wanted - found.len())];
+        let text = fill(&lock, &[("{seqs}", list(portion))]);
+        let locked = session.once(text).fetch_all(&mut session.connection).await?;
+        found.extend(locked.into_iter().filter_map(|row| Some((number_of(&row, 0)?, row))));
+        if found.len() >= wanted {
+            break;
+        }
+    }
+    Ok(near.iter().filter_map(|seq| found.remove(seq)).collect())
+}
+
+/// Which topics have messages that could be claimed.
+pub(crate) async fn due_topics(
+    session: &mut Session,
+    sql: &Sql,
+    request: &DueTopics,
+) -> Result<Vec<String>, Failure> {
+    // No topic is empty, and a list must not be.
+    let except = request.except.iter().map(String::as_str).chain([""]);
+    let parts = [
+        ("{now}", now_sql(request.now)),
+        ("{topics}", quoted_list(except)),
+        ("{limit}", request.limit.to_string()),
+    ];
+    let found = session.once(fill(&sql.due_topics, &parts)).fetch_all(&mut session.connection).await?;
+    Ok(found.iter().filter_map(|row| text_of(row, 0)).map(str::to_owned).collect())
 }
 
 /// The time at which the rows were found due.

@@ -8,10 +8,15 @@ use crate::row::number_of;
 use crate::sql::{Names, Sql};
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_outbox.sql"), include_str!("../migrations/0002_queue.sql")];
-/// The version that this release makes and knows.
-const KNOWN: u32 = MIGRATIONS.len() as u32;
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../migrations/0001_outbox.sql"),
+    include_str!("../migrations/0002_queue.sql"),
+    include_str!("../migrations/0003_topics.sql"),
+];
+/// The version that this release makes.
+const NEWEST: u32 = MIGRATIONS.len() as u32;
+/// The newest version that an older release could not work with: it refuses what is beyond the one it knows.
+const KNOWN: u32 = 2;
 
 /// How long a migration waits for another, and what TiDB takes as the time of a row where others have UTC.
 const LOCK_S: i64 = 60;
@@ -57,14 +62,14 @@ pub(crate) async fn locked(session: &mut Session, sql: &Sql) -> Result<(), Failu
 }
 
 async fn bring_up(session: &mut Session, sql: &Sql, migrations: &Migrations) -> Result<Migrated, Failure> {
-    let from = version(session, sql).await?;
-    refuse_newer(from, KNOWN)?;
+    refuse_newer(version(session, sql).await?, KNOWN)?;
+    let from = applied(session, sql).await?;
     for text in migrations.tables.iter().skip(from as usize) {
         let text = if session.server.tidb { text.replace(DEFAULTS.0, DEFAULTS.1) } else { text.clone() };
         session.results(text).await?;
     }
     add_state(session, sql).await?;
-    Ok(Migrated { from, to: version(session, sql).await? })
+    Ok(Migrated { from, to: applied(session, sql).await? })
 }
 
 /// Adds the column that tables of an earlier release lack.
@@ -76,14 +81,14 @@ pub(crate) async fn add_state(session: &mut Session, sql: &Sql) -> Result<(), Fa
 }
 
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
-    let found = version(session, sql).await?;
-    refuse_newer(found, KNOWN)?;
-    if found == KNOWN {
+    refuse_newer(version(session, sql).await?, KNOWN)?;
+    let found = applied(session, sql).await?;
+    if found >= NEWEST {
         return Ok(());
     }
     let detail = match found {
         0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
-        _ => format!("the tables are of version {found}, this needs {KNOWN}; run `pillarbox migrate`"),
+        _ => format!("the tables are of version {found}, this needs {NEWEST}; run `pillarbox migrate`"),
     };
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
@@ -107,4 +112,15 @@ pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Fai
     };
     let version = row.and_then(|row| number_of(&row, 0));
     Ok(version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0))
+}
+
+/// The last migration that was made: of these, some need no new version.
+async fn applied(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
+    let version = version(session, sql).await?;
+    if version == 0 {
+        return Ok(0);
+    }
+    let row = session.once(&*sql.step).fetch_optional(&mut session.connection).await?;
+    let step = row.and_then(|row| number_of(&row, 0)).and_then(|step| u32::try_from(step).ok());
+    Ok(step.unwrap_or(0).max(version))
 }

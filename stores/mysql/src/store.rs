@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Beat, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins,
+    Lead, Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken,
+    Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::mysql::MySqlPool;
@@ -249,6 +250,15 @@ impl Store for MysqlStore {
                 Box::pin(claim::claim(session, sql, request, *locking))
             });
             claimed.await
+        })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        self.at_desk("due topics", request, |session, sql, request| {
+            Box::pin(claim::due_topics(session, sql, request))
         })
     }
 

@@ -247,6 +247,7 @@ async fn work(store: &MysqlStore) -> Result<(), StoreError> {
     let owner = OwnerId::new("worker")?;
     let (lease, skip_recent) = (Duration::from_secs(60), Duration::ZERO);
     let claim = Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Queue,
         owner: owner.clone(),
         lease,

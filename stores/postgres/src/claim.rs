@@ -1,7 +1,7 @@
 //! Claiming rows under a lease.
 
 use pillarbox::model::Row;
-use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Reap};
+use pillarbox::port::{ByteLimits, Claim, ClaimFrom, DueTopics, Reap};
 use sqlx::Row as _;
 
 use crate::connection::Session;
@@ -11,20 +11,24 @@ use crate::sql::Sql;
 use crate::time::{Time, micros, skipped};
 
 pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> Result<Vec<Row>, Failure> {
-    let query = session.query(match request.from {
-        ClaimFrom::Queue => &sql.claim_queue,
-        ClaimFrom::Events => &sql.claim,
-    });
-    let rows = query
+    let of_topics = request.from == ClaimFrom::Queue && !request.topics.is_empty();
+    let mut query = session
+        .query(match request.from {
+            ClaimFrom::Queue if of_topics => &sql.claim_topics,
+            ClaimFrom::Queue => &sql.claim_queue,
+            ClaimFrom::Events => &sql.claim,
+        })
         .bind(request.now.map(Time))
         .bind(skipped(request.skip_recent))
         .bind(i64::try_from(request.rows).unwrap_or(i64::MAX))
         .bind(request.owner.as_str())
         .bind(micros(request.lease))
         .bind(row_most(&request.bytes))
-        .bind(total(&request.bytes))
-        .fetch_all(&mut session.connection)
-        .await?;
+        .bind(total(&request.bytes));
+    if of_topics {
+        query = query.bind(&*request.topics);
+    }
+    let rows = query.fetch_all(&mut session.connection).await?;
     Ok(rows.iter().map(|row| read_claimed(row, request.bytes.row)).collect())
 }
 
@@ -36,6 +40,18 @@ pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
 /// How much may be loaded; never nothing, so that there is a first row.
 pub(crate) fn total(limits: &ByteLimits) -> i64 {
     i64::try_from(limits.total).unwrap_or(i64::MAX).max(1)
+}
+
+/// Which topics have messages that could be claimed.
+pub(crate) async fn due_topics(
+    session: &mut Session,
+    sql: &Sql,
+    request: &DueTopics,
+) -> Result<Vec<String>, Failure> {
+    let query = session.query(&sql.due_topics).bind(request.now.map(Time)).bind(&*request.except);
+    let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+    let rows = query.fetch_all(&mut session.connection).await?;
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
 /// Gives back what was claimed until too long ago; in the other layout, what was claimed too long ago.

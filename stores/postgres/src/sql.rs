@@ -98,6 +98,7 @@ impl Names {
             ("{event_ended}", "ended"),
             ("{event_delayed}", "delayed"),
             ("{event_queue}", "queue"),
+            ("{event_topic}", "topic"),
         ] {
             replacements.push((place, format!("\"{event}_{index}\"")));
         }
@@ -345,9 +346,9 @@ macro_rules! statements {
 
 // Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, attempts,
-        membership_lock, node_join, node_renew, node_bury, node_leave, node_publish, node_state, node_state_there, nodes, rights, members,
-        beat, slots_take, slots_release,
+    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, claim_topics, due_topics, step,
+        attempts, membership_lock, node_join, node_renew, node_bury, node_leave, node_publish, node_state, node_state_there, nodes, rights,
+        members, beat, slots_take, slots_release,
         next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped;

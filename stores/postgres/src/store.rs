@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Beat, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins,
+    Lead, Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken,
+    Write,
 };
 use pillarbox::rules::SLOTS;
 use sqlx::postgres::PgPool;
@@ -264,6 +265,15 @@ impl Store for PostgresStore {
                     Layout::Flowcatalyst => flowcatalyst::claim(session, sql, &request).await,
                 }
             })
+        })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        if self.0.facts.layout() == Layout::Flowcatalyst {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        self.on(&self.0.desk, "due topics", move |session, sql| {
+            Box::pin(async move { claim::due_topics(session, sql, &request).await })
         })
     }
 

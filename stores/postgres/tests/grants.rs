@@ -231,6 +231,7 @@ async fn work(store: &PostgresStore) -> Result<(), StoreError> {
     }
     let owner = OwnerId::new("worker")?;
     let claim = Claim {
+        topics: Arc::default(),
         from: ClaimFrom::Queue,
         owner: owner.clone(),
         lease: Duration::from_secs(60),

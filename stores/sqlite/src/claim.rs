@@ -1,34 +1,26 @@
 //! Claiming rows under a lease.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use pillarbox::model::{Row, Token};
-use pillarbox::port::{Claim, ClaimFrom, Reap};
-use rusqlite::params;
+use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
+use rusqlite::{Connection, params};
 
 use crate::error::Failure;
 use crate::fetch::row_most;
-use crate::row::read_claimed;
+use crate::row::{lossy_text, read_claimed};
+use crate::sql::Sql;
 use crate::time::{earlier, later, old_enough};
 use crate::transaction::SqliteTransaction;
 
 pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
     let now_us = now.as_microsecond();
-    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
-    let mut find = tx.prepare_cached(match request.from {
-        ClaimFrom::Queue => &tx.sql.claim_queue,
-        ClaimFrom::Events => &tx.sql.fetch_due,
-    })?;
-    let oldest = old_enough(now, request.skip_recent);
-    let mut found = find.query(params![row_most(&request.bytes), now_us, oldest, limit])?;
-    let (mut rows, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = found.next()? {
-        let row = read_claimed(row, &request.bytes);
-        bytes += row.bytes;
-        rows.push(row);
-        if request.bytes.reached_by(bytes) {
-            break;
-        }
-    }
+    let mut rows = match request.from {
+        ClaimFrom::Queue if request.topics.is_empty() => found(tx, &tx.sql.claim_queue, request, now)?,
+        ClaimFrom::Queue => of_topics(tx, request, now)?,
+        ClaimFrom::Events => found(tx, &tx.sql.fetch_due, request, now)?,
+    };
     let mut lock = tx.prepare_cached(&tx.sql.claim)?;
     let until = later(now, request.lease);
     for row in &mut rows {
@@ -39,9 +31,77 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     Ok(rows)
 }
 
+fn found(
+    tx: &SqliteTransaction,
+    statement: &str,
+    request: &Claim,
+    now: Timestamp,
+) -> Result<Vec<Row>, Failure> {
+    let (now_us, oldest) = (now.as_microsecond(), old_enough(now, request.skip_recent));
+    let mut find = tx.prepare_cached(statement)?;
+    let mut found = find.query(params![row_most(&request.bytes), now_us, oldest, limit(request.rows)])?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next()? {
+        let row = read_claimed(row, &request.bytes);
+        bytes += row.bytes;
+        rows.push(row);
+        if request.bytes.reached_by(bytes) {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+/// The first of all topics, found for each by the index and then put together: messages of other topics are not looked at.
+fn of_topics(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
+    let (now_us, old_enough) = (now.as_microsecond(), old_enough(now, request.skip_recent));
+    let topics: BTreeSet<&String> = request.topics.iter().collect();
+    let mut first: Vec<(i64, i64)> = Vec::new();
+    let mut find = tx.prepare_cached(&tx.sql.claim_topic)?;
+    for topic in topics {
+        let given = params![now_us, old_enough, limit(request.rows), topic];
+        let of_topic = find.query_map(given, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        for one in of_topic {
+            first.push(one?);
+        }
+    }
+    first.sort_unstable();
+    first.truncate(request.rows);
+    let mut read = tx.prepare_cached(&tx.sql.claim_row)?;
+    let (mut rows, mut bytes) = (Vec::with_capacity(first.len()), 0);
+    for (_, seq) in first {
+        let given = params![row_most(&request.bytes), seq];
+        let row = read.query_row(given, |row| Ok(read_claimed(row, &request.bytes)))?;
+        bytes += row.bytes;
+        rows.push(row);
+        if request.bytes.reached_by(bytes) {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
+/// Which topics have messages that could be claimed.
+pub(crate) fn due_topics(
+    connection: &Connection,
+    sql: &Sql,
+    request: &DueTopics,
+    now: Timestamp,
+) -> Result<Vec<String>, Failure> {
+    let except: Vec<&str> = request.except.iter().map(String::as_str).collect();
+    let except = serde_json::to_string(&except).unwrap_or_else(|_| "[]".to_owned());
+    let mut statement = connection.prepare_cached(&sql.due_topics)?;
+    let given = params![now.as_microsecond(), except, limit(request.limit)];
+    let topics = statement.query_map(given, |row| lossy_text(row, 0))?;
+    Ok(topics.collect::<Result<_, _>>()?)
+}
+
 /// Gives back what was claimed until too long ago.
 pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap, now: Timestamp) -> Result<u64, Failure> {
-    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
     let before = earlier(now, request.older_than);
-    Ok(tx.prepare_cached(&tx.sql.reap)?.execute(params![before, limit])? as u64)
+    Ok(tx.prepare_cached(&tx.sql.reap)?.execute(params![before, limit(request.rows)])? as u64)
 }

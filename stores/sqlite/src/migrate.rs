@@ -8,10 +8,15 @@ use crate::sql::{Names, Sql};
 use crate::transaction::SqliteTransaction;
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_outbox.sql"), include_str!("../migrations/0002_queue.sql")];
-/// The version that this release makes and knows.
-const KNOWN: u32 = MIGRATIONS.len() as u32;
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../migrations/0001_outbox.sql"),
+    include_str!("../migrations/0002_queue.sql"),
+    include_str!("../migrations/0003_topics.sql"),
+];
+/// The version that this release makes.
+const NEWEST: u32 = MIGRATIONS.len() as u32;
+/// The newest version that an older release could not work with: it refuses what is beyond the one it knows.
+const KNOWN: u32 = 2;
 
 /// The migrations of one outbox, with its names.
 pub(crate) struct Migrations(Vec<String>);
@@ -33,13 +38,13 @@ impl Migrations {
 
 /// Makes or upgrades the tables, in the transaction that is open: two processes at once wait for each other.
 pub(crate) fn migrate(tx: &SqliteTransaction, texts: &[String]) -> Result<Migrated, Failure> {
-    let from = version(tx, &tx.sql)?;
-    refuse_newer(from, KNOWN)?;
+    refuse_newer(version(tx, &tx.sql)?, KNOWN)?;
+    let from = applied(tx, &tx.sql)?;
     for text in texts.iter().skip(from as usize) {
         tx.execute_batch(text)?;
     }
     add_state(tx)?;
-    Ok(Migrated { from, to: version(tx, &tx.sql)? })
+    Ok(Migrated { from, to: applied(tx, &tx.sql)? })
 }
 
 /// Adds the column that tables of an earlier release lack.
@@ -51,14 +56,14 @@ pub(crate) fn add_state(tx: &SqliteTransaction) -> Result<(), Failure> {
 }
 
 pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
-    let found = version(connection, sql)?;
-    refuse_newer(found, KNOWN)?;
-    if found == KNOWN {
+    refuse_newer(version(connection, sql)?, KNOWN)?;
+    let found = applied(connection, sql)?;
+    if found >= NEWEST {
         return Ok(());
     }
     let detail = match found {
         0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
-        _ => format!("the tables are of version {found}, this needs {KNOWN}; run `pillarbox migrate`"),
+        _ => format!("the tables are of version {found}, this needs {NEWEST}; run `pillarbox migrate`"),
     };
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
@@ -80,4 +85,15 @@ pub(crate) fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure
     }
     let version = connection.prepare_cached(&sql.version)?.query_row([], |row| row.get(0)).optional()?;
     Ok(version.unwrap_or(0))
+}
+
+/// The last migration that was made: of these, some need no new version.
+fn applied(connection: &Connection, sql: &Sql) -> Result<u32, Failure> {
+    let version = version(connection, sql)?;
+    if version == 0 {
+        return Ok(0);
+    }
+    let step: Option<u32> =
+        connection.prepare_cached(&sql.step)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(step.unwrap_or(0).max(version))
 }

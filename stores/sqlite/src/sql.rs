@@ -54,6 +54,7 @@ impl Names {
             ("{event_ended}", "ended"),
             ("{event_delayed}", "delayed"),
             ("{event_queue}", "queue"),
+            ("{event_topic}", "topic"),
         ] {
             replacements.push((place, format!("\"{event}_{index}\"")));
         }
@@ -184,8 +185,9 @@ macro_rules! statements {
 
 // Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
-    native: written, fetch_slots, fetch_group, claim_queue, delay, remember, forget, remembers, attempts, node_here, node_join,
-        node_renew, node_delete, node_expired, node_publish, node_state, node_state_there, nodes, slots, slot_take, slot_release, slot_drop, slots_free, promotable, later_due,
+    native: written, fetch_slots, fetch_group, claim_queue, claim_topic, claim_row, due_topics, step, delay, remember, forget, remembers, attempts,
+        node_here, node_join, node_renew, node_delete, node_expired, node_publish, node_state, node_state_there, nodes, slots, slot_take,
+        slot_release, slot_drop, slots_free, promotable, later_due,
         renumber, sequence, sequence_draw, epoch, epoch_grow, groups, group_show, group_block, group_hold, group_free,
         group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joins_here, join_start,
         join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,

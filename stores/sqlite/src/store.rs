@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, Limits, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Beat, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins,
+    Lead, Membership, Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::sync::oneshot;
@@ -186,6 +186,13 @@ impl Store for SqliteStore {
         self.change("claim", Durability::Full, move |tx| match tx.sql.layout {
             Layout::Native => claim::claim(tx, &request, now(request.now)),
             Layout::Flowcatalyst => flowcatalyst::claim(tx, &request, now(request.now)),
+        })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.0.fetcher.read("due topics", move |connection, sql| match sql.layout {
+            Layout::Native => claim::due_topics(connection, sql, &request, now(request.now)),
+            Layout::Flowcatalyst => Ok(Vec::new()),
         })
     }
 

@@ -249,7 +249,7 @@ fn told_to_end_it_gives_back_what_does_not_end() {
     }
 }
 
-/// OBX-054, OBX-055
+/// OBX-054, OBX-055, PBX-071
 #[test]
 fn messages_of_other_topics_are_left_for_others() {
     let outbox = Outbox::new();
@@ -259,7 +259,7 @@ fn messages_of_other_topics_are_left_for_others() {
     assert_eq!(counts["done"], 2);
     let left = outbox.shown(&ids[2]);
     assert_eq!((&left["attempts"], &left["locked_by"]), (&json!(0), &json!(null)));
-    assert_ne!(left["status"], "dead");
+    assert_eq!((&left["status"], &left["last_error"]), (&json!("new"), &json!(null)), "nobody touched it");
 }
 
 /// OBX-026

@@ -1,7 +1,9 @@
 //! Claiming: due rows, oldest first, held by one owner until the lease ends.
 
-use pillarbox::model::{Event, Row, Status, Token};
-use pillarbox::port::{Change, Claim, ClaimFrom, Fence, Reap, StoreError};
+use std::sync::Arc;
+
+use pillarbox::model::{Event, NewRow, Row, Status, Token};
+use pillarbox::port::{Change, Claim, ClaimFrom, DueTopics, Fence, Reap, StoreError};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -20,6 +22,9 @@ pub(crate) fn cases() -> Vec<Case> {
         no_more_than_asked_for_is_locked,
         the_queue_is_claimed_by_time_and_number,
         events_are_claimed_by_number_from_every_lane_but_the_queue,
+        only_the_topics_asked_for_are_claimed_by_time_and_number,
+        topics_compare_by_their_bytes,
+        topics_of_due_messages_are_told_but_those_excepted,
         rows_due_later_are_not_claimed,
         recent_rows_are_not_claimed,
         ended_rows_are_not_claimed,
@@ -148,6 +153,66 @@ async fn the_queue_is_claimed_by_time_and_number(t: Fixture) -> Checked {
     let claimed = t.claim(ClaimFrom::Queue, "ann", 4, at(20)).await?;
     assert_eq!(ids(&claimed), ["first", "b", "c", "late"]);
     assert!(t.claim(ClaimFrom::Queue, "ann", 4, at(20)).await?.is_empty(), "events are not in the queue");
+    Ok(())
+}
+
+fn topic(id: &str, topic: &str, due: i64) -> NewRow {
+    in_queue(Event::text(topic, "{}").id(id).due(at(due)))
+}
+
+fn topics(names: &[&str]) -> Arc<[String]> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+async fn of_topics(t: &Fixture, names: &[&str], rows: usize, now: i64) -> Result<Vec<Row>, StoreError> {
+    let request = claim(ClaimFrom::Queue, "ann", rows, at(now));
+    t.store.claim(Claim { topics: topics(names), ..request }).await
+}
+
+/// PBX-071
+async fn only_the_topics_asked_for_are_claimed_by_time_and_number(t: Fixture) -> Checked {
+    let rows = [("a", "mail", 5), ("b", "fax", 3), ("c", "mail", 1), ("d", "telex", 2), ("e", "fax", 5)];
+    t.write(rows.iter().map(|(id, name, due)| topic(id, name, *due)).collect(), at(0)).await?;
+    assert_eq!(ids(&of_topics(&t, &["mail", "fax", "mail"], 3, 9).await?), ["c", "b", "a"]);
+    assert!(of_topics(&t, &["post"], MANY, 9).await?.is_empty());
+    assert!(of_topics(&t, &["fax"], 0, 9).await?.is_empty());
+    assert_eq!(ids(&of_topics(&t, &["mail", "fax"], MANY, 9).await?), ["e"], "the others are claimed");
+    let left = t.record("d").await?;
+    assert_eq!((left.token, left.attempts, left.locked_by), (Token(0), 0, None), "nobody touched it");
+    let lapsed = of_topics(&t, &["mail", "fax"], MANY, 60).await?;
+    assert_eq!(ids(&lapsed), ["c", "b", "a", "e"]);
+    assert!(lapsed.iter().all(|row| row.lapsed && row.attempts == 1));
+    assert_eq!(ids(&of_topics(&t, &[], MANY, 60).await?), ["d"], "none named: every topic");
+    Ok(())
+}
+
+/// PBX-071
+async fn topics_compare_by_their_bytes(t: Fixture) -> Checked {
+    t.write(vec![topic("a", "Mail", 1), topic("b", "mail ", 1), topic("c", "mail", 1)], at(0)).await?;
+    assert_eq!(ids(&of_topics(&t, &["mail"], MANY, 9).await?), ["c"]);
+    Ok(())
+}
+
+/// OBX-055, PBX-071
+async fn topics_of_due_messages_are_told_but_those_excepted(t: Fixture) -> Checked {
+    let rows =
+        vec![topic("a", "mail", 1), topic("b", "fax", 1), topic("c", "fax", 2), topic("d", "later", 99)];
+    t.write(rows, at(0)).await?;
+    t.write(vec![topic("e", "held", 1), topic("f", "done", 1), in_slot(event("event"))], at(0)).await?;
+    of_topics(&t, &["held"], 1, 5).await?;
+    t.apply("f", Change::Done, at(5)).await?;
+    let due = |except: &[&str], limit, now| {
+        t.store.due_topics(DueTopics { except: topics(except), limit, now: Some(at(now)) })
+    };
+    assert_eq!(due(&["mail"], 9, 9).await?, ["fax"]);
+    let mut all = due(&[], 9, 9).await?;
+    all.sort();
+    assert_eq!(all, ["fax", "mail"]);
+    assert_eq!(due(&[], 1, 9).await?.len(), 1);
+    assert!(due(&["mail", "fax"], 9, 9).await?.is_empty());
+    let mut much_later = due(&["mail", "fax"], 9, 99).await?;
+    much_later.sort();
+    assert_eq!(much_later, ["held", "later"], "its claim ran out, its time has come");
     Ok(())
 }
 

@@ -109,6 +109,7 @@ impl World {
             Call::Claim { from, owner, lease_s, limits } => {
                 let request = Claim {
                     from: *from,
+                    topics: std::sync::Arc::default(),
                     owner: owner_id(*owner),
                     lease: Duration::from_secs(*lease_s),
                     rows: limits.rows,

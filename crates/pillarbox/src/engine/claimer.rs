@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::caught::caught;
 use super::claims::Clock;
 use super::shared::Shared;
 use crate::model::{OwnerId, Row};
 use crate::port::{
-    Change, Claim, ClaimFrom, Fence, Fetch, OnDone, Outcome, Settle, Settled, Store, StoreError,
+    Change, Claim, ClaimFrom, ErrorKind, Fence, Fetch, OnDone, Outcome, Settle, Settled, Store, StoreError,
 };
 use crate::rules::Lease;
 
@@ -44,14 +45,21 @@ pub(crate) struct Claimer {
     owner: OwnerId,
     lease: Lease,
     from: ClaimFrom,
+    topics: Arc<[String]>,
     clock: Mutex<Option<Clock>>,
 }
 
 impl Claimer {
     /// Outcomes of the engine are settled by this owner's claims from here on.
-    pub(crate) fn new(shared: Arc<Shared>, owner: OwnerId, lease: Lease, from: ClaimFrom) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        owner: OwnerId,
+        lease: Lease,
+        from: ClaimFrom,
+        topics: Arc<[String]>,
+    ) -> Self {
         shared.with(|core| core.settle_by(Fence::Owner(owner.clone())));
-        Self { shared, owner, lease, from, clock: Mutex::new(None) }
+        Self { shared, owner, lease, from, topics, clock: Mutex::new(None) }
     }
 
     /// Claims up to so many rows, no more than there is room for. How many were asked for and taken.
@@ -65,20 +73,22 @@ impl Claimer {
         let asked = Instant::now();
         let (owner, lease) = (self.owner.clone(), self.lease.length());
         let skip_recent = self.shared.settings.skip_recent;
-        let claim = Claim { from: self.from, owner, lease, rows, bytes, skip_recent, now: None };
+        let topics = Arc::clone(&self.topics);
+        let claim = Claim { from: self.from, topics, owner, lease, rows, bytes, skip_recent, now: None };
         let claimed = self.shared.store.claim(claim).await?;
-        let taken = claimed.len();
+        let mut taken = claimed.len();
         // A claim that ended for its bytes left what it would have taken: all that could be asked for was taken.
         let cut = bytes.reached_by(claimed.iter().map(|row| row.bytes).sum());
         let rows = if cut { taken } else { rows };
         if taken > 0 {
             let until = asked + self.lease.usable_for();
             let back = self.shared.with(|core| core.take_claimed(claimed, clock, until, Instant::now()));
-            if !back.is_empty() {
-                self.settle(back.into()).await?;
-                return Ok((rows, 0));
-            }
             self.tell_lease();
+            if !back.is_empty() {
+                taken -= back.len();
+                self.settle(back.into()).await?;
+                self.shared.with(|core| core.gave_back());
+            }
         }
         Ok((rows, taken))
     }
@@ -99,7 +109,11 @@ impl Claimer {
     pub(crate) async fn renew_until(&self, stop: CancellationToken) {
         let mut pause = self.lease.renew_after();
         while stop.run_until_cancelled(sleep(pause)).await.is_some() {
-            pause = match self.renew().await {
+            let renewed = caught(self.renew()).await.unwrap_or_else(|panic| {
+                let detail = format!("panicked: {panic}");
+                Err(StoreError::new(ErrorKind::Unexpected, "renew", self.store(), detail))
+            });
+            pause = match renewed {
                 Ok(0) => self.lease.renew_after(),
                 // Rows that others have locked: nobody can claim them meanwhile, but soon after.
                 Ok(_) => self.lease.renew_after() / 4,

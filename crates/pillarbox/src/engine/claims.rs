@@ -48,6 +48,8 @@ pub(crate) struct Claims {
     held: Map<EventId, Held>,
     /// Someone waits for room to claim more.
     wanted: bool,
+    /// A row was given back because an outcome of it was still on its way; it can be had once that has arrived.
+    again: bool,
 }
 
 impl Claims {
@@ -87,7 +89,7 @@ impl Claims {
 
 impl Core {
     /// Rows that were claimed come in. Work on them may go on until `until`, unless they are renewed. What comes after the
-    /// end of intake is answered: to be given back.
+    /// end of intake, or is still in hand here, is answered: to be given back.
     #[must_use]
     pub(crate) fn take_claimed(
         &mut self,
@@ -96,18 +98,22 @@ impl Core {
         until: Instant,
         now: Instant,
     ) -> Vec<Outcome> {
+        let back = |row: Row| Held { seq: row.seq, token: row.token, lapsed: row.lapsed }.back(row.id);
         if self.phase != Phase::Running {
-            let back = |row: Row| Held { seq: row.seq, token: row.token, lapsed: row.lapsed }.back(row.id);
             return rows.into_iter().map(back).collect();
         }
         if self.claims.held.is_empty() {
             self.lease_until = Some(until);
             self.halted = false;
         }
+        let mut given_back = Vec::new();
         for row in rows {
+            // Claimed again before the answer to its last outcome: never twice at once, and nobody waits for a lease to end.
+            if row.event.as_ref().is_ok_and(|event| !self.known.admit(event.id(), row.seq)) {
+                given_back.push(back(row));
+                continue;
+            }
             match row.event {
-                // Claimed again while it is being worked on: never twice at once. This claim runs out by itself.
-                Ok(event) if !self.known.admit(event.id(), row.seq) => {}
                 Ok(event) => {
                     let held = Held { seq: row.seq, token: row.token, lapsed: row.lapsed };
                     self.claims.held.insert(row.id, held);
@@ -137,7 +143,12 @@ impl Core {
                 }
             }
         }
-        Vec::new()
+        given_back
+    }
+
+    /// What could not be taken in is free again: another look is worth it once the outcomes here are in the store.
+    pub(crate) fn gave_back(&mut self) {
+        self.claims.again = self.phase == Phase::Running;
     }
 
     /// What renews every claim that is held, in the order in which rows are locked.
@@ -188,7 +199,10 @@ impl Core {
     pub(super) fn claims_may_go_on(&mut self) -> bool {
         let room = self.claims.wanted && self.claimable() >= self.read_at_room();
         self.claims.wanted &= !room;
-        room
+        // What is out may be the very row that was given back: it would be claimed and given back without end.
+        let again = self.claims.again && self.out == 0 && self.all_settled();
+        self.claims.again &= !again;
+        room || again
     }
 
     /// Every claim without an outcome is given back, its attempt not counted.

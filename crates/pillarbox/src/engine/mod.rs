@@ -35,6 +35,7 @@ mod sweep;
 mod tests;
 mod worker;
 
+pub(crate) use caught::{called, caught};
 pub(crate) use claimer::{Claimer, claim_at_once};
 pub use running::{Engine, EngineHealth, EngineParts};
 pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};

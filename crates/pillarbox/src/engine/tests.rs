@@ -5,14 +5,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::claims::Clock;
 use super::core::Core;
 use super::dispatch::{Delivered, Next};
 use super::intake::Read;
 use super::settings::EngineSettings;
 use super::settlement::NextSettle;
-use crate::model::{Event, EventId, GroupKey, Lane, NodeId, Row, Seq, Slot, Status, Token};
+use crate::model::{Event, EventId, GroupKey, Lane, NodeId, OwnerId, Row, Seq, Slot, Status, Token};
 use crate::port::{
-    Cursor, Fetched, GroupState, GroupStates, HeldGroup, HeldSlot, Membership, Order, Scope, Settled, Verdict,
+    Change, Cursor, Fence, Fetched, GroupState, GroupStates, HeldGroup, HeldSlot, Membership, Order, Scope,
+    Settled, Verdict,
 };
 
 const SLOT: Slot = Slot(5);
@@ -137,4 +139,43 @@ fn numbers_that_were_given_again_are_read_from_the_beginning() {
         let Read::Slots { fetch, .. } = core.next_read(later) else { panic!("the slots are read") };
         assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == from), "{reused}");
     }
+}
+
+/// PBX-074
+#[test]
+fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
+    let now = Instant::now();
+    let mut core = Core::new(EngineSettings::default(), 1);
+    core.settle_by(Fence::Owner(OwnerId::random()));
+    let clock = Clock { database: Timestamp::UNIX_EPOCH, here: now };
+    let claimed = |token: i64, core: &mut Core, row: &Row| {
+        let row = Row { token: Token(token), attempts: 1, ..row.clone() };
+        core.take_claimed(vec![row], clock, now + Duration::from_secs(30), now)
+    };
+    let event = Event::text("a", "{}").id("7").build().unwrap();
+    let row = Row { event: Ok(event), ..row(7) };
+    assert!(claimed(1, &mut core, &row).is_empty());
+    let Next::Job(job) = core.next_job(now) else { panic!("it is handled") };
+    let failed = Verdict::Failed { error: "no".to_owned(), after: Some(Duration::ZERO) };
+    core.finish(job, Delivered::Verdicts(vec![failed]), now);
+    let NextSettle::Batch { batch, incarnation, .. } = core.next_settle(now + Duration::from_secs(1)) else {
+        panic!("it is settled")
+    };
+    let back = claimed(2, &mut core, &row);
+    assert_eq!(
+        back.iter().map(|one| (one.token, &one.change)).collect::<Vec<_>>(),
+        [(Token(2), &Change::Release)]
+    );
+    core.gave_back();
+    assert!(!core.signals().read, "it would be given back again");
+    core.settled(
+        batch,
+        &Settled { held: true, stale: Vec::new(), busy: Vec::new(), reused: false },
+        incarnation,
+        now,
+    );
+    assert!(core.signals().read, "now it can be had");
+    assert!(!core.signals().read, "told once");
+    assert!(claimed(3, &mut core, &row).is_empty());
+    assert!(matches!(core.next_job(now), Next::Job(_)));
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::StartError;
-use crate::engine::{claim_at_once, settle_now};
+use crate::engine::{caught, claim_at_once, settle_now};
 use crate::model::{Event, Invalid, OwnerId, ROW_BYTES_MAX, Row, Seq, Token};
 use crate::port::{
     ByteLimits, Change, Claim, ClaimFrom, Counts, Fence, Fetch, MetricsExporter, NoMetrics, OnDone, Outcome,
@@ -131,8 +131,10 @@ impl Poller {
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
         let task = tokio::spawn(async move {
             while !stop.is_cancelled() {
-                if let Err(error) = inner.poll().await {
-                    tracing::error!(%error, "poll failed, the next one runs");
+                match caught(inner.poll()).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => tracing::error!(%error, "poll failed, the next one runs"),
+                    Err(panic) => tracing::error!(panic, "poll panicked, the next one runs"),
                 }
                 stop.run_until_cancelled(sleep(inner.settings.interval)).await;
             }
@@ -214,7 +216,9 @@ impl Inner {
         };
         let (owner, lease) = (claim.owner.clone(), claim.lease.length());
         let bytes = ByteLimits { total: READ_BYTES_MAX, ..bytes };
-        let request = Claim { from: ClaimFrom::Events, owner, lease, rows, bytes, skip_recent, now: None };
+        let topics = Arc::default();
+        let request =
+            Claim { from: ClaimFrom::Events, topics, owner, lease, rows, bytes, skip_recent, now: None };
         Ok((claim_at_once(&*self.store, request).await?, fetched.now))
     }
 

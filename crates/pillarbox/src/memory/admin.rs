@@ -7,7 +7,7 @@ use crate::port::{
     Replay, Select, Shown, Stats,
 };
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 impl Admin for MemoryStore {
     fn migrate(&self) -> Answer<'_, Migrated> {

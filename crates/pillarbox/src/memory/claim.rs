@@ -1,5 +1,6 @@
 //! Claiming rows under a lease.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use super::state::State;
 use super::stored::{Lock, Stored};
 use super::time::{earlier, later};
 use crate::model::{Lane, Row, Token};
-use crate::port::{ByteLimits, Claim, ClaimFrom, Reap};
+use crate::port::{ByteLimits, Claim, ClaimFrom, DueTopics, Reap};
 
 impl State {
     pub(super) fn claim(&mut self, request: &Claim, now: Timestamp) -> Vec<Row> {
@@ -31,6 +32,14 @@ impl State {
             });
         }
         claimed
+    }
+
+    /// Which topics have messages that could be claimed.
+    pub(super) fn due_topics(&self, request: &DueTopics, now: Timestamp) -> Vec<String> {
+        let due = self.index.due(Lane::QUEUE, now).map(|seq| &self.rows[&seq]);
+        let topics = due.filter(|row| !row.is_claimed(now)).map(|row| row.event_type().to_owned());
+        let others: BTreeSet<String> = topics.filter(|topic| !request.except.contains(topic)).collect();
+        others.into_iter().take(request.limit).collect()
     }
 
     /// Gives back what was claimed until too long ago.
@@ -70,7 +79,14 @@ impl State {
         };
         let free = |seq: &i64| free(&self.rows[seq]);
         let found: Vec<i64> = match request.from {
-            ClaimFrom::Queue => self.index.due(Lane::QUEUE, now).filter(free).take(request.rows).collect(),
+            ClaimFrom::Queue => {
+                let wanted = |seq: &i64| {
+                    request.topics.is_empty()
+                        || request.topics.iter().any(|topic| topic == self.rows[seq].event_type())
+                };
+                let due = self.index.due(Lane::QUEUE, now);
+                due.filter(wanted).filter(free).take(request.rows).collect()
+            }
             ClaimFrom::Events => {
                 let lanes = [Lane::DELAYED.0..=i16::MAX];
                 self.index.rows(&lanes, i64::MIN).filter(free).take(request.rows).collect()

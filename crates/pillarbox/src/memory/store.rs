@@ -14,9 +14,9 @@ use super::write::{Draft, Taken};
 use super::{MemoryClock, MemoryOptions};
 use crate::model::{EventId, GroupKey, JoinId, JoinRecord, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
-    self, Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints,
-    Join, JoinChange, JoinChanged, JoinShown, Joins, Lead, ListJoins, Membership, Promote, Promoted, Reap,
-    Recover, Settle, Settled, Store, StoreError, Take, Write, WriteOn,
+    self, Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch,
+    Fetched, Hints, Join, JoinChange, JoinChanged, JoinShown, Joins, Lead, ListJoins, Membership, Promote,
+    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Write, WriteOn,
 };
 use crate::rules::SLOTS;
 
@@ -185,6 +185,10 @@ impl Store for MemoryStore {
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         Box::pin(async move { Ok(self.0.lock().claim(&request, self.0.now(request.now))) })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        Box::pin(async move { Ok(self.0.lock().due_topics(&request, self.0.now(request.now))) })
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {

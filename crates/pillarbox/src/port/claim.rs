@@ -1,5 +1,6 @@
 //! Claiming rows under a lease.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +22,8 @@ pub enum ClaimFrom {
 pub struct Claim {
     /// Which rows.
     pub from: ClaimFrom,
+    /// Only messages of these topics, compared by their bytes; none: of every topic. It has no meaning for events.
+    pub topics: Arc<[String]>,
     /// For whom.
     pub owner: OwnerId,
     /// For how long.
@@ -31,6 +34,17 @@ pub struct Claim {
     pub bytes: ByteLimits,
     /// Rows younger than this are left for later.
     pub skip_recent: Duration,
+    /// A test's now; by default the database's.
+    pub now: Option<Timestamp>,
+}
+
+/// Which topics have messages in the queue that are due and that nobody has claimed.
+#[derive(Debug, Clone)]
+pub struct DueTopics {
+    /// But these.
+    pub except: Arc<[String]>,
+    /// At most so many.
+    pub limit: usize,
     /// A test's now; by default the database's.
     pub now: Option<Timestamp>,
 }

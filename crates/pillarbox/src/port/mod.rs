@@ -21,7 +21,7 @@ pub use admin::{
 };
 pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Promote, Promoted, Quarantine};
 pub use cause::Cause;
-pub use claim::{Claim, ClaimFrom, Reap};
+pub use claim::{Claim, ClaimFrom, DueTopics, Reap};
 pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;
 pub use fetch::{ByteLimits, Cursor, Fetch, Fetched, Horizon, Scope};

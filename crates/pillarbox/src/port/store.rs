@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Admin, Beat, Claim, Facts, Fetch, Fetched, Join, Joins, Lead, Membership, Promote, Promoted, Reap,
-    Settle, Settled, StoreError,
+    Admin, Beat, Claim, DueTopics, Facts, Fetch, Fetched, Join, Joins, Lead, Membership, Promote, Promoted,
+    Reap, Settle, Settled, StoreError,
 };
 use crate::model::{NewRow, NodeId, Row, Written};
 
@@ -53,6 +53,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes pending rows under a lease: due, not held by anyone else; counts the attempt.
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>>;
+
+    /// The topics of messages that are due and unclaimed, for the warning of workers that have no handler for them.
+    fn due_topics(&self, _request: DueTopics) -> Answer<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 
     /// Gives rows back whose claim has run out; how many. Claims take them anyway where they carry their end.
     fn reap(&self, request: Reap) -> Answer<'_, u64>;
@@ -115,6 +120,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         (**self).claim(request)
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        (**self).due_topics(request)
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {

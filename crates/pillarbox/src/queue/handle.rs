@@ -211,6 +211,7 @@ impl<S: Store> Queue<S> {
         }
         let claim = Claim {
             from: ClaimFrom::Queue,
+            topics: Arc::default(),
             owner: owner.clone(),
             lease,
             rows: batch,

@@ -56,6 +56,14 @@ impl Handlers {
         self.by_topic.is_empty() && self.fallback.is_none()
     }
 
+    /// The topics that can be handled; none where every one can.
+    pub(super) fn topics(&self) -> Arc<[String]> {
+        if self.fallback.is_some() {
+            return Arc::default();
+        }
+        self.by_topic.keys().cloned().collect()
+    }
+
     fn of(&self, topic: &str) -> Option<&Arc<dyn AnyHandler>> {
         self.by_topic.get(topic).or(self.fallback.as_ref())
     }

@@ -11,6 +11,7 @@ mod message;
 mod select;
 mod station;
 mod supervisor;
+mod unhandled;
 mod worker;
 
 pub use databases::{Connect, Database, Databases, Discovery, RouteError, RouteKey};

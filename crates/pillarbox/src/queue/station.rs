@@ -53,8 +53,13 @@ impl Station {
         let shared = parts.shared();
         // Stores of one kind may have one name of their own; the database's tells them apart.
         shared.name.get_or_init(|| name.to_owned());
-        let claimer =
-            Arc::new(Claimer::new(Arc::clone(&shared), plan.owner.clone(), plan.lease, ClaimFrom::Queue));
+        let claimer = Arc::new(Claimer::new(
+            Arc::clone(&shared),
+            plan.owner.clone(),
+            plan.lease,
+            ClaimFrom::Queue,
+            plan.handlers.topics(),
+        ));
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let renewing = Arc::clone(&claimer);
@@ -71,6 +76,10 @@ impl Station {
     /// Claims up to so many; how many were asked for, and taken.
     pub(super) async fn claim(&self, rows: usize) -> Result<(usize, usize), StoreError> {
         self.claimer.claim(rows).await
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.shared.store
     }
 
     /// Nothing in memory, nothing out, nothing unsettled.

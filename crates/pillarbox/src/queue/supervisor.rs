@@ -14,7 +14,8 @@ use super::databases::Entry;
 use super::select::{Selection, Standing};
 use super::station::{Signal, Station};
 use super::worker::Plan;
-use crate::port::{Store, StoreError};
+use crate::engine::{called, caught};
+use crate::port::{ErrorKind, Store, StoreError};
 
 /// A look that takes longer is not waited for by the choice of the next database.
 const SLOW: Duration = Duration::from_secs(1);
@@ -133,7 +134,7 @@ impl<S: Store> Supervisor<S> {
                 () = stop.cancelled() => break,
                 Some(ended) = self.jobs.join_next(), if !self.jobs.is_empty() => match ended {
                     Ok(ended) => self.ended(ended),
-                    Err(error) => tracing::error!(%error, "a look at a database ended by a panic"),
+                    Err(error) => tracing::error!(%error, "closing a database ended by a panic"),
                 },
                 Some(signal) = self.signals.1.recv() => self.signalled(&signal.name),
                 Ok(()) = changes.changed() => self.sync(),
@@ -200,7 +201,10 @@ impl<S: Store> Supervisor<S> {
         if self.discover_at.is_some_and(|at| at <= now) {
             self.discover_at = None;
             let databases = self.databases.clone();
-            self.jobs.spawn(async move { Ended::Discovered(databases.refresh().await) });
+            self.jobs.spawn(async move {
+                let found = caught(databases.refresh()).await;
+                Ended::Discovered(found.unwrap_or_else(|panic| Err(broken("discover", "databases", &panic))))
+            });
         }
         loop {
             let quick = |place: &Place<S>| place.looking.is_some_and(|since| now - since < SLOW);
@@ -216,9 +220,12 @@ impl<S: Store> Supervisor<S> {
                 return;
             }
             let last = self.last.as_ref().map(|(name, count)| (name.as_str(), *count));
-            let Some(chosen) = self.selection.select(Standing { ready: &ready, busy: &busy, last }) else {
-                return;
-            };
+            let standing = Standing { ready: &ready, busy: &busy, last };
+            let chosen = called(|| self.selection.select(standing)).unwrap_or_else(|panic| {
+                tracing::error!(panic, "the selection panicked: the first database is taken");
+                Some(0)
+            });
+            let Some(chosen) = chosen else { return };
             let name = ready[chosen.min(ready.len() - 1)].to_owned();
             self.look(&name, now);
         }
@@ -234,7 +241,7 @@ impl<S: Store> Supervisor<S> {
             (self.databases.clone(), Arc::clone(&self.plan), self.signals.0.clone());
         self.jobs.spawn(async move {
             let mut opened = station;
-            let taken = async {
+            let look = async {
                 let station = match &opened {
                     Some(station) => Arc::clone(station),
                     None => {
@@ -244,9 +251,13 @@ impl<S: Store> Supervisor<S> {
                         station
                     }
                 };
-                station.claim(plan.batch).await
-            }
-            .await;
+                let taken = station.claim(plan.batch).await?;
+                plan.unhandled.look(station.store(), &name).await;
+                Ok(taken)
+            };
+            // Whoever connects a database may panic; it is looked at again like one that failed.
+            let looked = caught(look).await;
+            let taken = looked.unwrap_or_else(|panic| Err(broken("look", &name, &panic)));
             Ended::Looked { name, entry, station: opened, taken }
         });
     }
@@ -395,6 +406,11 @@ fn pause(plan: &Plan, empty: u32, lets_go: bool) -> Duration {
         (false, Some(idle)) => idle.max(plan.poll),
         (false, None) => (if lets_go { IDLE_POLL } else { KEPT_POLL }).max(plan.poll),
     }
+}
+
+/// A call that panicked.
+fn broken(operation: &'static str, store: &str, panic: &str) -> StoreError {
+    StoreError::new(ErrorKind::Unexpected, operation, store, format!("panicked: {panic}"))
 }
 
 async fn until(at: Option<Instant>) {

@@ -12,6 +12,7 @@ use super::handle::BATCH_MAX;
 use super::handler::{Handler, Handlers};
 use super::select::{RoundRobin, Selection};
 use super::supervisor::{Rest, Supervisor};
+use super::unhandled::Unhandled;
 use super::{Databases, Queue};
 use crate::engine::EngineSettings;
 use crate::events::StartError;
@@ -19,9 +20,13 @@ use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, Limits, OwnerId, limits};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
+/// Only topics with a handler are claimed. Where a store does not keep to that, nothing dies of it.
+const UNCLAIMED: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// What every station of a worker has in common.
 pub(super) struct Plan {
     pub(super) handlers: Arc<Handlers>,
+    pub(super) unhandled: Unhandled,
     pub(super) owner: OwnerId,
     pub(super) lease: Lease,
     pub(super) batch: usize,
@@ -68,7 +73,7 @@ impl<S: Store> WorkerBuilder<S> {
     pub(super) fn new(databases: Databases<S>) -> Self {
         let settings = EngineSettings {
             retry: Arc::new(Doubling::default()),
-            no_route_grace: Duration::from_secs(3_600),
+            no_route_grace: UNCLAIMED,
             ..EngineSettings::default()
         };
         Self {
@@ -87,7 +92,7 @@ impl<S: Store> WorkerBuilder<S> {
         }
     }
 
-    /// The handler of a topic; one for each.
+    /// The handler of a topic; one for each. Messages of topics without one are left for other workers, with a warning.
     pub fn handler(mut self, topic: impl EventType, handler: impl Handler) -> Self {
         let topic = topic.name().into_owned();
         if let Err(invalid) = limits::name("topic", &topic, EVENT_TYPE_MAX) {
@@ -168,12 +173,6 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    /// How long a message without a handler is tried again, from when it was enqueued, before it is dead. Default: 1 h.
-    pub fn no_handler_grace(mut self, grace: Duration) -> Self {
-        self.settings.no_route_grace = grace;
-        self
-    }
-
     /// What happens to messages that are done. Default: kept until purge.
     pub fn on_done(mut self, on_done: OnDone) -> Self {
         self.settings.on_done = on_done;
@@ -226,8 +225,10 @@ impl<S: Store> WorkerBuilder<S> {
         if !problems.is_empty() {
             return Err(StartError::Settings(problems.into_iter().map(Into::into).collect()));
         }
+        let handlers = std::mem::take(&mut self.handlers);
         let plan = Plan {
-            handlers: Arc::new(std::mem::take(&mut self.handlers)),
+            unhandled: Unhandled::new(handlers.topics()),
+            handlers: Arc::new(handlers),
             owner: self.owner.take().unwrap_or_else(OwnerId::random),
             lease,
             batch: self.batch,

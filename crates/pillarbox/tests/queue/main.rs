@@ -9,5 +9,6 @@ mod log;
 #[path = "../events/kit/logs.rs"]
 mod logs;
 mod many;
+mod panics;
 mod rest;
 mod worker;

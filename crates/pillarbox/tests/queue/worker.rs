@@ -120,25 +120,22 @@ async fn a_panic_is_a_failure() {
     worker.close().await;
 }
 
-/// OBX-055: a newer release may bring the handler; after the grace period nobody will.
+/// OBX-055, PBX-071: it waits untouched, however long, for a worker that has the handler.
 #[tokio::test(start_paused = true)]
-async fn a_topic_without_a_handler_waits_then_dies() {
+async fn a_topic_without_a_handler_waits_for_a_worker_that_has_one() {
     let queue = queue();
-    let worker = queue
-        .worker()
-        .no_handler_grace(secs(600))
-        .handler("other", noting(&Seen::default(), good))
-        .start()
-        .unwrap();
-    let id = queue.enqueue(message("new.topic")).await.unwrap().message;
-    let retry = until(&queue, &id, Status::Retry).await;
-    assert_eq!((retry.attempts, retry.last_error.as_deref()), (0, Some("no listener for topic new.topic")));
-    pass(secs(500)).await;
+    let other = queue.worker().handler("other", noting(&Seen::default(), good)).start().unwrap();
+    let id = queue.enqueue(message("new.topic").due(secs(5))).await.unwrap().message;
+    pass(secs(2 * 3_600)).await;
     let waiting = record(&queue, &id).await;
-    assert_eq!((waiting.status, waiting.attempts), (Status::Retry, 0), "no attempt was counted");
-    let dead = until(&queue, &id, Status::Dead).await;
-    assert!(dead.done_at.unwrap().duration_since(dead.created_at).as_secs() >= 600);
-    worker.close().await;
+    assert_eq!((waiting.status, waiting.attempts, waiting.token.0), (Status::New, 0, 0));
+    assert_eq!(waiting.last_error, None);
+    let seen = Seen::default();
+    let newer = queue.worker().handler("new.topic", noting(&seen, good)).start().unwrap();
+    until(&queue, &id, Status::Done).await;
+    assert_eq!(seen.all().len(), 1);
+    newer.close().await;
+    other.close().await;
 }
 
 /// OBX-019, OBX-059: while a handler runs its claim is renewed, so that nobody else gets the message.
@@ -189,6 +186,7 @@ async fn a_dead_workers_messages_come_back_by_themselves() {
 
 async fn claim_all<S: Store>(queue: &Queue<S>, owner: &OwnerId) -> Vec<Row> {
     let claim = Claim {
+        topics: Arc::default(),
         from: ClaimFrom::Queue,
         owner: owner.clone(),
         lease: LEASE,

@@ -71,6 +71,7 @@ pub(crate) fn read_from(cursor: Cursor) -> Fetch {
 
 pub(crate) fn claim(owner: &str, rows: usize) -> Claim {
     Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Events,
         owner: OwnerId::new(owner).unwrap(),
         lease: Duration::from_secs(60),

@@ -23,6 +23,7 @@ fn queued(prefix: &str, count: usize) -> Vec<NewRow> {
 
 fn claim(owner: &OwnerId, rows: usize, from: ClaimFrom) -> Claim {
     Claim {
+        topics: std::sync::Arc::default(),
         owner: owner.clone(),
         lease: Duration::from_secs(600),
         rows,

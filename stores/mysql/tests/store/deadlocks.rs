@@ -72,6 +72,7 @@ async fn claim(place: Arc<Place>, tally: Arc<Tally>) {
         let from = if fastrand::bool() { ClaimFrom::Queue } else { ClaimFrom::Events };
         let lease = Duration::from_secs(60);
         let request = Claim {
+            topics: Arc::default(),
             owner: owner.clone(),
             lease,
             rows: 50,

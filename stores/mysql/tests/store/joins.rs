@@ -31,6 +31,7 @@ fn message(id: &str) -> NewRow {
 async fn claimed(store: &MysqlStore, ids: &[&str]) -> Vec<Row> {
     store.write(Write { rows: ids.iter().map(|id| message(id)).collect(), now: None }).await.unwrap();
     let claim = Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Queue,
         owner: owner(),
         lease: Duration::from_secs(60),
@@ -276,9 +277,9 @@ async fn tables_of_the_first_version_are_upgraded() {
             if cut_off {
                 run(&mut connection, "ALTER TABLE outbox_event ADD COLUMN joined tinyint").await;
             }
-            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 2 });
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 3 });
             store.check().await.unwrap();
-            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 2, to: 2 });
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 3, to: 3 });
             waiting(&store, "j", 1).await;
             assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
             let rows = claimed(&store, &[]).await;

@@ -3,9 +3,9 @@
 use deadpool_postgres::{Pool, PoolError};
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, ErrorKind, Facts, Fetch, Fetched, Hints, Insert,
-    Join, JoinChange, JoinChanged, Joins, Lead, Membership, Promote, Promoted, Reap, Settle, Settled, Store,
-    StoreError, Write, WriteOn, WriteSql,
+    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched,
+    Hints, Insert, Join, JoinChange, JoinChanged, Joins, Lead, Membership, Promote, Promoted, Reap, Settle,
+    Settled, Store, StoreError, Write, WriteOn, WriteSql,
 };
 use tokio::time::timeout_at;
 
@@ -190,6 +190,10 @@ impl Store for PipelinedStore {
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.store.leave(node)
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.store.due_topics(request)
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {

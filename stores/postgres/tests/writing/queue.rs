@@ -26,6 +26,7 @@ fn message(id: &str) -> NewRow {
 
 fn claim(rows: usize) -> Claim {
     Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Queue,
         owner: OwnerId::new("worker-ann").unwrap(),
         lease: Duration::from_secs(60),

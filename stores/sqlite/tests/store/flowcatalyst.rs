@@ -16,6 +16,7 @@ async fn items(folder: &TempDir, table: &str) -> SqliteStore {
 
 fn claim() -> Claim {
     Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Events,
         owner: pillarbox::model::OwnerId::random(),
         lease: std::time::Duration::from_secs(30),

@@ -56,6 +56,7 @@ async fn joined(store: &SqliteStore, messages: &[&str]) {
 
 async fn claimed(store: &SqliteStore) -> Vec<Row> {
     let request = Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Queue,
         owner: OwnerId::new("ann").unwrap(),
         lease: Duration::from_secs(30),

@@ -60,6 +60,7 @@ async fn what_can_not_be_read_can_be_claimed_and_so_set_aside() {
     let outbox = Outbox::new().await;
     plant(&outbox, "event_id, payload, lane", "'a', NULL, -2").await;
     let claim = Claim {
+        topics: std::sync::Arc::default(),
         from: ClaimFrom::Queue,
         owner: OwnerId::new("me").unwrap(),
         lease: Duration::from_secs(10),

@@ -21,8 +21,6 @@ use report::{Ending, Report, Tally};
 
 /// Reports that may wait to be printed; no command is started without room for its own.
 const REPORTS: usize = 1_024;
-/// Messages of other topics are another's business: they are not to die here.
-const OTHERS_GRACE: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 pub(super) const AFTER_HELP: &str = "\
 Examples:
@@ -44,7 +42,7 @@ At the deadline CMD is killed with all it has started, and the message is tried 
 CMD's output is passed on. With --json it goes to standard error, and standard output has a document a line for each message,
 then one with the counts. A message may come more than once: remember PILLARBOX_MESSAGE_ID where that matters.
 
-With --topic, messages of other topics that are come upon are given back and wait 2 to 60 s, no attempt counted.
+With --topic, messages of other topics are left alone; a warning tells of those that are due.
 
 Ctrl-C and SIGTERM end it: nothing more is claimed, CMDs that run may end within --drain, the rest is killed and given back.
 When the reader of its standard output or error has gone, it ends in the same way, with exit code 0.";
@@ -143,8 +141,7 @@ impl Work {
             .batch(self.batch as usize)
             .max_row_bytes(usize::try_from(self.max_row_bytes).unwrap_or(usize::MAX))
             .max_attempts(self.max_attempts)
-            .drain_timeout(self.drain)
-            .no_handler_grace(OTHERS_GRACE);
+            .drain_timeout(self.drain);
         if let Some(deadline) = self.deadline {
             builder = builder.deadline(deadline);
         }
