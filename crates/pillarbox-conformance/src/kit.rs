@@ -11,7 +11,7 @@ use pillarbox::model::{
 use pillarbox::port::{
     Beat, ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction,
     GroupChange, HeldGroup, Join, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone,
-    Outcome, Replay, Scope, Select, Settle, Settled, Store, StoreError, Wait, Write,
+    Outcome, Part, Replay, Scope, Select, Settle, Settled, Store, StoreError, Wait, Write,
 };
 
 use tokio::task::JoinSet;
@@ -249,7 +249,9 @@ impl Fixture {
 
     pub(crate) async fn join(&self, number: u128, now: Timestamp) -> Answered<Membership> {
         let label = format!("node {number}");
-        self.store.join(Join { node: node(number), label, lease: LEASE, now: Some(now) }).await
+        self.store
+            .join(Join { node: node(number), label, part: Part::Share, lease: LEASE, now: Some(now) })
+            .await
     }
 
     /// A beat of a node that must be there.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Placement, Seq, Slot};
 use pillarbox::port::{
-    Beat, ByteLimits, Change, Counts, Fence, Join, OnDone, Order, Outcome, Recover, Settle, Store,
+    Beat, ByteLimits, Change, Counts, Fence, Join, OnDone, Order, Outcome, Part, Recover, Settle, Store,
     StoreError, Take, Wait, Write,
 };
 
@@ -25,7 +25,7 @@ pub async fn fill_items(store: &dyn Store) -> Result<(), StoreError> {
 pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreError> {
     store.admin().check().await?;
     let lease = Duration::from_secs(60);
-    store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    store.join(Join { node, label: "grants".to_owned(), part: Part::Share, lease, now: None }).await?;
     let lead = store.lead().expect("a leader");
     let take = Take {
         node,

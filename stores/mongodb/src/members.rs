@@ -179,8 +179,7 @@ impl Members {
 
     /// What is free and due to the node, and what it should give.
     pub(crate) fn share(&self, node: NodeId) -> Share {
-        let nodes: Vec<NodeId> = self.nodes.iter().map(|one| one.id).collect();
-        share(node, &nodes, &self.states())
+        share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
     }
 
     fn lane_of(&self, node: NodeId) -> Lane {

@@ -43,7 +43,7 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
             let detail = format!("node {} is there already", request.node);
             return Err(Failure::Refused(ErrorKind::Conflict, detail));
         }
-        let lane = free_lane(&members.states());
+        let lane = free_lane(request.part, &members.states());
         let expires_at = later(now, request.lease);
         members.add(Node {
             id: request.node,

@@ -27,7 +27,7 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
         let detail = format!("node {} is there already", request.node);
         return Err(Failure::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = free_lane(&view.states());
+    let lane = free_lane(request.part, &view.states());
     let query = session.query(fill(&sql.node_join, &[("{now}", literal(now))]));
     let query = query.bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     query.bind(micros(request.lease)).execute(&mut session.connection).await?;
@@ -324,8 +324,7 @@ impl View {
 
     /// What is free and due to the node, and what it should give.
     fn share(&self, node: NodeId) -> Share {
-        let nodes: Vec<NodeId> = self.nodes.iter().map(|one| one.id).collect();
-        share(node, &nodes, &self.states())
+        share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
     }
 
     async fn take(

@@ -24,7 +24,7 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
         let detail = format!("node {} is there already", request.node);
         return Err(Failure::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = free_lane(&view.states());
+    let lane = free_lane(request.part, &view.states());
     let query = tx.query(&sql.node_join).bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     let query = query.bind(Time(now)).bind(Time(now)).bind(micros(request.lease));
     query.execute(&mut *tx.tx).await?;
@@ -295,8 +295,7 @@ impl View {
 
     /// What is free and due to the node, and what it should give.
     fn share(&self, node: NodeId) -> Share {
-        let nodes: Vec<NodeId> = self.nodes.iter().map(|one| one.id).collect();
-        share(node, &nodes, &self.states())
+        share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
     }
 
     async fn take(

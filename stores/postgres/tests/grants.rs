@@ -14,8 +14,8 @@ use pillarbox::model::{
 use pillarbox::port::{
     Admin, Beat, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
     ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Join, JoinAction, JoinChange, Joins,
-    NoMetrics, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, Reap, Replay, Scope, Select, Settle,
-    Sink, Store, StoreError, Verdict, Wait, Write, WriteOn,
+    NoMetrics, OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Replay, Scope, Select,
+    Settle, Sink, Store, StoreError, Verdict, Wait, Write, WriteOn,
 };
 use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -164,7 +164,8 @@ async fn write(store: &PostgresStore) -> Result<Vec<Written>, StoreError> {
 async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreError> {
     store.check().await?;
     let (node, lease) = (random_node(), Duration::from_secs(60));
-    let joined = store.join(Join { node, label: "grants".to_owned(), lease, now: None }).await?;
+    let joined =
+        store.join(Join { node, label: "grants".to_owned(), part: Part::Share, lease, now: None }).await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
     let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };

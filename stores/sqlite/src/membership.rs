@@ -22,7 +22,7 @@ pub(crate) fn join(tx: &SqliteTransaction, request: &Join, now: Timestamp) -> Re
         let detail = format!("node {} is there already", request.node);
         return Err(Failure::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = free_lane(&view.states());
+    let lane = free_lane(request.part, &view.states());
     tx.prepare_cached(&tx.sql.node_join)?.execute(params![
         request.node.to_string(),
         request.label,
@@ -169,8 +169,7 @@ impl View {
         node: NodeId,
         released: &[Slot],
     ) -> Result<Vec<Slot>, Failure> {
-        let nodes: Vec<NodeId> = self.nodes.iter().map(|(id, _)| *id).collect();
-        let share = share(node, &nodes, &self.states());
+        let share = share(node, self.nodes.iter().copied(), &self.states());
         for slot in share.take.into_iter().filter(|slot| !released.contains(slot)) {
             self.take(tx, slot, node)?;
         }

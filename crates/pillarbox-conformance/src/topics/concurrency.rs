@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pillarbox::model::{NewRow, Row, Status};
 use pillarbox::port::{
-    Change, ClaimFrom, Cursor, Fence, Fetch, Join, OnDone, Order, Promote, Purge, PurgeStatus, Replay, Scope,
-    Select, Settle, Store, StoreError, Write,
+    Change, ClaimFrom, Cursor, Fence, Fetch, Join, OnDone, Order, Part, Promote, Purge, PurgeStatus, Replay,
+    Scope, Select, Settle, Store, StoreError, Write,
 };
 use tokio::task::JoinSet;
 
@@ -187,7 +187,7 @@ async fn a_reader_beside_writers_sees_every_row(t: Fixture) -> Checked {
 async fn slots_have_one_holder_however_many_join(t: Fixture) -> Checked {
     let memberships = in_parallel(&t, |number, store| async move {
         let id = node(number as u128 + 1);
-        let join = Join { node: id, label: String::new(), lease: LEASE, now: Some(at(0)) };
+        let join = Join { node: id, label: String::new(), part: Part::Share, lease: LEASE, now: Some(at(0)) };
         patiently(|| store.join(join.clone())).await?;
         let mut told = None;
         for now in 1..6 {
@@ -219,12 +219,24 @@ async fn burying_and_settling_do_not_mix(t: Fixture) -> Checked {
         t.write(many(&format!("r{round}-"), 20), at(0)).await?;
         let rows: Vec<Row> = t.pending().await?;
         t.store
-            .join(Join { node: node(round + 100), label: String::new(), lease: secs(1), now: Some(at(0)) })
+            .join(Join {
+                node: node(round + 100),
+                label: String::new(),
+                part: Part::Share,
+                lease: secs(1),
+                now: Some(at(0)),
+            })
             .await?;
         let outcomes = rows.iter().map(|row| outcome(row, Change::Done)).collect();
         let fence = Fence::Node(node(round + 100));
         let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(2)) };
-        let heir = Join { node: node(round + 200), label: String::new(), lease: secs(1), now: Some(at(2)) };
+        let heir = Join {
+            node: node(round + 200),
+            label: String::new(),
+            part: Part::Share,
+            lease: secs(1),
+            now: Some(at(2)),
+        };
         let (settled, buried) = tokio::join!(
             patiently(|| t.store.settle(settle.clone())),
             patiently(|| t.beside.join(heir.clone())),

@@ -79,8 +79,13 @@ async fn migrating_beside_tables_of_others_leaves_their_rows_alone(t: Fixture) -
     let migrated = bare.admin().migrate().await?;
     assert_eq!((migrated.from, migrated.to), (0, 1));
     assert!(bare.admin().show(id(&tsid(1))).await?.is_some());
-    let join =
-        pillarbox::port::Join { node: node(1), label: "one".to_owned(), lease: LEASE, now: Some(at(0)) };
+    let join = pillarbox::port::Join {
+        node: node(1),
+        label: "one".to_owned(),
+        part: pillarbox::port::Part::Share,
+        lease: LEASE,
+        now: Some(at(0)),
+    };
     assert_eq!(bare.join(join).await?.nodes, 1);
     Ok(())
 }

@@ -31,7 +31,13 @@ async fn blocked(t: &Fixture) -> Result<(), StoreError> {
 }
 
 async fn epoch(t: &Fixture) -> Result<i64, StoreError> {
-    let join = pillarbox::port::Join { node: node(99), label: String::new(), lease: LEASE, now: Some(at(0)) };
+    let join = pillarbox::port::Join {
+        node: node(99),
+        label: String::new(),
+        part: pillarbox::port::Part::Share,
+        lease: LEASE,
+        now: Some(at(0)),
+    };
     let joined = t.store.join(join).await?;
     t.store.leave(node(99)).await?;
     Ok(joined.groups.expect("a join tells all").epoch)

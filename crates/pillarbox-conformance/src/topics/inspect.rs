@@ -2,8 +2,8 @@
 
 use pillarbox::model::{Seq, Status};
 use pillarbox::port::{
-    Cancel, Change, ClaimFrom, Discard, GroupAction, Join, List, PageOrder, Select, StoreError, TypeCount,
-    Write,
+    Cancel, Change, ClaimFrom, Discard, GroupAction, Join, List, PageOrder, Part, Select, StoreError,
+    TypeCount, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -175,7 +175,13 @@ async fn figures_tell_age_and_rates(t: Fixture) -> Checked {
 
 /// PBX-022
 async fn figures_tell_of_nodes_slots_and_groups(t: Fixture) -> Checked {
-    let join = |number, lease| Join { node: node(number), label: String::new(), lease, now: None };
+    let join = |number, lease| Join {
+        node: node(number),
+        label: String::new(),
+        part: Part::Share,
+        lease,
+        now: None,
+    };
     t.store.join(join(1, secs(3_600))).await?;
     t.change_group("p", GroupAction::Pause, at(0)).await?;
     t.write(grouped("g", &["a"]), at(0)).await?;
@@ -215,6 +221,7 @@ async fn nodes_are_listed_in_the_order_they_joined(t: Fixture) -> Checked {
     let join = |number, label: &str| Join {
         node: node(number),
         label: label.to_owned(),
+        part: Part::Share,
         lease: secs(3_600),
         now: None,
     };

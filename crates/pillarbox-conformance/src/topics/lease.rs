@@ -1,7 +1,7 @@
 //! Nodes: joining, renewing, leaving, and being buried.
 
 use pillarbox::model::{Lane, Seq};
-use pillarbox::port::{Beat, Change, ErrorKind, GroupAction, Join};
+use pillarbox::port::{Beat, Change, ErrorKind, GroupAction, Join, Part};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -206,7 +206,9 @@ async fn a_beat_tells_of_groups_that_changed(t: Fixture) -> Checked {
 /// PBX-014
 async fn node_leases_are_counted_by_the_databases_clock(t: Fixture) -> Checked {
     let lease = secs(3600);
-    t.store.join(Join { node: node(1), label: "one".to_owned(), lease, now: None }).await?;
+    t.store
+        .join(Join { node: node(1), label: "one".to_owned(), part: Part::Share, lease, now: None })
+        .await?;
     let told = t.beside.admin().nodes().await?;
     let left = told[0].expires_in.expect("alive");
     assert!(left <= lease && left > secs(3000), "{left:?}");

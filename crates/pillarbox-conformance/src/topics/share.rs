@@ -1,6 +1,6 @@
 //! Slots: shared evenly, handed over in order, taken over from the dead.
 
-use pillarbox::port::Beat;
+use pillarbox::port::{Beat, Join, Part};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_joining_node_takes_an_orphaned_lane,
         a_nodes_own_lane_is_never_released,
         a_sweep_finds_lanes_that_nobody_holds,
+        a_node_that_reads_its_own_lane_only_takes_no_share,
     )
 }
 
@@ -35,6 +36,31 @@ async fn the_first_node_holds_everything(t: Fixture) -> Checked {
     assert_eq!((suspects(&joined), joined.nodes), (vec![], 1));
     assert!(joined.give.is_empty());
     assert_eq!(held(&t.beat(1, at(1)).await?), held(&joined));
+    Ok(())
+}
+
+/// PBX-093
+async fn a_node_that_reads_its_own_lane_only_takes_no_share(t: Fixture) -> Checked {
+    let slots = t.store.facts().slots;
+    let label = String::from("alone");
+    let join = Join { node: node(1), label, part: Part::OwnLane, lease: LEASE, now: Some(at(0)) };
+    let alone = t.store.join(join).await?;
+    let lane = alone.lane.0;
+    assert_eq!((held(&alone), alone.lane == pillarbox::model::Lane::FIRST_ALONE), (vec![lane], true));
+    let second = t.join(2, at(1)).await?;
+    assert_eq!(
+        held(&second),
+        [range(0, slots), vec![64]].concat(),
+        "all of the rest is for the one that reads"
+    );
+    assert!(t.beat(2, at(2)).await?.give.is_empty());
+    assert_eq!(held(&t.beat(1, at(2)).await?), [lane], "nobody takes the lane of a living node");
+    t.beat(2, at(31)).await?;
+    assert_eq!(
+        held(&t.beat(2, at(33)).await?),
+        [range(0, slots), vec![64, lane]].concat(),
+        "but of a dead one"
+    );
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use pillarbox::model::{
     MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, PAYLOAD_MAX, Payload, Status, TENANT_ID_MAX, Token,
 };
 use pillarbox::port::{
-    Cancel, Change, Claim, ClaimFrom, Counts, Cursor, ErrorKind, Fetch, GroupAction, Join, List, Purge,
+    Cancel, Change, Claim, ClaimFrom, Counts, Cursor, ErrorKind, Fetch, GroupAction, Join, List, Part, Purge,
     PurgeStatus, Scope, Select, Write,
 };
 
@@ -323,7 +323,15 @@ async fn numbers_and_durations_may_be_absurd(t: Fixture) -> Checked {
     assert_eq!(ids(&t.store.claim(all.clone()).await?), ["a"]);
     assert!(t.store.claim(Claim { now: Some(at(1_000_000_000)), ..all }).await?.is_empty());
     t.apply("a", retry_later(forever), at(0)).await?;
-    t.store.join(Join { node: node(1), label: String::new(), lease: forever, now: Some(at(0)) }).await?;
+    t.store
+        .join(Join {
+            node: node(1),
+            label: String::new(),
+            part: Part::Share,
+            lease: forever,
+            now: Some(at(0)),
+        })
+        .await?;
     assert!(t.beat(1, at(1)).await?.next_due.is_some_and(|due| due > secs(1_000_000_000)));
     let purge = Purge { status: PurgeStatus::Any, older_than: forever, limit: usize::MAX, now: Some(at(9)) };
     assert_eq!(t.store.admin().purge(purge).await?, 0);

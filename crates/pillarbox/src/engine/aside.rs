@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::Map;
 use super::core::Core;
 use super::item::Item;
-use super::settings::Reading;
 use crate::model::{EventId, Seq, Slot};
 
 /// Events remembered. Beyond that the one remembered longest is forgotten, and tried sooner than it should be.
@@ -189,7 +188,7 @@ impl Core {
     /// Whether this engine reads rows that nobody marks as taken. Where rows are claimed or taken by a leader, a cancel leaves
     /// them alone while they are in hand; what is handed in by others can't be read again.
     pub(super) fn reads_again(&self) -> bool {
-        self.lane.is_some() && self.settings.reading == Reading::On && self.lead.is_none()
+        self.lane.is_some() && self.lead.is_none()
     }
 
     /// An event leaves memory: remembers what its next delivery has to know, and leaves its row alone until then, if told so.

@@ -9,7 +9,6 @@ use super::breaker::Outlook;
 use super::core::{Core, Phase, Unsettled};
 use super::groups::Hold;
 use super::item::Item;
-use super::settings::Reading;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
 use crate::port::{
     ByteLimits, Change, Counts, Fetch, Fetched, Order, Outcome, Promoted, Recover, Scope, Source, Take,
@@ -57,7 +56,7 @@ impl Core {
     pub(crate) fn push_hot(&mut self, events: &[Event], written: &[Written], lane: Lane, incarnation: u64) {
         for (event, written) in events.iter().zip(written) {
             // Only the database's clock tells when an event expires: such events are read.
-            let expires = event.expires().is_some() && self.settings.reading == Reading::On;
+            let expires = event.expires().is_some();
             let ours = incarnation == self.incarnation && self.phase == Phase::Running && !expires;
             // What would wait for the endpoint is left to the reader, where there is one.
             let ours = ours && !(self.reads_again() && (self.reads_held || self.breaker.is_open()));
@@ -146,6 +145,15 @@ impl Core {
         self.enter(&item);
         self.lines.push(item);
         true
+    }
+
+    /// Someone reads rows to hand them in: what is settled meanwhile stays known until that is over.
+    pub(crate) fn poll_begins(&mut self) {
+        self.known.read_began();
+    }
+
+    pub(crate) fn poll_over(&mut self) {
+        self.known.read_merged();
     }
 
     pub(crate) fn hint(&mut self) {

@@ -20,7 +20,8 @@ enum Entry {
 pub(crate) struct Known {
     entries: Map<EventId, Entry>,
     reserved: usize,
-    reading: bool,
+    /// Reads under way: one of the engine, or those of pollers that hand in what they find.
+    reads: usize,
     /// Settled while a read was under way that may still show them as pending.
     after_read: Vec<EventId>,
     /// Seen under another number while held: settled, and moved by someone before the settle was confirmed.
@@ -125,7 +126,7 @@ impl Known {
 
     /// Its settle is confirmed.
     pub(crate) fn settled(&mut self, id: &EventId) {
-        if self.reading {
+        if self.reads > 0 {
             self.after_read.push(id.clone());
         } else {
             self.forget(id);
@@ -133,11 +134,14 @@ impl Known {
     }
 
     pub(crate) fn read_began(&mut self) {
-        self.reading = true;
+        self.reads += 1;
     }
 
     pub(crate) fn read_merged(&mut self) {
-        self.reading = false;
+        self.reads = self.reads.saturating_sub(1);
+        if self.reads > 0 {
+            return;
+        }
         for id in std::mem::take(&mut self.after_read) {
             self.forget(&id);
         }
@@ -153,6 +157,7 @@ impl Known {
     pub(crate) fn clear_held(&mut self) {
         self.entries.retain(|_, entry| matches!(entry, Entry::Reserved { .. }));
         self.after_read.clear();
+        self.reads = 0;
         self.moved.clear();
     }
 

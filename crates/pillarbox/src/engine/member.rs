@@ -18,8 +18,9 @@ const SOONEST: Duration = Duration::from_millis(100);
 pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreError> {
     let node = shared.with(|core| core.new_node_id());
     let (label, lease) = (shared.settings.label.clone(), shared.settings.lease.length());
+    let part = shared.settings.part;
     let asked = Instant::now();
-    let membership = shared.store.join(Join { node, label, lease, now: None }).await?;
+    let membership = shared.store.join(Join { node, label, part, lease, now: None }).await?;
     shared.with(|core| core.joined(node, &membership, asked, Instant::now()));
     tracing::info!(%node, lane = membership.lane.0, slots = membership.held.len(), "node joined");
     Ok((node, membership))

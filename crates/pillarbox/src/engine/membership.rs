@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::groups::Hold;
 use crate::model::{GroupKey, NodeId, Seq, Slot};
-use crate::port::{Beat, Cursor, Fence, GroupStates, Membership};
+use crate::port::{Beat, Cursor, Fence, GroupStates, Membership, Part};
 
 /// Look for rows in lanes that nobody holds once in so many beats.
 const BEATS_PER_SWEEP: u64 = 12;
@@ -228,7 +228,11 @@ impl Core {
 
     /// Drained slots wait to be given back, or this node has less than its share: the next beat should come soon.
     pub(crate) fn restless(&self, nodes: usize, slots: i16) -> bool {
-        self.slots.any_leaving() || self.slots.groups_held() < slots.unsigned_abs() as usize / nodes.max(1)
+        let due = match self.settings.part {
+            Part::Share => slots.unsigned_abs() as usize / nodes.max(1),
+            Part::OwnLane => 0,
+        };
+        self.slots.any_leaving() || self.slots.groups_held() < due
     }
 
     pub(crate) fn has_drained_slots(&self) -> bool {

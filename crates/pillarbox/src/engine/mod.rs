@@ -37,8 +37,9 @@ mod worker;
 
 pub(crate) use caught::{called, caught};
 pub(crate) use claimer::{Claimer, claim_at_once};
+pub(crate) use core::Core;
 pub use running::{Engine, EngineHealth, EngineParts};
-pub use settings::{EngineSettings, OnDead, Reading, Ungrouped};
+pub use settings::{EngineSettings, OnDead, Ungrouped};
 pub(crate) use settler::settle_now;
 pub(crate) use shared::{Reservation, Shared};
 

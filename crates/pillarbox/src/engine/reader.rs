@@ -9,14 +9,19 @@ use tokio_util::sync::CancellationToken;
 use super::intake::Read;
 use super::shared::Shared;
 use crate::model::Lane;
-use crate::port::{Fence, Hints, Promote, Recover, StoreError, Take};
+use crate::port::{Fence, Hints, Part, Promote, Recover, StoreError, Take};
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
+/// As good as never, and still a moment that can be told.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Runs until it is told to stop; a read under way is finished.
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
-    let mut hints = shared.store.hints();
-    let interval = shared.settings.poll_interval;
+    // What a node that reads only its own lane has to read, it knows by itself or learns at the next beat.
+    let (mut hints, interval) = match shared.settings.part {
+        Part::Share => (shared.store.hints(), shared.settings.poll_interval),
+        Part::OwnLane => (None, NEVER),
+    };
     let mut poll_at = Instant::now() + interval;
     while !stop.is_cancelled() {
         let (read, incarnation) = shared.with(|core| (core.next_read(Instant::now()), core.incarnation()));

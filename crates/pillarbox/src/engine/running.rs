@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::caught::caught;
 use super::core::Core;
-use super::settings::{EngineSettings, Reading};
+use super::settings::EngineSettings;
 use super::shared::Shared;
 use super::{member, reader, settler, worker};
 use crate::model::NodeId;
@@ -123,12 +123,10 @@ impl Engine {
         let member = running.tracker.spawn(beating);
         running.loops.push(member.abort_handle());
         running.member = Some(member);
-        if shared.settings.reading == Reading::On {
-            let stop = running.stop_reading.clone();
-            let reading = move |shared| reader::run(shared, stop.clone());
-            let reading = running.tracker.spawn(lasting(shared, "reader", reading));
-            running.loops.push(reading.abort_handle());
-        }
+        let stop = running.stop_reading.clone();
+        let reading = move |shared| reader::run(shared, stop.clone());
+        let reading = running.tracker.spawn(lasting(shared, "reader", reading));
+        running.loops.push(reading.abort_handle());
         Ok(running)
     }
 

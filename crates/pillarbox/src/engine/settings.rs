@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Invalid, ROW_BYTES_MAX};
-use crate::port::{OnDone, Order};
+use crate::port::{OnDone, Order, Part};
 use crate::rules::{Exponential, Lease, RetryPolicy};
 
 /// What happens to a group whose head died.
@@ -16,16 +16,6 @@ pub enum OnDead {
     Block,
     /// It goes on with the next event.
     Skip,
-}
-
-/// Whether the engine reads the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reading {
-    /// It does.
-    #[default]
-    On,
-    /// It delivers only what this process commits.
-    Off,
 }
 
 /// What rows without a group do, where a leader takes rows.
@@ -65,8 +55,8 @@ pub struct EngineSettings {
     pub buffer_bytes: usize,
     /// A row of more bytes than this is set aside as dead without being loaded.
     pub row_bytes: usize,
-    /// Whether the store is read.
-    pub reading: Reading,
+    /// What is read: a share of all, or only what this process wrote. Groups need a share.
+    pub part: Part,
     /// Rows asked for in a first read; pages double while more are waiting.
     pub fetch_rows: usize,
     /// Rows younger than this are left to later reads.
@@ -116,7 +106,7 @@ impl Default for EngineSettings {
             cold_rows: 1_000,
             buffer_bytes: 64 * 1024 * 1024,
             row_bytes: ROW_BYTES_MAX,
-            reading: Reading::On,
+            part: Part::Share,
             fetch_rows: 100,
             skip_recent: Duration::ZERO,
             max_attempts: 10,
@@ -171,6 +161,7 @@ impl EngineSettings {
             ("no route grace", self.no_route_grace, Duration::ZERO, DAY * 365),
             ("blame after", self.blame_after, Duration::ZERO, DAY * 365),
         ];
+        let no_share = self.part == Part::OwnLane && self.order == Order::PerGroup;
         let bad_counts = counts.into_iter().filter(|&(_, value, max)| value < 1 || value > max);
         let bad_times = times.into_iter().filter(|&(_, value, min, max)| value < min || value > max);
         bad_counts
@@ -178,6 +169,11 @@ impl EngineSettings {
             .chain(bad_times.map(|(field, value, min, max)| {
                 Invalid::range(field, format!("{value:?}"), format!("{min:?} to {max:?}"))
             }))
+            .chain(
+                no_share.then(|| {
+                    Invalid::range("polling", "off", "on where order is per group: groups are read")
+                }),
+            )
             .collect()
     }
 

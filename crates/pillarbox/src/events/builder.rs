@@ -10,9 +10,9 @@ use super::{
     InFlightSet, InFlightTracker, Interceptor, Listener, ListenerRegistry, Listeners, PurgeSettings, Purger,
     StartError, TraceSource, Writer, WriterHook,
 };
-use crate::engine::{Engine, EngineParts, EngineSettings, OnDead, Reading};
+use crate::engine::{Engine, EngineParts, EngineSettings, OnDead};
 use crate::model::{AggregateType, EventType, Invalid, Layout};
-use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Sink, Store, StoreError};
+use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Part, Sink, Store, StoreError};
 use crate::rules::{Lease, RetryPolicy};
 
 /// Which composition it is.
@@ -214,9 +214,10 @@ impl<S: Store> OutboxBuilder<S> {
         self
     }
 
-    /// Reads nothing: only what this process commits is delivered.
+    /// Takes no share of what other processes write: this one delivers what it commits, by the hot path. It still reads its own
+    /// events that did not fit into memory, and delayed and failed events when they are due. Not with `ordered`: groups are read.
     pub fn no_polling(mut self) -> Self {
-        self.settings.reading = Reading::Off;
+        self.settings.part = Part::OwnLane;
         self
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::deliver::ListenerSink;
 use super::poller::{PollHandler, Polled};
 use super::{InFlightSet, InFlightTracker, Interceptor, ListenerRegistry};
-use crate::engine::{Engine, EngineParts, EngineSettings, Shared};
+use crate::engine::{Core, Engine, EngineParts, EngineSettings, Shared};
 use crate::model::{Invalid, OwnerId, Row, Slot, Status};
 use crate::port::{Fence, MetricsExporter, NoMetrics, Sink, Source, Store};
 
@@ -127,6 +127,14 @@ impl PollHandler for Dispatcher {
 
     fn available(&self) -> usize {
         self.cold_room()
+    }
+
+    fn poll_begins(&self) {
+        self.shared.with(Core::poll_begins);
+    }
+
+    fn poll_over(&self) {
+        self.shared.with(Core::poll_over);
     }
 }
 

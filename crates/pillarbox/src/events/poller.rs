@@ -42,6 +42,28 @@ pub trait PollHandler: Send + Sync + 'static {
     fn available(&self) -> usize {
         usize::MAX
     }
+
+    /// Rows are about to be read. What this handler ends from here to `poll_over` may still be among them.
+    fn poll_begins(&self) {}
+
+    /// All that was read has been handed in.
+    fn poll_over(&self) {}
+}
+
+/// A poll under way, whatever becomes of it.
+struct Polling<'a>(&'a dyn PollHandler);
+
+impl<'a> Polling<'a> {
+    fn begin(handler: &'a dyn PollHandler) -> Self {
+        handler.poll_begins();
+        Self(handler)
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.0.poll_over();
+    }
 }
 
 /// Claim locking: who holds the rows, and for how long.
@@ -172,6 +194,7 @@ impl Inner {
         if rows == 0 {
             return Ok(0);
         }
+        let _polling = Polling::begin(&*self.handler);
         let (rows, now) = self.read(rows).await?;
         let mut taken = 0;
         let mut rows = rows.into_iter();

@@ -17,7 +17,7 @@ impl State {
             return None;
         }
         self.bury(now, None);
-        let lane = free_lane(&self.slot_states());
+        let lane = free_lane(request.part, &self.slot_states());
         let expires_at = later(now, request.lease);
         let node = Node { label: request.label.clone(), lane, joined_at: now, expires_at, state: None };
         self.nodes.insert(request.node, node);
@@ -109,10 +109,11 @@ impl State {
 
     /// Takes what is free and due to the node; answers what it should give.
     fn take_share(&mut self, node: NodeId, released: &[Slot], suspect: &mut Vec<Slot>) -> Vec<Slot> {
-        let mut nodes: Vec<_> = self.nodes.iter().map(|(id, node)| (node.joined_at, *id)).collect();
+        let mut nodes: Vec<_> =
+            self.nodes.iter().map(|(id, node)| (node.joined_at, *id, node.lane)).collect();
         nodes.sort_unstable();
-        let nodes: Vec<_> = nodes.into_iter().map(|(_, id)| id).collect();
-        let share = share(node, &nodes, &self.slot_states());
+        let nodes = nodes.into_iter().map(|(_, id, lane)| (id, lane));
+        let share = share(node, nodes, &self.slot_states());
         for slot in share.take.into_iter().filter(|slot| !released.contains(slot)) {
             self.take(slot, node, suspect);
         }

@@ -39,6 +39,8 @@ impl Lane {
     pub const QUEUE: Self = Self(-2);
     /// The first private lane of a node.
     pub const FIRST: Self = Self(64);
+    /// The first lane of a node that reads no other.
+    pub const FIRST_ALONE: Self = Self(16_384);
 
     /// The slot that rows of this lane have.
     #[must_use]

@@ -1,11 +1,39 @@
 //! Membership: joining, renewing, taking and giving slots; promoting delayed rows.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::{HeldGroup, Order};
 use crate::model::{Lane, NodeId, Seq, Slot};
+
+/// What a node reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Part {
+    /// Its share of the slots, its own lane, and lanes of nodes that are gone.
+    #[default]
+    Share,
+    /// Its own lane, which tells the others that it takes no share.
+    OwnLane,
+}
+
+impl Part {
+    /// The lanes that nodes with this part have.
+    #[must_use]
+    pub const fn lanes(self) -> RangeInclusive<i16> {
+        match self {
+            Self::Share => Lane::FIRST.0..=Lane::FIRST_ALONE.0 - 1,
+            Self::OwnLane => Lane::FIRST_ALONE.0..=i16::MAX,
+        }
+    }
+
+    /// The part of the node that has this lane.
+    #[must_use]
+    pub const fn of(lane: Lane) -> Self {
+        if lane.0 < Lane::FIRST_ALONE.0 { Self::Share } else { Self::OwnLane }
+    }
+}
 
 /// A node joins.
 #[derive(Debug, Clone)]
@@ -14,6 +42,8 @@ pub struct Join {
     pub node: NodeId,
     /// A label for people, such as host and process.
     pub label: String,
+    /// What it reads.
+    pub part: Part,
     /// How long it lives without a beat.
     pub lease: Duration,
     /// A test's now; by default the database's.

@@ -19,7 +19,7 @@ pub use admin::{
     Admin, AuditEntry, Cancel, Discard, GroupAction, GroupChange, GroupState, HeldGroup, Lacking, List,
     Migrated, NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown, Stats, TypeCount,
 };
-pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Promote, Promoted, Quarantine};
+pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Part, Promote, Promoted, Quarantine};
 pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, DueTopics, Reap};
 pub use error::{ErrorKind, StoreError};

@@ -1,6 +1,7 @@
 //! Who holds which slots: even, contiguous shares of the groups, and orphaned lanes spread over the living.
 
 use crate::model::{Lane, NodeId, Slot};
+use crate::port::Part;
 
 /// How many slots groups are spread over.
 pub const SLOTS: i16 = 64;
@@ -23,19 +24,24 @@ pub struct Share {
     pub give: Vec<Slot>,
 }
 
-/// The share of `me`. `nodes` are the living that deliver, in the order they joined; `slots` is the whole table.
+/// The share of `me`. `nodes` are the living with their lanes, in the order they joined; `slots` is the whole table.
 ///
-/// Groups' slots go in contiguous ranges by that order. A lane stays with its holder; one without goes to someone.
+/// Groups' slots go in contiguous ranges by that order. A lane stays with its holder; one without goes to someone. Nodes that read
+/// only their own lane get neither.
 #[must_use]
-pub fn share(me: NodeId, nodes: &[NodeId], slots: &[SlotState]) -> Share {
+pub fn share(me: NodeId, nodes: impl IntoIterator<Item = (NodeId, Lane)>, slots: &[SlotState]) -> Share {
+    let sharing = |(node, lane): (NodeId, Lane)| (Part::of(lane) == Part::Share).then_some(node);
+    let nodes: Vec<NodeId> = nodes.into_iter().filter_map(sharing).collect();
     let mut share = Share::default();
     let groups = slots.iter().filter(|state| !state.slot.is_lane()).count();
     let mut ordinal = 0;
     for state in slots {
-        let due = if nodes.is_empty() {
+        let due = if state.slot.is_lane() && state.holder.is_some() {
+            state.holder
+        } else if nodes.is_empty() {
             None
         } else if state.slot.is_lane() {
-            state.holder.or(Some(nodes[state.slot.0 as usize % nodes.len()]))
+            Some(nodes[state.slot.0 as usize % nodes.len()])
         } else {
             ordinal += 1;
             Some(nodes[(ordinal - 1) * nodes.len() / groups])
@@ -49,17 +55,18 @@ pub fn share(me: NodeId, nodes: &[NodeId], slots: &[SlotState]) -> Share {
     share
 }
 
-/// The lane a joining node gets: the lowest that nobody holds, else the lowest number not in the table.
+/// The lane a joining node gets: of those for its part, the lowest that nobody holds, else the lowest number not in the table.
 #[must_use]
-pub fn free_lane(slots: &[SlotState]) -> Lane {
+pub fn free_lane(part: Part, slots: &[SlotState]) -> Lane {
+    let lanes = part.lanes();
     let holder = |lane: i16| slots.iter().find(|state| state.slot.0 == lane).map(|state| state.holder);
     let orphan = slots
         .iter()
-        .filter(|state| state.slot.is_lane() && state.holder.is_none())
+        .filter(|state| lanes.contains(&state.slot.0) && state.holder.is_none())
         .map(|state| state.slot.0)
         .min();
-    let unused = || (Lane::FIRST.0..i16::MAX).find(|&lane| holder(lane).is_none());
-    Lane(orphan.or_else(unused).unwrap_or(i16::MAX))
+    let unused = || lanes.clone().find(|&lane| holder(lane).is_none());
+    Lane(orphan.or_else(unused).unwrap_or(*lanes.end()))
 }
 
 #[cfg(test)]
@@ -78,11 +85,11 @@ mod tests {
     #[test]
     fn shares_are_even_contiguous_and_cover_everything() {
         for count in 1..=70_u128 {
-            let nodes: Vec<_> = (0..count).map(node).collect();
+            let nodes: Vec<_> = (0..count).map(|n| (node(n), Lane::FIRST)).collect();
             let slots = table(|_| None);
             let mut all: Vec<Slot> = Vec::new();
-            for me in &nodes {
-                let take = share(*me, &nodes, &slots).take;
+            for (me, _) in &nodes {
+                let take = share(*me, nodes.clone(), &slots).take;
                 assert!(take.windows(2).all(|p| p[1].0 == p[0].0 + 1));
                 assert!(take.len() >= 64 / count as usize && take.len() <= 64_usize.div_ceil(count as usize));
                 all.extend(take);
@@ -97,20 +104,43 @@ mod tests {
     #[test]
     fn a_newcomer_is_given_its_share_by_those_who_hold_it() {
         let slots = table(|_| Some(node(1)));
-        let nodes = [node(1), node(2)];
-        assert_eq!(share(node(1), &nodes, &slots).give, (32..64).map(Slot).collect::<Vec<_>>());
-        assert!(share(node(2), &nodes, &slots).take.is_empty());
+        let nodes = [(node(1), Lane(64)), (node(2), Lane(65))];
+        assert_eq!(share(node(1), nodes, &slots).give, (32..64).map(Slot).collect::<Vec<_>>());
+        assert!(share(node(2), nodes, &slots).take.is_empty());
+    }
+
+    /// PBX-093
+    #[test]
+    fn a_node_that_reads_its_own_lane_only_has_no_share() {
+        let alone = free_lane(Part::OwnLane, &[]);
+        let nodes = [(node(1), Lane(64)), (node(2), alone)];
+        let lane = |slot, holder| SlotState { slot, holder };
+        let mut slots = table(|_| None);
+        slots.extend([lane(Slot(65), None), lane(alone.slot(), Some(node(2)))]);
+        assert_eq!(share(node(2), nodes, &slots), Share::default());
+        assert_eq!(share(node(1), nodes, &slots).take.len(), 65, "all slots and the lane that nobody holds");
+        let none_reads = [(node(2), alone)];
+        assert_eq!(share(node(2), none_reads, &slots), Share::default(), "its own lane stays its own");
+    }
+
+    /// PBX-093
+    #[test]
+    fn lanes_of_the_two_parts_are_never_mixed() {
+        let orphan = |lane: Lane| SlotState { slot: lane.slot(), holder: None };
+        let alone = free_lane(Part::OwnLane, &[]);
+        assert_eq!(free_lane(Part::OwnLane, &[orphan(Lane(64)), orphan(alone)]), alone);
+        assert_eq!(free_lane(Part::Share, &[orphan(alone)]), Lane(64));
     }
 
     #[test]
     fn lanes_stay_with_their_holder_and_orphans_go_to_one_node() {
-        let nodes = [node(1), node(2)];
+        let nodes = [(node(1), Lane(66)), (node(2), Lane(64))];
         let lane = |n, holder| SlotState { slot: Slot(n), holder };
         let slots = [lane(64, Some(node(2))), lane(65, None), lane(66, Some(node(1)))];
-        assert_eq!(share(node(2), &nodes, &slots), Share { take: vec![Slot(65)], give: vec![] });
-        assert_eq!(share(node(1), &nodes, &slots), Share::default());
-        assert_eq!(free_lane(&slots), Lane(65));
-        assert_eq!(free_lane(&slots[..1]), Lane(65));
-        assert_eq!(free_lane(&[]), Lane(64));
+        assert_eq!(share(node(2), nodes, &slots), Share { take: vec![Slot(65)], give: vec![] });
+        assert_eq!(share(node(1), nodes, &slots), Share::default());
+        assert_eq!(free_lane(Part::Share, &slots), Lane(65));
+        assert_eq!(free_lane(Part::Share, &slots[..1]), Lane(65));
+        assert_eq!(free_lane(Part::Share, &[]), Lane(64));
     }
 }

@@ -170,6 +170,14 @@ async fn several_nodes_demand_a_lease_and_deliverers_demand_a_listener() {
     assert!(builder.start().await.err().unwrap().to_string().contains("purge keep_any"));
 }
 
+/// PBX-093: the groups would be read by nobody.
+#[tokio::test]
+async fn order_by_group_demands_polling() {
+    let builder = Outbox::ordered(Watched::new()).listener("t", Seen::new().listener()).no_polling();
+    let error = builder.start().await.err().unwrap().to_string();
+    assert!(error.contains("polling is off") && error.contains("groups are read"), "{error}");
+}
+
 /// EVT-162
 #[tokio::test(start_paused = true)]
 async fn a_part_that_fails_to_start_leaves_nothing_running() {

@@ -19,7 +19,7 @@ use crate::observe::Counting;
 const LINGER: Duration = Duration::from_millis(10);
 
 /// A listener that waits for a permit before it takes an event.
-fn gated(seen: &Seen, gate: &Arc<Semaphore>) -> impl pillarbox::events::Listener + use<> {
+pub(crate) fn gated(seen: &Seen, gate: &Arc<Semaphore>) -> impl pillarbox::events::Listener + use<> {
     let (seen, gate) = (seen.clone(), Arc::clone(gate));
     move |event: Event| {
         let (seen, gate) = (seen.clone(), Arc::clone(&gate));
@@ -33,17 +33,70 @@ fn gated(seen: &Seen, gate: &Arc<Semaphore>) -> impl pillarbox::events::Listener
 
 /// EVT-071, EVT-181
 #[tokio::test(start_paused = true)]
-async fn hot_events_are_delivered_and_settled_where_nothing_is_ever_read() {
+async fn hot_events_are_delivered_and_settled_where_nobody_polls() {
     let (store, seen) = (Watched::new(), Seen::new());
     let outbox =
         Outbox::single_node(store.clone()).listener("t", seen.listener()).no_polling().start().await.unwrap();
+    let read_at_start =
+        store.until_that(async || Some(store.count("fetch")).filter(|reads| *reads > 0)).await;
     for n in 0..50 {
         commit(&outbox, event(&n.to_string())).await;
     }
     seen.wait(50).await;
     store.until("49", Status::Done).await;
     outbox.close().await;
-    assert_eq!((store.count("fetch"), store.count("claim"), store.count("promote")), (0, 0, 0));
+    assert_eq!((store.count("fetch"), store.count("claim"), store.count("promote")), (read_at_start, 0, 0));
+}
+
+/// PBX-093, EVT-111: what did not fit into memory, what expires and what failed.
+#[tokio::test(start_paused = true)]
+async fn without_polling_nothing_that_this_process_wrote_is_left_behind() {
+    let (store, seen, gate) = (Watched::new(), Seen::new(), Arc::new(Semaphore::new(0)));
+    let failing = Seen::new();
+    let outbox = Outbox::single_node(store.clone())
+        .listener("t", gated(&seen, &gate))
+        .listener("fails", failing.failing())
+        .max_attempts(2)
+        .no_polling()
+        .hot_capacity(2)
+        .workers(1)
+        .start()
+        .await
+        .unwrap();
+    for n in 0..10 {
+        commit(&outbox, event(&n.to_string())).await;
+    }
+    commit(&outbox, event("expires").expires(Duration::from_secs(24 * 3_600))).await;
+    commit(&outbox, Event::text("fails", "{}").id("failed")).await;
+    gate.add_permits(100);
+    for id in (0..10).map(|n| n.to_string()).chain(["expires".to_owned()]) {
+        store.until(&id, Status::Done).await;
+    }
+    store.until("failed", Status::Dead).await;
+    assert_eq!(failing.count(), 2, "it was tried again");
+    outbox.close().await;
+}
+
+/// PBX-093
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_poll_leaves_what_others_write_to_those_that_do() {
+    let (store, writes, reads) = (Watched::new(), Seen::new(), Seen::new());
+    let lease = Duration::from_secs(10);
+    let start = |seen: &Seen| Outbox::multi_node(store.clone()).lease(lease).listener("t", seen.listener());
+    let hot_only = start(&writes).no_polling().start().await.unwrap();
+    let reader = start(&reads).start().await.unwrap();
+    let foreign = Outbox::writer_only(store.clone()).start().await.unwrap();
+    let ids: Vec<_> = (0..64).map(|n| format!("foreign-{n}")).collect();
+    for id in &ids {
+        commit(&foreign, event(id)).await;
+    }
+    for id in &ids {
+        store.until(id, Status::Done).await;
+    }
+    assert_eq!((reads.count(), writes.count()), (64, 0));
+    for outbox in [hot_only, reader, foreign] {
+        outbox.close().await;
+    }
 }
 
 /// EVT-071, PBX-012

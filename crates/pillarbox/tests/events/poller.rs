@@ -12,9 +12,11 @@ use pillarbox::memory::Unreadable;
 use pillarbox::model::{EventId, OwnerId, Status};
 use pillarbox::port::Store;
 use pillarbox::rules::Lease;
+use tokio::sync::Semaphore;
 use tracing::Level;
 
 use crate::dispatcher::rows;
+use crate::hot::gated;
 use crate::kit::{Logs, Seen, Watched, event};
 use crate::observe::Counting;
 
@@ -256,6 +258,32 @@ async fn a_full_cold_queue_stops_the_cycle_and_nothing_is_lost() {
     poller.close().await;
     dispatcher.close().await;
     assert_eq!(seen.ids(), ids, "each once, in order of their numbers");
+}
+
+/// PBX-012, EVT-164: it was read as pending, and done before what was read is handed in.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_ends_while_a_poll_is_under_way_is_delivered_once() {
+    let (store, seen, gate) = (Watched::new(), Seen::new(), Arc::new(Semaphore::new(0)));
+    let mut listeners = Listeners::new();
+    listeners.register("t", gated(&seen, &gate)).unwrap();
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let dispatcher = Arc::new(Dispatcher::builder(shared.clone(), listeners).start().unwrap());
+    let poller = Poller::new(shared, dispatcher.clone(), PollerSettings::default()).unwrap();
+    rows(&store, &["a"]).await;
+    assert_eq!(poller.poll().await.unwrap(), 1);
+    let held = store.hold("fetched");
+    let polling = async { poller.poll().await.unwrap() };
+    let meanwhile = async {
+        held.reached().await;
+        gate.add_permits(100);
+        store.until("a", Status::Done).await;
+        // The settle's answer reaches the dispatcher.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        held.release();
+    };
+    tokio::join!(polling, meanwhile);
+    dispatcher.close().await;
+    assert_eq!(seen.ids(), ["a"]);
 }
 
 /// EVT-085, EVT-164

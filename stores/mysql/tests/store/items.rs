@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, Layout, NewRow, NodeId, Placement, Status};
 use pillarbox::port::{
-    Admin, ByteLimits, Change, Counts, Fence, Join, Lead, OnDone, Order, Outcome, Reap, Recover, Select,
-    Settle, Store, Take, Wait, Write,
+    Admin, ByteLimits, Change, Counts, Fence, Join, Lead, OnDone, Order, Outcome, Part, Reap, Recover,
+    Select, Settle, Store, Take, Wait, Write,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::{Row, query};
@@ -24,7 +24,10 @@ async fn items(place: &Place) -> MysqlStore {
 
 async fn leader(store: &MysqlStore) -> NodeId {
     let node = NodeId::from_random(7);
-    store.join(Join { node, label: "leader".to_owned(), lease: LEASE, now: None }).await.unwrap();
+    store
+        .join(Join { node, label: "leader".to_owned(), part: Part::Share, lease: LEASE, now: None })
+        .await
+        .unwrap();
     node
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Admin, Change, Cursor, Fence, Fetch, Fetched, Join, OnDone, Outcome, Scope, Settle, Store,
+    Admin, Change, Cursor, Fence, Fetch, Fetched, Join, OnDone, Outcome, Part, Scope, Settle, Store,
 };
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, query_scalar, raw_sql};
@@ -188,7 +188,7 @@ pub(crate) fn node(number: u128) -> NodeId {
 }
 
 pub(crate) fn join(number: u128, lease: Duration) -> Join {
-    Join { node: node(number), label: "test".to_owned(), lease, now: None }
+    Join { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
 }
 
 /// One change of rows, by a node.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, Limits, NodeId, OwnerId};
 use pillarbox::port::{
-    Admin, Claim, ClaimFrom, Fetch, Join, List, Purge, PurgeStatus, Replay, Scope, Select, Store,
+    Admin, Claim, ClaimFrom, Fetch, Join, List, Part, Purge, PurgeStatus, Replay, Scope, Select, Store,
 };
 
 use crate::kit::{Outbox, event, fetch_all, write};
@@ -134,6 +134,7 @@ async fn rows_with_odd_times_and_ids_stop_neither_pollers_nor_operators() {
     let join = Join {
         node: NodeId::from_random(1),
         label: "test".to_owned(),
+        part: Part::Share,
         lease: Duration::from_secs(10),
         now: None,
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::NodeId;
-use pillarbox::port::{Admin, Fence, Join, Settle, Store};
+use pillarbox::port::{Admin, Fence, Join, Part, Settle, Store};
 
 use crate::kit::{Outbox, done, event, fetch_all, write};
 
@@ -11,6 +11,7 @@ fn join(node: u128, now: &str) -> Join {
     Join {
         node: NodeId::from_random(node),
         label: "test".to_owned(),
+        part: Part::Share,
         lease: Duration::from_secs(10),
         now: Some(now.parse().unwrap()),
     }

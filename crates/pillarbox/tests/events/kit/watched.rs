@@ -91,7 +91,7 @@ impl Watched {
         self.watch.failing.lock().unwrap().clear();
     }
 
-    /// Calls of this kind wait from now on; `committed` is the answer of a commit.
+    /// Calls of this kind wait from now on; `committed` is the answer of a commit, `fetched` that of a fetch.
     pub(crate) fn hold(&self, call: &'static str) -> Held {
         let held = Held { open: Arc::new(Semaphore::new(0)), waiting: Arc::new(watch::Sender::new(0)) };
         self.watch.held.lock().unwrap().insert(call, held.clone());
@@ -135,16 +135,20 @@ impl Watched {
 
     async fn pass(&self, call: &'static str) -> Result<(), StoreError> {
         self.watch.calls.lock().unwrap().push(call);
-        let held = self.watch.held.lock().unwrap().get(call).cloned();
-        if let Some(held) = held {
-            held.waiting.send_modify(|count| *count += 1);
-            let _ = held.open.acquire().await;
-        }
+        self.wait(call).await;
         if self.watch.failing.lock().unwrap().contains(call) {
             self.changed();
             return Err(StoreError::new(ErrorKind::Unavailable, call, "watched", "told to fail"));
         }
         Ok(())
+    }
+
+    async fn wait(&self, call: &'static str) {
+        let held = self.watch.held.lock().unwrap().get(call).cloned();
+        if let Some(held) = held {
+            held.waiting.send_modify(|count| *count += 1);
+            let _ = held.open.acquire().await;
+        }
     }
 
     fn changed(&self) {
@@ -167,7 +171,11 @@ impl Store for Watched {
     }
 
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.through("fetch", self.inner.fetch(request))
+        Box::pin(async move {
+            let fetched = self.through("fetch", self.inner.fetch(request)).await;
+            self.wait("fetched").await;
+            fetched
+        })
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
