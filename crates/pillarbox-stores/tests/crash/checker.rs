@@ -43,7 +43,9 @@ struct Ends<'a> {
     evidence: &'a Evidence,
     /// Those that learned that others had taken their work over.
     buried: BTreeSet<&'a str>,
-    /// Where in the journal it was counted what a killed process had left.
+    /// Where in the journal processes were killed.
+    killed: BTreeMap<&'a str, usize>,
+    /// Where it was counted what they had left.
     counted: BTreeMap<&'a str, usize>,
 }
 
@@ -51,11 +53,15 @@ impl<'a> Ends<'a> {
     fn read(evidence: &'a Evidence) -> Self {
         let is_burial = |line: &&Line| matches!(&line.what, What::Log { text } if BURIED.iter().any(|told| text.contains(told)));
         let by = |line: &'a Line| line.by.as_str();
-        let counted = evidence.lines.iter().enumerate().filter(|(_, line)| line.what == What::Counted);
+        let places = |what: &What| {
+            let lines = evidence.lines.iter().enumerate().filter(|(_, line)| line.what == *what);
+            lines.map(|(at, line)| (by(line), at)).collect()
+        };
         Self {
             evidence,
             buried: evidence.lines.iter().filter(is_burial).map(by).collect(),
-            counted: counted.map(|(at, line)| (by(line), at)).collect(),
+            killed: places(&What::Killing),
+            counted: places(&What::Counted),
         }
     }
 
@@ -75,9 +81,16 @@ impl<'a> Ends<'a> {
     }
 
     /// How many attempts of an event can have been counted by ends of processes: one by each kill at which it was pending, and one
-    /// more if it was written after a kill, while the slots of that process were still to be taken over.
+    /// more if it was written after a kill, while the slots of that process were still to be taken over. What is delivered between
+    /// a kill and the look at what it left was pending too.
     fn attempts(&self, id: &str, event: &Event<'_>, burials: usize) -> usize {
-        let pending = self.evidence.killed.values().filter(|pending| pending.contains(id)).count();
+        let was_pending = |(label, pending): &(&String, &BTreeSet<String>)| {
+            let place = |of: &BTreeMap<&str, usize>| of.get(label.as_str()).copied().unwrap_or(usize::MAX);
+            let (killed, counted) = (place(&self.killed), place(&self.counted));
+            let between = |delivery: &Delivery<'_>| killed < delivery.at && delivery.at < counted;
+            pending.contains(id) || event.deliveries.iter().any(between)
+        };
+        let pending = self.evidence.killed.iter().filter(was_pending).count();
         let first = event.deliveries.first().map_or(0, |delivery| delivery.at);
         let late = self.counted.values().any(|counted| *counted < first);
         burials + pending + usize::from(late)
@@ -145,6 +158,7 @@ pub(crate) fn judge(
             | What::Ready
             | What::Written
             | What::Left
+            | What::Killing
             | What::Counted => {}
         }
     }

@@ -129,6 +129,7 @@ impl<'a> Crew<'a> {
     pub(crate) fn kill(&mut self, name: char) -> Result<(), String> {
         let Some(hand) = self.hands.remove(&name) else { return Ok(()) };
         let label = hand.label.clone();
+        self.report(&label, &What::Killing)?;
         drop(hand);
         let pending = self.insist(Self::pending)?;
         self.killed.insert(label.clone(), pending);

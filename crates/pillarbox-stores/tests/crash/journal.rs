@@ -33,7 +33,9 @@ pub(crate) enum What {
     Crashed,
     /// It takes connections again; what processes reported late of the time before is above.
     Recovered,
-    /// A process was killed, and it was looked at what is pending then: what was done is done.
+    /// A process is about to be killed.
+    Killing,
+    /// It was killed, and it was looked at what is pending then: what was done is done.
     Counted,
 }
 
@@ -51,6 +53,7 @@ impl fmt::Display for What {
             Self::Left => write!(f, "left"),
             Self::Crashed => write!(f, "crashed"),
             Self::Recovered => write!(f, "recovered"),
+            Self::Killing => write!(f, "killing"),
             Self::Counted => write!(f, "counted"),
         }
     }
@@ -77,6 +80,7 @@ impl What {
             "left" => Self::Left,
             "crashed" => Self::Crashed,
             "recovered" => Self::Recovered,
+            "killing" => Self::Killing,
             "counted" => Self::Counted,
             _ => return None,
         })

@@ -8,7 +8,7 @@ use super::joins::JoinSpec;
 use super::step::*;
 
 const TYPES: [&str; 3] = ["paid", "sent", "Paid"];
-const NODES: u8 = 3;
+pub(crate) const NODES: u8 = 4;
 const OWNERS: u8 = 3;
 const JOINS: u8 = 3;
 

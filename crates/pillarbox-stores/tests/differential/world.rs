@@ -10,10 +10,11 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, Joins,
-    List, Membership, Outcome, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
+    List, Membership, Outcome, Part, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
 };
 use pillarbox_conformance::Fixture;
 
+use super::generate::NODES;
 use super::joins;
 use super::names::Names;
 use super::step::*;
@@ -245,9 +246,11 @@ impl World {
     async fn member(&mut self, call: &Call, now: Timestamp) -> Told {
         let (node, membership) = match call {
             Call::Join { node, lease_s } => {
+                // The last of them does not poll.
+                let part = if *node + 1 == NODES { Part::OwnLane } else { Part::Share };
                 let lease = Duration::from_secs(*lease_s);
                 let join =
-                    Join { node: node_id(*node), label: format!("node {node}"), lease, now: Some(now) };
+                    Join { node: node_id(*node), label: format!("node {node}"), part, lease, now: Some(now) };
                 (*node, Some(self.fixture.store.join(join).await?))
             }
             Call::Beat { node, lease_s, release, groups, after, sweep } => {
