@@ -278,9 +278,9 @@ impl Store for MysqlStore {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        // A renewal must not wait behind a long batch.
+        // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
-        let line = if renews { &self.0.desk } else { &self.0.settling };
+        let line = if renews { &self.0.beating } else { &self.0.settling };
         Box::pin(async move {
             // Items are in tables of others, where there is nothing to find out with.
             let locking = match self.0.facts.layout() {

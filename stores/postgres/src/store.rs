@@ -284,9 +284,9 @@ impl Store for PostgresStore {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        // A renewal must not wait behind a long batch.
+        // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
-        let line = if renews { &*self.0.desk } else { &self.0.settling };
+        let line = if renews { &self.0.beating } else { &self.0.settling };
         Box::pin(async move {
             let request = &request;
             let settle = |locked| self.insist(move || self.settle_on_line(line, request.clone(), locked));

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 
+mod blocked;
 mod bytes;
 mod claim;
 mod concurrency;
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<Case> {
         fence::cases(),
         reused::cases(),
         locked::cases(),
+        blocked::cases(),
         lease::cases(),
         queue::cases(),
         joins::cases(),

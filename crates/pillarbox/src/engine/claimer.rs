@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::caught::caught;
 use super::claims::Clock;
+use super::heart::Heart;
 use super::shared::Shared;
 use crate::model::{OwnerId, Row};
 use crate::port::{
@@ -106,9 +107,19 @@ impl Claimer {
     }
 
     /// Renews what is held at a third of the lease, until it is told to stop.
-    pub(crate) async fn renew_until(&self, stop: CancellationToken) {
+    pub(crate) async fn renew_until(&self, heart: Heart, stop: CancellationToken) {
         let mut pause = self.lease.renew_after();
+        let bound = self.shared.settings.deadline.max(self.lease.length());
         while stop.run_until_cancelled(sleep(pause)).await.is_some() {
+            if let Some(silent) = heart.stalled(bound) {
+                let store = self.store();
+                tracing::error!(
+                    store,
+                    ?silent,
+                    "the runtime runs nothing: claims are not renewed, so that others take over"
+                );
+                continue;
+            }
             let renewed = caught(self.renew()).await.unwrap_or_else(|panic| {
                 let detail = format!("panicked: {panic}");
                 Err(StoreError::new(ErrorKind::Unexpected, "renew", self.store(), detail))

@@ -7,9 +7,10 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::caught::caught;
+use super::heart::Heart;
 use super::shared::Shared;
 use crate::model::NodeId;
-use crate::port::{ErrorKind, Join, Membership, StoreError};
+use crate::port::{Join, Membership, StoreError};
 
 /// Beats come sooner while slots change hands, but not more often than this.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -29,6 +30,7 @@ pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreE
 /// Beats until it is told to stop; the node that is to leave then.
 pub(crate) async fn run(
     shared: Arc<Shared>,
+    heart: Heart,
     stop: CancellationToken,
     mut node: NodeId,
     first: Membership,
@@ -38,6 +40,8 @@ pub(crate) async fn run(
     let mut nodes = first.nodes;
     let mut alive = true;
     let mut failed = false;
+    let mut stalled = false;
+    let bound = shared.settings.deadline.max(shared.settings.lease.length());
     loop {
         let restless = shared.with(|core| core.restless(nodes, slots));
         let soon = restless || !alive || failed;
@@ -50,6 +54,19 @@ pub(crate) async fn run(
             () = sleep_until(Instant::now() + pause) => {}
         }
         failed = false;
+        if let Some(silent) = heart.stalled(bound) {
+            if !std::mem::replace(&mut stalled, true) {
+                let store = shared.store_name();
+                tracing::error!(
+                    store,
+                    ?silent,
+                    "the runtime runs nothing: heartbeats stop, so that others take over"
+                );
+            }
+            failed = true;
+            continue;
+        }
+        stalled = false;
         if !alive || shared.with(|core| core.is_without_node(node)) {
             match unbroken(&shared, join(&shared)).await {
                 Ok((fresh, membership)) => (node, nodes, alive) = (fresh, membership.nodes, true),
@@ -83,8 +100,7 @@ async fn unbroken<T>(
 ) -> Result<T, StoreError> {
     caught(call).await.unwrap_or_else(|panic| {
         shared.restart("member", &panic);
-        let detail = format!("panicked: {panic}");
-        Err(StoreError::new(ErrorKind::Unexpected, "beat", shared.store_name(), detail))
+        Err(shared.panicked("beat"))
     })
 }
 

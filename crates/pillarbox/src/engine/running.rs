@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::caught::caught;
 use super::core::Core;
+use super::heart::Heart;
 use super::settings::EngineSettings;
 use super::shared::Shared;
 use super::{member, reader, settler, worker};
@@ -117,10 +118,15 @@ impl Engine {
         if shared.store.lead().is_some() {
             shared.with(Core::take_rows_as_leader);
         }
-        let (node, membership) = member::join(&shared).await?;
+        let heart = Heart::here();
+        let joining = Arc::clone(&shared);
+        let joined = heart.call(async move { member::join(&joining).await }).await;
+        let (node, membership) = joined.unwrap_or_else(|| Err(shared.panicked("join")))?;
         let mut running = Self::dispatcher(Arc::clone(&shared));
-        let beating = member::run(Arc::clone(&shared), running.stop_beating.clone(), node, membership);
-        let member = running.tracker.spawn(beating);
+        heart.watch(&running.tracker, running.stop_beating.clone());
+        let stop = running.stop_beating.clone();
+        let beating = member::run(Arc::clone(&shared), heart.clone(), stop, node, membership);
+        let member = heart.spawn(&running.tracker, beating);
         running.loops.push(member.abort_handle());
         running.member = Some(member);
         let stop = running.stop_reading.clone();

@@ -10,7 +10,7 @@ use super::caught::called;
 use super::core::{Core, Tally};
 use super::settings::EngineSettings;
 use crate::model::{Event, EventId, Lane, Written};
-use crate::port::{MetricsExporter, Sink, Store};
+use crate::port::{ErrorKind, MetricsExporter, Sink, Store, StoreError};
 
 /// Which loops have something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,6 +100,11 @@ impl Shared {
         if let Err(panic) = called(|| export(&*self.metrics)) {
             tracing::error!(store = self.store_name(), panic, "the metrics exporter panicked");
         }
+    }
+
+    /// What a call has failed of that panicked.
+    pub(crate) fn panicked(&self, operation: &'static str) -> StoreError {
+        StoreError::new(ErrorKind::Unexpected, operation, self.store_name(), "panicked: see the log")
     }
 
     /// A loop ended by a panic.

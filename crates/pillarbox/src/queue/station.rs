@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::Queue;
 use super::handler::QueueSink;
 use super::worker::Plan;
-use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, Shared};
+use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, Heart, Shared};
 use crate::port::{ClaimFrom, Store, StoreError};
 
 /// Something happened at a database: it may be worth a look.
@@ -62,9 +62,10 @@ impl Station {
         ));
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let renewing = Arc::clone(&claimer);
-        let stopped = stop.clone();
-        tasks.spawn(async move { renewing.renew_until(stopped).await });
+        let heart = Heart::here();
+        heart.watch(&tasks, stop.clone());
+        let (renewing, stopped, beats) = (Arc::clone(&claimer), stop.clone(), heart.clone());
+        heart.spawn(&tasks, async move { renewing.renew_until(beats, stopped).await });
         let watching = watch(name.to_owned(), Arc::clone(&shared), queue.clone(), signals);
         let stopped = stop.clone();
         tasks.spawn(async move {

@@ -5,6 +5,7 @@
 mod kit;
 
 mod bad_input;
+mod blocking;
 mod cancel;
 mod compositions;
 mod config;
