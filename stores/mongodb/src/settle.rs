@@ -132,6 +132,10 @@ impl Batch<'_> {
                 return Bson::from(doc! { "$set": set });
             }
             Change::Attempt => return Bson::from(doc! { "$set": set, "$inc": { "attempts": 1 } }),
+            Change::Waits { error } => {
+                set.insert("last_error", stored_error(error));
+                return Bson::from(doc! { "$set": set });
+            }
             Change::Extend { lease } => {
                 set.insert("locked_until", us(later(self.now, *lease)));
                 return Bson::from(doc! { "$set": set });

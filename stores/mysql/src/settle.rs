@@ -153,7 +153,7 @@ impl Settling {
 
     fn apply(&mut self, change: &Change) {
         self.touched = true;
-        self.kept = matches!(change, Change::Attempt | Change::Extend { .. });
+        self.kept = matches!(change, Change::Attempt | Change::Waits { .. } | Change::Extend { .. });
         match change {
             Change::Done => {
                 self.status = Status::Done.code().into();
@@ -176,6 +176,7 @@ impl Settling {
             }
             Change::Delay => self.delay(),
             Change::Attempt => self.attempts += 1,
+            Change::Waits { error } => self.error = Some(stored_error(error)),
             Change::Release => self.give_back(0),
             Change::Untried => self.give_back(1),
             Change::Extend { lease } => self.lease_us = Some(micros(*lease)),

@@ -1,7 +1,7 @@
 -- Applies outcomes of every kind under a fence; share lock on the node's row, locks on the rows and on groups that get blocked,
 -- then on the members and joins of messages that ended. Rows that others have locked are waited for, briefly or not, or skipped as
 -- in done.sql.
--- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend.
+-- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend, 7 waits.
 -- A row is found by its number. That its id is the outcome's is said as a case, so that no plan goes by the index of ids. An id that
 -- can't be read, in a database without an encoding, is told as an empty one: such a row ends by its number.
 -- A row that got its mark while this waited for it is not deleted, but read as it was: so the update comes after, and looks at all of
@@ -36,12 +36,12 @@ changed AS (
         done_at = CASE WHEN o.kind IN (0, 2) THEN t.now ELSE e.done_at END,
         processed_by = CASE WHEN o.kind IN (0, 2) THEN coalesce($3, e.processed_by) ELSE e.processed_by END,
         available_at = CASE o.kind WHEN 1 THEN t.now + o.delay_us * interval '1 microsecond' ELSE e.available_at END,
-        last_error = CASE WHEN o.kind IN (1, 2) THEN o.error ELSE e.last_error END,
+        last_error = CASE WHEN o.kind IN (1, 2, 7) THEN o.error ELSE e.last_error END,
         attempts = greatest(e.attempts + o.counted - (o.kind = 5 AND e.locked_by IS NOT NULL)::integer, 0),
         lane = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.lane END,
-        locked_by = CASE WHEN o.kind IN (4, 6) THEN e.locked_by END,
-        locked_at = CASE WHEN o.kind IN (4, 6) THEN e.locked_at END,
-        locked_until = CASE o.kind WHEN 4 THEN e.locked_until WHEN 6 THEN t.now + o.delay_us * interval '1 microsecond' END
+        locked_by = CASE WHEN o.kind IN (4, 6, 7) THEN e.locked_by END,
+        locked_at = CASE WHEN o.kind IN (4, 6, 7) THEN e.locked_at END,
+        locked_until = CASE o.kind WHEN 4 THEN e.locked_until WHEN 7 THEN e.locked_until WHEN 6 THEN t.now + o.delay_us * interval '1 microsecond' END
     FROM o, t
     WHERE e.seq = ANY ($5) AND e.seq = o.seq AND e.status IN (0, 2)
         AND CASE WHEN e.event_id = o.event_id THEN true ELSE o.event_id = '' AND o.kind NOT IN (0, 1) END

@@ -199,6 +199,7 @@ impl<'a> Columns<'a> {
             Change::Attempt => plain(4, 1),
             Change::Release => plain(5, 0),
             Change::Untried => plain(5, -1),
+            Change::Waits { error } => Part { kind: 7, error: Some(stored_error(error)), ..Part::default() },
             Change::Extend { lease } => Part { kind: 6, delay_us: micros(*lease), ..Part::default() },
         };
         self.kind.push(part.kind);

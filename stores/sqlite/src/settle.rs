@@ -99,6 +99,11 @@ impl<'a> Settling<'a> {
             Change::Dead { error, counts, blocks } => self.dead(outcome, error, *counts, blocks.as_ref()),
             Change::Delay => self.keep(&self.sql.delay, outcome),
             Change::Attempt => self.keep(&self.sql.attempt, outcome),
+            Change::Waits { error } => {
+                let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
+                let waits = params![seq, self.owner, token, id, stored_error(error)];
+                Ok(self.connection.prepare_cached(&self.sql.waits)?.execute(waits)? > 0)
+            }
             Change::Release => self.give_back(outcome, 0),
             Change::Untried => self.give_back(outcome, 1),
             Change::Extend { lease } => {

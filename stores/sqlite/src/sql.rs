@@ -192,7 +192,7 @@ statements!(
         group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joins_here, join_start,
         join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,
         member_show, member_add, member_report, member_end, step_show, step_mark, reused;
-    each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, release, slots_sweep, first_pending, pending_upto,
+    each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, waits, release, slots_sweep, first_pending, pending_upto,
         next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version, reap;
     items: item, lacking, leads, group_first, group_next, take, recover;

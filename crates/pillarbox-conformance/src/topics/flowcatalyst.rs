@@ -33,6 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_release_leaves_no_trace_but_the_time,
         an_attempt_counts_and_keeps_the_claim,
         an_attempt_that_was_not_made_is_taken_back,
+        what_waits_keeps_its_error_and_its_claim,
         outcomes_come_in_lists_and_stale_ones_are_named,
         nothing_is_settled_without_its_claim,
         a_node_that_is_gone_settles_nothing,
@@ -299,6 +300,18 @@ async fn an_attempt_counts_and_keeps_the_claim(t: Fixture) -> Checked {
         (stored.status.as_str(), stored.retry_count, stored.processed_at),
         ("PROCESSING", 1, Some(at(1)))
     );
+    assert!(settle_one(&t, &claimed, Change::Done, 3).await?);
+    Ok(())
+}
+
+/// PBX-095
+async fn what_waits_keeps_its_error_and_its_claim(t: Fixture) -> Checked {
+    let claimed = claimed(&t, 1, 1).await?;
+    let waits = Change::Waits { error: "connection refused".to_owned() };
+    assert!(settle_one(&t, &claimed, waits, 2).await?);
+    let stored = look(&t, 1).await?;
+    assert_eq!((stored.error_message.as_deref(), stored.retry_count), (Some("connection refused"), 0));
+    assert_eq!((stored.status.as_str(), stored.processed_at), ("PROCESSING", Some(at(1))));
     assert!(settle_one(&t, &claimed, Change::Done, 3).await?);
     Ok(())
 }

@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         delay_moves_a_row_to_the_delayed_lane_and_changes_nothing_else,
         attempt_counts_and_keeps_the_claim,
         an_attempt_that_was_not_made_is_taken_back,
+        what_waits_keeps_its_error_and_its_claim,
         release_gives_a_claim_back_untouched,
         release_of_an_unclaimed_row_counts_nothing,
         stored_errors_are_cut_and_hold_no_nul,
@@ -65,8 +66,17 @@ async fn done_is_final(t: Fixture) -> Checked {
     Ok(())
 }
 
-fn every_change() -> [Change; 6] {
-    [Change::Done, retry_later(secs(1)), dead_blocking("g"), Change::Delay, Change::Attempt, Change::Release]
+fn every_change() -> [Change; 7] {
+    let waits = Change::Waits { error: "away".to_owned() };
+    [
+        Change::Done,
+        retry_later(secs(1)),
+        dead_blocking("g"),
+        Change::Delay,
+        Change::Attempt,
+        Change::Release,
+        waits,
+    ]
 }
 
 /// EVT-043
@@ -178,6 +188,19 @@ async fn attempt_counts_and_keeps_the_claim(t: Fixture) -> Checked {
     assert_eq!((record.attempts, record.status), (2, Status::New));
     assert_eq!((record.locked_by, record.locked_until), (before.locked_by, before.locked_until));
     assert_eq!(t.store.admin().show(id("a")).await?.expect("there").attempts, [], "nothing has failed");
+    Ok(())
+}
+
+/// PBX-095
+async fn what_waits_keeps_its_error_and_its_claim(t: Fixture) -> Checked {
+    let before = claimed(&t, "a").await?;
+    t.apply("a", Change::Waits { error: "connection refused".to_owned() }, at(2)).await?;
+    let record = t.record("a").await?;
+    assert_eq!(record.last_error.as_deref(), Some("connection refused"));
+    assert_eq!((record.attempts, record.status), (before.attempts, Status::New));
+    assert_eq!((record.locked_by, record.locked_until), (before.locked_by, before.locked_until));
+    assert_eq!(t.store.admin().show(id("a")).await?.expect("there").attempts, [], "no attempt has failed");
+    t.apply("a", Change::Done, at(3)).await?;
     Ok(())
 }
 

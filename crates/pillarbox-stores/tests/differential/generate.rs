@@ -292,7 +292,7 @@ impl Maker {
         let counts = if self.rng.bool() { Counts::One } else { Counts::None };
         let wait = if self.rng.bool() { Wait::InPlace } else { Wait::Delayed };
         let native = self.layout == Layout::Native;
-        let change = match self.rng.u8(..if native { 12 } else { 10 }) {
+        let change = match self.rng.u8(..if native { 13 } else { 11 }) {
             0 | 1 => ChangeSpec::Done,
             2 | 3 => {
                 let counts = if native && self.chance(3) { Counts::Back } else { counts };
@@ -302,7 +302,8 @@ impl Maker {
             7 => ChangeSpec::Delay,
             8 => ChangeSpec::Attempt,
             9 => ChangeSpec::Release,
-            10 => ChangeSpec::Untried,
+            10 => ChangeSpec::Waits,
+            11 => ChangeSpec::Untried,
             _ => ChangeSpec::Extend { lease_s: self.rng.u64(1..60) },
         };
         let back = if self.chance(5) { self.rng.usize(1..3) } else { 0 };

@@ -120,6 +120,7 @@ pub(crate) enum ChangeSpec {
     Dead { counts: Counts, blocks: bool },
     Delay,
     Attempt,
+    Waits,
     Release,
     Untried,
     Extend { lease_s: u64 },

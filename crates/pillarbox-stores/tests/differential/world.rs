@@ -237,6 +237,7 @@ impl World {
             }
             ChangeSpec::Delay => Change::Delay,
             ChangeSpec::Attempt => Change::Attempt,
+            ChangeSpec::Waits => Change::Waits { error: "the endpoint is away".to_owned() },
             ChangeSpec::Release => Change::Release,
             ChangeSpec::Untried => Change::Untried,
             ChangeSpec::Extend { lease_s } => Change::Extend { lease: Duration::from_secs(lease_s) },

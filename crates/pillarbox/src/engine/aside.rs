@@ -25,12 +25,19 @@ pub(crate) struct Memo {
     accepted_before: Option<u64>,
     blamed_since: Option<Instant>,
     outages: u32,
+    noted: Option<u64>,
     careful: bool,
 }
 
 impl Memo {
-    const NONE: Self =
-        Self { most: usize::MAX, accepted_before: None, blamed_since: None, outages: 0, careful: false };
+    const NONE: Self = Self {
+        most: usize::MAX,
+        accepted_before: None,
+        blamed_since: None,
+        outages: 0,
+        noted: None,
+        careful: false,
+    };
 
     /// The group knows by itself whether its first event is tried with care.
     fn of(item: &Item) -> Self {
@@ -40,6 +47,7 @@ impl Memo {
             accepted_before: item.accepted_before,
             blamed_since: item.blamed_since,
             outages: item.outages,
+            noted: item.noted,
             careful,
         }
     }
@@ -49,6 +57,7 @@ impl Memo {
         item.accepted_before = self.accepted_before;
         item.blamed_since = self.blamed_since;
         item.outages = self.outages;
+        item.noted = self.noted;
         item.careful |= self.careful;
     }
 }

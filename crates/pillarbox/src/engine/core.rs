@@ -20,6 +20,7 @@ use super::item::Item;
 use super::known::Known;
 use super::lead::Leadership;
 use super::lines::Lines;
+use super::notes::Notes;
 use super::running::EngineHealth;
 use super::settings::EngineSettings;
 use super::shared::Signals;
@@ -109,6 +110,7 @@ pub(crate) struct Core {
     pub(super) lead: Option<Leadership>,
     pub(super) slots: Slots,
     pub(super) breaker: Breaker,
+    pub(super) notes: Notes,
     pub(super) cursor: Cursor,
     /// Grows when the cursor is set back, so that a read under way can't move it on.
     pub(super) rewinds: u64,
@@ -194,6 +196,7 @@ impl Core {
             lead: None,
             slots: Slots::default(),
             breaker: Breaker::default(),
+            notes: Notes::default(),
             cursor: Cursor::default(),
             rewinds: 0,
             reads_from: 0,
@@ -298,9 +301,10 @@ impl Core {
     pub(crate) fn signals(&mut self) -> Signals {
         let settle = match self.settler {
             Settler::Busy => false,
-            Settler::Idle => self.settles_since.is_some(),
+            Settler::Idle => self.settles_since.is_some() || !self.notes.is_empty(),
             Settler::Lingering(until) => {
-                self.settles_since.is_some() && self.settle_at().is_none_or(|at| at < until)
+                !self.notes.is_empty()
+                    || (self.settles_since.is_some() && self.settle_at().is_none_or(|at| at < until))
             }
         };
         let due_moved = std::mem::take(&mut self.due_moved);
@@ -450,6 +454,9 @@ impl Core {
     pub(super) fn push_unsettled(&mut self, unsettled: Unsettled, now: Instant) {
         self.settles_since.get_or_insert(now);
         self.settles_press |= unsettled.group.is_some() || unsettled.outcome.change != Change::Done;
+        if let Some(note) = self.notes.drop_for(&unsettled) {
+            self.slots.left(note.slot);
+        }
         self.settles.push_back(unsettled);
     }
 

@@ -89,6 +89,7 @@ impl Core {
             careful: false,
             accepted_before: None,
             outages: 0,
+            noted: None,
             blamed_since: None,
             most: usize::MAX,
             led: false,

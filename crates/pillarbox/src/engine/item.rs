@@ -31,6 +31,8 @@ pub(crate) struct Item {
     pub(crate) accepted_before: Option<u64>,
     /// How often the endpoint failed under it in a row.
     pub(crate) outages: u32,
+    /// The error that its row tells of while it waits, as a number that stands for the text.
+    pub(crate) noted: Option<u64>,
     /// Since when only its last attempt is left, and the endpoint fails under it while it accepts others.
     pub(crate) blamed_since: Option<Instant>,
     /// The largest batch it may be part of: one that was refused or broke is sent again in parts.

@@ -1,5 +1,6 @@
 //! Judging: what the verdicts of a sink mean for the events, their groups and the endpoint.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -315,10 +316,25 @@ impl Core {
             item.accepted_before = Some(accepted);
         }
         item.outages = item.outages.saturating_add(1);
+        self.note(&mut item, error);
         // A wait that the endpoint asked for is kept to.
         let pause = if after.is_some() { pause } else { pause.max(patience(item.outages)) };
         self.wait_for_endpoint(item, now + pause, now);
         Then::Stop
+    }
+
+    /// The row tells why its event waits, written once for each error.
+    fn note(&mut self, item: &mut Item, error: String) {
+        let mut hasher = DefaultHasher::new();
+        error.hash(&mut hasher);
+        let told = Some(hasher.finish());
+        if std::mem::replace(&mut item.noted, told) != told {
+            let (outcome, slot) = (item.outcome(Change::Waits { error }), item.slot);
+            if self.notes.put(Unsettled { outcome, slot, group: None }) {
+                // The slot is not given to another before the note is written.
+                self.slots.entered(slot);
+            }
+        }
     }
 
     /// An event waits for its endpoint. If it can be read again it leaves memory, and whoever cancels it meanwhile cancels it; so

@@ -38,6 +38,7 @@ impl Core {
         self.claims.clear();
         self.slots.clear();
         self.settles.clear();
+        self.notes.clear();
         self.busy.clear();
         self.settles_since = None;
         self.settles_press = false;

@@ -23,6 +23,7 @@ mod lead;
 mod lines;
 mod member;
 mod membership;
+mod notes;
 mod pace;
 mod reader;
 mod running;

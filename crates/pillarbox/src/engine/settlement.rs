@@ -60,6 +60,11 @@ impl Core {
         if !again.is_empty() {
             return self.batch(again, Tried::Again);
         }
+        if !self.notes.is_empty() {
+            let notes = self.notes.take(self.settings.settle_rows);
+            self.settling += notes.len();
+            return self.batch(notes, Tried::First);
+        }
         if self.settles_since.is_none() || self.settle_at().is_some_and(|until| now < until) {
             let Some(until) = self.settle_at().into_iter().chain(self.busy.at()).min() else {
                 self.settler = Settler::Idle;
@@ -105,6 +110,11 @@ impl Core {
                 continue;
             }
             let changed = stale.next_if_eq(&place).is_none();
+            // The event may have ended or been cancelled meanwhile.
+            if matches!(outcome.change, Change::Waits { .. }) {
+                self.slots.left(slot);
+                continue;
+            }
             self.tally.stale += u64::from(!changed);
             self.confirm(outcome, slot, group, changed, now);
         }

@@ -89,6 +89,7 @@ impl State {
                 row.unlock();
             }),
             Change::Attempt => self.change(seq, |row| row.attempts = row.attempts.saturating_add(1)),
+            Change::Waits { error } => self.change(seq, |row| row.last_error = Some(stored_error(error))),
             Change::Release => self.change(seq, |row| row.give_back(0)),
             Change::Untried => self.change(seq, |row| row.give_back(1)),
             Change::Extend { lease } => self.change(seq, |row| {
@@ -152,9 +153,12 @@ fn move_of(change: &Change) -> Move {
         Change::Done => Move::Done,
         Change::Retry { .. } => Move::Retry,
         Change::Dead { .. } => Move::Dead,
-        Change::Delay | Change::Attempt | Change::Release | Change::Untried | Change::Extend { .. } => {
-            Move::Keep
-        }
+        Change::Delay
+        | Change::Attempt
+        | Change::Waits { .. }
+        | Change::Release
+        | Change::Untried
+        | Change::Extend { .. } => Move::Keep,
     }
 }
 

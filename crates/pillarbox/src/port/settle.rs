@@ -54,7 +54,7 @@ pub enum Wait {
     Delayed,
 }
 
-/// What is to change in a row. Every change but `Attempt` and `Extend` also ends a claim on it.
+/// What is to change in a row. Every change but `Attempt`, `Waits` and `Extend` also ends a claim on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The event was delivered.
@@ -87,6 +87,11 @@ pub enum Change {
     Release,
     /// Given back untouched, and so is an attempt that was counted by `Attempt` before: it was not made after all.
     Untried,
+    /// It waits for its endpoint, which failed so. A claim on it goes on, and no attempt is counted.
+    Waits {
+        /// What happened.
+        error: String,
+    },
     /// The claim goes on: it ends so long from now. Changes only rows that are claimed. With a lease of zero the claim has run
     /// out at once.
     Extend {

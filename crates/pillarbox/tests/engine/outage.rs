@@ -1,7 +1,7 @@
 //! While the endpoint is down: attempts, cancels, memory and shutdown.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineSettings};
@@ -162,6 +162,31 @@ async fn what_is_cancelled_during_an_outage_is_never_delivered() {
         let mut after = sink.ids().split_off(before);
         after.sort_unstable();
         assert_eq!(after, (10..20).map(|n| format!("e{n}")).collect::<Vec<_>>());
+        node.close().await;
+    }
+}
+
+/// PBX-095: written once for each error, and without an attempt.
+#[tokio::test(start_paused = true)]
+async fn an_event_keeps_its_last_error_while_it_waits() {
+    for store in [MemoryStore::new(), led()] {
+        let error = Arc::new(Mutex::new("connection refused".to_owned()));
+        let told = Arc::clone(&error);
+        let sink = Scripted::new(move |_| match told.lock().unwrap().as_str() {
+            "" => Verdict::Accepted,
+            error => Verdict::Unavailable { cause: Default::default(), error: error.to_owned(), after: None },
+        });
+        write(&store, "e", Some("g")).await;
+        let mut node = start(&store, sink.clone(), Order::PerGroup, 1).await;
+        for text in ["connection refused", "the endpoint answered 503"] {
+            *error.lock().unwrap() = text.to_owned();
+            pass(Duration::from_secs(300)).await;
+            let waiting = record(&store, "e").await;
+            assert_eq!(waiting.last_error.as_deref(), Some(text));
+            assert_eq!(waiting.status, Status::New);
+        }
+        error.lock().unwrap().clear();
+        until(&store, "e", Status::Done).await;
         node.close().await;
     }
 }

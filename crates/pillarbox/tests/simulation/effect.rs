@@ -145,6 +145,7 @@ fn kind(change: &Change) -> Settling {
         }
         Change::Delay => Settling::Delay,
         Change::Attempt => Settling::Attempt,
+        Change::Waits { .. } => Settling::Waits,
         Change::Release => Settling::Release,
         Change::Untried => Settling::Untried,
         Change::Extend { .. } => unreachable!("nodes claim nothing"),
@@ -173,6 +174,7 @@ fn note(world: &World, settled: &Settled, rows: &[Row]) {
             Settling::Dead { .. } => "dead",
             Settling::Delay => "put off",
             Settling::Attempt => "tried with care",
+            Settling::Waits => "noted why it waits",
             Settling::Release => "released",
             Settling::Untried => "not tried after its attempt was written",
         };

@@ -27,6 +27,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("event", "dead, expired"),
     ("event", "dead, undecodable"),
     ("event", "done"),
+    ("event", "noted why it waits"),
     ("event", "promoted when due"),
     ("event", "retried"),
     ("event", "tried with care"),

@@ -75,6 +75,7 @@ pub(crate) enum Settling {
     Attempt,
     Release,
     Untried,
+    Waits,
 }
 
 /// How an operator ended an event, or the store forgot it.

@@ -66,7 +66,7 @@ async fn claimed(
         let there = found.get(outcome.id.as_str());
         let token = from_us(outcome.token.0);
         let (status, at) = match (seen, &outcome.change) {
-            (Seen::Claimed, _) | (_, Change::Attempt) => (PROCESSING, token),
+            (Seen::Claimed, _) | (_, Change::Attempt | Change::Waits { .. }) => (PROCESSING, token),
             (Seen::Settled(OnDone::Delete), Change::Done) => return there.is_none(),
             (_, Change::Done) => (COMPLETED, token.max(now)),
             (_, Change::Dead { .. }) => (FAILED, token.max(now)),
@@ -127,6 +127,7 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
             "retryCount": retries(one(*counts)),
         },
         Change::Attempt => doc! { "retryCount": retries(1) },
+        Change::Waits { error } => doc! { "errorMessage": literal(error) },
         Change::Untried => doc! { "status": PENDING, "retryCount": retries(-1) },
         // There is no field for a time to wait until.
         Change::Delay | Change::Release => return Bson::from(doc! { "$set": { "status": PENDING } }),

@@ -149,6 +149,7 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
             changed("FAILED", true, Some(Some(stored_error(error))), count(*counts))
         }
         Change::Attempt => changed("PROCESSING", false, None, 1),
+        Change::Waits { error } => changed("PROCESSING", false, Some(Some(stored_error(error))), 0),
         Change::Untried => changed("PENDING", false, None, -1),
         // There is no column for a time to wait until.
         Change::Delay | Change::Release => changed("PENDING", false, None, 0),

@@ -4,7 +4,7 @@
 -- The rows are found and locked one by one by their key and changed by their place. The status is no condition for an index:
 -- by statistics from before the first take the planner would rather read every item that is PROCESSING, for each outcome.
 -- A done mark that a crash takes back is only a second delivery: no need to wait for the disk then.
--- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release. The claim began an attempt, which becomes a retry only here.
+-- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release, 7 waits. The claim began an attempt, which becomes a retry only here.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
 {me}o AS MATERIALIZED (
     SELECT r.id, r.kind, r.token AT TIME ZONE 'UTC' AS token, r.error, r.counted, r.place
@@ -22,9 +22,9 @@ done AS (
     RETURNING e.id),
 changed AS (
     UPDATE {event} e
-    SET status = CASE f.kind WHEN 2 THEN 'FAILED' WHEN 4 THEN 'PROCESSING' ELSE 'PENDING' END,
+    SET status = CASE f.kind WHEN 2 THEN 'FAILED' WHEN 4 THEN 'PROCESSING' WHEN 7 THEN 'PROCESSING' ELSE 'PENDING' END,
         processed_at = CASE f.kind WHEN 2 THEN greatest(t.now, e.processed_at) ELSE e.processed_at END,
-        error_message = CASE WHEN f.kind IN (1, 2) THEN f.error ELSE e.error_message END,
+        error_message = CASE WHEN f.kind IN (1, 2, 7) THEN f.error ELSE e.error_message END,
         retry_count = greatest(e.retry_count + f.counted, 0)
     FROM found f, t WHERE f.kind <> 0 AND e.ctid = ANY (ARRAY(SELECT at FROM found WHERE kind <> 0)) AND e.ctid = f.at
     RETURNING e.id),

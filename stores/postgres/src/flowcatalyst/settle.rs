@@ -87,6 +87,7 @@ impl Columns {
                 Change::Retry { error, counts, .. } => (1, Some(stored_error(error)), 1 + count(*counts)),
                 Change::Dead { error, counts, .. } => (2, Some(stored_error(error)), count(*counts)),
                 Change::Attempt => (4, None, 1),
+                Change::Waits { error } => (7, Some(stored_error(error)), 0),
                 Change::Untried => (5, None, -1),
                 // There is no column for a time to wait until.
                 Change::Delay | Change::Release => (5, None, 0),

@@ -62,6 +62,7 @@ fn apply(
             Ok(changed)
         }
         Change::Attempt => run(&sql.attempt, params![id, token]),
+        Change::Waits { error } => run(&sql.waits, params![id, token, stored_error(error)]),
         // There is no column for a time to wait until.
         Change::Delay | Change::Release => run(&sql.release, params![id, token, 0]),
         Change::Untried => run(&sql.release, params![id, token, 1]),

@@ -25,6 +25,9 @@ impl Tale<'_> {
             if row.attempts.is_some_and(|attempts| attempts > most) {
                 self.wrong(format!("{event} has more attempts than it may have"));
             }
+            if row.change == Settling::Waits {
+                continue;
+            }
             self.accounted_for(member, row);
             match &row.change {
                 Settling::Done => self.done(member, row),
@@ -34,7 +37,11 @@ impl Tale<'_> {
                     self.story(event).end = Some(End::Dead);
                 }
                 Settling::Dead { error, .. } => self.dead(member, row, error),
-                Settling::Delay | Settling::Attempt | Settling::Release | Settling::Untried => {}
+                Settling::Delay
+                | Settling::Attempt
+                | Settling::Release
+                | Settling::Untried
+                | Settling::Waits => {}
             }
         }
     }
