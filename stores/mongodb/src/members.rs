@@ -21,11 +21,26 @@ pub(crate) struct Node {
     pub(crate) state: Option<String>,
 }
 
-/// A slot of groups or a lane, who holds it, and whether its last holder was buried.
+/// A slot of groups or a lane, who holds it, whether its last holder was buried, and what is quarantined since one was.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     state: SlotState,
     suspect: bool,
+    quarantine: Option<Quarantine>,
+}
+
+impl Held {
+    fn free(slot: Slot) -> Self {
+        Self { state: SlotState { slot, holder: None }, suspect: false, quarantine: None }
+    }
+}
+
+/// Why a node is removed.
+#[derive(Debug, Clone, Copy)]
+enum Removal {
+    Left,
+    /// The highest pending number then, where rows have numbers.
+    Buried(Option<Seq>),
 }
 
 /// Nodes in the order they joined, slots ascending, and what this call took from the dead.
@@ -34,28 +49,27 @@ pub(crate) struct Members {
     nodes: Vec<Node>,
     slots: Vec<Held>,
     taken_suspect: Vec<Slot>,
-    /// The highest pending number when these were taken, where rows have numbers.
-    pending_upto: Option<Seq>,
 }
 
 impl Members {
     /// Nobody, and all slots free.
     pub(crate) fn none(slots: i16) -> Self {
-        let free = |slot| Held { state: SlotState { slot: Slot(slot), holder: None }, suspect: false };
-        let slots = (0..slots).map(free).collect();
-        Self { nodes: Vec::new(), slots, taken_suspect: Vec::new(), pending_upto: None }
+        let slots = (0..slots).map(|slot| Held::free(Slot(slot))).collect();
+        Self { nodes: Vec::new(), slots, taken_suspect: Vec::new() }
     }
 
     pub(crate) fn read(document: &Document) -> Result<Self, Failure> {
         let list = |field| document.get_array(field).map(Vec::as_slice).unwrap_or_default().iter();
         let nodes = list("nodes").filter_map(Bson::as_document).map(read_node);
         let slots = list("slots").filter_map(Bson::as_document).map(read_slot);
-        Ok(Self {
-            nodes: nodes.collect::<Result<_, _>>()?,
-            slots: slots.collect::<Result<_, _>>()?,
-            taken_suspect: Vec::new(),
-            pending_upto: None,
-        })
+        let mut slots: Vec<Held> = slots.collect::<Result<_, _>>()?;
+        for quarantined in list("quarantine").filter_map(Bson::as_document) {
+            let (slot, quarantine) = read_quarantine(quarantined)?;
+            if let Some(held) = slots.iter_mut().find(|held| held.state.slot == slot) {
+                held.quarantine = Some(quarantine);
+            }
+        }
+        Ok(Self { nodes: nodes.collect::<Result<_, _>>()?, slots, taken_suspect: Vec::new() })
     }
 
     pub(crate) fn to_document(&self) -> Document {
@@ -75,9 +89,16 @@ impl Members {
                 doc! { "slot": i32::from(held.state.slot.0), "holder": holder, "suspect": held.suspect },
             )
         };
+        // A list of its own: an older release writes the slots anew, and leaves this alone.
+        let quarantine = |held: &Held| {
+            let Quarantine { burials, upto } = held.quarantine?;
+            let slot = i32::from(held.state.slot.0);
+            Some(Bson::from(doc! { "slot": slot, "evictions": i64::from(burials), "upto": upto.0 }))
+        };
         let nodes: Vec<Bson> = self.nodes.iter().map(node).collect();
         let slots: Vec<Bson> = self.slots.iter().map(slot).collect();
-        doc! { "nodes": nodes, "slots": slots }
+        let quarantine: Vec<Bson> = self.slots.iter().filter_map(quarantine).collect();
+        doc! { "nodes": nodes, "slots": slots, "quarantine": quarantine }
     }
 
     pub(crate) fn has(&self, node: NodeId) -> bool {
@@ -95,28 +116,43 @@ impl Members {
         found.map(|node| node.expires_at = expires_at).is_some()
     }
 
-    /// Removes every node that has expired, but the one that is just beating.
-    pub(crate) fn bury(&mut self, now: Timestamp, beating: Option<NodeId>) -> Vec<NodeId> {
+    /// Every node that has expired, but the one that is just beating.
+    pub(crate) fn expired(&self, now: Timestamp, beating: Option<NodeId>) -> Vec<NodeId> {
         let expired = |node: &&Node| node.expires_at <= now && Some(node.id) != beating;
-        let dead: Vec<NodeId> = self.nodes.iter().filter(expired).map(|node| node.id).collect();
-        for node in &dead {
-            self.remove(*node, true);
+        self.nodes.iter().filter(expired).map(|node| node.id).collect()
+    }
+
+    /// Removes dead nodes, and quarantines what was pending in their slots: rows up to this number, where they have numbers.
+    pub(crate) fn bury(&mut self, dead: &[NodeId], upto: Option<Seq>) {
+        for node in dead {
+            self.remove(*node, Removal::Buried(upto));
         }
-        dead
     }
 
     /// False if it is not there.
     pub(crate) fn leave(&mut self, node: NodeId) -> bool {
         let there = self.has(node);
-        self.remove(node, false);
+        self.remove(node, Removal::Left);
         there
     }
 
-    fn remove(&mut self, node: NodeId, suspect: bool) {
+    fn remove(&mut self, node: NodeId, removal: Removal) {
         self.nodes.retain(|one| one.id != node);
         for held in self.slots.iter_mut().filter(|held| held.state.holder == Some(node)) {
             held.state.holder = None;
-            held.suspect = suspect;
+            held.suspect = matches!(removal, Removal::Buried(_));
+            if let Removal::Buried(Some(upto)) = removal {
+                let burials = held.quarantine.map_or(0, |quarantine| quarantine.burials) + 1;
+                held.quarantine = Some(Quarantine { burials, upto });
+            }
+        }
+    }
+
+    /// Ends the quarantine of slots, of those this node holds.
+    pub(crate) fn trust(&mut self, node: NodeId, slots: &[Slot]) {
+        let trusted = |held: &&mut Held| held.state.holder == Some(node) && slots.contains(&held.state.slot);
+        for held in self.slots.iter_mut().filter(trusted) {
+            held.quarantine = None;
         }
     }
 
@@ -145,8 +181,7 @@ impl Members {
         let place = match self.slots.binary_search_by_key(&slot, |held| held.state.slot) {
             Ok(place) => place,
             Err(place) => {
-                let free = Held { state: SlotState { slot, holder: None }, suspect: false };
-                self.slots.insert(place, free);
+                self.slots.insert(place, Held::free(slot));
                 place
             }
         };
@@ -163,16 +198,6 @@ impl Members {
         }
     }
 
-    /// Whether this call took slots from the dead.
-    pub(crate) fn took_from_the_dead(&self) -> bool {
-        !self.taken_suspect.is_empty()
-    }
-
-    /// Rows up to this number were pending then.
-    pub(crate) fn pending_upto(&mut self, upto: Seq) {
-        self.pending_upto = Some(upto);
-    }
-
     pub(crate) fn states(&self) -> Vec<SlotState> {
         self.slots.iter().map(|held| held.state).collect()
     }
@@ -186,9 +211,8 @@ impl Members {
         self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
     }
 
-    fn held_by(&self, node: NodeId) -> impl Iterator<Item = Slot> {
-        let mine = self.slots.iter().filter(move |held| held.state.holder == Some(node));
-        mine.map(|held| held.state.slot)
+    fn held_by(&self, node: NodeId) -> impl Iterator<Item = &Held> {
+        self.slots.iter().filter(move |held| held.state.holder == Some(node))
     }
 
     /// Where a node stands, all but the rows that wait for it.
@@ -199,14 +223,13 @@ impl Members {
         groups: Option<GroupStates>,
         now: Timestamp,
     ) -> Membership {
-        let suspect = |slot| {
-            let suspect = self.taken_suspect.contains(&slot);
-            let upto = self.pending_upto.filter(|_| suspect);
-            HeldSlot { slot, suspect, quarantine: upto.map(|upto| Quarantine { burials: 0, upto }) }
+        let held = |held: &Held| {
+            let Held { state: SlotState { slot, .. }, quarantine, .. } = *held;
+            HeldSlot { slot, suspect: self.taken_suspect.contains(&slot), quarantine }
         };
         Membership {
             lane: self.lane_of(node),
-            held: self.held_by(node).map(suspect).collect(),
+            held: self.held_by(node).map(held).collect(),
             give,
             nodes: self.nodes.len(),
             groups,
@@ -263,5 +286,13 @@ fn read_node(document: &Document) -> Result<Node, Failure> {
 fn read_slot(document: &Document) -> Result<Held, Failure> {
     let holder = document.get_str("holder").ok().map(node_id).transpose()?;
     let suspect = document.get_bool("suspect").unwrap_or(false);
-    Ok(Held { state: SlotState { slot: Slot(small(document, "slot")?), holder }, suspect })
+    let state = SlotState { slot: Slot(small(document, "slot")?), holder };
+    Ok(Held { state, suspect, quarantine: None })
+}
+
+fn read_quarantine(document: &Document) -> Result<(Slot, Quarantine), Failure> {
+    let burials = whole(document, "evictions").and_then(|burials| u32::try_from(burials).ok());
+    let upto = whole(document, "upto").map(Seq);
+    let (burials, upto) = burials.zip(upto).ok_or_else(unreadable)?;
+    Ok((Slot(small(document, "slot")?), Quarantine { burials, upto }))
 }

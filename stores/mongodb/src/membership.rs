@@ -38,7 +38,7 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
     for tried in 0..TRIES {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
-        let buried = members.bury(now, None);
+        let buried = bury(call, &mut members, now, None).await?;
         if members.has(request.node) {
             let detail = format!("node {} is there already", request.node);
             return Err(Failure::Refused(ErrorKind::Conflict, detail));
@@ -58,7 +58,6 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
         members.take(request.node, share.take);
         if swap(call, &members, version).await? {
             fence(call, &buried, Some(request.node)).await?;
-            bound(call, &mut members).await?;
             let groups = Some(group_states(call, epoch).await?);
             return Ok(members.standing(request.node, share.give, groups, now));
         }
@@ -76,7 +75,8 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         if !members.renew(request.node, later(now, request.lease)) {
             return Ok(None);
         }
-        let buried = members.bury(now, Some(request.node));
+        let buried = bury(call, &mut members, now, Some(request.node)).await?;
+        members.trust(request.node, &request.trusted);
         members.release(request.node, &request.release);
         members.know(&lanes);
         let share = members.share(request.node);
@@ -84,7 +84,6 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         members.take(request.node, take);
         if swap(call, &members, version).await? {
             fence(call, &buried, None).await?;
-            bound(call, &mut members).await?;
             if !request.release.is_empty() && call.in_transaction() {
                 // Whoever takes at this moment does so before it, or looks again.
                 touch_lead(call, request.node).await?;
@@ -122,10 +121,24 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
     Err(Failure::lost())
 }
 
-/// Notes the highest pending number where slots were taken from the dead: these can't have read later rows.
-async fn bound(call: &mut Call<'_>, members: &mut Members) -> Result<(), Failure> {
-    if !members.took_from_the_dead() || call.outbox().layout == Layout::Flowcatalyst {
-        return Ok(());
+/// Removes every node that has expired, but the one that is just beating; these.
+async fn bury(
+    call: &mut Call<'_>,
+    members: &mut Members,
+    now: Timestamp,
+    beating: Option<NodeId>,
+) -> Result<Vec<NodeId>, Failure> {
+    let dead = members.expired(now, beating);
+    if !dead.is_empty() {
+        members.bury(&dead, pending_upto(call).await?);
+    }
+    Ok(dead)
+}
+
+/// The highest pending number, where rows have numbers: a node that is dead can't have read later rows.
+async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Failure> {
+    if call.outbox().layout == Layout::Flowcatalyst {
+        return Ok(None);
     }
     let find = Find {
         filter: doc! { "status": pending() },
@@ -134,8 +147,7 @@ async fn bound(call: &mut Call<'_>, members: &mut Members) -> Result<(), Failure
         limit: 1,
     };
     let last = call.first(&call.names().event, find).await?;
-    members.pending_upto(last.map_or(Seq(0), |row| Fields::new(&row).seq()));
-    Ok(())
+    Ok(Some(last.map_or(Seq(0), |row| Fields::new(&row).seq())))
 }
 
 /// The right of a node to settle, until the call's transaction ends: `None` if it is gone, else the database's now.
@@ -218,7 +230,9 @@ pub(crate) async fn members(call: &mut Call<'_>) -> Result<(Members, Timestamp),
 async fn read(call: &mut Call<'_>) -> Result<Found, Failure> {
     let find = Find {
         filter: doc! { "_id": { "$in": [MEMBERS, EPOCH] } },
-        fields: Some(doc! { "nodes": 1, "slots": 1, "version": 1, "value": 1, "now": "$$NOW" }),
+        fields: Some(
+            doc! { "nodes": 1, "slots": 1, "quarantine": 1, "version": 1, "value": 1, "now": "$$NOW" },
+        ),
         ..Find::default()
     };
     let found = call.find(&call.names().meta, find).await?;

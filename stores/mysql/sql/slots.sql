@@ -1,2 +1,2 @@
--- Slots with their holders; no lock.
-SELECT slot, holder, suspect FROM {slot} ORDER BY slot
+-- Slots with their holders and what is quarantined; no lock.
+SELECT slot, holder, suspect, evictions, quarantined_upto FROM {slot} ORDER BY slot

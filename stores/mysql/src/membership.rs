@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, NodeId, Seq, Slot, SlotSet};
+use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot, SlotSet};
 use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::mysql::MySqlRow;
@@ -33,8 +33,8 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
     query.bind(micros(request.lease)).execute(&mut session.connection).await?;
     view.take(session, sql, request.node, vec![lane.slot()]).await?;
     // Nodes count in the order they joined, which the table knows.
-    let View { taken_suspect, pending_upto, .. } = view;
-    let mut view = View { taken_suspect, pending_upto, ..View::read(session, sql).await? };
+    let taken_suspect = view.taken_suspect;
+    let mut view = View { taken_suspect, ..View::read(session, sql).await? };
     let Share { take, give } = view.share(request.node);
     view.take(session, sql, request.node, take).await?;
     let groups = Some(group_states(session, sql).await?);
@@ -47,7 +47,7 @@ pub(crate) async fn beat(
     sql: &Sql,
     request: &Beat,
 ) -> Result<Option<Standing>, Failure> {
-    let quiet = request.release.is_empty() && !request.sweep;
+    let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
         Quiet::Gone => Ok(None),
         Quiet::Yes(standing) => Ok(Some(*standing)),
@@ -85,6 +85,17 @@ enum Suspicion {
 async fn free(session: &mut Session, sql: &Sql, node: NodeId, suspicion: Suspicion) -> Result<(), Failure> {
     let query = session.query(&*sql.slots_free).bind(i8::from(matches!(suspicion, Suspicion::Died)));
     query.bind(node.to_string()).execute(&mut session.connection).await?;
+    Ok(())
+}
+
+/// Frees what a dead node held, and quarantines what was pending there. Rows without numbers have no quarantine.
+async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
+    if sql.layout == Layout::Flowcatalyst {
+        return free(session, sql, node, Suspicion::Died).await;
+    }
+    let upto = session.query(&*sql.pending_upto).fetch_one(&mut session.connection).await?;
+    let query = session.query(&*sql.slots_evict).bind(number(&upto, 0)?).bind(node.to_string());
+    query.execute(&mut session.connection).await?;
     Ok(())
 }
 
@@ -175,7 +186,7 @@ async fn renew(
     Ok(query.execute(&mut session.connection).await?.rows_affected() > 0)
 }
 
-/// A beat that buries, takes, releases or sweeps, exclusive against every other.
+/// A beat that buries, takes, trusts, releases or sweeps, exclusive against every other.
 async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Standing>, Failure> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
@@ -184,6 +195,11 @@ async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<O
     }
     let view = View::read(session, sql).await?;
     view.bury(session, sql, Some(request.node), now).await?;
+    if !request.trusted.is_empty() && sql.layout == Layout::Native {
+        let slots = list(request.trusted.iter().map(|slot| slot.0));
+        let query = session.once(fill(&sql.slots_trust, &[("{seqs}", slots)]));
+        query.bind(request.node.to_string()).execute(&mut session.connection).await?;
+    }
     if !request.release.is_empty() {
         release(session, sql, request, view.lane_of(request.node).slot()).await?;
     }
@@ -262,13 +278,31 @@ struct Node {
     expires_at: Timestamp,
 }
 
+/// A slot as it stands in the table.
+struct Held {
+    state: SlotState,
+    suspect: bool,
+    quarantine: Option<Quarantine>,
+}
+
+impl Held {
+    fn read(row: &MySqlRow) -> Result<Self, Failure> {
+        let holder = text_of(row, 1).map(node_id).transpose()?;
+        let quarantine =
+            Quarantine { burials: u32::try_from(number(row, 3)?).unwrap_or(0), upto: Seq(number(row, 4)?) };
+        Ok(Self {
+            state: SlotState { slot: Slot(small(row, 0)), holder },
+            suspect: number(row, 2)? != 0,
+            quarantine: Some(quarantine).filter(|quarantine| quarantine.burials > 0),
+        })
+    }
+}
+
 /// Who is there, who holds what, and what was taken from the dead.
 struct View {
     nodes: Vec<Node>,
-    slots: Vec<(SlotState, bool)>,
+    slots: Vec<Held>,
     taken_suspect: Vec<Slot>,
-    /// The highest pending number when these were taken, where rows have numbers.
-    pending_upto: Option<Seq>,
 }
 
 impl View {
@@ -280,17 +314,12 @@ impl View {
                 expires_at: time_of(row, 4).unwrap_or_default(),
             })
         };
-        let slot = |row: &MySqlRow| {
-            let holder = text_of(row, 1).map(node_id).transpose()?;
-            Ok::<_, Failure>((SlotState { slot: Slot(small(row, 0)), holder }, number(row, 2)? != 0))
-        };
         let nodes = session.query(&*sql.nodes).fetch_all(&mut session.connection).await?;
         let slots = session.query(&*sql.slots).fetch_all(&mut session.connection).await?;
         Ok(Self {
             nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
-            slots: slots.iter().map(slot).collect::<Result<_, _>>()?,
+            slots: slots.iter().map(Held::read).collect::<Result<_, _>>()?,
             taken_suspect: Vec::new(),
-            pending_upto: None,
         })
     }
 
@@ -307,7 +336,7 @@ impl View {
         for node in expired {
             let query = session.query(&*sql.node_bury).bind(node.id.to_string()).bind(Time(now));
             if query.execute(&mut session.connection).await?.rows_affected() > 0 {
-                free(session, sql, node.id, Suspicion::Died).await?;
+                evict(session, sql, node.id).await?;
                 buried = true;
             }
         }
@@ -315,7 +344,7 @@ impl View {
     }
 
     fn states(&self) -> Vec<SlotState> {
-        self.slots.iter().map(|(state, _)| *state).collect()
+        self.slots.iter().map(|held| held.state).collect()
     }
 
     fn lane_of(&self, node: NodeId) -> Lane {
@@ -340,25 +369,13 @@ impl View {
         let rows: Vec<String> = slots.iter().map(|slot| format!("({}, '{node}')", slot.0)).collect();
         let query = session.once(fill(&sql.slots_take, &[("{rows}", rows.join(", "))]));
         query.execute(&mut session.connection).await?;
-        for (state, suspect) in self.slots.iter_mut().filter(|(state, _)| slots.contains(&state.slot)) {
-            state.holder = Some(node);
-            if std::mem::take(suspect) {
-                self.taken_suspect.push(state.slot);
+        for held in self.slots.iter_mut().filter(|held| slots.contains(&held.state.slot)) {
+            held.state.holder = Some(node);
+            if std::mem::take(&mut held.suspect) {
+                self.taken_suspect.push(held.state.slot);
             }
         }
-        if !self.taken_suspect.is_empty() && self.pending_upto.is_none() {
-            let row = session.query(&*sql.pending_upto).fetch_one(&mut session.connection).await?;
-            self.pending_upto = number_of(&row, 0).map(Seq);
-        }
         Ok(())
-    }
-
-    fn held_by(&self, node: NodeId) -> impl Iterator<Item = Slot> {
-        self.slots
-            .iter()
-            .map(|(state, _)| state)
-            .filter(move |state| state.holder == Some(node))
-            .map(|state| state.slot)
     }
 
     fn standing(
@@ -368,14 +385,14 @@ impl View {
         groups: Option<GroupStates>,
         now: Timestamp,
     ) -> Standing {
-        let suspect = |slot| {
-            let suspect = self.taken_suspect.contains(&slot);
-            let upto = self.pending_upto.filter(|_| suspect);
-            HeldSlot { slot, suspect, quarantine: upto.map(|upto| Quarantine { burials: 0, upto }) }
-        };
+        let mine = self.slots.iter().filter(|held| held.state.holder == Some(node));
+        let held = mine.map(|held| {
+            let Held { state: SlotState { slot, .. }, quarantine, .. } = *held;
+            HeldSlot { slot, suspect: self.taken_suspect.contains(&slot), quarantine }
+        });
         let membership = Membership {
             lane: self.lane_of(node),
-            held: self.held_by(node).map(suspect).collect(),
+            held: held.collect(),
             give,
             nodes: self.nodes.len(),
             groups,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, NodeId, Seq, Slot};
+use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
 use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::Row;
@@ -30,8 +30,8 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
     query.execute(&mut *tx.tx).await?;
     view.take(&mut tx, sql, request.node, vec![lane.slot()]).await?;
     // Nodes count in the order they joined, which the table knows.
-    let View { taken_suspect, pending_upto, .. } = view;
-    let mut view = View { taken_suspect, pending_upto, ..View::read(&mut tx, sql).await? };
+    let taken_suspect = view.taken_suspect;
+    let mut view = View { taken_suspect, ..View::read(&mut tx, sql).await? };
     let Share { take, give } = view.share(request.node);
     view.take(&mut tx, sql, request.node, take).await?;
     let groups = Some(group_states(&mut tx, sql).await?);
@@ -44,7 +44,7 @@ pub(crate) async fn beat(
     sql: &Sql,
     request: &Beat,
 ) -> Result<Option<Standing>, Failure> {
-    let quiet = request.release.is_empty() && !request.sweep;
+    let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
         Quiet::Gone => Ok(None),
         Quiet::Yes(standing) => Ok(Some(*standing)),
@@ -139,14 +139,14 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Resu
     if expired || !take.is_empty() {
         return Ok(Quiet::No);
     }
-    let groups = match row.try_get::<Option<i64>, _>(8)? {
+    let groups = match row.try_get::<Option<i64>, _>(10)? {
         Some(_) => Some(group_states_of(session, sql).await?),
         None => None,
     };
     Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
 }
 
-/// A beat that buries, takes, releases or sweeps, exclusive against every other.
+/// A beat that buries, takes, trusts, releases or sweeps, exclusive against every other.
 async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Standing>, Failure> {
     let node = request.node.to_string();
     let mut tx = session.begin().await?;
@@ -156,6 +156,10 @@ async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<O
         return Ok(None);
     }
     bury(&mut tx, sql, Some(request.node), now).await?;
+    if !request.trusted.is_empty() && sql.layout == Layout::Native {
+        let slots: Vec<i16> = request.trusted.iter().map(|slot| slot.0).collect();
+        tx.query(&sql.slots_trust).bind(slots).bind(&node).execute(&mut *tx.tx).await?;
+    }
     if !request.release.is_empty() {
         release(&mut tx, sql, request).await?;
     }
@@ -245,13 +249,18 @@ struct Node {
     expires_at: Timestamp,
 }
 
+/// A slot as it stands in the table.
+struct Held {
+    state: SlotState,
+    suspect: bool,
+    quarantine: Option<Quarantine>,
+}
+
 /// Who is there, who holds what, and what was taken from the dead.
 struct View {
     nodes: Vec<Node>,
-    slots: Vec<(SlotState, bool)>,
+    slots: Vec<Held>,
     taken_suspect: Vec<Slot>,
-    /// The highest pending number when these were taken, where rows have numbers.
-    pending_upto: Option<Seq>,
 }
 
 impl View {
@@ -260,7 +269,8 @@ impl View {
         Self::from_row(&row, 0)
     }
 
-    /// From lists that begin at a column: nodes' ids, lanes and expiries, then slots, holders and suspicions.
+    /// From lists that begin at a column: nodes' ids, lanes and expiries, then slots, holders, suspicions, evictions
+    /// and bounds.
     fn from_row(row: &PgRow, column: usize) -> Result<Self, Failure> {
         let ids: Vec<String> = row.try_get(column)?;
         let lanes: Vec<i16> = row.try_get(column + 1)?;
@@ -268,25 +278,30 @@ impl View {
         let slots: Vec<i16> = row.try_get(column + 3)?;
         let holders: Vec<Option<String>> = row.try_get(column + 4)?;
         let suspicions: Vec<bool> = row.try_get(column + 5)?;
+        let evictions: Vec<i32> = row.try_get(column + 6)?;
+        let bounds: Vec<i64> = row.try_get(column + 7)?;
         let nodes = ids.into_iter().zip(lanes).zip(expiries);
         let nodes = nodes.map(|((id, lane), expires)| {
             Ok::<_, Failure>(Node { id: node_id(&id)?, lane: Lane(lane), expires_at: expires.0 })
         });
-        let slots = slots.into_iter().zip(holders).zip(suspicions);
-        let slots = slots.map(|((slot, holder), suspect)| {
+        let quarantines = evictions.into_iter().zip(bounds).map(|(evictions, bound)| {
+            let quarantine = Quarantine { burials: evictions.unsigned_abs(), upto: Seq(bound) };
+            (evictions > 0).then_some(quarantine)
+        });
+        let slots = slots.into_iter().zip(holders).zip(suspicions).zip(quarantines);
+        let slots = slots.map(|(((slot, holder), suspect), quarantine)| {
             let holder = holder.as_deref().map(node_id).transpose()?;
-            Ok::<_, Failure>((SlotState { slot: Slot(slot), holder }, suspect))
+            Ok::<_, Failure>(Held { state: SlotState { slot: Slot(slot), holder }, suspect, quarantine })
         });
         Ok(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             slots: slots.collect::<Result<_, _>>()?,
             taken_suspect: Vec::new(),
-            pending_upto: None,
         })
     }
 
     fn states(&self) -> Vec<SlotState> {
-        self.slots.iter().map(|(state, _)| *state).collect()
+        self.slots.iter().map(|held| held.state).collect()
     }
 
     fn lane_of(&self, node: NodeId) -> Lane {
@@ -310,25 +325,13 @@ impl View {
         }
         let numbers: Vec<i16> = slots.iter().map(|slot| slot.0).collect();
         tx.query(&sql.slots_take).bind(numbers).bind(node.to_string()).execute(&mut *tx.tx).await?;
-        for (state, suspect) in self.slots.iter_mut().filter(|(state, _)| slots.contains(&state.slot)) {
-            state.holder = Some(node);
-            if std::mem::take(suspect) {
-                self.taken_suspect.push(state.slot);
+        for held in self.slots.iter_mut().filter(|held| slots.contains(&held.state.slot)) {
+            held.state.holder = Some(node);
+            if std::mem::take(&mut held.suspect) {
+                self.taken_suspect.push(held.state.slot);
             }
         }
-        if !self.taken_suspect.is_empty() && self.pending_upto.is_none() {
-            let row = tx.query(&sql.pending_upto).fetch_one(&mut *tx.tx).await?;
-            self.pending_upto = row.try_get::<Option<i64>, _>(0)?.map(Seq);
-        }
         Ok(())
-    }
-
-    fn held_by(&self, node: NodeId) -> impl Iterator<Item = Slot> {
-        self.slots
-            .iter()
-            .map(|(state, _)| state)
-            .filter(move |state| state.holder == Some(node))
-            .map(|state| state.slot)
     }
 
     fn standing(
@@ -338,14 +341,14 @@ impl View {
         groups: Option<GroupStates>,
         now: Timestamp,
     ) -> Standing {
-        let suspect = |slot| {
-            let suspect = self.taken_suspect.contains(&slot);
-            let upto = self.pending_upto.filter(|_| suspect);
-            HeldSlot { slot, suspect, quarantine: upto.map(|upto| Quarantine { burials: 0, upto }) }
-        };
+        let mine = self.slots.iter().filter(|held| held.state.holder == Some(node));
+        let held = mine.map(|held| {
+            let Held { state: SlotState { slot, .. }, quarantine, .. } = *held;
+            HeldSlot { slot, suspect: self.taken_suspect.contains(&slot), quarantine }
+        });
         let membership = Membership {
             lane: self.lane_of(node),
-            held: self.held_by(node).map(suspect).collect(),
+            held: held.collect(),
             give,
             nodes: self.nodes.len(),
             groups,

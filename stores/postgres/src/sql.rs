@@ -67,6 +67,11 @@ impl Names {
                 &flowcatalyst::HEAVY[..],
             ),
         };
+        // Rows without numbers have no quarantine, and their tables no columns for it.
+        let (evictions, quarantined_upto) = match layout {
+            Layout::Native => ("evictions", "quarantined_upto"),
+            Layout::Flowcatalyst => ("0", "0::bigint"),
+        };
         let taken = columns.split(", ").map(|column| match heavy.contains(&column) {
             true => format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END AS {column}"),
             false => format!("e.{column}"),
@@ -88,6 +93,8 @@ impl Names {
             ("{light_columns}", light.to_owned()),
             ("{left_out}", left_out.to_owned()),
             ("{bytes}", bytes.to_owned()),
+            ("{evictions}", evictions.to_owned()),
+            ("{quarantined_upto}", quarantined_upto.to_owned()),
             ("{counted}", format!("CASE WHEN {bytes} <= t.row_most THEN {bytes}::int ELSE 0 END")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
@@ -347,12 +354,12 @@ macro_rules! statements {
 // Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
 statements!(
     native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, claim_topics, due_topics, step,
-        attempts, membership_lock, node_join, node_renew, node_bury, node_leave, node_publish, node_state, node_state_there, nodes, rights,
-        members, beat, slots_take, slots_release,
+        attempts, membership_lock, node_join, node_renew, node_leave, node_publish, node_state, node_state_there, nodes, rights,
+        members, beat, slots_take, slots_release, slots_trust,
         next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped;
-    each: fetch_due, claim, reap, waiting, slots_sweep, pending_upto, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
+    each: fetch_due, claim, reap, waiting, node_bury, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;
     items: node_share, group_block, lacking, recover, fetch_large_items;
     added: insert, insert_many, insert_json;

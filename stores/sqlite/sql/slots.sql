@@ -1,2 +1,2 @@
--- All slots and who holds them; no lock.
-SELECT slot, holder, suspect FROM {slot} ORDER BY slot
+-- All slots, who holds them and what is quarantined; no lock.
+SELECT slot, holder, suspect, evictions, quarantined_upto FROM {slot} ORDER BY slot

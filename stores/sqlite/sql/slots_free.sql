@@ -1,2 +1,2 @@
--- Frees all slots of a node; under the write lock.
-UPDATE {slot} SET holder = NULL, suspect = ?2 WHERE holder = ?1
+-- Frees all slots of a node that has stopped; under the write lock.
+UPDATE {slot} SET holder = NULL, suspect = 0 WHERE holder = ?1

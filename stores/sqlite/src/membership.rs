@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, NodeId, Seq, Slot};
+use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
 use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{SlotState, free_lane, share};
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Failure;
-use crate::fetch::Held;
+use crate::fetch;
 use crate::groups::held_groups;
 use crate::time::{later, timestamp, until};
 use crate::transaction::SqliteTransaction;
@@ -31,9 +31,9 @@ pub(crate) fn join(tx: &SqliteTransaction, request: &Join, now: Timestamp) -> Re
         later(now, request.lease),
     ])?;
     view.take(tx, lane.slot(), request.node)?;
-    let View { taken_suspect, pending_upto, .. } = view;
+    let taken_suspect = view.taken_suspect;
     // Nodes count in the order they joined, which the table knows.
-    let mut view = View { taken_suspect, pending_upto, ..View::read(tx)? };
+    let mut view = View { taken_suspect, ..View::read(tx)? };
     let give = view.take_share(tx, request.node, &[])?;
     view.membership(tx, request.node, give, Seen { groups: None, after: 0 }, now)
 }
@@ -49,6 +49,7 @@ pub(crate) fn beat(
         return Ok(None);
     }
     bury(tx, Some(request.node), now)?;
+    trust(tx, request)?;
     if !request.release.is_empty() {
         release(tx, request)?;
     }
@@ -69,7 +70,7 @@ pub(crate) fn publish(tx: &SqliteTransaction, node: NodeId, state: &str) -> Resu
 pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure> {
     let node = node.to_string();
     if tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])? > 0 {
-        tx.prepare_cached(&tx.sql.slots_free)?.execute(params![node, false])?;
+        tx.prepare_cached(&tx.sql.slots_free)?.execute([&node])?;
     }
     Ok(())
 }
@@ -83,7 +84,16 @@ fn bury(tx: &SqliteTransaction, beating: Option<NodeId>, now: Timestamp) -> Resu
         .collect::<Result<_, _>>()?;
     for node in expired {
         tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])?;
-        tx.prepare_cached(&tx.sql.slots_free)?.execute(params![node, true])?;
+        tx.prepare_cached(&tx.sql.slots_evict)?.execute([&node])?;
+    }
+    Ok(())
+}
+
+/// Ends the quarantine of slots; where rows have no numbers there is none.
+fn trust(tx: &SqliteTransaction, request: &Beat) -> Result<(), Failure> {
+    let node = request.node.to_string();
+    for slot in request.trusted.iter().filter(|_| tx.sql.layout == Layout::Native) {
+        tx.prepare_cached(&tx.sql.slot_trust)?.execute(params![slot.0, node])?;
     }
     Ok(())
 }
@@ -131,10 +141,26 @@ struct Seen {
 /// Who is there, who holds what, and what was taken from the dead.
 struct View {
     nodes: Vec<(NodeId, Lane)>,
-    slots: Vec<(SlotState, bool)>,
+    slots: Vec<Held>,
     taken_suspect: Vec<Slot>,
-    /// The highest pending number when these were taken, where rows have numbers.
-    pending_upto: Option<Seq>,
+}
+
+/// A slot as it stands in the table.
+struct Held {
+    state: SlotState,
+    suspect: bool,
+    quarantine: Option<Quarantine>,
+}
+
+impl Held {
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let quarantine = Quarantine { burials: row.get(3)?, upto: Seq(row.get(4)?) };
+        Ok(Self {
+            state: SlotState { slot: Slot(row.get(0)?), holder: node_id(row, 1)? },
+            suspect: row.get(2)?,
+            quarantine: Some(quarantine).filter(|quarantine| quarantine.burials > 0),
+        })
+    }
 }
 
 impl View {
@@ -144,17 +170,12 @@ impl View {
             .query_map([], |row| Ok(node_id(row, 0)?.zip(Some(Lane(row.get(2)?)))))?
             .filter_map(Result::transpose)
             .collect::<Result<_, _>>()?;
-        let slots = tx
-            .prepare_cached(&tx.sql.slots)?
-            .query_map([], |row| {
-                Ok((SlotState { slot: Slot(row.get(0)?), holder: node_id(row, 1)? }, row.get(2)?))
-            })?
-            .collect::<Result<_, _>>()?;
-        Ok(Self { nodes, slots, taken_suspect: Vec::new(), pending_upto: None })
+        let slots = tx.prepare_cached(&tx.sql.slots)?.query_map([], Held::read)?.collect::<Result<_, _>>()?;
+        Ok(Self { nodes, slots, taken_suspect: Vec::new() })
     }
 
     fn states(&self) -> Vec<SlotState> {
-        self.slots.iter().map(|(state, _)| *state).collect()
+        self.slots.iter().map(|held| held.state).collect()
     }
 
     fn lane_of(&self, node: NodeId) -> Lane {
@@ -178,16 +199,11 @@ impl View {
 
     fn take(&mut self, tx: &SqliteTransaction, slot: Slot, node: NodeId) -> Result<(), Failure> {
         tx.prepare_cached(&tx.sql.slot_take)?.execute(params![slot.0, node.to_string()])?;
-        if let Some((state, suspect)) = self.slots.iter_mut().find(|(state, _)| state.slot == slot) {
-            state.holder = Some(node);
-            if std::mem::take(suspect) {
+        if let Some(held) = self.slots.iter_mut().find(|held| held.state.slot == slot) {
+            held.state.holder = Some(node);
+            if std::mem::take(&mut held.suspect) {
                 self.taken_suspect.push(slot);
             }
-        }
-        if !self.taken_suspect.is_empty() && self.pending_upto.is_none() {
-            let upto: Option<i64> =
-                tx.prepare_cached(&tx.sql.pending_upto)?.query_row([], |row| row.get(0))?;
-            self.pending_upto = upto.map(Seq);
         }
         Ok(())
     }
@@ -200,16 +216,13 @@ impl View {
         seen: Seen,
         now: Timestamp,
     ) -> Result<Membership, Failure> {
-        let mine = self.slots.iter().map(|(state, _)| state).filter(|state| state.holder == Some(node));
-        let held: Vec<HeldSlot> = mine
-            .map(|state| {
-                let suspect = self.taken_suspect.contains(&state.slot);
-                let upto = self.pending_upto.filter(|_| suspect);
-                let quarantine = upto.map(|upto| Quarantine { burials: 0, upto });
-                HeldSlot { slot: state.slot, suspect, quarantine }
-            })
-            .collect();
-        let slots = Held::new(held.iter().map(|held| held.slot));
+        let mine = self.slots.iter().filter(|held| held.state.holder == Some(node));
+        let held = mine.map(|held| {
+            let Held { state: SlotState { slot, .. }, quarantine, .. } = *held;
+            HeldSlot { slot, suspect: self.taken_suspect.contains(&slot), quarantine }
+        });
+        let held: Vec<HeldSlot> = held.collect();
+        let slots = fetch::Held::new(held.iter().map(|held| held.slot));
         let first_after = |after: i64| -> Result<Option<i64>, Failure> {
             let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
             let written_at =

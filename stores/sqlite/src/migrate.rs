@@ -8,10 +8,11 @@ use crate::sql::{Names, Sql};
 use crate::transaction::SqliteTransaction;
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
+    include_str!("../migrations/0004_quarantine.sql"),
 ];
 /// The version that this release makes.
 const NEWEST: u32 = MIGRATIONS.len() as u32;

@@ -1,8 +1,8 @@
 //! The flowcatalyst layout as it stands and as it is made; leadership, groups, and what operators do.
 
-use pillarbox::model::Status;
+use pillarbox::model::{Slot, Status};
 use pillarbox::port::{
-    Cancel, Change, ClaimFrom, Counts, Discard, ErrorKind, Fence, GroupAction, List, PageOrder, Purge,
+    Beat, Cancel, Change, ClaimFrom, Counts, Discard, ErrorKind, Fence, GroupAction, List, PageOrder, Purge,
     PurgeStatus, Reap, Select, StoreError, Write,
 };
 
@@ -125,13 +125,20 @@ async fn the_first_of_the_living_leads(t: Fixture) -> Checked {
     Ok(())
 }
 
-/// RLY-021, PBX-011
+/// RLY-021, PBX-011, PBX-063
 async fn a_leader_that_dies_or_leaves_is_followed(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     t.join(2, at(20)).await?;
     let heir = t.beat(2, at(30)).await?;
     assert!(held(&heir).contains(&0) && suspects(&heir).contains(&0), "one that died may have claims open");
     assert!(t.store.beat(beat(1, at(31))).await?.is_none());
+    let trusting = t.beat_with(Beat { trusted: vec![Slot(0)], ..beat(2, at(31)) }).await?;
+    for told in [&heir, &trusting] {
+        assert!(
+            told.held.iter().all(|held| held.quarantine.is_none()),
+            "there are no numbers to bound it by"
+        );
+    }
     t.join(3, at(31)).await?;
     t.store.leave(node(2)).await?;
     let next = t.beat(3, at(32)).await?;

@@ -24,6 +24,7 @@ mod order;
 mod placement;
 mod promote;
 mod purge;
+mod quarantine;
 mod queue;
 mod reused;
 mod scopes;
@@ -53,6 +54,7 @@ pub(crate) fn all() -> Vec<Case> {
         joins::cases(),
         join_ends::cases(),
         share::cases(),
+        quarantine::cases(),
         promote::cases(),
         purge::cases(),
         dead::cases(),

@@ -321,6 +321,7 @@ impl Maker {
         Call::Beat {
             node: self.rng.u8(..NODES),
             lease_s: self.rng.u64(10..150),
+            trusted: (0..self.rng.usize(..3)).map(|_| self.rng.i16(0..68)).collect(),
             release,
             groups: if self.rng.bool() { Seen::Latest } else { Seen::Nothing },
             after: self.some_event(2),

@@ -15,23 +15,85 @@ pub(crate) struct Step {
 #[derive(Debug, Clone)]
 pub(crate) enum Call {
     Write(Vec<RowSpec>),
-    FetchSlots { lanes: Vec<i16>, after: Option<String>, limits: Limits },
-    FetchGroup { group: String, lane: Option<i16>, from: Option<String>, limits: Limits },
-    FetchDue { limits: Limits },
-    Claim { from: ClaimFrom, owner: u8, lease_s: u64, limits: Limits },
-    Reap { older_than_s: u64 },
-    Settle { fence: FenceSpec, outcomes: Vec<OutcomeSpec>, on_done: OnDone },
-    Join { node: u8, lease_s: u64 },
-    Beat { node: u8, lease_s: u64, release: Release, groups: Seen, after: Option<String>, sweep: bool },
-    Leave { node: u8 },
-    Promote { node: u8, lane: i16, order: Order, rows: usize },
-    Replay { select: SelectSpec, limit: usize },
-    Discard { select: SelectSpec, limit: usize },
-    Cancel { ids: Vec<String> },
-    Purge { status: PurgeStatus, older_than_s: u64 },
-    ChangeGroup { group: String, action: GroupAction },
-    ChangeJoin { join: u8, change: JoinSpec },
-    List { select: SelectSpec, order: PageOrder, after: Option<String>, limit: usize },
+    FetchSlots {
+        lanes: Vec<i16>,
+        after: Option<String>,
+        limits: Limits,
+    },
+    FetchGroup {
+        group: String,
+        lane: Option<i16>,
+        from: Option<String>,
+        limits: Limits,
+    },
+    FetchDue {
+        limits: Limits,
+    },
+    Claim {
+        from: ClaimFrom,
+        owner: u8,
+        lease_s: u64,
+        limits: Limits,
+    },
+    Reap {
+        older_than_s: u64,
+    },
+    Settle {
+        fence: FenceSpec,
+        outcomes: Vec<OutcomeSpec>,
+        on_done: OnDone,
+    },
+    Join {
+        node: u8,
+        lease_s: u64,
+    },
+    Beat {
+        node: u8,
+        lease_s: u64,
+        trusted: Vec<i16>,
+        release: Release,
+        groups: Seen,
+        after: Option<String>,
+        sweep: bool,
+    },
+    Leave {
+        node: u8,
+    },
+    Promote {
+        node: u8,
+        lane: i16,
+        order: Order,
+        rows: usize,
+    },
+    Replay {
+        select: SelectSpec,
+        limit: usize,
+    },
+    Discard {
+        select: SelectSpec,
+        limit: usize,
+    },
+    Cancel {
+        ids: Vec<String>,
+    },
+    Purge {
+        status: PurgeStatus,
+        older_than_s: u64,
+    },
+    ChangeGroup {
+        group: String,
+        action: GroupAction,
+    },
+    ChangeJoin {
+        join: u8,
+        change: JoinSpec,
+    },
+    List {
+        select: SelectSpec,
+        order: PageOrder,
+        after: Option<String>,
+        limit: usize,
+    },
     Look,
 }
 

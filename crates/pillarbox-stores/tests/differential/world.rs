@@ -9,8 +9,9 @@ use pillarbox::model::{
     EventId, GroupKey, Lane, Layout, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
-    Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Join, Joins,
-    List, Membership, Outcome, Part, Promote, Purge, Reap, Replay, Scope, Select, Settle, StoreError, Write,
+    Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, HeldSlot,
+    Join, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Replay, Scope, Select, Settle,
+    StoreError, Write,
 };
 use pillarbox_conformance::Fixture;
 
@@ -254,11 +255,11 @@ impl World {
                     Join { node: node_id(*node), label: format!("node {node}"), part, lease, now: Some(now) };
                 (*node, Some(self.fixture.store.join(join).await?))
             }
-            Call::Beat { node, lease_s, release, groups, after, sweep } => {
+            Call::Beat { node, lease_s, trusted, release, groups, after, sweep } => {
                 let request = Beat {
                     node: node_id(*node),
                     lease: Duration::from_secs(*lease_s),
-                    trusted: Vec::new(),
+                    trusted: trusted.iter().copied().map(Slot).collect(),
                     release: match release {
                         Release::Named(slots) => slots.iter().copied().map(Slot).collect(),
                         Release::AsTold => self.give.get(node).cloned().unwrap_or_default(),
@@ -387,10 +388,14 @@ fn tell_membership(membership: &Membership, slots: i16) -> String {
         }
         _ => (None, None),
     };
+    // A store may take any row's number for the bound of what was pending.
+    let held = |held: &HeldSlot| {
+        (held.slot.0, held.suspect, held.quarantine.map_or(0, |quarantine| quarantine.burials))
+    };
     format!(
         "{:?} held {:?} give {:?} nodes {} groups {:?} ready {ready:?} oldest {oldest:?} next {:?} now {}",
         membership.lane,
-        membership.held.iter().map(|held| (held.slot.0, held.suspect)).collect::<Vec<_>>(),
+        membership.held.iter().map(held).collect::<Vec<_>>(),
         membership.give,
         membership.nodes,
         membership.groups,

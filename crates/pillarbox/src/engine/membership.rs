@@ -110,7 +110,8 @@ impl Core {
         self.reader_idle |= std::mem::take(&mut self.reader_barred);
         let ungrouped = self.settings.cold_rows;
         let mut gained = false;
-        let unsure = std::mem::take(&mut self.beat_unanswered);
+        // A quarantine is told again; a leader's rows have none.
+        let unsure = std::mem::take(&mut self.beat_unanswered) && self.lead.is_some();
         for held in &membership.held {
             let suspect = held.suspect || held.quarantine.is_some() || unsure;
             let upto = held.quarantine.map(|quarantine| quarantine.upto);

@@ -27,13 +27,6 @@ struct Hold {
     taken: u64,
 }
 
-impl Hold {
-    /// Whether the store keeps it in quarantine.
-    fn is_counted(&self) -> bool {
-        self.quarantine.is_some_and(|quarantine| quarantine.burials > 0)
-    }
-}
-
 /// The slots this node holds.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
@@ -65,23 +58,23 @@ impl Slots {
 
     /// Slots that the store has in quarantine and of which everything in it has been seen.
     pub(crate) fn seen_through(&self) -> impl Iterator<Item = Slot> {
-        let seen = |(_, hold): &(&Slot, &Hold)| hold.is_counted() && hold.suspicion.is_none();
+        let seen = |(_, hold): &(&Slot, &Hold)| hold.quarantine.is_some() && hold.suspicion.is_none();
         self.holds.iter().filter(seen).map(|(slot, _)| *slot)
     }
 
     /// Whether its next holder would know what is quarantined.
     pub(crate) fn tells_next_holder(&self, slot: Slot) -> bool {
-        self.holds.get(&slot).is_some_and(Hold::is_counted)
+        self.holds.get(&slot).is_some_and(|hold| hold.quarantine.is_some())
     }
 
     /// How many quarantined events may be out at once: as many as there are workers, half as many after each further crash.
     /// Where the store keeps no count, one.
     pub(crate) fn quarantined_at_once(&self, workers: usize) -> usize {
         let limit = |hold: &Hold| match hold.quarantine {
-            Some(Quarantine { burials: burials @ 1.., .. }) => workers >> (burials - 1).min(usize::BITS - 1),
-            _ => 1,
+            Some(Quarantine { burials, .. }) => workers >> burials.saturating_sub(1).min(usize::BITS - 1),
+            None => 1,
         };
-        let holds = self.holds.values().filter(|hold| hold.is_counted() || hold.suspicion.is_some());
+        let holds = self.holds.values().filter(|hold| hold.quarantine.is_some() || hold.suspicion.is_some());
         holds.map(limit).min().unwrap_or(1)
     }
 

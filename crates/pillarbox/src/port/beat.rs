@@ -78,15 +78,15 @@ pub struct HeldSlot {
     pub slot: Slot,
     /// Taken by this call from a node that was buried, not from one that handed it over.
     pub suspect: bool,
-    /// How much of it is quarantined, from the burial of a holder until a holder trusts it.
+    /// How much of it is quarantined, from the burial of a holder until a holder trusts it. None where rows have no numbers, and
+    /// where a release that keeps no count buried the holder.
     pub quarantine: Option<Quarantine>,
 }
 
 /// What the buried holders of a slot may have died of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quarantine {
-    /// How many holders were buried since the slot was last trusted, from 1. Zero: the store keeps no count, and tells of the
-    /// quarantine only in the answer that gives the slot to its next holder.
+    /// How many holders were buried since the slot was last trusted, from 1.
     pub burials: u32,
     /// The highest pending number when the last of them was: later rows it can't have read.
     pub upto: Seq,

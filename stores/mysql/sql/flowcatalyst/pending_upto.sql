@@ -1,2 +1,0 @@
--- Rows have no numbers in this layout; no lock.
-SELECT NULL
