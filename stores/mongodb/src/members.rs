@@ -296,3 +296,29 @@ fn read_quarantine(document: &Document) -> Result<(Slot, Quarantine), Failure> {
     let (burials, upto) = burials.zip(upto).ok_or_else(unreadable)?;
     Ok((Slot(small(document, "slot")?), Quarantine { burials, upto }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-063: an older release writes nodes and slots anew, as it knows them, and nothing else of the document.
+    #[test]
+    fn a_quarantine_outlives_the_beat_of_an_older_release() {
+        let (dead, slot) = (NodeId::from_random(1), Slot(1));
+        let mut members = Members::none(2);
+        members.take(dead, vec![slot]);
+        members.bury(&[dead], Some(Seq(7)));
+        let document = members.to_document();
+        for slot in document.get_array("slots").unwrap() {
+            let fields: Vec<&String> = slot.as_document().unwrap().keys().collect();
+            assert_eq!(fields, ["slot", "holder", "suspect"]);
+        }
+        let mut read = Members::read(&document).unwrap();
+        let heir = NodeId::from_random(2);
+        read.take(heir, vec![Slot(0), slot]);
+        let held = read.standing(heir, Vec::new(), None, Timestamp::UNIX_EPOCH).held;
+        let quarantine = Some(Quarantine { burials: 1, upto: Seq(7) });
+        assert_eq!(held[0], HeldSlot { slot: Slot(0), suspect: false, quarantine: None });
+        assert_eq!(held[1], HeldSlot { slot, suspect: true, quarantine });
+    }
+}

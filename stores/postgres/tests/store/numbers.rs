@@ -4,14 +4,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use pillarbox::Outbox;
-use pillarbox::port::{Admin, Cursor};
+use pillarbox::port::{Admin, Cursor, Store};
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::sqlx::{Row, query};
 use pillarbox_postgres::{Pooler, PostgresStore};
 use tokio::time::timeout;
 
 use crate::bouncer::{Bouncer, Next};
-use crate::kit::{NEVER, Place, Seen, could_not_run, fetch_from, insert};
+use crate::kit::{NEVER, Place, Seen, could_not_run, fetch_from, insert, join, node};
 use crate::server::Server;
 
 /// Nobody is buried meanwhile, and no heartbeat brings done marks to the disk.
@@ -133,4 +133,22 @@ async fn a_new_connection_reads_from_the_first_row() {
     assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "the same connection goes on");
     let other = place.beside();
     assert_eq!(fetch_from(&other, cursor).await.rows.len(), 1);
+}
+
+/// PBX-063: what was written before an eviction and after it can't be told by numbers that came again, so that all is quarantined.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_gets_numbers_again_after_an_eviction_is_quarantined() {
+    let Some(place) = Place::new().await else { return };
+    let store = place.store().await;
+    let rows = |count: usize| (0..count).map(|n| insert(&n.to_string(), "1")).collect::<Vec<_>>().join(";");
+    store.join(join(1, Duration::ZERO)).await.unwrap();
+    place.execute(&rows(5)).await;
+    store.join(join(2, LEASE)).await.unwrap();
+    place.execute("TRUNCATE outbox_event RESTART IDENTITY CASCADE").await;
+    place.execute(&rows(5)).await;
+    store.leave(node(2)).await.unwrap();
+    let next = store.join(join(3, LEASE)).await.unwrap();
+    let highest = place.number("SELECT max(seq) FROM outbox_event").await;
+    let bounds = next.held.iter().filter_map(|held| Some(held.quarantine?.upto.0)).collect::<Vec<_>>();
+    assert_eq!(bounds, [highest; 65], "of each slot and of the lane of the dead node");
 }

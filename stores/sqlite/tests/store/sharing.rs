@@ -51,6 +51,26 @@ async fn a_node_buried_by_another_process_can_settle_no_more() {
     assert!(other.settle(right).await.unwrap().stale.is_empty());
 }
 
+/// PBX-063, PBX-092: a release that knows nothing of quarantines evicts and takes in its own way, beside this one.
+#[tokio::test]
+async fn a_node_evicted_by_an_older_release_leaves_suspect_slots() {
+    const EVICT: &str =
+        "UPDATE outbox_slot SET holder = NULL, suspect = 1 WHERE holder IS NOT NULL; DELETE FROM outbox_node";
+    let outbox = Outbox::new().await;
+    outbox.store.join(join(1, "2030-01-01T00:00:00Z")).await.unwrap();
+    outbox.connection().execute_batch(EVICT).unwrap();
+    let taken = outbox.store.join(join(2, "2030-01-01T00:00:01Z")).await.unwrap();
+    assert!(taken.held.iter().all(|held| held.suspect && held.quarantine.is_none()), "{taken:?}");
+    let third = outbox.store.join(join(3, "2030-01-01T00:00:12Z")).await.unwrap();
+    assert!(third.held.iter().all(|held| held.quarantine.is_some()), "evicted by this release: {third:?}");
+    outbox.connection().execute_batch(EVICT).unwrap();
+    let take = "INSERT INTO outbox_slot (slot, holder, suspect) VALUES (64, NULL, 0) \
+        ON CONFLICT (slot) DO UPDATE SET holder = excluded.holder, suspect = 0";
+    outbox.connection().execute(take, []).unwrap();
+    let last = outbox.store.join(join(4, "2030-01-01T00:00:13Z")).await.unwrap();
+    assert!(last.held.iter().all(|held| held.quarantine.is_some()), "it goes on: {last:?}");
+}
+
 #[tokio::test]
 async fn a_commit_of_another_process_gives_a_hint() {
     let outbox = Outbox::new().await;
