@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pillarbox::events::DeadFilter;
-use pillarbox::port::Admin;
+use pillarbox::port::{Admin, HeldGroups};
 use pillarbox::rules::Exponential;
 use pillarbox::{AggregateType, Event, EventType, Failure, Outbox};
 use pillarbox_sqlite::SqliteStore;
@@ -65,7 +65,7 @@ async fn run(file: &Path) -> anyhow::Result<(Vec<Booking>, Vec<Booking>)> {
     outbox.close().await;
 
     let outbox = start().await?;
-    for held in store.groups().await? {
+    for held in store.groups(HeldGroups::first()).await? {
         println!("{} is blocked, also after a restart: {}", held.group, held.reason.unwrap_or_default());
     }
     repaired.store(true, Ordering::Relaxed);

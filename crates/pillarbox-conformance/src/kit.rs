@@ -294,8 +294,7 @@ impl Fixture {
 
     /// The state of a group that is held back.
     pub(crate) async fn held_group(&self, key: &str) -> Answered<Option<HeldGroup>> {
-        let held = self.store.admin().groups().await?;
-        Ok(held.into_iter().find(|held| held.group == group(key)))
+        Ok(self.store.admin().held(vec![group(key)]).await?.pop())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a table has anything left that would be delivered.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use pillarbox::engine::Ungrouped;
 use pillarbox::model::{GroupKey, Layout, Record, Slot, Status};
@@ -20,17 +20,16 @@ pub(crate) async fn is_empty(store: &dyn Store, ungrouped: Ungrouped) -> Result<
     if store.admin().count(select.clone()).await? == 0 {
         return Ok(true);
     }
-    let held: HashSet<GroupKey> = store.admin().groups().await?.into_iter().map(|held| held.group).collect();
     let shared = (store.facts().layout() == Layout::Flowcatalyst && ungrouped == Ungrouped::Default)
         .then(|| GroupKey::new(Ungrouped::GROUP));
-    let is_held = |record: &Record| {
-        let group = record.group.as_ref().or(shared.as_ref());
-        group.is_some_and(|group| held.contains(group))
-    };
     let mut list = List { select, limit: PAGE, ..List::default() };
     loop {
         let page = store.admin().list(list.clone()).await?;
-        if page.iter().any(|record| is_due(record) && !is_held(record)) {
+        let due: Vec<_> = page.iter().filter(|record| is_due(record)).collect();
+        let groups = due.iter().map(|record| record.group.as_ref().or(shared.as_ref()).cloned());
+        // Without a group it can't be held.
+        let Some(groups) = groups.collect::<Option<BTreeSet<GroupKey>>>() else { return Ok(false) };
+        if store.admin().held(groups.iter().cloned().collect()).await?.len() < groups.len() {
             return Ok(false);
         }
         let Some(last) = page.last().filter(|_| page.len() == PAGE) else { return Ok(true) };

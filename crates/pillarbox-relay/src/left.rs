@@ -1,7 +1,7 @@
 //! What is pending in a table, by the reason why it is not delivered.
 
 use pillarbox::model::Status;
-use pillarbox::port::{Select, Store, StoreError};
+use pillarbox::port::{HeldGroups, Select, Store, StoreError};
 
 /// The held groups whose events are counted; those of further ones count as waiting for the endpoint.
 const GROUPS_MAX: usize = 200;
@@ -34,7 +34,8 @@ impl Left {
         let pending = pending(Status::New) + pending(Status::Retry);
         let mut held = 0;
         if pending > 0 {
-            for group in store.admin().groups().await?.into_iter().take(GROUPS_MAX) {
+            let page = HeldGroups { after: None, limit: GROUPS_MAX };
+            for group in store.admin().groups(page).await? {
                 let statuses = vec![Status::New, Status::Retry];
                 let select = Select { statuses, group: Some(group.group), ..Select::default() };
                 held += store.admin().count(select).await?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{EventId, Record};
+use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
+    Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::outbox::Step;
@@ -84,11 +84,25 @@ impl Admin for MongodbStore {
         })
     }
 
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
-        self.run("groups", Step::Single, |call| {
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+        let page = Arc::new(page);
+        self.run("groups", Step::Single, move |call| {
+            let page = Arc::clone(&page);
             Box::pin(async move {
                 number::head(call).await?;
-                groups::held_groups(call).await
+                groups::held_groups(call, &page).await
+            })
+        })
+    }
+
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+        let groups = Arc::new(groups);
+        self.run("held groups", Step::Single, move |call| {
+            let groups = Arc::clone(&groups);
+            Box::pin(async move {
+                number::head(call).await?;
+                let groups: Vec<&str> = groups.iter().map(GroupKey::as_str).collect();
+                groups::held_of(call, &groups).await
             })
         })
     }

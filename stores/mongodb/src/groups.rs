@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::model::{EventId, GroupKey, Layout, Status, stored_error};
-use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 
 use crate::call::{Call, Find, whole};
@@ -23,9 +23,22 @@ pub(crate) const EPOCH: &str = "groups_epoch";
 /// How often a change is made again that met another one.
 const TRIES: u32 = 8;
 
-/// All groups that are held back, in the order of their keys.
-pub(crate) async fn held_groups(call: &mut Call<'_>) -> Result<Vec<HeldGroup>, Failure> {
-    let find = Find { sort: Some(doc! { "_id": 1 }), ..Find::default() };
+/// A page of the groups that are held back, in the order of their keys.
+pub(crate) async fn held_groups(call: &mut Call<'_>, page: &HeldGroups) -> Result<Vec<HeldGroup>, Failure> {
+    if page.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let after = page.after.as_ref().map(|after| doc! { "_id": { "$gt": after.as_str() } });
+    let sort = Some(doc! { "_id": 1 });
+    let find = Find { filter: after.unwrap_or_default(), sort, limit: page.limit, ..Find::default() };
+    let found = call.find(&call.names().group, find).await?;
+    Ok(found.iter().map(|document| held_group(document)).collect())
+}
+
+/// Those of these groups that are held back, in the order of their keys.
+pub(crate) async fn held_of(call: &mut Call<'_>, groups: &[&str]) -> Result<Vec<HeldGroup>, Failure> {
+    let filter = doc! { "_id": { "$in": groups } };
+    let find = Find { filter, sort: Some(doc! { "_id": 1 }), ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
     Ok(found.iter().map(|document| held_group(document)).collect())
 }
@@ -44,7 +57,7 @@ fn held_group(document: &RawDocument) -> HeldGroup {
 
 /// The groups and the number of their state. It is read first: what changes meanwhile is read again at the next beat.
 pub(crate) async fn group_states(call: &mut Call<'_>, epoch: i64) -> Result<GroupStates, Failure> {
-    Ok(GroupStates { epoch, held: held_groups(call).await? })
+    Ok(GroupStates { epoch, held: held_groups(call, &HeldGroups::first()).await? })
 }
 
 pub(crate) async fn grow_epoch(call: &mut Call<'_>, by: i64) -> Result<(), Failure> {

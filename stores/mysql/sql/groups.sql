@@ -1,2 +1,3 @@
--- All groups that are held back; no lock.
-SELECT group_key, state, event_id, reason, held_by, since FROM {group} ORDER BY group_key
+-- A page of the groups that are held back, from one on and after it; no lock.
+SELECT group_key, state, event_id, reason, held_by, since FROM {group} WHERE group_key >= {from} AND {after}
+ORDER BY group_key LIMIT {limit}

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{EventId, Layout, Record};
+use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
+    Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::store::MysqlStore;
@@ -92,8 +92,14 @@ impl Admin for MysqlStore {
         })
     }
 
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
-        self.at_desk("groups", (), |session, sql, ()| Box::pin(groups::groups(session, sql)))
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+        self.at_desk("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
+    }
+
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+        self.at_desk("held groups", groups, |session, sql, groups| {
+            Box::pin(groups::held_of(session, sql, groups))
+        })
     }
 
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
-use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
@@ -10,7 +10,7 @@ use crate::connection::{Session, prepared};
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::row::{text_of, time_of};
-use crate::sql::{Sql, fill, places};
+use crate::sql::{Sql, fill, places, quoted, quoted_list};
 use crate::time::{Time, literal};
 
 /// Groups as they were read.
@@ -26,8 +26,30 @@ pub(crate) fn held_groups(rows: &[MySqlRow]) -> Vec<HeldGroup> {
     rows.iter().map(group).collect()
 }
 
-pub(crate) async fn groups(session: &mut Session, sql: &Sql) -> Result<Vec<HeldGroup>, Failure> {
-    Ok(held_groups(&session.query(&*sql.groups).fetch_all(&mut session.connection).await?))
+/// A page of the groups that are held back, by key.
+pub(crate) async fn groups(
+    session: &mut Session,
+    sql: &Sql,
+    page: &HeldGroups,
+) -> Result<Vec<HeldGroup>, Failure> {
+    let from = quoted(page.after.as_ref().map_or("", GroupKey::as_str));
+    let after = page.after.as_ref().map_or("true".to_owned(), |_| format!("group_key > {from}"));
+    let parts = [("{from}", from), ("{after}", after), ("{limit}", page.limit.to_string())];
+    read(session, fill(&sql.groups, &parts)).await
+}
+
+/// Those of these groups that are held back, by key.
+pub(crate) async fn held_of(
+    session: &mut Session,
+    sql: &Sql,
+    groups: &[GroupKey],
+) -> Result<Vec<HeldGroup>, Failure> {
+    let groups = quoted_list(groups.iter().map(GroupKey::as_str));
+    read(session, fill(&sql.groups_named, &[("{groups}", groups)])).await
+}
+
+async fn read(session: &mut Session, text: String) -> Result<Vec<HeldGroup>, Failure> {
+    Ok(held_groups(&session.once(text).fetch_all(&mut session.connection).await?))
 }
 
 pub(crate) async fn change_group(

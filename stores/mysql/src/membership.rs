@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot, SlotSet};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::mysql::MySqlRow;
 
@@ -170,7 +170,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Resu
     // The epoch is read first: groups that change meanwhile are read again at the next beat.
     let groups = match epoch(session, sql).await? {
         epoch if epoch == request.groups_seen => None,
-        epoch => Some(GroupStates { epoch, held: held_groups(session, sql).await? }),
+        epoch => Some(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? }),
     };
     Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
 }
@@ -240,7 +240,7 @@ async fn epoch(session: &mut Session, sql: &Sql) -> Result<i64, Failure> {
 
 async fn group_states(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
     let epoch = epoch(session, sql).await?;
-    Ok(GroupStates { epoch, held: held_groups(session, sql).await? })
+    Ok(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? })
 }
 
 /// The time until the next delayed row is due.

@@ -214,6 +214,7 @@ statements!(
         group_show,
         groups,
         groups_behind,
+        groups_named,
         insert,
         join_count,
         join_end,

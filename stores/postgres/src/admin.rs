@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{EventId, Layout, Record};
+use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, Lacking, List, Migrated, NodeInfo,
-    Purge, Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
+    NodeInfo, Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::connection::{Session, Work};
@@ -121,10 +121,22 @@ impl Admin for PostgresStore {
         })
     }
 
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
-        self.at_desk("groups", |session, sql| {
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+        self.at_desk("groups", move |session, sql| {
             Box::pin(async move {
-                let rows = session.query(&sql.groups).fetch_all(&mut session.connection).await?;
+                let query = groups::page_of(session.query(&sql.groups), &page);
+                let rows = query.fetch_all(&mut session.connection).await?;
+                groups::held_groups(&rows)
+            })
+        })
+    }
+
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+        self.at_desk("held groups", move |session, sql| {
+            Box::pin(async move {
+                let groups: Vec<&str> = groups.iter().map(GroupKey::as_str).collect();
+                let query = session.query(&sql.groups_named).bind(groups);
+                let rows = query.fetch_all(&mut session.connection).await?;
                 groups::held_groups(&rows)
             })
         })

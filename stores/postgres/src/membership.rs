@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::connection::{Session, Tx};
 use crate::error::Failure;
-use crate::groups::held_groups;
+use crate::groups::{held_groups, page_of};
 use crate::sql::Sql;
 use crate::time::{Time, micros, until};
 
@@ -201,14 +201,15 @@ async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Beat) -> Result<(), Failu
 
 async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, Failure> {
     let epoch = tx.query(&sql.epoch).fetch_one(&mut *tx.tx).await?.try_get(0)?;
-    let rows = tx.query(&sql.groups).fetch_all(&mut *tx.tx).await?;
+    let rows = page_of(tx.query(&sql.groups), &HeldGroups::first()).fetch_all(&mut *tx.tx).await?;
     Ok(GroupStates { epoch, held: held_groups(&rows)? })
 }
 
 /// The epoch is read first: groups that change meanwhile are read again at the next beat.
 async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
     let epoch = session.query(&sql.epoch).fetch_one(&mut session.connection).await?.try_get(0)?;
-    let rows = session.query(&sql.groups).fetch_all(&mut session.connection).await?;
+    let first = page_of(session.query(&sql.groups), &HeldGroups::first());
+    let rows = first.fetch_all(&mut session.connection).await?;
     Ok(GroupStates { epoch, held: held_groups(&rows)? })
 }
 

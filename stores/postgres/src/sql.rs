@@ -356,7 +356,7 @@ statements!(
     native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, claim_topics, due_topics, step,
         attempts, membership_lock, node_join, node_renew, node_leave, node_publish, node_state, node_state_there, nodes, rights,
         members, beat, slots_take, slots_release, slots_trust,
-        next_due, later_due, promote, epoch, epoch_grow, groups, group_show, group_hold, group_free, audit, audits, stats_beside,
+        next_due, later_due, promote, epoch, epoch_grow, groups, groups_named, group_show, group_hold, group_free, audit, audits, stats_beside,
         migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped;
     each: fetch_due, claim, reap, waiting, node_bury, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,

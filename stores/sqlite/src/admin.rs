@@ -1,9 +1,9 @@
 //! The operators' port: changes on the writer, looks on a reader of their own.
 
-use pillarbox::model::{EventId, Layout, Record};
+use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
+    Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::job::Durability;
@@ -69,8 +69,16 @@ impl Admin for SqliteStore {
         self.change("purge", Durability::Full, move |tx| operate::purge(tx, &request, now(request.now)))
     }
 
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
-        self.shared().inspector.read("groups", groups::held_groups)
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+        self.shared()
+            .inspector
+            .read("groups", move |connection, sql| groups::held_groups(connection, sql, &page))
+    }
+
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+        self.shared()
+            .inspector
+            .read("held groups", move |connection, sql| groups::held_of(connection, sql, &groups))
     }
 
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {

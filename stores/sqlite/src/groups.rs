@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
-use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -12,22 +12,41 @@ use crate::sql::Sql;
 use crate::time::timestamp;
 use crate::transaction::SqliteTransaction;
 
-/// All groups that are held back, by key.
-pub(crate) fn held_groups(connection: &Connection, sql: &Sql) -> Result<Vec<HeldGroup>, Failure> {
-    let held = connection
-        .prepare_cached(&sql.groups)?
-        .query_map([], |row| {
-            Ok(HeldGroup {
-                group: GroupKey::new(row.get::<_, String>(0)?),
-                state: GroupState::from_stored(&row.get::<_, String>(1)?),
-                event: row.get::<_, Option<String>>(2)?.map(EventId::from_row),
-                reason: row.get(3)?,
-                by: row.get(4)?,
-                since: timestamp(row.get(5)?),
-            })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(held)
+/// A page of the groups that are held back, by key.
+pub(crate) fn held_groups(
+    connection: &Connection,
+    sql: &Sql,
+    page: &HeldGroups,
+) -> Result<Vec<HeldGroup>, Failure> {
+    let after = page.after.as_ref().map(GroupKey::as_str);
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(&sql.groups)?;
+    let held = statement.query_map(params![after.unwrap_or_default(), after, limit], held_group)?;
+    Ok(held.collect::<Result<_, _>>()?)
+}
+
+/// Those of these groups that are held back, by key.
+pub(crate) fn held_of(
+    connection: &Connection,
+    sql: &Sql,
+    groups: &[GroupKey],
+) -> Result<Vec<HeldGroup>, Failure> {
+    let groups: Vec<&str> = groups.iter().map(GroupKey::as_str).collect();
+    let groups = serde_json::to_string(&groups).unwrap_or_default();
+    let mut statement = connection.prepare_cached(&sql.groups_named)?;
+    let held = statement.query_map([groups], held_group)?;
+    Ok(held.collect::<Result<_, _>>()?)
+}
+
+fn held_group(row: &rusqlite::Row<'_>) -> Result<HeldGroup, rusqlite::Error> {
+    Ok(HeldGroup {
+        group: GroupKey::new(row.get::<_, String>(0)?),
+        state: GroupState::from_stored(&row.get::<_, String>(1)?),
+        event: row.get::<_, Option<String>>(2)?.map(EventId::from_row),
+        reason: row.get(3)?,
+        by: row.get(4)?,
+        since: timestamp(row.get(5)?),
+    })
 }
 
 pub(crate) fn change_group(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldSlot, Join, Membership, Quarantine};
+use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
 use pillarbox::rules::{SlotState, free_lane, share};
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, params};
@@ -232,7 +232,7 @@ impl View {
         let epoch: i64 = tx.prepare_cached(&tx.sql.epoch)?.query_row([], |row| row.get(0))?;
         let groups = match seen.groups {
             Some(seen) if seen == epoch => None,
-            _ => Some(GroupStates { epoch, held: held_groups(tx, &tx.sql)? }),
+            _ => Some(GroupStates { epoch, held: held_groups(tx, &tx.sql, &HeldGroups::first())? }),
         };
         Ok(Membership {
             lane: self.lane_of(node),

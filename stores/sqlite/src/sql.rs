@@ -188,7 +188,7 @@ statements!(
     native: written, fetch_slots, fetch_group, claim_queue, claim_topic, claim_row, due_topics, step, delay, remember, forget, remembers, attempts,
         node_here, node_join, node_renew, node_delete, node_expired, node_publish, node_state, node_state_there, nodes, slot_take,
         slot_release, slot_drop, slot_trust, slots_free, promotable, later_due,
-        renumber, sequence, sequence_draw, epoch, epoch_grow, groups, group_show, group_block, group_hold, group_free,
+        renumber, sequence, sequence_draw, epoch, epoch_grow, groups, groups_named, group_show, group_block, group_hold, group_free,
         group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joins_here, join_start,
         join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,
         member_show, member_add, member_report, member_end, step_show, step_mark, reused;

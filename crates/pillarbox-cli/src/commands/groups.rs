@@ -4,7 +4,7 @@ mod held;
 
 use clap::{Args, Subcommand};
 use pillarbox::model::GroupKey;
-use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, Store};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroups, Store};
 use pillarbox_terminal::failure::{Failure, Outcome};
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Answer, Ink};
@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::Session;
 use crate::bulk::Consent;
 use crate::environment::operator;
-use held::Listed;
 pub(crate) use held::{Held, table};
+use held::{Listed, Listing};
 
 /// What to do with groups.
 #[derive(Debug, Subcommand)]
@@ -83,18 +83,28 @@ impl Groups {
 }
 
 async fn list(session: &Session, store: &dyn Store, group: Option<String>) -> Outcome {
-    let held = store.admin().groups().await?;
-    let wanted = |held: &&HeldGroup| group.as_deref().is_none_or(|group| held.group.as_str() == group);
-    session.output.answer(&Listed(held.iter().filter(wanted).map(Held::from).collect()))
+    if let Some(group) = group {
+        let held = store.admin().held(vec![GroupKey::new(group)]).await?;
+        return session.output.answer(&Listed(held.iter().map(Held::from).collect()));
+    }
+    let mut listing = Listing::new(session.output);
+    let mut next = Some(HeldGroups::first());
+    while let Some(request) = next {
+        let page = store.admin().groups(request.clone()).await?;
+        next = request.following(&page);
+        listing.page(&page)?;
+    }
+    listing.end()
 }
 
 impl Pause {
     async fn run(self, session: &Session, store: &dyn Store) -> Outcome {
         let Self { groups, reason, dry_run } = self;
         let mut changed = Vec::new();
-        for group in groups {
+        let groups = groups.iter().map(|group| GroupKey::named(group)).collect::<Result<Vec<_>, _>>();
+        for group in groups.map_err(|invalid| Failure::usage(invalid.to_string()))? {
             if dry_run || change(store, &group, GroupAction::Pause, reason.clone()).await? {
-                changed.push(group);
+                changed.push(group.to_string());
             }
         }
         session.output.answer(&Changed { action: "pause", did: "paused", dry_run, groups: changed })
@@ -134,40 +144,77 @@ const SKIP: Way = Way {
 
 impl Release {
     async fn run(self, session: &Session, store: &dyn Store, way: &Way) -> Outcome {
-        let held = store.admin().groups().await?;
-        let held = held.iter().filter(|held| held.state == way.state).map(|held| held.group.to_string());
-        let held: Vec<String> = held.collect();
-        let groups = if self.all { held } else { named(self.groups, &held, way)? };
-        if self.all && !self.consent.dry_run && !groups.is_empty() {
-            let question = format!("{} {}?", way.verb, counted(groups.len() as u64, "group"));
-            self.consent.obtain(session.output, &question)?;
-        }
-        let mut changed = Vec::new();
-        for group in groups {
-            if self.consent.dry_run || change(store, &group, way.action, None).await? {
-                changed.push(group);
+        let changed = if self.all {
+            let there = way.count(store).await?;
+            if !self.consent.dry_run && there > 0 {
+                let question = format!("{} {}?", way.verb, counted(there, "group"));
+                self.consent.obtain(session.output, &question)?;
             }
-        }
+            self.all_that_are_held(store, way).await?
+        } else {
+            let groups = named(store, &self.groups, way).await?;
+            self.let_go(store, way, groups).await?
+        };
         let (action, did, dry_run) = (way.verb, way.did, self.consent.dry_run);
         session.output.answer(&Changed { action, did, dry_run, groups: changed })
     }
 }
 
-fn named(groups: Vec<String>, held: &[String], way: &Way) -> Outcome<Vec<String>> {
-    match groups.iter().find(|group| !held.contains(group)) {
+impl Release {
+    /// Page after page: only the names of those that were changed are kept, for the answer.
+    async fn all_that_are_held(&self, store: &dyn Store, way: &Way) -> Outcome<Vec<String>> {
+        let mut changed = Vec::new();
+        let mut next = Some(HeldGroups::first());
+        while let Some(request) = next {
+            let page = store.admin().groups(request.clone()).await?;
+            next = request.following(&page);
+            let held = page.into_iter().filter(|held| held.state == way.state).map(|held| held.group);
+            changed.extend(self.let_go(store, way, held.collect()).await?);
+        }
+        Ok(changed)
+    }
+
+    async fn let_go(&self, store: &dyn Store, way: &Way, groups: Vec<GroupKey>) -> Outcome<Vec<String>> {
+        let mut changed = Vec::new();
+        for group in groups {
+            if self.consent.dry_run || change(store, &group, way.action, None).await? {
+                changed.push(group.to_string());
+            }
+        }
+        Ok(changed)
+    }
+}
+
+impl Way {
+    /// How many groups are held so.
+    async fn count(&self, store: &dyn Store) -> Outcome<u64> {
+        let stats = store.admin().stats().await?;
+        Ok(match self.state {
+            GroupState::Blocked => stats.blocked_groups,
+            GroupState::Paused => stats.paused_groups,
+        })
+    }
+}
+
+/// The groups of these names, each of which must be held so.
+async fn named(store: &dyn Store, names: &[String], way: &Way) -> Outcome<Vec<GroupKey>> {
+    let groups: Vec<GroupKey> = names.iter().map(|name| GroupKey::new(name.as_str())).collect();
+    let held = store.admin().held(groups.clone()).await?;
+    let is_held = |group: &GroupKey| held.iter().any(|held| held.group == *group && held.state == way.state);
+    match groups.iter().find(|group| !is_held(group)) {
         None => Ok(groups),
-        Some(group) => Err(Failure::not_found(format!("group {group:?} is not {}", way.held))
+        Some(group) => Err(Failure::not_found(format!("group {:?} is not {}", group.as_str(), way.held))
             .hint("`pillarbox groups list` shows the groups that are held back")),
     }
 }
 
 async fn change(
     store: &dyn Store,
-    group: &str,
+    group: &GroupKey,
     action: GroupAction,
     reason: Option<String>,
 ) -> Outcome<bool> {
-    let change = GroupChange { group: GroupKey::new(group), action, reason, by: operator(), now: None };
+    let change = GroupChange { group: group.clone(), action, reason, by: operator(), now: None };
     Ok(store.admin().change_group(change).await?)
 }
 

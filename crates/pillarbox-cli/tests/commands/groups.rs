@@ -59,3 +59,34 @@ fn all_groups_are_let_go_at_once_after_a_yes() {
     assert_eq!(told, "unblocked 2 groups\n");
     assert_eq!(outbox.run(&["groups", "resume", "--all"]).done().stdout, "nothing to change\n");
 }
+
+/// PBX-100: more groups than a page has.
+#[test]
+fn groups_are_listed_and_let_go_page_by_page() {
+    let outbox = Outbox::new();
+    let groups: Vec<String> = (0..=1_000).map(|n| format!("g{n:04}")).collect();
+    let all = |command: &[&'static str]| {
+        let given: Vec<&str> = command.iter().copied().chain(groups.iter().map(String::as_str)).collect();
+        outbox.run(&given).done().stdout
+    };
+    assert_eq!(all(&["groups", "pause"]), "paused 1,001 groups\n");
+    let listed = outbox.run(&["groups", "list", "--json"]).done().json();
+    let listed: Vec<_> = listed.as_array().unwrap().iter().map(|held| held["group"].clone()).collect();
+    assert_eq!(listed, groups);
+    let shown = outbox.run(&["groups", "list"]).done().stdout;
+    assert!(groups.iter().all(|group| shown.contains(group.as_str())), "{shown}");
+    let one = outbox.run(&["groups", "list", "g1000", "--json"]).done().json();
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    let told = outbox.run(&["groups", "resume", "--all", "--yes"]).done().stdout;
+    assert_eq!(told, "resumed 1,001 groups\n");
+    assert_eq!(outbox.run(&["groups", "list"]).done().stdout, "no group is held back\n");
+}
+
+/// PBX-101
+#[test]
+fn a_name_that_no_group_can_have_is_not_paused() {
+    let outbox = Outbox::new();
+    outbox.run(&["groups", "pause", &"x".repeat(256)]).exits(2).complains("255");
+    outbox.run(&["groups", "pause", "a\nb"]).exits(2).complains("control character");
+    assert_eq!(outbox.run(&["groups", "list", "--json"]).done().json(), json!([]));
+}

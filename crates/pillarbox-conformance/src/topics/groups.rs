@@ -1,7 +1,7 @@
 //! Groups that are held back: blocked behind a dead head, or paused by an operator.
 
 use pillarbox::model::Status;
-use pillarbox::port::{GroupAction, GroupState, HeldGroup, StoreError};
+use pillarbox::port::{Beat, GroupAction, GroupState, HeldGroup, HeldGroups, StoreError};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -21,7 +21,10 @@ pub(crate) fn cases() -> Vec<Case> {
     AnyLayout:
         a_group_is_paused_once,
         a_paused_group_is_resumed,
-        groups_come_in_the_order_of_their_keys;
+        groups_come_in_the_order_of_their_keys,
+        groups_come_in_pages,
+        a_beat_tells_the_first_page,
+        groups_are_looked_up_by_name;
     )
 }
 
@@ -54,7 +57,7 @@ async fn a_dead_head_blocks_its_group(t: Fixture) -> Checked {
         by: "engine".to_owned(),
         since: at(5),
     };
-    assert_eq!(t.store.admin().groups().await?, [expected]);
+    assert_eq!(t.store.admin().groups(HeldGroups::first()).await?, [expected]);
     t.write(grouped("h", &["x"]), at(6)).await?;
     t.apply("x", dead(), at(6)).await?;
     assert_eq!(t.held_group("h").await?, None, "only where it was asked for");
@@ -96,7 +99,7 @@ async fn a_group_is_paused_once(t: Fixture) -> Checked {
         since: at(1),
     };
     assert!(!t.change_group("g", GroupAction::Pause, at(2)).await?);
-    assert_eq!(t.store.admin().groups().await?, [expected]);
+    assert_eq!(t.store.admin().groups(HeldGroups::first()).await?, [expected]);
     Ok(())
 }
 
@@ -106,7 +109,10 @@ async fn a_paused_group_is_resumed(t: Fixture) -> Checked {
     t.change_group("h", GroupAction::Pause, at(1)).await?;
     assert!(t.change_group("g", GroupAction::Resume, at(2)).await?);
     assert!(!t.change_group("g", GroupAction::Resume, at(3)).await?);
-    assert_eq!((t.held_group("g").await?, t.store.admin().groups().await?.len()), (None, 1));
+    assert_eq!(
+        (t.held_group("g").await?, t.store.admin().groups(HeldGroups::first()).await?.len()),
+        (None, 1)
+    );
     Ok(())
 }
 
@@ -149,7 +155,11 @@ async fn skip_leaves_the_head_dead(t: Fixture) -> Checked {
 async fn what_does_not_fit_the_state_changes_nothing(t: Fixture) -> Checked {
     blocked(&t).await?;
     t.change_group("p", GroupAction::Pause, at(6)).await?;
-    let before = (t.store.admin().groups().await?, epoch(&t).await?, t.store.admin().audit(99).await?);
+    let before = (
+        t.store.admin().groups(HeldGroups::first()).await?,
+        epoch(&t).await?,
+        t.store.admin().audit(99).await?,
+    );
     for (group, action) in [
         ("free", GroupAction::Resume),
         ("free", GroupAction::Unblock),
@@ -161,7 +171,11 @@ async fn what_does_not_fit_the_state_changes_nothing(t: Fixture) -> Checked {
     ] {
         assert!(!t.change_group(group, action, at(7)).await?, "{action:?} {group}");
     }
-    let after = (t.store.admin().groups().await?, epoch(&t).await?, t.store.admin().audit(99).await?);
+    let after = (
+        t.store.admin().groups(HeldGroups::first()).await?,
+        epoch(&t).await?,
+        t.store.admin().audit(99).await?,
+    );
     assert_eq!(after, before);
     assert_eq!(t.record("a").await?.status, Status::Dead);
     Ok(())
@@ -172,8 +186,57 @@ async fn groups_come_in_the_order_of_their_keys(t: Fixture) -> Checked {
     for key in ["b", "a", "B", "ä", "c"] {
         t.change_group(key, GroupAction::Pause, at(1)).await?;
     }
-    let groups = t.store.admin().groups().await?;
+    let groups = t.store.admin().groups(HeldGroups::first()).await?;
     assert_eq!(groups.iter().map(|held| held.group.as_str()).collect::<Vec<_>>(), ["B", "a", "b", "c", "ä"]);
+    Ok(())
+}
+
+/// PBX-100
+async fn groups_come_in_pages(t: Fixture) -> Checked {
+    let keys = ["B", "a", "a'b", "a\\b", "b", "c", "ä"];
+    for key in keys {
+        t.change_group(key, GroupAction::Pause, at(1)).await?;
+    }
+    for limit in 1..=keys.len() + 1 {
+        let mut next = Some(HeldGroups { after: None, limit });
+        let mut seen = Vec::new();
+        while let Some(request) = next {
+            let page = t.store.admin().groups(request.clone()).await?;
+            assert!(page.len() <= limit);
+            next = request.following(&page);
+            seen.extend(page.into_iter().map(|held| held.group.to_string()));
+        }
+        assert_eq!(seen, keys, "pages of {limit}");
+    }
+    let after = HeldGroups { after: Some(group("bb")), limit: 1 };
+    assert_eq!(t.store.admin().groups(after).await?[0].group, group("c"), "after one that is not there");
+    assert!(t.store.admin().groups(HeldGroups { after: None, limit: 0 }).await?.is_empty());
+    Ok(())
+}
+
+/// PBX-100
+async fn a_beat_tells_the_first_page(t: Fixture) -> Checked {
+    let keys: Vec<String> = (0..=HeldGroups::PAGE).map(|n| format!("g{n:05}")).collect();
+    for key in &keys {
+        t.change_group(key, GroupAction::Pause, at(1)).await?;
+    }
+    let told = t.join(1, at(2)).await?.groups.expect("a join tells");
+    let told: Vec<&str> = told.held.iter().map(|held| held.group.as_str()).collect();
+    assert_eq!(told, keys[..HeldGroups::PAGE]);
+    let beaten = t.beat_with(Beat { groups_seen: -1, ..beat(1, at(3)) }).await?.groups.expect("a new list");
+    assert_eq!(beaten.held.len(), HeldGroups::PAGE);
+    Ok(())
+}
+
+/// PBX-100
+async fn groups_are_looked_up_by_name(t: Fixture) -> Checked {
+    for key in ["b", "a", "c'd"] {
+        t.change_group(key, GroupAction::Pause, at(1)).await?;
+    }
+    let held = t.store.admin().held(["c'd", "free", "a", "a", "A"].map(group).to_vec()).await?;
+    let held: Vec<_> = held.iter().map(|held| (held.group.as_str(), held.state, held.since)).collect();
+    assert_eq!(held, [("a", GroupState::Paused, at(1)), ("c'd", GroupState::Paused, at(1))]);
+    assert!(t.store.admin().held(Vec::new()).await?.is_empty());
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Row, Status};
 use pillarbox::port::{
-    ByteLimits, Cancel, Change, Counts, Fence, Lead, Order, Recover, Settled, Take, Taken, Wait,
+    ByteLimits, Cancel, Change, Counts, Fence, GroupAction, Lead, Order, Recover, Settled, Take, Taken, Wait,
 };
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         no_more_is_taken_than_asked_for,
         pages_visit_every_group_once,
         groups_that_are_left_out_are_passed_over,
+        held_groups_are_left_out_by_the_store,
         a_take_marks_rows_as_a_claim_does,
         odd_rows_are_taken_and_unknown_statuses_are_not,
         only_the_leader_takes,
@@ -175,6 +176,19 @@ async fn groups_that_are_left_out_are_passed_over(t: Fixture) -> Checked {
     let after = Take { after: Some(group("a")), except: vec![group("c")], ..take(1, 1) };
     assert_eq!(numbers(&taken(&t, after).await?), [3]);
     assert_eq!(numbers(&taken(&t, take(1, 1)).await?), [1, 4]);
+    Ok(())
+}
+
+/// PBX-010, PBX-100
+async fn held_groups_are_left_out_by_the_store(t: Fixture) -> Checked {
+    led(&t, &[(1, "a"), (2, "b"), (3, "b"), (4, "c'd"), (5, "d"), (6, "e")]).await?;
+    for key in ["a", "c'd", "e", "not there"] {
+        t.change_group(key, GroupAction::Pause, at(1)).await?;
+    }
+    let except = vec![group("d")];
+    assert_eq!(numbers(&taken(&t, Take { except, ..take(1, 1) }).await?), [2, 3]);
+    t.change_group("c'd", GroupAction::Resume, at(2)).await?;
+    assert_eq!(numbers(&taken(&t, take(1, 2)).await?), [4, 5]);
     Ok(())
 }
 

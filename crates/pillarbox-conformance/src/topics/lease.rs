@@ -1,7 +1,7 @@
 //! Nodes: joining, renewing, leaving, and being buried.
 
 use pillarbox::model::{Lane, Seq};
-use pillarbox::port::{Beat, Change, ErrorKind, GroupAction, Join, Part};
+use pillarbox::port::{Beat, Change, ErrorKind, GroupAction, HeldGroups, Join, Part};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -195,7 +195,7 @@ async fn a_beat_tells_of_groups_that_changed(t: Fixture) -> Checked {
     assert!(second.epoch > first.epoch);
     let names: Vec<&str> = second.held.iter().map(|held| held.group.as_str()).collect();
     assert_eq!(names, ["g", "h"]);
-    assert_eq!(second.held, t.store.admin().groups().await?);
+    assert_eq!(second.held, t.store.admin().groups(HeldGroups::first()).await?);
     assert_eq!(t.beat_with(seen(second.epoch)).await?.groups, None);
     t.change_group("h", GroupAction::Resume, at(3)).await?;
     let third = t.beat_with(seen(second.epoch)).await?.groups.expect("a change");

@@ -1,5 +1,6 @@
 //! The admin server: health, metrics, and the groups of each source.
 
+mod groups;
 mod guard;
 mod listener;
 mod refusal;

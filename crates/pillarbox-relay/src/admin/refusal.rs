@@ -1,24 +1,26 @@
 //! What the admin server says when it does not do what was asked.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 /// A refusal: its status, and why.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Refusal {
     status: StatusCode,
-    why: &'static str,
+    why: Cow<'static, str>,
 }
 
-pub(super) fn refusal(status: StatusCode, why: &'static str) -> Refusal {
-    Refusal { status, why }
+pub(super) fn refusal(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Refusal {
+    Refusal { status, why: why.into() }
 }
 
 #[derive(Serialize)]
 struct Body {
-    error: &'static str,
+    error: Cow<'static, str>,
 }
 
 impl IntoResponse for Refusal {

@@ -3,24 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use pillarbox::model::GroupKey;
-use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
+use super::groups::{change, groups};
 use super::guard::{Guard, guard};
 use super::refusal::{Refusal, refusal};
 use crate::failures::LastFailure;
 use crate::metrics::text;
 use crate::relay::{Shared, SourceReport};
-use crate::source::{Health, Part, Source, Standing};
+use crate::source::{Health, Source, Standing};
 
 /// The largest body of a request.
 const BODY_BYTES: usize = 16 * 1_024;
@@ -28,11 +26,9 @@ const BODY_BYTES: usize = 16 * 1_024;
 const ANSWER: Duration = Duration::from_secs(2);
 /// How long an answer to `/readyz` holds, so that asking often costs the database nothing.
 const READY_FOR: Duration = Duration::from_millis(500);
-/// Who did it, in the words of the caller.
-const ACTOR: &str = "x-pillarbox-actor";
 
 /// What routes see.
-struct Desk {
+pub(super) struct Desk {
     shared: Arc<Shared>,
     ready: tokio::sync::Mutex<Option<(Instant, Readiness)>>,
 }
@@ -148,34 +144,9 @@ async fn sources(State(desk): State<Arc<Desk>>) -> Response {
     Json(shown.collect::<Vec<_>>()).into_response()
 }
 
-#[derive(Serialize)]
-struct ShownGroup {
-    table: String,
-    group: String,
-    state: GroupState,
-    event: Option<String>,
-    reason: Option<String>,
-    by: String,
-    since: String,
-}
-
-impl ShownGroup {
-    fn of(part: &Part, held: HeldGroup) -> Self {
-        Self {
-            table: part.table.clone(),
-            group: held.group.to_string(),
-            state: held.state,
-            event: held.event.map(|event| event.to_string()),
-            reason: held.reason,
-            by: held.by,
-            since: held.since.to_string(),
-        }
-    }
-}
-
 impl Desk {
     /// A source that runs, by its name.
-    fn source(&self, name: &str) -> Result<&Source, Refusal> {
+    pub(super) fn source(&self, name: &str) -> Result<&Source, Refusal> {
         let source = self.shared.sources.iter().find(|source| source.config.name == name);
         match source {
             None => Err(refusal(StatusCode::NOT_FOUND, "there is no such source")),
@@ -187,97 +158,7 @@ impl Desk {
     }
 }
 
-fn store_failed(error: &pillarbox::port::StoreError) -> Response {
+pub(super) fn store_failed(error: &pillarbox::port::StoreError) -> Response {
     tracing::warn!(%error, "an admin request failed");
     refusal(StatusCode::SERVICE_UNAVAILABLE, "the store did not answer").into_response()
-}
-
-async fn groups(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Response {
-    let source = match desk.source(&name) {
-        Ok(source) => source,
-        Err(refused) => return refused.into_response(),
-    };
-    let mut shown = Vec::new();
-    for part in source.parts() {
-        match part.store.admin().groups().await {
-            Ok(held) => shown.extend(held.into_iter().map(|held| ShownGroup::of(&part, held))),
-            Err(error) => return store_failed(&error),
-        }
-    }
-    Json(shown).into_response()
-}
-
-/// The body of an action.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wish {
-    /// Why, for whoever looks.
-    reason: Option<String>,
-    /// Only in this table; by default in each of the source.
-    table: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Changed {
-    action: &'static str,
-    group: String,
-    /// The tables in which something changed.
-    changed: Vec<String>,
-}
-
-async fn change(
-    State(desk): State<Arc<Desk>>,
-    Path((name, group, action)): Path<(String, String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let Some(action) = action_named(&action) else {
-        return refusal(StatusCode::NOT_FOUND, "an action is pause, resume, unblock or skip").into_response();
-    };
-    let source = match desk.source(&name) {
-        Ok(source) => source,
-        Err(refused) => return refused.into_response(),
-    };
-    let Ok(wish) =
-        (if body.is_empty() { Ok(Wish::default()) } else { serde_json::from_slice::<Wish>(&body) })
-    else {
-        return refusal(StatusCode::BAD_REQUEST, "a body has `reason` and `table`, and no more")
-            .into_response();
-    };
-    let parts = source.parts();
-    let wanted = |part: &&Arc<Part>| wish.table.as_ref().is_none_or(|table| part.table == *table);
-    let mut changed = Vec::new();
-    for part in parts.iter().filter(wanted) {
-        let change = GroupChange {
-            group: GroupKey::new(group.as_str()),
-            action,
-            reason: wish.reason.clone(),
-            by: actor(&headers),
-            now: None,
-        };
-        match part.store.admin().change_group(change).await {
-            Ok(true) => {
-                part.look();
-                changed.push(part.table.clone());
-            }
-            Ok(false) => {}
-            Err(error) => return store_failed(&error),
-        }
-    }
-    Json(Changed { action: action.as_str(), group, changed }).into_response()
-}
-
-fn action_named(name: &str) -> Option<GroupAction> {
-    let all = [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip];
-    all.into_iter().find(|action| action.as_str() == name)
-}
-
-/// Who asked: `admin`, and the name that the caller gives, if it is a plain one.
-fn actor(headers: &HeaderMap) -> String {
-    let plain =
-        |name: &&str| !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_graphic());
-    match headers.get(ACTOR).and_then(|name| name.to_str().ok()).filter(plain) {
-        Some(name) => format!("admin/{name}"),
-        None => "admin".to_owned(),
-    }
 }

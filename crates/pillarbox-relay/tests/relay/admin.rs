@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use pillarbox::port::{Cause, Verdict};
+use pillarbox::model::GroupKey;
+use pillarbox::port::{Cause, GroupAction, GroupChange, HeldGroups, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -197,7 +198,9 @@ async fn groups_are_held_and_let_go_on_record() {
         assert_eq!(statuses(&store).await, [3, 0, 0, 1]);
         let held = get(address, "/api/v1/sources/default/groups").await.body;
         let held: serde_json::Value = serde_json::from_str(&held).unwrap();
-        let mut held: Vec<_> = held.as_array().unwrap().iter().map(|held| held["state"].clone()).collect();
+        assert!(held["next"].is_null());
+        let mut held: Vec<_> =
+            held["groups"].as_array().unwrap().iter().map(|held| held["state"].clone()).collect();
         held.sort_by_key(ToString::to_string);
         assert_eq!(held, ["blocked", "paused"]);
         assert_eq!(post(address, &path("b", "skip"), JSON).await.status, 200);
@@ -246,9 +249,70 @@ async fn strangers_are_refused() {
     assert_eq!(ask(address, &format!("POST {path}"), &headers, &huge).await.status, 413);
     assert_eq!(post(address, "/api/v1/sources/default/groups/g/explode", &headers).await.status, 404);
     assert_eq!(post(address, "/api/v1/sources/nobody/groups/g/pause", &headers).await.status, 404);
-    assert_eq!(store.admin().groups().await.unwrap(), []);
+    assert_eq!(store.admin().groups(HeldGroups::first()).await.unwrap(), []);
     let origin = format!("{headers}Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n");
     assert_eq!(post(address, path, &origin).await.status, 200);
     assert_eq!(ask(address, "GET /metrics", &known, "").await.status, 200);
+    relay.close().await;
+}
+
+/// Asks for a page and tells its groups and what comes next.
+async fn page(address: SocketAddr, query: &str) -> (Vec<String>, serde_json::Value) {
+    let answer = get(address, &format!("/api/v1/sources/default/groups{query}")).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+    let page: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    let groups = page["groups"].as_array().unwrap().iter();
+    (groups.map(|held| held["group"].as_str().unwrap().to_owned()).collect(), page["next"].clone())
+}
+
+/// PBX-100
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_are_answered_in_pages() {
+    let place = Place::sqlite();
+    let store = place.native().await;
+    for n in 0..250 {
+        let group = GroupKey::new(format!("order/{n:03}"));
+        let (action, by) = (GroupAction::Pause, "test".to_owned());
+        store.admin().change_group(GroupChange { group, action, reason: None, by, now: None }).await.unwrap();
+    }
+    let mut relay = place.relay(&Recorder::new(), &[LOCAL]).await;
+    let address = relay.admin_address().unwrap();
+    let (first, next) = page(address, "").await;
+    assert_eq!((first.len(), first[0].as_str()), (100, "order/000"));
+    assert_eq!(next, serde_json::json!({"table": "outbox_event", "after": "order/099"}));
+    let (last, next) = page(address, "?table=outbox_event&after=order%2F099&limit=150").await;
+    assert_eq!((last.len(), last[149].as_str(), next.is_null()), (150, "order/249", true));
+    let (some, next) = page(address, "?limit=1&after=order%2F100").await;
+    assert_eq!((some, &next["after"]), (vec!["order/101".to_owned()], &"order/101".into()));
+    for query in ["?limit=0", "?limit=1001", "?limit=-1", "?after=%00", "?table=other", "?page=2"] {
+        let refused = get(address, &format!("/api/v1/sources/default/groups{query}")).await;
+        assert_eq!(refused.status, 400, "{query}");
+        assert!(refused.body.contains("error"), "{}", refused.body);
+    }
+    relay.close().await;
+}
+
+/// PBX-101
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_no_group_can_have_are_refused() {
+    let place = Place::sqlite();
+    let store = place.native().await;
+    let mut relay = place.relay(&Recorder::new(), &[LOCAL]).await;
+    let address = relay.admin_address().unwrap();
+    let path = |group: &str| format!("/api/v1/sources/default/groups/{group}/pause");
+    for (group, why) in [
+        ("x".repeat(256).as_str(), "255"),
+        ("a%00b", "a control character"),
+        ("a%0Ab", "a control character"),
+    ] {
+        let refused = post(address, &path(group), JSON).await;
+        assert_eq!(refused.status, 400, "{group}");
+        assert!(refused.body.contains(why), "{}", refused.body);
+    }
+    let reason = "{\"reason\":\"a\\u0000b\"}";
+    assert_eq!(ask(address, &format!("POST {}", path("g")), JSON, reason).await.status, 400);
+    assert_eq!(store.admin().groups(HeldGroups::first()).await.unwrap(), []);
+    // No event of it was written yet: it is held from its first one on.
+    assert_eq!(post(address, &path(&"x".repeat(255)), JSON).await.status, 200);
     relay.close().await;
 }

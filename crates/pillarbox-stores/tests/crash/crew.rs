@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::{Record, Status};
-use pillarbox::port::{List, NodeInfo, Select};
+use pillarbox::port::{HeldGroups, List, NodeInfo, Select};
 
 use crate::block_on;
 use crate::grounds::{Ground, Parcels, Site, Stop};
@@ -207,7 +207,8 @@ impl<'a> Crew<'a> {
         match self.wind_up() {
             Ok((parcels, records)) => {
                 let nodes = self.nodes();
-                let groups = block_on(self.site.store.admin().groups()).map_err(|error| error.to_string());
+                let groups = block_on(self.site.store.admin().groups(HeldGroups::first()))
+                    .map_err(|error| error.to_string());
                 match (nodes, groups) {
                     (Ok(nodes), Ok(groups)) => Ok(Evidence {
                         lines: self.journal.lines,

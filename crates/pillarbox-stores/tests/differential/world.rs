@@ -9,9 +9,9 @@ use pillarbox::model::{
     EventId, GroupKey, Lane, Layout, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
-    Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, HeldSlot,
-    Join, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Replay, Scope, Select, Settle,
-    StoreError, Write,
+    Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, HeldGroups,
+    HeldSlot, Join, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Replay, Scope, Select,
+    Settle, StoreError, Write,
 };
 use pillarbox_conformance::Fixture;
 
@@ -360,7 +360,7 @@ impl World {
     async fn everything(&mut self) -> Told {
         let records = self.admin().list(List { limit: 100_000, ..List::default() }).await?;
         let mut told: Vec<String> = records.iter().map(|record| self.names.record(record)).collect();
-        told.extend(self.admin().groups().await?.iter().map(|held| format!("{held:?}")));
+        told.extend(self.admin().groups(HeldGroups::first()).await?.iter().map(|held| format!("{held:?}")));
         if let Some(joins) = self.joins() {
             told.extend(joins::everything(joins).await?);
         }

@@ -1,6 +1,6 @@
 //! The state of the engine: one owner, plain data, no I/O.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::caught::CaughtPolicy;
 use super::claims::Claims;
 use super::due::Dues;
 use super::groups::Groups;
+use super::held::Held;
 use super::intake::GROUPS_MAX;
 use super::item::Item;
 use super::known::Known;
@@ -161,7 +162,7 @@ pub(crate) struct Core {
     pub(super) beat_unanswered: bool,
     pub(super) groups_epoch: i64,
     /// Groups that the store lists as blocked or paused.
-    pub(super) held_groups: BTreeSet<GroupKey>,
+    pub(super) held: Held,
     /// How often a loop ended by a panic.
     pub(super) restarts: u64,
     pub(super) tally: Tally,
@@ -228,7 +229,7 @@ impl Core {
             beats: 0,
             beat_unanswered: false,
             groups_epoch: -1,
-            held_groups: BTreeSet::new(),
+            held: Held::default(),
             restarts: 0,
             tally: Tally::default(),
         }

@@ -84,14 +84,12 @@ impl Group {
             && self.queue.is_empty()
     }
 
+    /// Whether it leaves memory. Of a group that the store lists nothing is kept but its key, in that list: when it is let go,
+    /// everything is read from the beginning.
     fn idle(&self) -> bool {
-        self.queue.is_empty()
-            && !self.out
-            && self.until.is_none()
-            && self.settling == 0
-            && self.hold.is_none()
-            && self.missed.is_none()
-            && !self.careful
+        let listed = self.hold == Some(Hold::Listed);
+        let waits = self.until.is_some() || self.hold.is_some() || self.missed.is_some();
+        self.queue.is_empty() && !self.out && self.settling == 0 && !self.careful && (listed || !waits)
     }
 
     pub(crate) fn miss(&mut self, seq: Seq) {
@@ -105,7 +103,7 @@ impl Group {
     }
 }
 
-/// All groups that have something in memory or are held back.
+/// All groups that have something in memory, or wait for something else than an operator.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     table: Map<GroupKey, Group>,

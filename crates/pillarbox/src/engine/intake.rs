@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::breaker::Outlook;
 use super::core::{Core, Phase, Unsettled};
-use super::groups::Hold;
 use super::item::Item;
 use crate::model::{Event, EventId, GroupKey, Lane, Row, Seq, Slot, Status, Token, Written};
 use crate::port::{
@@ -371,10 +370,13 @@ impl Core {
             self.read_over();
             return;
         }
-        if let Some(group) = self.groups.get_mut(key) {
-            group.missed = None;
-            group.careful &= !fetched.rows.is_empty();
-        }
+        let Some(group) = self.groups.get_mut(key) else {
+            // It left memory meanwhile, with its slot or because it is held: what was read of it may be the past.
+            self.read_over();
+            return;
+        };
+        group.missed = None;
+        group.careful &= !fetched.rows.is_empty();
         let last = fetched.rows.last().map(|row| row.seq);
         let mut rest = last.filter(|_| fetched.more).map(|last| Seq(last.0 + 1));
         let (cold, ended) = (self.tally.cold, self.settles.len());
@@ -486,13 +488,15 @@ impl Core {
     }
 
     fn take_grouped(&mut self, key: GroupKey, mut item: Item, due: Instant, suspect: bool, now: Instant) {
+        if self.held.contains(&key) {
+            if suspect {
+                self.held.distrust(key, item.slot);
+            }
+            return self.known.forget(item.id());
+        }
         let room = self.settings.group_rows();
-        let listed = self.held_groups.contains(&key);
         let group = self.groups.entry(&key, item.slot);
         group.careful |= suspect;
-        if listed && group.hold.is_none() {
-            group.hold = Some(Hold::Listed);
-        }
         let takes = group.takes_rows(room) && due <= now;
         if !takes {
             group.miss(item.seq);

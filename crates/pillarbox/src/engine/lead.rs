@@ -35,6 +35,8 @@ pub(crate) struct Leadership {
     taken: i64,
     /// Groups of which a row was given back since the take under way began: it may have taken what comes behind.
     overtaken: Option<BTreeSet<GroupKey>>,
+    /// A list of held groups came since the take under way began: it knows more than the store did then.
+    relisted: bool,
 }
 
 impl Core {
@@ -89,7 +91,7 @@ impl Core {
         // Leadership is not handed over while rows are on their way.
         self.slots.entered(LEADERSHIP);
         if let Some(lead) = &mut self.lead {
-            lead.overtaken = Some(BTreeSet::new());
+            (lead.overtaken, lead.relisted) = (Some(BTreeSet::new()), false);
         }
         let (rows, bytes) = self.cold_room();
         let rows = if self.breaker.is_open() { rows.min(1) } else { rows };
@@ -126,6 +128,13 @@ impl Core {
         }
     }
 
+    /// There is a new list of held groups.
+    pub(super) fn relisted(&mut self) {
+        if let Some(lead) = &mut self.lead {
+            lead.relisted = true;
+        }
+    }
+
     /// A take failed. Rows may have been taken that nobody has in hand: they go back before anything else is taken.
     pub(crate) fn take_failed(&mut self, incarnation: u64, now: Instant) {
         self.read_failed(None, now);
@@ -144,19 +153,17 @@ impl Core {
     }
 
     fn takes_of(&self, key: &GroupKey) -> bool {
-        !self.held_groups.contains(key)
+        !self.held.contains(key)
             && self.groups.get(key).is_none_or(|group| group.takes_rows(self.settings.batch))
     }
 
-    /// Groups that are held back, or have enough in memory.
+    /// Groups that wait, or have enough in memory. Those that are held in the store it leaves out itself.
     fn not_now(&self) -> Vec<GroupKey> {
         let full = |(key, group): (&GroupKey, &super::groups::Group)| {
             (!group.takes_rows(self.settings.batch)).then(|| key.clone())
         };
         let mut except: Vec<GroupKey> = self.groups.iter().filter_map(full).collect();
-        except.extend(self.held_groups.iter().cloned());
         except.sort_unstable();
-        except.dedup();
         except
     }
 
@@ -239,9 +246,12 @@ impl Core {
     fn take_led(&mut self, row: Row, overtaken: &BTreeSet<GroupKey>, now: Instant) {
         let outcome = |change| Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change };
         let group = row.group.clone().or_else(|| self.shared_group());
+        // The store takes nothing of held groups: one that is on an older list was let go.
+        let relisted = self.lead.as_ref().is_some_and(|lead| lead.relisted);
         let in_order = group.as_ref().is_none_or(|key| {
-            !overtaken.contains(key)
-                && !self.held_groups.contains(key)
+            let held = relisted && self.held.contains(key);
+            !held
+                && !overtaken.contains(key)
                 && self.groups.get(key).is_none_or(|group| group.takes_rows(usize::MAX))
         });
         if self.phase != Phase::Running || !self.slots.takes_rows(row.slot) || !in_order {

@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::caught::caught;
 use super::heart::Heart;
+use super::held::HeldList;
 use super::shared::Shared;
 use crate::model::NodeId;
-use crate::port::{Join, Membership, StoreError};
+use crate::port::{Beat, Join, Membership, StoreError};
 
 /// Beats come sooner while slots change hands, but not more often than this.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -21,8 +22,16 @@ pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreE
     let (label, lease) = (shared.settings.label.clone(), shared.settings.lease.length());
     let part = shared.settings.part;
     let asked = Instant::now();
-    let membership = shared.store.join(Join { node, label, part, lease, now: None }).await?;
-    shared.with(|core| core.joined(node, &membership, asked, Instant::now()));
+    let mut membership = shared.store.join(Join { node, label, part, lease, now: None }).await?;
+    let held = match HeldList::read(&*shared.store, membership.groups.take(), lease).await {
+        Ok(held) => held,
+        Err(error) => {
+            // Nothing is delivered before the whole list is known; the next try is another node.
+            let _ = shared.store.leave(node).await;
+            return Err(error);
+        }
+    };
+    shared.with(|core| core.joined(node, &membership, held, asked, Instant::now()));
     tracing::info!(%node, lane = membership.lane.0, slots = membership.held.len(), "node joined");
     Ok((node, membership))
 }
@@ -112,14 +121,14 @@ pub(crate) async fn beat(shared: &Shared, node: NodeId) -> Result<Option<usize>,
     });
     let released = request.release.clone();
     let asked = Instant::now();
-    let answer = shared.store.beat(request).await;
-    let Some(membership) = answer.inspect_err(|_| shared.with(|core| core.beat_failed()))? else {
+    let answer = beat_and_list(shared, request).await;
+    let Some((membership, held)) = answer.inspect_err(|_| shared.with(|core| core.beat_failed()))? else {
         return Ok(None);
     };
     let depths = shared.with(|core| {
         // A settle may have told meanwhile that the node is gone.
         if !core.is_past(incarnation) {
-            core.renewed(&released, &membership, asked, Instant::now());
+            core.renewed(&released, &membership, held, asked, Instant::now());
         }
         core.depths()
     });
@@ -129,4 +138,16 @@ pub(crate) async fn beat(shared: &Shared, node: NodeId) -> Result<Option<usize>,
         metrics.oldest_lag(age.and_then(|age| age.try_into().ok()).unwrap_or_default());
     });
     Ok(Some(membership.nodes))
+}
+
+/// A beat with the whole list of held groups. Both are applied together: a slot that this beat takes may have a group in it that its
+/// last holder blocked.
+async fn beat_and_list(
+    shared: &Shared,
+    request: Beat,
+) -> Result<Option<(Membership, Option<HeldList>)>, StoreError> {
+    let Some(mut membership) = shared.store.beat(request).await? else { return Ok(None) };
+    let within = shared.settings.lease.renew_after();
+    let held = HeldList::read(&*shared.store, membership.groups.take(), within).await?;
+    Ok(Some((membership, held)))
 }

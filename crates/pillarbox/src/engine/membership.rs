@@ -6,8 +6,9 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::groups::Hold;
-use crate::model::{GroupKey, NodeId, Seq, Slot};
-use crate::port::{Beat, Cursor, Fence, GroupStates, Membership, Part};
+use super::held::HeldList;
+use crate::model::{NodeId, Seq, Slot};
+use crate::port::{Beat, Cursor, Fence, Membership, Part};
 
 /// Look for rows in lanes that nobody holds once in so many beats.
 const BEATS_PER_SWEEP: u64 = 12;
@@ -16,13 +17,20 @@ const BEATS_PER_LANE_CHECK: u64 = 24;
 
 impl Core {
     /// A new node begins, with nothing in memory.
-    pub(crate) fn joined(&mut self, node: NodeId, membership: &Membership, asked: Instant, now: Instant) {
+    pub(crate) fn joined(
+        &mut self,
+        node: NodeId,
+        membership: &Membership,
+        held: Option<HeldList>,
+        asked: Instant,
+        now: Instant,
+    ) {
         self.fence = Fence::Node(node);
         self.beat_unanswered = false;
         self.groups_epoch = -1;
         self.cursor = Cursor::default();
         self.sweep_later(now);
-        self.apply(membership, asked, now);
+        self.apply(membership, held, asked, now);
     }
 
     /// The node was buried: nothing it held is ours any more.
@@ -35,6 +43,7 @@ impl Core {
         self.careful.clear();
         self.known.clear_held();
         self.aside.clear();
+        self.held.drop_slots();
         self.claims.clear();
         self.slots.clear();
         self.settles.clear();
@@ -94,16 +103,17 @@ impl Core {
         &mut self,
         released: &[Slot],
         membership: &Membership,
+        held: Option<HeldList>,
         asked: Instant,
         now: Instant,
     ) {
         for slot in released {
             self.slots.remove(*slot);
         }
-        self.apply(membership, asked, now);
+        self.apply(membership, held, asked, now);
     }
 
-    fn apply(&mut self, membership: &Membership, asked: Instant, now: Instant) {
+    fn apply(&mut self, membership: &Membership, list: Option<HeldList>, asked: Instant, now: Instant) {
         self.lane = Some(membership.lane);
         self.lease_until = Some(asked + self.settings.lease.usable_for());
         self.halted = false;
@@ -136,8 +146,8 @@ impl Core {
             self.read_all_again();
             self.lead_anew();
         }
-        if let Some(states) = &membership.groups {
-            self.apply_groups(states, now);
+        if let Some(list) = list {
+            self.apply_groups(list, now);
         }
         self.wake |= membership.ready;
         self.nothing_at = (!membership.ready).then_some(asked);
@@ -175,13 +185,14 @@ impl Core {
             self.drop_item(item, now);
         }
         self.aside.drop_slot(slot);
+        self.held.drop_slot(slot);
     }
 
-    fn apply_groups(&mut self, states: &GroupStates, now: Instant) {
-        self.groups_epoch = states.epoch;
-        let listed: BTreeSet<&GroupKey> = states.held.iter().map(|held| &held.group).collect();
+    fn apply_groups(&mut self, list: HeldList, now: Instant) {
+        self.groups_epoch = list.epoch;
+        self.relisted();
         for key in self.groups.keys() {
-            let in_list = listed.contains(&key);
+            let in_list = list.groups.contains(&key);
             let Some(group) = self.groups.get_mut(&key) else {
                 continue;
             };
@@ -214,12 +225,22 @@ impl Core {
             }
             self.groups.place(&key, now);
         }
-        let held_groups: BTreeSet<GroupKey> = states.held.iter().map(|held| held.group.clone()).collect();
-        if !self.held_groups.is_subset(&held_groups) {
-            // It may be the only one of its group, which is then not in memory.
-            self.read_all_again();
+        let let_go = self.held.replace(list.groups);
+        if let_go.is_empty() {
+            return;
         }
-        self.held_groups = held_groups;
+        // They are not in memory. What a read under way shows of them may come behind an event that was brought back since.
+        self.read_all_again();
+        self.reads_from = self.rewinds;
+        for (key, careful) in let_go {
+            self.overtakes(&key);
+            if let Some(slot) = careful {
+                let group = self.groups.entry(&key, slot);
+                group.careful = true;
+                group.miss(Seq::default());
+                self.groups.place(&key, now);
+            }
+        }
     }
 
     pub(super) fn read_all_again(&mut self) {

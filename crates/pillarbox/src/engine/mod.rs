@@ -15,6 +15,7 @@ mod dispatch;
 mod due;
 mod groups;
 mod heart;
+mod held;
 mod intake;
 mod item;
 mod judge;

@@ -104,7 +104,7 @@ impl Core {
             return false;
         };
         let waits = |missed: Option<Seq>| missed.is_some_and(|missed| missed <= row.seq);
-        self.held_groups.contains(key)
+        self.held.contains(key)
             || self.groups.get(key).is_some_and(|group| group.hold.is_some() || waits(group.missed))
     }
 }

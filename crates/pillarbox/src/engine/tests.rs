@@ -8,14 +8,12 @@ use tokio::time::Instant;
 use super::claims::Clock;
 use super::core::Core;
 use super::dispatch::{Delivered, Next};
-use super::intake::Read;
+use super::held::HeldList;
+use super::intake::{GROUPS_MAX, Read};
 use super::settings::EngineSettings;
 use super::settlement::NextSettle;
 use crate::model::{Event, EventId, GroupKey, Lane, NodeId, OwnerId, Row, Seq, Slot, Status, Token};
-use crate::port::{
-    Change, Cursor, Fence, Fetched, GroupState, GroupStates, HeldGroup, HeldSlot, Membership, Order, Scope,
-    Settled, Verdict,
-};
+use crate::port::{Change, Cursor, Fence, Fetched, HeldSlot, Membership, Order, Scope, Settled, Verdict};
 
 const SLOT: Slot = Slot(5);
 
@@ -23,21 +21,17 @@ fn group() -> GroupKey {
     GroupKey::new("account/1")
 }
 
-fn membership(epoch: i64, held: &[GroupKey]) -> Membership {
-    let held = held.iter().map(|group| HeldGroup {
-        group: group.clone(),
-        state: GroupState::Blocked,
-        event: None,
-        reason: None,
-        by: "engine".to_owned(),
-        since: Timestamp::UNIX_EPOCH,
-    });
+fn list(epoch: i64, held: &[GroupKey]) -> Option<HeldList> {
+    Some(HeldList { epoch, groups: held.iter().cloned().collect() })
+}
+
+fn membership() -> Membership {
     Membership {
         lane: Lane::FIRST,
         held: vec![HeldSlot { slot: SLOT, suspect: false, quarantine: None }],
         give: Vec::new(),
         nodes: 1,
-        groups: Some(GroupStates { epoch, held: held.collect() }),
+        groups: None,
         ready: false,
         next_due: None,
         oldest: None,
@@ -49,7 +43,7 @@ fn membership(epoch: i64, held: &[GroupKey]) -> Membership {
 fn node(held: &[GroupKey], rows: Vec<Row>, now: Instant) -> Core {
     let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
     let mut core = Core::new(settings, 1);
-    core.joined(NodeId::from_random(1), &membership(1, held), now, now);
+    core.joined(NodeId::from_random(1), &membership(), list(1, held), now, now);
     let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
     let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
     let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
@@ -81,11 +75,80 @@ fn row(seq: i64) -> Row {
 #[test]
 fn a_group_that_is_let_go_is_read_from_before_what_was_seen_of_it() {
     let now = Instant::now();
-    let mut core = node(&[group()], vec![row(7)], now);
-    core.renewed(&[], &membership(2, &[]), now, now);
+    let mut core = node(&[], vec![row(7)], now);
+    let Next::Job(job) = core.next_job(now) else { panic!("it is delivered") };
+    core.renewed(&[], &membership(), list(2, &[group()]), now, now);
+    core.renewed(&[], &membership(), list(3, &[]), now, now);
+    core.finish(job, Delivered::Verdicts(vec![Verdict::Accepted]), now);
     let Read::Group { key, fetch } = core.next_read(now) else { panic!("the group is read") };
     assert_eq!(key, group());
     assert!(matches!(fetch.scope, Scope::Group { from: Seq(0), .. }), "{:?}", fetch.scope);
+}
+
+/// PBX-100: as many as there may be groups in memory.
+#[test]
+fn held_groups_take_no_place_in_memory_and_reading_goes_on() {
+    let now = Instant::now();
+    let groups = |from: usize| (from..from + GROUPS_MAX).map(|n| GroupKey::new(format!("held/{n}")));
+    let held: Vec<GroupKey> = groups(0).collect();
+    let of = |(seq, group): (i64, &GroupKey)| Row { group: Some(group.clone()), ..row(seq) };
+    let mut core = node(&held, (1..).zip(&held).map(of).collect(), now);
+    core.hint();
+    let Read::Slots { fetch, .. } = core.next_read(now) else { panic!("it reads on") };
+    assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == Seq(9)));
+}
+
+/// PBX-100: as above, of groups whose heads died here.
+#[test]
+fn groups_that_were_blocked_here_leave_memory_once_the_store_lists_them() {
+    let now = Instant::now();
+    let mut core = node(&[], vec![row(7)], now);
+    let Next::Job(job) = core.next_job(now) else { panic!("it is delivered") };
+    core.finish(job, Delivered::Verdicts(vec![Verdict::Rejected { error: "no".to_owned() }]), now);
+    let later = now + Duration::from_secs(1);
+    let NextSettle::Batch { batch, incarnation, .. } = core.next_settle(later) else {
+        panic!("it is settled")
+    };
+    core.settled(batch, &Settled::all_but(Vec::new()), incarnation, later);
+    assert_eq!(core.groups.len(), 1, "its block is not in a list yet");
+    core.next_beat(NodeId::from_random(1), later);
+    core.renewed(&[], &membership(), list(2, &[group()]), later, later);
+    assert_eq!(core.groups.len(), 0);
+}
+
+/// PBX-010, PBX-100: what the read shows may come behind an event that was brought back since.
+#[test]
+fn a_read_begun_before_a_group_was_let_go_brings_nothing_in() {
+    let now = Instant::now();
+    let mut core = node(&[group()], Vec::new(), now);
+    core.hint();
+    let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("the slots are read") };
+    core.renewed(&[], &membership(), list(2, &[]), now, now);
+    let cursor = Cursor { decided: Seq(20), ..Cursor::default() };
+    let fetched = Fetched { rows: vec![row(20)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
+    core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
+    assert!(matches!(core.next_job(now), Next::Wait(_)), "the dead head comes first");
+}
+
+/// PBX-063, PBX-100
+#[test]
+fn a_held_group_of_a_slot_in_quarantine_is_tried_with_care_when_it_is_let_go() {
+    let now = Instant::now();
+    let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
+    let mut core = Core::new(settings, 1);
+    let mut taken = membership();
+    taken.held[0].suspect = true;
+    core.joined(NodeId::from_random(1), &taken, list(1, &[group()]), now, now);
+    let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
+    let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
+    let fetched = Fetched { rows: vec![row(7)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
+    core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
+    core.renewed(&[], &membership(), list(2, &[]), now, now);
+    let Read::Group { key, .. } = core.next_read(now) else { panic!("the group is read") };
+    let cursor = Cursor::default();
+    let fetched = Fetched { rows: vec![row(7)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
+    core.merge_group(&key, fetched, core.incarnation(), now, now);
+    assert!(matches!(core.next_job(now), Next::Wait(_)), "its attempt is written first");
 }
 
 /// PBX-010, EVT-141
@@ -93,7 +156,7 @@ fn a_group_that_is_let_go_is_read_from_before_what_was_seen_of_it() {
 fn a_group_with_nothing_but_its_dead_head_is_found_again() {
     let now = Instant::now();
     let mut core = node(&[group()], Vec::new(), now);
-    core.renewed(&[], &membership(2, &[]), now, now);
+    core.renewed(&[], &membership(), list(2, &[]), now, now);
     let Read::Slots { fetch, .. } = core.next_read(now) else { panic!("the slots are read") };
     assert!(matches!(&fetch.scope, Scope::Slots { cursor, .. } if cursor.decided == Seq(0)));
 }

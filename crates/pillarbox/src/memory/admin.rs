@@ -1,10 +1,12 @@
 //! The operators' port over the shared state.
 
+use std::collections::BTreeSet;
+
 use super::store::MemoryStore;
-use crate::model::{EventId, Record};
+use crate::model::{EventId, GroupKey, Record};
 use crate::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, List, Migrated, NodeInfo, Purge,
-    Replay, Select, Shown, Stats,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
+    Purge, Replay, Select, Shown, Stats,
 };
 
 const VERSION: u32 = 3;
@@ -54,8 +56,16 @@ impl Admin for MemoryStore {
         Box::pin(async move { Ok(self.0.lock().purge(&request, self.0.now(request.now))) })
     }
 
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
-        Box::pin(async { Ok(self.0.lock().groups.values().cloned().collect()) })
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+        Box::pin(async move { Ok(self.0.lock().held_groups(&page)) })
+    }
+
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+        Box::pin(async move {
+            let groups: BTreeSet<GroupKey> = groups.into_iter().collect();
+            let state = self.0.lock();
+            Ok(groups.iter().filter_map(|group| state.groups.get(group)).cloned().collect())
+        })
     }
 
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {

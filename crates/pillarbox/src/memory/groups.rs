@@ -1,13 +1,21 @@
 //! Groups that are held back, and letting them go.
 
+use std::ops::Bound;
+
 use jiff::Timestamp;
 
 use super::state::State;
 use crate::model::{EventId, GroupKey, Status};
-use crate::port::{GroupAction, GroupChange, GroupState, HeldGroup};
+use crate::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
 use crate::rules::{Head, held_after};
 
 impl State {
+    pub(super) fn held_groups(&self, page: &HeldGroups) -> Vec<HeldGroup> {
+        let from = page.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let held = self.groups.range((from, Bound::Unbounded)).take(page.limit);
+        held.map(|(_, held)| held.clone()).collect()
+    }
+
     pub(super) fn change_group(&mut self, request: &GroupChange, now: Timestamp) -> bool {
         let held = self.groups.remove(&request.group);
         let event = held.as_ref().and_then(|held| held.event.clone());

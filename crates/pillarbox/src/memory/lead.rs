@@ -47,6 +47,7 @@ impl State {
                 Some(group) => {
                     request.after.as_ref().is_none_or(|after| *group > after)
                         && !request.except.contains(group)
+                        && !self.groups.contains_key(*group)
                 }
                 None => request.after.is_none(),
             })

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::state::{Holding, Node, State};
 use super::time::{later, until};
 use crate::model::{NodeId, Seq, Slot};
-use crate::port::{Beat, GroupStates, HeldSlot, Join, Membership, Quarantine};
+use crate::port::{Beat, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
 use crate::rules::{SlotState, free_lane, share};
 
 impl State {
@@ -160,7 +160,7 @@ impl State {
             give,
             nodes: self.nodes.len(),
             groups: (groups_seen != Some(self.epoch))
-                .then(|| GroupStates { epoch: self.epoch, held: self.groups.values().cloned().collect() }),
+                .then(|| GroupStates { epoch: self.epoch, held: self.held_groups(&HeldGroups::first()) }),
             ready: self.index.rows(&slots, after.0.saturating_add(1)).next().is_some(),
             next_due: self.index.next_due(Timestamp::MIN).map(|at| until(now, at)),
             oldest: first.map(|seq| self.rows[&seq].created_at),

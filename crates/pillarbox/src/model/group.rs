@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Event;
+use super::limits::name;
+use super::{Event, Invalid, MESSAGE_GROUP_MAX};
 
 /// The key of a group: the message group, else the aggregate; compared by bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +15,16 @@ impl GroupKey {
     #[must_use]
     pub fn new(key: impl Into<Arc<str>>) -> Self {
         Self(key.into())
+    }
+
+    /// A group by a name that somebody typed: as long as a message group may be, and free of control characters.
+    ///
+    /// # Errors
+    ///
+    /// The reason why no event can have this group.
+    pub fn named(key: &str) -> Result<Self, Invalid> {
+        name("group", key, MESSAGE_GROUP_MAX)?;
+        Ok(Self::new(key))
     }
 
     /// The group of an event: its message group; else, where an aggregate id is set, `type/id`; else none.

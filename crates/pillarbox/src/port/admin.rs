@@ -163,6 +163,33 @@ pub struct HeldGroup {
     pub since: Timestamp,
 }
 
+/// A page of the groups that are held back, in the order of their keys, compared by bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldGroups {
+    /// Only those after this one; none: from the first.
+    pub after: Option<GroupKey>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl HeldGroups {
+    /// Groups in a page that the engine reads, and in the answer to a beat.
+    pub const PAGE: usize = 1_000;
+
+    /// The first page.
+    #[must_use]
+    pub const fn first() -> Self {
+        Self { after: None, limit: Self::PAGE }
+    }
+
+    /// The page after one that was answered; none if that was the last.
+    #[must_use]
+    pub fn following(&self, page: &[HeldGroup]) -> Option<Self> {
+        let last = page.last().filter(|_| page.len() >= self.limit)?;
+        Some(Self { after: Some(last.group.clone()), limit: self.limit })
+    }
+}
+
 /// What to do with a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupAction {
@@ -331,8 +358,11 @@ pub trait Admin: Send + Sync {
     /// Deletes old rows, one batch; how many.
     fn purge(&self, request: Purge) -> Answer<'_, u64>;
 
-    /// The groups that are held back.
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>>;
+    /// A page of the groups that are held back.
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>>;
+
+    /// Those of these groups that are held back, in the order of their keys.
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>>;
 
     /// Holds a group back or lets it go; false if there was nothing to change.
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool>;

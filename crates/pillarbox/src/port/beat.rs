@@ -103,7 +103,7 @@ pub struct Membership {
     pub give: Vec<Slot>,
     /// How many nodes are alive, itself included.
     pub nodes: usize,
-    /// The groups that are blocked or paused, if that changed since `groups_seen`.
+    /// The first of the groups that are blocked or paused, if that changed since `groups_seen`.
     pub groups: Option<GroupStates>,
     /// Whether there are pending rows beyond `after` in what it holds.
     pub ready: bool,
@@ -115,12 +115,12 @@ pub struct Membership {
     pub now: Timestamp,
 }
 
-/// All groups that are held back.
+/// The groups that are held back: the first page of them, [`HeldGroups::first`](super::HeldGroups::first).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStates {
     /// The number of this state; grows with each change.
     pub epoch: i64,
-    /// The groups.
+    /// The groups, in the order of their keys; a full page may be followed by others.
     pub held: Vec<HeldGroup>,
 }
 

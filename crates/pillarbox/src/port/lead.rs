@@ -19,7 +19,7 @@ pub struct Take {
     pub node: NodeId,
     /// Groups after this one in the order of groups; none: from the first one on.
     pub after: Option<GroupKey>,
-    /// Groups to leave out.
+    /// Groups to leave out, besides those that are blocked or paused: these the store leaves out itself, by bytes.
     pub except: Vec<GroupKey>,
     /// At most so many rows; no more than [`Take::MOST`].
     pub rows: usize,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pillarbox::engine::{EngineSettings, OnDead};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{EventId, GroupKey, Status};
-use pillarbox::port::{GroupAction, GroupChange, Order, Replay, Select, Store, Verdict};
+use pillarbox::port::{GroupAction, GroupChange, HeldGroups, Order, Replay, Select, Store, Verdict};
 
 use crate::kit::{Scripted, engine, record, until, write};
 
@@ -19,8 +19,17 @@ fn failed() -> Verdict {
 }
 
 async fn change(store: &MemoryStore, action: GroupAction) {
-    let request =
-        GroupChange { group: GroupKey::new("g"), action, reason: None, by: "operator".to_owned(), now: None };
+    change_of(store, "g", action).await;
+}
+
+async fn change_of(store: &MemoryStore, group: &str, action: GroupAction) {
+    let request = GroupChange {
+        group: GroupKey::new(group),
+        action,
+        reason: None,
+        by: "operator".to_owned(),
+        now: None,
+    };
     assert!(store.admin().change_group(request).await.unwrap());
 }
 
@@ -128,5 +137,29 @@ async fn a_failure_inside_a_batch_settles_what_was_before_it_and_counts_nothing_
     assert_eq!(record(&store, "g1").await.attempts, 0);
     assert_eq!(record(&store, "g2").await.attempts, 1);
     assert_eq!(record(&store, "g3").await.attempts, 0);
+    engine.close().await;
+}
+
+/// PBX-100
+#[tokio::test(start_paused = true)]
+async fn a_list_of_held_groups_longer_than_a_page_is_read_to_its_end() {
+    let store = MemoryStore::new();
+    for n in 0..HeldGroups::PAGE {
+        change_of(&store, &format!("a{n}"), GroupAction::Pause).await;
+    }
+    // The last in the order of keys: it is on the second page, which a join and a beat read.
+    change_of(&store, "z", GroupAction::Pause).await;
+    write(&store, "z1", Some("z")).await;
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut engine = engine(Arc::new(store.clone()), sink.clone(), ordered(OnDead::Block, 2), 1).await;
+    write(&store, "free1", Some("free")).await;
+    until(&store, "free1", Status::Done).await;
+    change_of(&store, "y", GroupAction::Pause).await;
+    change_of(&store, "z", GroupAction::Resume).await;
+    until(&store, "z1", Status::Done).await;
+    write(&store, "y1", Some("y")).await;
+    write(&store, "free2", Some("free")).await;
+    until(&store, "free2", Status::Done).await;
+    assert_eq!(sink.ids(), ["free1", "z1", "free2"]);
     engine.close().await;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, Record, Status};
 use pillarbox::port::{
-    Cancel, Discard, GroupAction, GroupChange, GroupState, HeldGroup, List, Purge, PurgeStatus, Replay,
-    Select, Store,
+    Cancel, Discard, GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups, List, Purge, PurgeStatus,
+    Replay, Select, Store,
 };
 
 use crate::chance::{Chance, pass};
@@ -116,7 +116,7 @@ async fn for_some_group(world: &World, action: GroupAction) {
 
 /// The groups that are held back.
 pub(crate) async fn held(world: &World) -> Vec<HeldGroup> {
-    world.store.admin().groups().await.expect("the memory store lists groups")
+    world.store.admin().groups(HeldGroups::first()).await.expect("the memory store lists groups")
 }
 
 async fn change(world: &World, group: GroupKey, action: GroupAction) {

@@ -66,6 +66,6 @@ pub(crate) async fn row(admin: &dyn Admin, id: &EventId) -> Option<Record> {
 
 /// Whether a group is blocked.
 pub(crate) async fn is_blocked(admin: &dyn Admin, group: Option<&GroupKey>) -> bool {
-    let groups = admin.groups().await.expect("the memory store lists groups");
-    groups.iter().any(|held| Some(&held.group) == group && held.state == GroupState::Blocked)
+    let held = admin.held(group.cloned().into_iter().collect()).await.expect("the memory store lists groups");
+    held.iter().any(|held| held.state == GroupState::Blocked)
 }

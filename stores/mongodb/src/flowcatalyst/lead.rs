@@ -1,5 +1,7 @@
 //! What a leader does: takes the first rows of group after group, gives back what was taken by others.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::{EventId, GroupKey, Row};
@@ -10,6 +12,7 @@ use super::item::{PENDING, PROCESSING, date, ended_before, now, read_taken};
 use crate::call::{Call, Find};
 use crate::claim::set_some;
 use crate::error::Failure;
+use crate::groups::held_of;
 use crate::membership::hold_lead;
 use crate::row::{Fields, SIZE, size, size_of};
 use crate::time::earlier;
@@ -127,6 +130,16 @@ async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec
     Ok(heads)
 }
 
+/// The groups of these items that are held back.
+async fn held_among(call: &mut Call<'_>, page: &[Head]) -> Result<HashSet<String>, Failure> {
+    if page.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let groups = page.chunk_by(|a, b| a.group == b.group).map(|run| run[0].group.as_str());
+    let held = held_of(call, &groups.collect::<Vec<_>>()).await?;
+    Ok(held.into_iter().map(|held| held.group.to_string()).collect())
+}
+
 /// The rows that are about to be taken, as far as they were found.
 struct Taking<'a> {
     rows: usize,
@@ -169,9 +182,14 @@ impl<'a> Taking<'a> {
         let page = call.find(&call.names().event, find).await?;
         let page: Vec<Head> = page.iter().map(Head::read).collect();
         let full = page.len() >= self.page;
+        let held = held_among(call, &page).await?;
         let mut runs = page.chunk_by(|a, b| a.group == b.group).peekable();
         while let Some(run) = runs.next() {
             let cut = full && runs.peek().is_none();
+            if held.contains(&run[0].group) {
+                self.last = Some(run[0].group.clone());
+                continue;
+            }
             let room = self.each.min(self.rows - self.heads.len());
             let heads = match cut {
                 // Its end is on another page, and so may be items that were written when its last ones were.

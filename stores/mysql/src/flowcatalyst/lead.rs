@@ -227,7 +227,8 @@ impl<'a> Taking<'a> {
             if self.last.as_deref() != Some(group) {
                 self.last = Some(group.to_owned());
             }
-            if self.except.contains(group) || self.heads.len() >= self.rows {
+            let is_held = text_of(row, 2) == Some("1");
+            if is_held || self.except.contains(group) || self.heads.len() >= self.rows {
                 continue;
             }
             let count = self.counts.entry(group.to_owned()).or_default();

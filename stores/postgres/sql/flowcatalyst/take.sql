@@ -1,6 +1,7 @@
 -- Takes the first items of group after group if the node leads; share locks on its row and on the slot of leadership, locks
 -- on the rows. A row behind one that others have locked is left, without a group only where these keep their order. The
--- hops read one entry of the index each, in its order.
+-- hops read one entry of the index each, in its order. Groups that are held are looked up one by one: a join would read all of
+-- them, and might turn the order round.
 -- Rows that do not fit into the bytes that may be loaded are left as they are; they are counted in the order in which they
 -- were found. The rows are changed by their key: as a condition for an index the status would mislead.
 -- A take that a crash takes back is only a second one: no need to wait for the disk.
@@ -54,6 +55,7 @@ grouped AS MATERIALIZED (
             WHERE e.status || '' = 'PENDING'
             FOR UPDATE OF e SKIP LOCKED) locked) head
     WHERE hop.key IS NOT NULL AND hop.key NOT IN (SELECT unnest($4::text[])) AND head.nth = head.place
+        AND (SELECT 1 FROM {group} held WHERE held.group_key = hop.key COLLATE "C") IS NULL
     LIMIT $5 - (SELECT count(*) FROM loose)),
 fitting AS (
     SELECT id FROM (

@@ -90,9 +90,19 @@ impl<'a> Taking<'a> {
         self.limits.reached_by(self.bytes) && !self.items.is_empty()
     }
 
+    /// Whether a group is held, or left out by the request.
+    fn leaves_out(&self, key: Option<&str>) -> Result<bool, Failure> {
+        let Some(key) = key else { return Ok(false) };
+        Ok(self.except.contains(key) || self.tx.prepare_cached(&self.tx.sql.group_show)?.exists([key])?)
+    }
+
     /// Adds the first rows of a group, unless it is left out.
     fn read(&mut self, group: &Value, most: usize) -> Result<(), Failure> {
-        if matches!(group, Value::Text(key) if self.except.contains(key.as_str())) {
+        let asked = match group {
+            Value::Text(key) => Some(key.as_str()),
+            _ => None,
+        };
+        if self.leaves_out(asked)? {
             return Ok(());
         }
         let limit = i64::try_from(most.min(self.room())).unwrap_or(i64::MAX);
@@ -104,7 +114,8 @@ impl<'a> Taking<'a> {
             let rowid = row.get(0)?;
             let item = item_at(self.tx, &self.tx.sql, rowid, &self.limits)?;
             // A column may take two keys for the same one.
-            if item.message_group.as_deref().is_none_or(|key| !self.except.contains(key)) {
+            let other = item.message_group.as_deref().filter(|key| Some(*key) != asked);
+            if !self.leaves_out(other)? {
                 self.bytes += item.bytes;
                 self.items.push((rowid, item));
             }

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use pillarbox::port::{GroupState, HeldGroup};
-use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, shortened};
+use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::output::{Answer, Column, Ink, Output, Reader, Table, ago, shortened};
 use serde::Serialize;
 
 /// Enough of a reason in a table; `dead show` has the whole error.
@@ -56,6 +57,39 @@ impl Answer for Listed {
         match self.0.as_slice() {
             [] => "no group is held back".to_owned(),
             groups => table(ink, groups),
+        }
+    }
+}
+
+/// Groups that are printed page by page, so that no more than one is in memory: a table each, or one JSON array.
+pub(super) struct Listing {
+    output: Output,
+    begun: bool,
+}
+
+impl Listing {
+    pub(super) fn new(output: Output) -> Self {
+        Self { output, begun: false }
+    }
+
+    pub(super) fn page(&mut self, page: &[HeldGroup]) -> Outcome {
+        if page.is_empty() {
+            return Ok(());
+        }
+        let begun = std::mem::replace(&mut self.begun, true);
+        let page: Vec<Held> = page.iter().map(Held::from).collect();
+        if self.output.reader() == Reader::People {
+            return self.output.answer(&Listed(page));
+        }
+        let items = page.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        self.output.text(&format!("{}{}", if begun { "," } else { "[" }, items.join(",")))
+    }
+
+    pub(super) fn end(self) -> Outcome {
+        match (self.begun, self.output.reader()) {
+            (false, _) => self.output.answer(&Listed(Vec::new())),
+            (true, Reader::People) => Ok(()),
+            (true, Reader::Programs) => self.output.line("]"),
         }
     }
 }

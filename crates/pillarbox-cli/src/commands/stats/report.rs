@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pillarbox::model::Status;
-use pillarbox::port::{self, Store};
+use pillarbox::port::{self, HeldGroups, Store};
 use pillarbox_terminal::failure::Outcome;
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Answer, Column, Ink, Table, count, fields, span};
@@ -85,7 +85,7 @@ impl Report {
     pub(super) async fn read(store: &dyn Store) -> Outcome<Self> {
         let stats = store.admin().stats().await?;
         let nodes = store.admin().nodes().await?;
-        let held = store.admin().groups().await?;
+        let held = store.admin().groups(HeldGroups { after: None, limit: SHOWN }).await?;
         let of = |status: Status| stats.by_status[usize::from(status.code())];
         let dead = |t: &port::TypeCount| DeadType { event_type: t.event_type.clone(), count: t.count };
         let facts = store.facts();
@@ -111,7 +111,7 @@ impl Report {
             groups: Groups {
                 blocked: stats.blocked_groups,
                 paused: stats.paused_groups,
-                held: held.iter().take(SHOWN).map(Held::from).collect(),
+                held: held.iter().map(Held::from).collect(),
             },
         })
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use pillarbox::memory::{MemoryOptions, MemoryStore, MemoryTransaction};
-use pillarbox::model::{EventId, NewRow, NodeId, Record, Row, Status, Written};
+use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Record, Row, Status, Written};
 use pillarbox::port::*;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -303,8 +303,12 @@ impl Admin for Watched {
         self.through("purge", self.inner.purge(request))
     }
 
-    fn groups(&self) -> Answer<'_, Vec<HeldGroup>> {
-        self.inner.groups()
+    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+        self.inner.groups(page)
+    }
+
+    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+        self.inner.held(groups)
     }
 
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {

@@ -1,0 +1,209 @@
+//! Groups that are blocked or paused: a page of them, and what an operator does with one.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use pillarbox::model::GroupKey;
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
+use serde::{Deserialize, Serialize};
+
+use super::refusal::refusal;
+use super::routes::{Desk, store_failed};
+use crate::source::Part;
+
+/// Groups in an answer, unless the caller asks for another number.
+const LIMIT: usize = 100;
+/// The most groups in an answer.
+const LIMIT_MAX: usize = 1_000;
+/// Who did it, in the words of the caller.
+const ACTOR: &str = "x-pillarbox-actor";
+
+#[derive(Serialize)]
+struct ShownGroup {
+    table: String,
+    group: String,
+    state: GroupState,
+    event: Option<String>,
+    reason: Option<String>,
+    by: String,
+    since: String,
+}
+
+impl ShownGroup {
+    fn of(part: &Part, held: HeldGroup) -> Self {
+        Self {
+            table: part.table.clone(),
+            group: held.group.to_string(),
+            state: held.state,
+            event: held.event.map(|event| event.to_string()),
+            reason: held.reason,
+            by: held.by,
+            since: held.since.to_string(),
+        }
+    }
+}
+
+/// Which page is wanted.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    limit: Option<usize>,
+    /// The table that the page begins in; by default the source's first.
+    table: Option<String>,
+    /// The last group of the page before, of that table.
+    after: Option<String>,
+}
+
+/// A page of groups.
+#[derive(Serialize)]
+struct Page {
+    groups: Vec<ShownGroup>,
+    /// What to ask for to see more; none: these were the last.
+    next: Option<Next>,
+}
+
+#[derive(Serialize)]
+struct Next {
+    table: String,
+    after: String,
+}
+
+impl Wanted {
+    /// How many, or why that can't be.
+    fn limit(&self) -> Result<usize, String> {
+        match self.limit.unwrap_or(LIMIT) {
+            limit @ 1..=LIMIT_MAX => Ok(limit),
+            _ => Err(format!("`limit` is from 1 to {LIMIT_MAX}")),
+        }
+    }
+}
+
+pub(super) async fn groups(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    let Ok(Query(wanted)) = wanted else {
+        return bad("a query has `limit`, `table` and `after`, and no more");
+    };
+    let limit = match wanted.limit() {
+        Ok(limit) => limit,
+        Err(why) => return bad(why),
+    };
+    if wanted.after.as_ref().is_some_and(|after| after.contains('\0')) {
+        return bad("`after` is the name of a group");
+    }
+    let source = match desk.source(&name) {
+        Ok(source) => source,
+        Err(refused) => return refused.into_response(),
+    };
+    let parts = source.parts();
+    let first = match &wanted.table {
+        None => Some(0),
+        Some(table) => parts.iter().position(|part| part.table == *table),
+    };
+    let Some(first) = first else { return bad("`table` is none of the source's tables") };
+    let mut after = wanted.after.map(GroupKey::new);
+    let mut shown: Vec<ShownGroup> = Vec::new();
+    for part in parts.iter().skip(first) {
+        // One more than is shown tells whether there is more.
+        let page = HeldGroups { after: after.take(), limit: limit + 1 - shown.len() };
+        match part.store.admin().groups(page).await {
+            Ok(held) => shown.extend(held.into_iter().map(|held| ShownGroup::of(part, held))),
+            Err(error) => return store_failed(&error),
+        }
+        if shown.len() > limit {
+            break;
+        }
+    }
+    let more = shown.len() > limit;
+    shown.truncate(limit);
+    let last = shown.last().filter(|_| more);
+    let next = last.map(|last| Next { table: last.table.clone(), after: last.group.clone() });
+    Json(Page { groups: shown, next }).into_response()
+}
+
+fn bad(why: impl Into<Cow<'static, str>>) -> Response {
+    refusal(StatusCode::BAD_REQUEST, why).into_response()
+}
+
+/// The body of an action.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    /// Why, for whoever looks.
+    reason: Option<String>,
+    /// Only in this table; by default in each of the source.
+    table: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Changed {
+    action: &'static str,
+    group: String,
+    /// The tables in which something changed.
+    changed: Vec<String>,
+}
+
+pub(super) async fn change(
+    State(desk): State<Arc<Desk>>,
+    Path((name, group, action)): Path<(String, String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let Some(action) = action_named(&action) else {
+        return refusal(StatusCode::NOT_FOUND, "an action is pause, resume, unblock or skip").into_response();
+    };
+    let key = match GroupKey::named(&group) {
+        Ok(key) => key,
+        Err(invalid) => return bad(format!("no event can have this group: {invalid}")),
+    };
+    let source = match desk.source(&name) {
+        Ok(source) => source,
+        Err(refused) => return refused.into_response(),
+    };
+    let Ok(wish) =
+        (if body.is_empty() { Ok(Wish::default()) } else { serde_json::from_slice::<Wish>(&body) })
+    else {
+        return bad("a body has `reason` and `table`, and no more");
+    };
+    if wish.reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
+        return bad("`reason` has a NUL character in it");
+    }
+    let parts = source.parts();
+    let wanted = |part: &&Arc<Part>| wish.table.as_ref().is_none_or(|table| part.table == *table);
+    let mut changed = Vec::new();
+    for part in parts.iter().filter(wanted) {
+        let reason = wish.reason.clone();
+        let change = GroupChange { group: key.clone(), action, reason, by: actor(&headers), now: None };
+        match part.store.admin().change_group(change).await {
+            Ok(true) => {
+                part.look();
+                changed.push(part.table.clone());
+            }
+            Ok(false) => {}
+            Err(error) => return store_failed(&error),
+        }
+    }
+    Json(Changed { action: action.as_str(), group, changed }).into_response()
+}
+
+fn action_named(name: &str) -> Option<GroupAction> {
+    let all = [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip];
+    all.into_iter().find(|action| action.as_str() == name)
+}
+
+/// Who asked: `admin`, and the name that the caller gives, if it is a plain one.
+fn actor(headers: &HeaderMap) -> String {
+    let plain =
+        |name: &&str| !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_graphic());
+    match headers.get(ACTOR).and_then(|name| name.to_str().ok()).filter(plain) {
+        Some(name) => format!("admin/{name}"),
+        None => "admin".to_owned(),
+    }
+}
