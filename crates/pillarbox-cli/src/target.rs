@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use pillarbox::model::TableName;
-use pillarbox::model::flowcatalyst::DISPATCH_JOBS;
-use pillarbox::port::{Fetch, Store};
+use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
+use pillarbox::model::{Status, TableName};
+use pillarbox::port::{Fetch, Select, Store};
 use pillarbox_stores::{ConnectError, Missing, Options};
 use pillarbox_terminal::failure::{Failure, Outcome};
 use pillarbox_terminal::redact::user_and_password;
@@ -81,6 +81,28 @@ impl Target {
             }
         }
         Ok(stores)
+    }
+
+    /// The first table of the layout flowcatalyst in which events are pending, and how many.
+    pub(crate) async fn pending_items(&self) -> Outcome<Option<(TableName, u64)>> {
+        let url = self.url()?;
+        let layout = Some(pillarbox::model::Layout::Flowcatalyst);
+        let statuses = vec![Status::New, Status::Retry];
+        for table in [EVENTS, DISPATCH_JOBS] {
+            let table = TableName::new(table)?;
+            let options = Options { table: table.clone(), layout, ..self.options(Missing::Refuse)? };
+            // A store without this layout has none.
+            let Ok(items) = pillarbox_stores::connect(&url, &options).await else { continue };
+            if items.admin().check().await.is_err() {
+                continue;
+            }
+            let select = Select { statuses: statuses.clone(), ..Select::default() };
+            let pending = items.admin().count(select).await?;
+            if pending > 0 {
+                return Ok(Some((table, pending)));
+            }
+        }
+        Ok(None)
     }
 
     /// What was given on the command line, by the names of the relay's keys.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
-    Purge, Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
+    NodeInfo, Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::outbox::Step;
 use crate::store::MongodbStore;
-use crate::{groups, inspect, migrate, number, operate};
+use crate::{groups, inspect, migrate, number, operate, rights};
 
 impl Admin for MongodbStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
@@ -23,6 +23,10 @@ impl Admin for MongodbStore {
 
     fn check(&self) -> Answer<'_, ()> {
         self.run("check", Step::Single, |call| Box::pin(migrate::check(call)))
+    }
+
+    fn lacking(&self) -> Answer<'_, Lacking> {
+        self.run("rights", Step::Single, |call| Box::pin(rights::lacking(call)))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

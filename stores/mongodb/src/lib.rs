@@ -58,6 +58,7 @@ mod office;
 mod operate;
 mod outbox;
 mod promote;
+mod rights;
 mod row;
 mod settle;
 mod store;

@@ -42,4 +42,4 @@ CREATE TABLE IF NOT EXISTS {join_member} (
     KEY event_id (event_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 {by_bytes};
 
-UPDATE {meta} SET value = 2 WHERE name = 'schema_version';
+UPDATE {meta} SET value = 2 WHERE name = 'schema_version' AND value = 1;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
-    Purge, Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
+    NodeInfo, Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::store::MysqlStore;
-use crate::{flowcatalyst, groups, inspect, migrate, operate};
+use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
 
 impl Admin for MysqlStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
@@ -41,6 +41,10 @@ impl Admin for MysqlStore {
                 }
             })
         })
+    }
+
+    fn lacking(&self) -> Answer<'_, Lacking> {
+        self.at_desk("rights", (), |session, sql, ()| Box::pin(rights::lacking(session, sql)))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

@@ -11,6 +11,8 @@ const LOCK_WAIT: u16 = 1205;
 const NUMBER_WAIT: u16 = 1467;
 const DUPLICATE: u16 = 1062;
 const MISSING_TABLE: u16 = 1146;
+const TABLE_DENIED: u16 = 1142;
+const COLUMN_DENIED: u16 = 1143;
 
 /// Why an operation failed, before it is known which operation of which store it was.
 #[derive(Debug)]
@@ -72,6 +74,11 @@ impl Failure {
 
     pub(crate) fn is_missing_table(&self) -> bool {
         self.number() == Some(MISSING_TABLE)
+    }
+
+    /// Whether the user lacks a right on the table, or on columns of it.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.number(), Some(TABLE_DENIED | COLUMN_DENIED))
     }
 
     pub(crate) fn is_duplicate(&self) -> bool {

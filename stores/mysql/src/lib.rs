@@ -60,6 +60,7 @@ mod operate;
 mod probe;
 mod promote;
 mod renumber;
+mod rights;
 mod row;
 mod settle;
 mod sql;

@@ -143,6 +143,8 @@ macro_rules! statements {
             pub(crate) table: TableName,
             /// The table of events.
             pub(crate) event: String,
+            /// The full names of tables, by their places in statements.
+            full: Vec<(&'static str, String)>,
             /// The words that name the index of items, once that was looked for.
             pub(crate) by_status: OnceLock<String>,
             $(pub(crate) $name: Arc<str>,)*
@@ -160,6 +162,7 @@ macro_rules! statements {
                     layout: names.layout,
                     table: names.table.clone(),
                     event: names.event.clone(),
+                    full: names.replacements.clone(),
                     by_status: OnceLock::new(),
                     $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     $($each: names.statement(each(
@@ -264,6 +267,11 @@ statements!(
         reap_lock,
         renumber,
         renumber_lock,
+        rights_delete,
+        rights_insert,
+        rights_select,
+        rights_update,
+        rights_user,
         settle,
         settle_busy,
         settle_find,
@@ -319,6 +327,14 @@ statements!(
         items_columns = "columns",
         items_index_name = "index_name"
 );
+
+impl Sql {
+    /// The full name of a table, by its place in statements.
+    pub(crate) fn full(&self, table: &str) -> String {
+        let name = self.full.iter().find(|(place, _)| place.trim_matches(['{', '}']) == table);
+        name.map(|(_, name)| name.clone()).unwrap_or_default()
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -368,3 +368,35 @@ async fn a_relay_works_with_the_grants_for_items_and_needs_each() {
         site.clear().await;
     }
 }
+
+/// PBX-104: each grant that is missing is named, and is enough when it is run.
+#[tokio::test]
+async fn rights_that_are_lacking_are_told_as_the_grants_to_run() {
+    for site in Site::all().await {
+        for (store, user, heading) in [
+            (site.store("shop_deliver"), "shop_deliver", GRANTS),
+            (site.items("shop_relay"), "shop_relay", ITEM_GRANTS),
+        ] {
+            let lacking = store.lacking().await.unwrap();
+            assert_eq!(lacking.deliver, Vec::<String>::new(), "{user} has what the guide gives");
+            let may_not = lacking.purge;
+            for [privilege, thing, _] in grants(heading).into_iter().filter(|grant| grant[2] == user) {
+                site.run(&format!("REVOKE {privilege} ON {thing} FROM {user}")).await;
+                let lacking = store.lacking().await.unwrap();
+                let mut told = [lacking.deliver, lacking.purge].concat();
+                told.retain(|grant| !may_not.contains(grant));
+                assert_eq!(told.len(), 1, "{privilege} on {thing}: {told:?}");
+                assert!(told[0].starts_with(&format!("GRANT {privilege} ON ")), "{told:?}");
+                site.place.pool.execute(raw_sql(AssertSqlSafe(told[0].clone()))).await.unwrap();
+                let lacking = store.lacking().await.unwrap();
+                assert_eq!(lacking.deliver, Vec::<String>::new(), "{told:?} was run");
+            }
+        }
+        assert_eq!(
+            site.items("shop_relay").lacking().await.unwrap().purge.len(),
+            1,
+            "it may not delete items"
+        );
+        site.clear().await;
+    }
+}

@@ -1,5 +1,5 @@
--- The outbox and the tables beside it. Times are microseconds since 1970 UTC; a plain writer needs only event_id, event_type and payload.
-CREATE TABLE {event} (
+-- The outbox and the tables beside it. Every statement can be run again on a database that has them. Times are microseconds since 1970 UTC; a plain writer needs only event_id, event_type and payload.
+CREATE TABLE IF NOT EXISTS {event} (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id       TEXT    NOT NULL UNIQUE,
     event_type     TEXT    NOT NULL,
@@ -40,16 +40,17 @@ CREATE TABLE {event} (
     last_error     TEXT,
     headers        TEXT,
     payload        TEXT,
-    payload_bytes  BLOB
+    payload_bytes  BLOB,
+    joined         INTEGER
 );
 
-CREATE INDEX {event_pending} ON {event} (seq, slot) WHERE status IN (0, 2);
-CREATE UNIQUE INDEX {event_message} ON {event} (message_id) WHERE message_id IS NOT NULL;
-CREATE INDEX {event_ended} ON {event} (status, done_at) WHERE status IN (1, 3);
-CREATE INDEX {event_delayed} ON {event} (available_at) WHERE status IN (0, 2) AND lane = -1;
-CREATE INDEX {event_queue} ON {event} (available_at, seq) WHERE status IN (0, 2) AND lane = -2;
+CREATE INDEX IF NOT EXISTS {event_pending} ON {event} (seq, slot) WHERE status IN (0, 2);
+CREATE UNIQUE INDEX IF NOT EXISTS {event_message} ON {event} (message_id) WHERE message_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {event_ended} ON {event} (status, done_at) WHERE status IN (1, 3);
+CREATE INDEX IF NOT EXISTS {event_delayed} ON {event} (available_at) WHERE status IN (0, 2) AND lane = -1;
+CREATE INDEX IF NOT EXISTS {event_queue} ON {event} (available_at, seq) WHERE status IN (0, 2) AND lane = -2;
 
-CREATE TABLE {node} (
+CREATE TABLE IF NOT EXISTS {node} (
     node_id    TEXT    PRIMARY KEY NOT NULL,
     label      TEXT    NOT NULL,
     lane       INTEGER NOT NULL,
@@ -58,15 +59,17 @@ CREATE TABLE {node} (
     state      TEXT
 ) WITHOUT ROWID;
 
-CREATE TABLE {slot} (
-    slot    INTEGER PRIMARY KEY,
-    holder  TEXT,
-    suspect INTEGER NOT NULL DEFAULT 0
+CREATE TABLE IF NOT EXISTS {slot} (
+    slot             INTEGER PRIMARY KEY,
+    holder           TEXT,
+    suspect          INTEGER NOT NULL DEFAULT 0,
+    evictions        INTEGER NOT NULL DEFAULT 0,
+    quarantined_upto INTEGER NOT NULL DEFAULT 0
 );
-INSERT INTO {slot} (slot)
+INSERT OR IGNORE INTO {slot} (slot)
 WITH RECURSIVE n (slot) AS (SELECT 0 UNION ALL SELECT slot + 1 FROM n WHERE slot < 63) SELECT slot FROM n;
 
-CREATE TABLE {group} (
+CREATE TABLE IF NOT EXISTS {group} (
     group_key TEXT    PRIMARY KEY NOT NULL,
     state     TEXT    NOT NULL CHECK (state IN ('blocked', 'paused')),
     event_id  TEXT,
@@ -75,7 +78,7 @@ CREATE TABLE {group} (
     since     INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE {attempt} (
+CREATE TABLE IF NOT EXISTS {attempt} (
     id        INTEGER PRIMARY KEY,
     event_id  TEXT    NOT NULL,
     number    INTEGER NOT NULL,
@@ -83,9 +86,9 @@ CREATE TABLE {attempt} (
     failed_by TEXT    NOT NULL,
     error     TEXT    NOT NULL
 );
-CREATE INDEX {attempt_event} ON {attempt} (event_id);
+CREATE INDEX IF NOT EXISTS {attempt_event} ON {attempt} (event_id);
 
-CREATE TABLE {audit} (
+CREATE TABLE IF NOT EXISTS {audit} (
     id     INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,
     actor  TEXT    NOT NULL,
@@ -93,8 +96,8 @@ CREATE TABLE {audit} (
     target TEXT    NOT NULL
 );
 
-CREATE TABLE {meta} (
+CREATE TABLE IF NOT EXISTS {meta} (
     name  TEXT    PRIMARY KEY NOT NULL,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0);
+INSERT OR IGNORE INTO {meta} (name, value) VALUES ('schema_version', 1), ('groups_epoch', 0);

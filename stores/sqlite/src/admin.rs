@@ -2,14 +2,14 @@
 
 use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
-    Purge, Replay, Select, Shown, Stats, Store,
+    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
+    NodeInfo, Purge, Replay, Select, Shown, Stats, Store,
 };
 
 use crate::job::Durability;
 use crate::store::SqliteStore;
 use crate::time::now;
-use crate::{flowcatalyst, groups, inspect, migrate, operate};
+use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
 
 impl Admin for SqliteStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
@@ -33,6 +33,11 @@ impl Admin for SqliteStore {
             Layout::Native => migrate::check(connection, sql),
             Layout::Flowcatalyst => flowcatalyst::check(connection, sql),
         })
+    }
+
+    fn lacking(&self) -> Answer<'_, Lacking> {
+        let path = self.shared().path.clone();
+        self.shared().inspector.read("rights", move |connection, _| rights::lacking(connection, &path))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {

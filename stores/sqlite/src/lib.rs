@@ -66,6 +66,7 @@ mod migrate;
 mod operate;
 mod promote;
 mod reader;
+mod rights;
 mod row;
 mod settle;
 mod sql;

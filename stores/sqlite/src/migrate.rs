@@ -41,11 +41,27 @@ impl Migrations {
 pub(crate) fn migrate(tx: &SqliteTransaction, texts: &[String]) -> Result<Migrated, Failure> {
     refuse_newer(version(tx, &tx.sql)?, KNOWN)?;
     let from = applied(tx, &tx.sql)?;
+    if from > 0 {
+        add_columns(tx)?;
+    }
     for text in texts.iter().skip(from as usize) {
         tx.execute_batch(text)?;
     }
     add_state(tx)?;
     Ok(Migrated { from, to: applied(tx, &tx.sql)? })
+}
+
+/// Adds columns that tables of earlier versions lack: SQLite has no words for one that may be there already, so that the statements
+/// of migrations, which can be run again, leave it to this.
+fn add_columns(tx: &SqliteTransaction) -> Result<(), Failure> {
+    let columns =
+        [(&tx.sql.joined_there, &tx.sql.joined_add), (&tx.sql.quarantine_there, &tx.sql.quarantine_add)];
+    for (there, add) in columns {
+        if tx.prepare(there).is_err() {
+            tx.execute_batch(add)?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the column that tables of an earlier release lack.

@@ -39,6 +39,7 @@ impl Names {
             ("{event}", format!("\"{event}\"")),
             ("{event_name}", format!("'{event}'")),
             ("{meta_name}", format!("'{family}_meta'")),
+            ("{slot_name}", format!("'{family}_slot'")),
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{columns}", columns.to_owned()),
@@ -189,7 +190,7 @@ statements!(
         node_here, node_join, node_renew, node_delete, node_expired, node_publish, node_state, node_state_there, nodes, slot_take,
         slot_release, slot_drop, slot_trust, slots_free, promotable, later_due,
         renumber, sequence, sequence_draw, epoch, epoch_grow, groups, groups_named, group_show, group_block, group_hold, group_free,
-        group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joins_here, join_start,
+        group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joined_there, joined_add, quarantine_there, quarantine_add, joins_here, join_start,
         join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,
         member_show, member_add, member_report, member_end, step_show, step_mark, reused;
     each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, waits, release, slots, slots_evict, slots_sweep, first_pending,

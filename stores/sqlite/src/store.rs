@@ -25,7 +25,7 @@ use crate::sql::Sql;
 use crate::time::now;
 use crate::transaction::SqliteTransaction;
 use crate::writer::Writer;
-use crate::{claim, fetch, flowcatalyst, membership, promote};
+use crate::{claim, fetch, flowcatalyst, membership, promote, rights};
 
 /// An outbox in an SQLite file. A clone is the same outbox; its threads end with the last one.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct SqliteStore(Arc<Shared>);
 /// What all clones share.
 pub(crate) struct Shared {
     facts: Facts,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     access: Access,
     pub(crate) name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
@@ -69,7 +69,9 @@ impl SqliteStore {
 
     pub(crate) fn start(builder: SqliteStoreBuilder) -> Result<Self, StoreError> {
         let name: Arc<str> = builder.name.as_str().into();
-        Self::start_threads(builder).map_err(|failure| failure.into_store_error("open", &name))
+        let path = builder.path.clone();
+        Self::start_threads(builder)
+            .map_err(|failure| rights::explained(failure, &path).into_store_error("open", &name))
     }
 
     fn start_threads(builder: SqliteStoreBuilder) -> Result<Self, Failure> {

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use pillarbox::model::Layout;
-use pillarbox_terminal::failure::Outcome;
-use pillarbox_terminal::output::{Answer, Ink};
+use pillarbox::port::{Select, Store};
+use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::output::{Answer, Ink, counted};
 use serde::Serialize;
 
 use super::Session;
@@ -20,6 +21,9 @@ pub(crate) struct Migrate {
     /// Only print the SQL; the database is not touched, nor need it be there
     #[arg(long)]
     print: bool,
+    /// Make Pillarbox's own tables although events are pending in tables of another layout beside them
+    #[arg(long, conflicts_with = "print")]
+    force: bool,
 }
 
 impl Migrate {
@@ -29,6 +33,9 @@ impl Migrate {
         }
         let mut tables = Vec::new();
         for store in session.target.to_migrate().await? {
+            if !self.force {
+                refuse_beside_pending(session, &*store).await?;
+            }
             let layout = store.facts().layout();
             let pillarbox::port::Migrated { from, to } = store.admin().migrate().await?;
             tables.push(Migrated { store: store.facts().kind, layout, from, to });
@@ -42,6 +49,23 @@ impl Migrate {
             Ok([one]) => session.output.answer(&one),
             Err(several) => session.output.answer(&Several(several)),
         }
+    }
+}
+
+/// New native tables beside a foreign outbox look like an empty one: its pending events would wait for ever, and nobody be told.
+async fn refuse_beside_pending(session: &Session, store: &dyn Store) -> Outcome {
+    let is_there = store.admin().count(Select::default()).await.is_ok();
+    if store.facts().layout() != Layout::Native || is_there {
+        return Ok(());
+    }
+    match session.target.pending_items().await? {
+        None => Ok(()),
+        Some((table, pending)) => Err(Failure::conflict(format!(
+            "the table {} of the layout flowcatalyst has {}: tables of the layout native beside it would not deliver them",
+            table.as_str(),
+            counted(pending, "pending event"),
+        ))
+        .hint("leave --layout and --table out to use the tables that are there, or add --force to have both")),
     }
 }
 

@@ -84,7 +84,7 @@ fn migrate_finds_the_tables_of_another_program() {
 fn an_outbox_of_another_layout_is_told_of() {
     let outbox = Outbox::new();
     let url = items_by_hand(&outbox);
-    run(&["migrate", "--url", &url, "--layout", "native"]).done();
+    run(&["migrate", "--url", &url, "--layout", "native", "--force"]).done();
     let relayed = run(&["relay", "--url", &url, "--sink", "stdout:", "--until-empty"]).exits(0);
     relayed
         .complains("there is an outbox of another layout beside this one")
@@ -105,4 +105,34 @@ fn the_printed_statements_can_be_run_beside_tables_that_are_there() {
     }
     let relayed = run(&["relay", "--url", &url, "--sink", "stdout:", "--until-empty"]).exits(0);
     relayed.complains("delivered 2 events");
+}
+
+/// PBX-102: nobody would deliver what is pending in the tables that are there.
+#[test]
+fn native_tables_are_not_made_beside_a_foreign_outbox_with_pending_events() {
+    let outbox = Outbox::of_items();
+    let native = ["migrate", "--layout", "native"];
+    let id = outbox.write(&["--type", "EVENT", "--group", "order-1", "--payload", "{}"]);
+    outbox
+        .run(&native)
+        .exits(1)
+        .complains("the table outbox_events of the layout flowcatalyst has 1 pending event")
+        .complains("--force");
+    outbox.run(&["migrate", "--layout", "native", "--table", "letters"]).exits(1).complains("outbox_events");
+    outbox.run(&["stats", "--layout", "native"]).exits(1);
+    outbox.run(&["events", "cancel", &id]).done();
+    outbox.run(&native).done();
+    outbox.write(&["--type", "EVENT", "--layout", "flowcatalyst", "--payload", "{}"]);
+    outbox.run(&native).done();
+}
+
+/// PBX-102
+#[test]
+fn native_tables_beside_a_foreign_outbox_can_be_asked_for() {
+    let outbox = Outbox::of_items();
+    outbox.run(&["migrate", "--layout", "flowcatalyst", "--table", "outbox_dispatch_jobs"]).done();
+    outbox.write(&["--type", "DISPATCH_JOB", "--payload", "{}", "--table", "outbox_dispatch_jobs"]);
+    outbox.run(&["migrate", "--layout", "native"]).exits(1).complains("outbox_dispatch_jobs");
+    outbox.run(&["migrate", "--layout", "native", "--force"]).done();
+    outbox.run(&["stats", "--layout", "native"]).done();
 }

@@ -19,6 +19,8 @@ mod purge;
 mod queue;
 #[cfg(unix)]
 mod relay;
+#[cfg(unix)]
+mod rights;
 mod secrets;
 mod stats;
 mod target;

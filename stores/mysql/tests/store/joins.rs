@@ -289,14 +289,17 @@ async fn tables_of_the_first_version_are_upgraded() {
     }
 }
 
-/// EVT-048, OBX-111: each outbox has joins of its own.
+/// EVT-048, OBX-111, PBX-103: each outbox has joins of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn outboxes_of_other_names_have_joins_of_their_own() {
     for place in Place::all().await {
         for table in ["order", "billing_event"] {
             let store = place.builder().table(TableName::new(table).unwrap()).open();
-            place.pool.execute(raw_sql(AssertSqlSafe(store.schema_sql()))).await.unwrap();
-            store.check().await.unwrap();
+            // PBX-103: the second time changes nothing.
+            for _ in 0..2 {
+                place.pool.execute(raw_sql(AssertSqlSafe(store.schema_sql()))).await.unwrap();
+                store.check().await.unwrap();
+            }
             waiting(&store, "j", 1).await;
             let rows = claimed(&store, &["a"]).await;
             store.change_join(attach("j", &["a"])).await.unwrap();

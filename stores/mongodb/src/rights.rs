@@ -1,0 +1,116 @@
+//! Rights: what delivering needs, and what this user lacks of it.
+
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::port::Lacking;
+
+use crate::call::Call;
+use crate::error::Failure;
+use crate::outbox::Names;
+
+/// What is done to documents. Deleting nodes is part of delivering.
+const WRITES: &[&str] = &["find", "insert", "update", "remove"];
+const KEEPS: &[&str] = &["find", "insert", "update"];
+
+/// Servers that do not tell rights (FerretDB) lack nothing, as far as can be told.
+pub(crate) async fn lacking(call: &mut Call<'_>) -> Result<Lacking, Failure> {
+    let database = &call.outbox().database;
+    let asked = database.run_command(doc! { "connectionStatus": 1, "showPrivileges": true }).await;
+    Ok(asked.map_or_else(|_| Lacking::default(), |told| of(&told, database.name(), call.names())))
+}
+
+/// What is lacking by a server's answer. Where nobody is authenticated, everything may be done.
+fn of(told: &Document, database: &str, names: &Names) -> Lacking {
+    let Ok(auth) = told.get_document("authInfo") else { return Lacking::default() };
+    let list = |name| auth.get_array(name).ok().filter(|list| !list.is_empty());
+    let (Some(users), Some(privileges)) =
+        (list("authenticatedUsers"), auth.get_array("authenticatedUserPrivileges").ok())
+    else {
+        return Lacking::default();
+    };
+    let may = |collection: &str, action: &str| {
+        privileges.iter().filter_map(Bson::as_document).any(|one| grants(one, database, collection, action))
+    };
+    let may_all = |collection: &str, actions: &[&str]| actions.iter().all(|action| may(collection, action));
+    let delivers = may_all(&names.node, WRITES)
+        && [&names.event, &names.meta, &names.group].into_iter().all(|name| may_all(name, KEEPS));
+    let grant = || {
+        let user = users.first().and_then(Bson::as_document);
+        let field = |name| user.and_then(|user| user.get_str(name).ok()).unwrap_or_default();
+        vec![format!(
+            "db.getSiblingDB({:?}).grantRolesToUser({:?}, [{{ role: \"readWrite\", db: {database:?} }}])",
+            field("db"),
+            field("user"),
+        )]
+    };
+    Lacking {
+        deliver: if delivers { Vec::new() } else { grant() },
+        purge: if may(&names.event, "remove") { Vec::new() } else { grant() },
+    }
+}
+
+/// Whether a privilege allows an action on a collection.
+fn grants(privilege: &Document, database: &str, collection: &str, action: &str) -> bool {
+    let Ok(resource) = privilege.get_document("resource") else { return false };
+    let within = |name, of: &str| resource.get_str(name).is_ok_and(|value| value.is_empty() || value == of);
+    let covers = resource.get_bool("anyResource").unwrap_or(false)
+        || (within("db", database) && within("collection", collection));
+    let acts = privilege.get_array("actions").is_ok_and(|actions| {
+        actions.iter().filter_map(Bson::as_str).any(|one| one == action || one == "anyAction")
+    });
+    covers && acts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillarbox::model::TableName;
+
+    fn told(privileges: Vec<Document>) -> Document {
+        let users = vec![doc! { "user": "relay", "db": "admin" }];
+        doc! { "authInfo": { "authenticatedUsers": users, "authenticatedUserPrivileges": privileges } }
+    }
+
+    fn on(database: &str, collection: &str, actions: &[&str]) -> Document {
+        doc! { "resource": { "db": database, "collection": collection }, "actions": actions }
+    }
+
+    fn lacking(told: &Document) -> (usize, usize) {
+        let lacking = of(told, "shop", &Names::new(&TableName::default()));
+        (lacking.deliver.len(), lacking.purge.len())
+    }
+
+    /// PBX-104
+    #[test]
+    fn a_user_who_may_read_and_write_the_database_lacks_nothing() {
+        assert_eq!(lacking(&told(vec![on("shop", "", WRITES)])), (0, 0));
+        assert_eq!(lacking(&told(vec![on("", "", WRITES)])), (0, 0));
+        let any = doc! { "resource": { "anyResource": true }, "actions": ["anyAction"] };
+        assert_eq!(lacking(&told(vec![any])), (0, 0));
+        let each = ["outbox_event", "outbox_node", "outbox_meta", "outbox_group"];
+        assert_eq!(lacking(&told(each.iter().map(|name| on("shop", name, WRITES)).collect())), (0, 0));
+    }
+
+    /// PBX-104
+    #[test]
+    fn a_server_that_tells_nothing_refuses_nobody() {
+        assert_eq!(lacking(&doc! { "ok": 1 }), (0, 0));
+        let open = doc! { "authInfo": { "authenticatedUsers": [], "authenticatedUserPrivileges": [] } };
+        assert_eq!(lacking(&open), (0, 0));
+        let without = doc! { "authInfo": { "authenticatedUsers": [{ "user": "relay", "db": "admin" }] } };
+        assert_eq!(lacking(&without), (0, 0));
+    }
+
+    /// PBX-104
+    #[test]
+    fn what_is_lacking_is_told_as_the_command_that_grants_it() {
+        let reader = told(vec![on("shop", "", &["find"])]);
+        let lacking = of(&reader, "shop", &Names::new(&TableName::default()));
+        let command =
+            "db.getSiblingDB(\"admin\").grantRolesToUser(\"relay\", [{ role: \"readWrite\", db: \"shop\" }])";
+        assert_eq!((lacking.deliver, lacking.purge), (vec![command.to_owned()], vec![command.to_owned()]));
+        let elsewhere = told(vec![on("other", "", WRITES)]);
+        assert_eq!(self::lacking(&elsewhere), (1, 1));
+        let keeps = vec![on("shop", "outbox_node", WRITES), on("shop", "", KEEPS)];
+        assert_eq!(self::lacking(&told(keeps)), (0, 1), "only purging needs to delete events");
+    }
+}

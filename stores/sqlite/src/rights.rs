@@ -1,0 +1,62 @@
+//! Rights: whether this process may write the file, and keep its log beside it.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pillarbox::port::{ErrorKind, Lacking};
+use rusqlite::{Connection, ErrorCode, MAIN_DB};
+
+use crate::error::Failure;
+
+/// SQLite opens a file that it may not write for reading. The file itself is not opened here to find out: closing it again would
+/// free the locks that SQLite has on it in this process.
+pub(crate) fn lacking(connection: &Connection, path: &Path) -> Result<Lacking, Failure> {
+    let mut lacking = Lacking::default();
+    if connection.is_readonly(MAIN_DB)? {
+        lacking.deliver.push(format!("chmod u+w {}", path.display()));
+    }
+    // A log that another user left. It is not what SQLite locks, so that it can be opened and closed.
+    if OpenOptions::new().append(true).open(log_of(path)).is_err_and(|error| is_denial(&error)) {
+        lacking.deliver.push(format!("chmod u+w {}*", path.display()));
+    }
+    Ok(lacking)
+}
+
+/// Says why a file that is there can't be opened, where that is a matter of rights.
+pub(crate) fn explained(failure: Failure, path: &Path) -> Failure {
+    let code = match &failure {
+        Failure::Sqlite(error) => error.sqlite_error_code(),
+        Failure::Refused(..) => None,
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match code {
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) if path.exists() && !is_writable(folder) => {
+            let folder = folder.display();
+            let detail = format!(
+                "this user may not write the directory {folder}, where SQLite keeps its log beside the file; run as its owner: chmod u+w {folder}"
+            );
+            Failure::Refused(ErrorKind::Permission, detail)
+        }
+        _ => failure,
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+/// Only tried after opening has failed: it leaves an empty file for a moment.
+fn is_writable(folder: &Path) -> bool {
+    let probe = folder.join(format!(".pillarbox-{}", std::process::id()));
+    match OpenOptions::new().write(true).create_new(true).open(&probe) {
+        Ok(_) => fs::remove_file(&probe).is_ok(),
+        Err(error) => !is_denial(&error),
+    }
+}
+
+fn is_denial(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
