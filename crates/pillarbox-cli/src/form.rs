@@ -29,6 +29,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a duration, or `none`, which keeps for ever.
+pub(crate) fn retention(text: &str) -> Result<Duration, String> {
+    if text == "none" { Ok(Duration::MAX) } else { duration(text).map_err(|why| format!("{why}, or none")) }
+}
+
 /// Reads the length of a lease.
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let length = duration(text)?;

@@ -96,6 +96,16 @@ impl Admin for MysqlStore {
         })
     }
 
+    fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
+        Box::pin(async move {
+            let locking = self.locking("purge").await?;
+            let purged = self.at_desk("purge", (request, locking), |session, sql, (request, locking)| {
+                Box::pin(operate::purge_in_turn(session, sql, request, *locking))
+            });
+            purged.await
+        })
+    }
+
     fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
         self.at_desk("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
     }

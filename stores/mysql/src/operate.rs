@@ -168,6 +168,25 @@ pub(crate) async fn cancel(
     Ok(ids.into_iter().map(EventId::from_row).collect())
 }
 
+/// Nothing where another process purges.
+pub(crate) async fn purge_in_turn(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Purge,
+    locking: Locking,
+) -> Result<u64, Failure> {
+    let turn = session.once(&*sql.purge_turn).fetch_one(&mut session.connection).await?;
+    if number(&turn, 0)? != 1 {
+        return Ok(0);
+    }
+    let purged = match sql.layout {
+        Layout::Native => purge(session, sql, request, locking).await,
+        Layout::Flowcatalyst => flowcatalyst::purge(session, sql, request).await,
+    };
+    session.once(&*sql.purge_turn_over).fetch_one(&mut session.connection).await?;
+    purged
+}
+
 pub(crate) async fn purge(
     session: &mut Session,
     sql: &Sql,

@@ -262,6 +262,8 @@ statements!(
         purge_any,
         purge_any_find,
         purge_find,
+        purge_turn,
+        purge_turn_over,
         reap,
         reap_find,
         reap_lock,

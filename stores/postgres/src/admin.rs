@@ -121,6 +121,18 @@ impl Admin for PostgresStore {
         })
     }
 
+    fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
+        Box::pin(async move {
+            let purged = self.insist(|| {
+                let request = request.clone();
+                self.at_desk("purge", move |session, sql| {
+                    Box::pin(async move { operate::purge_in_turn(session, sql, &request).await })
+                })
+            });
+            purged.await
+        })
+    }
+
     fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
         self.at_desk("groups", move |session, sql| {
             Box::pin(async move {

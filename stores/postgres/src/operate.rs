@@ -5,8 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Layout, Status};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
-use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres, Row};
 
 use crate::connection::Session;
 use crate::error::Failure;
@@ -61,6 +62,28 @@ pub(crate) async fn cancel(
 }
 
 pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
+    let query = purging(session.query(purge_text(sql, request)), request);
+    let row = query.fetch_one(&mut session.connection).await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
+}
+
+/// Nothing where another process purges.
+pub(crate) async fn purge_in_turn(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
+    let mut tx = session.begin().await?;
+    if !tx.query(&sql.purge_turn).fetch_one(&mut *tx.tx).await?.try_get::<bool, _>(0)? {
+        return Ok(0);
+    }
+    let query = purging(tx.query(purge_text(sql, request)), request);
+    let row = query.fetch_one(&mut *tx.tx).await?;
+    tx.commit().await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
+}
+
+fn purge_text<'s>(sql: &'s Sql, request: &Purge) -> &'s Arc<str> {
+    if request.status == PurgeStatus::Any { &sql.purge_any } else { &sql.purge }
+}
+
+fn purging<'q>(query: Query<'q, Postgres, PgArguments>, request: &Purge) -> Query<'q, Postgres, PgArguments> {
     let status = match request.status {
         PurgeStatus::Done => Some(Status::Done.code()),
         PurgeStatus::Dead => Some(Status::Dead.code()),
@@ -68,12 +91,10 @@ pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> 
     };
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let query = match status {
-        Some(status) => session.query(&sql.purge).bind(status as i16).bind(limit),
-        None => session.query(&sql.purge_any).bind(limit),
+        Some(status) => query.bind(status as i16),
+        None => query,
     };
-    let query = query.bind(request.now.map(Time)).bind(micros(request.older_than));
-    let row = query.fetch_one(&mut session.connection).await?;
-    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
+    query.bind(limit).bind(request.now.map(Time)).bind(micros(request.older_than))
 }
 
 /// The dead ones of a selection; none if it excludes them.

@@ -357,7 +357,7 @@ statements!(
         attempts, membership_lock, node_join, node_renew, node_leave, node_publish, node_state, node_state_there, nodes, rights,
         members, beat, slots_take, slots_release, slots_trust,
         next_due, later_due, promote, epoch, epoch_grow, groups, groups_named, group_show, group_hold, group_free, audit, audits, stats_beside,
-        migrate_lock, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
+        migrate_lock, purge_turn, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
         join_list_grouped;
     each: fetch_due, claim, reap, waiting, node_bury, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
         stats_written, stats_dead, version;

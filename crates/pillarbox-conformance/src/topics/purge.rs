@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         attempts_go_with_their_row,
         ages_are_judged_by_the_databases_clock,
         the_dead_head_of_a_blocked_group_stays,
+        purges_in_turn_delete_each_row_once,
     )
 }
 
@@ -156,5 +157,27 @@ async fn the_dead_head_of_a_blocked_group_stays(t: Fixture) -> Checked {
     assert!(t.find("head").await?.is_some() && t.find("next").await?.is_none());
     t.change_group("g", GroupAction::Skip, at(100)).await?;
     assert_eq!(purge(&t, PurgeStatus::Dead, 5, 101).await?, 1, "nothing waits behind it any more");
+    Ok(())
+}
+
+/// PBX-105: two processes at once; one that meets the other may leave off.
+async fn purges_in_turn_delete_each_row_once(t: Fixture) -> Checked {
+    let ids: Vec<String> = (0..40).map(|n| format!("e{n}")).collect();
+    let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+    t.write(plain(&names), at(0)).await?;
+    for id in &names[1..] {
+        t.apply(id, Change::Done, at(1)).await?;
+    }
+    let request = || Purge { status: PurgeStatus::Done, older_than: secs(5), limit: 5, now: Some(at(99)) };
+    let mut gone = 0;
+    for _ in 0..39 {
+        let (one, other) =
+            tokio::join!(t.store.admin().purge_in_turn(request()), t.beside.admin().purge_in_turn(request()));
+        gone += one? + other?;
+        if gone == 39 {
+            break;
+        }
+    }
+    assert_eq!((gone, left(&t).await?), (39, 1));
     Ok(())
 }

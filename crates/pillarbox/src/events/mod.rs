@@ -45,6 +45,7 @@ pub use listener::Listener;
 pub use metrics::FacadeMetrics;
 pub use outbox::Outbox;
 pub use poller::{ClaimLocking, PollHandler, Polled, Poller, PollerSettings};
+pub(crate) use purge::run_in_turn;
 pub use purge::{PurgeSettings, Purger};
 pub use receipt::Receipt;
 pub use registry::{AlreadyRegistered, Found, ListenerRegistry, Listeners};

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::StartError;
 use crate::model::Invalid;
-use crate::port::{Purge, PurgeStatus, Store, StoreError};
+use crate::port::{Answer, Purge, PurgeStatus, Store, StoreError};
 
 /// Batches in one run, so that a run ends even if rows come as fast as they go.
 const BATCHES_MAX: usize = 100_000;
@@ -17,9 +17,9 @@ const BATCHES_MAX: usize = 100_000;
 /// What is purged, and how often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeSettings {
-    /// Keep done events this long. Default: 7 days.
+    /// Keep done events this long; [`Duration::MAX`]: for ever. Default: 7 days.
     pub keep_done: Duration,
-    /// Keep dead events this long. Default: 30 days.
+    /// Keep dead events this long; [`Duration::MAX`]: for ever. Default: 30 days.
     pub keep_dead: Duration,
     /// Delete every event older than this, whatever its status: only where something else delivers. Default: none.
     pub keep_any: Option<Duration>,
@@ -37,7 +37,7 @@ impl Default for PurgeSettings {
 }
 
 impl PurgeSettings {
-    pub(super) fn problems(&self) -> Vec<Invalid> {
+    pub(crate) fn problems(&self) -> Vec<Invalid> {
         let mut problems = Vec::new();
         if !(1..=100_000).contains(&self.batch) {
             problems.push(Invalid::range("purge batch", self.batch, "1 to 100000"));
@@ -49,10 +49,11 @@ impl PurgeSettings {
     }
 
     fn kinds(&self) -> Vec<(PurgeStatus, Duration)> {
-        match self.keep_any {
+        let kinds = match self.keep_any {
             Some(keep) => vec![(PurgeStatus::Any, keep)],
             None => vec![(PurgeStatus::Done, self.keep_done), (PurgeStatus::Dead, self.keep_dead)],
-        }
+        };
+        kinds.into_iter().filter(|(_, keep)| *keep < Duration::MAX).collect()
     }
 }
 
@@ -130,11 +131,33 @@ impl Drop for Purger {
 }
 
 async fn run_once(store: &dyn Store, settings: &PurgeSettings) -> Result<u64, StoreError> {
+    in_batches(settings, |request| store.admin().purge(request)).await
+}
+
+/// One run, unless another process is at it; it ends after the batch in which it is told to stop.
+pub(crate) async fn run_in_turn(
+    store: &dyn Store,
+    settings: &PurgeSettings,
+    stop: &CancellationToken,
+) -> Result<u64, StoreError> {
+    in_batches(settings, |request| {
+        if stop.is_cancelled() {
+            return Box::pin(async { Ok(0) });
+        }
+        store.admin().purge_in_turn(request)
+    })
+    .await
+}
+
+async fn in_batches<'a>(
+    settings: &PurgeSettings,
+    purge: impl Fn(Purge) -> Answer<'a, u64>,
+) -> Result<u64, StoreError> {
     let mut total = 0;
     for (status, older_than) in settings.kinds() {
         for _ in 0..BATCHES_MAX {
             let request = Purge { status, older_than, limit: settings.batch, now: None };
-            let rows = store.admin().purge(request).await?;
+            let rows = purge(request).await?;
             total += rows;
             if rows < settings.batch as u64 {
                 break;

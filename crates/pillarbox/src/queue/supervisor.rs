@@ -15,6 +15,7 @@ use super::select::{Selection, Standing};
 use super::station::{Signal, Station};
 use super::worker::Plan;
 use crate::engine::{called, caught};
+use crate::events::run_in_turn;
 use crate::port::{ErrorKind, Store, StoreError};
 
 /// A look that takes longer is not waited for by the choice of the next database.
@@ -31,6 +32,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Discovery that fails is tried again after this at the latest.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(10);
+/// How soon after the start old messages are deleted for the first time.
+const FIRST_PURGE: Duration = Duration::from_secs(60);
 
 /// How much there is to do, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,11 +64,18 @@ struct Place<S> {
     began_quiet: bool,
     /// What the last look found: `Busy` before the first.
     found: Rest,
+    /// When old messages are deleted next; none: never.
+    purge_at: Option<Instant>,
+    purging: bool,
 }
 
 impl<S> Place<S> {
     fn is_quiet(&self) -> bool {
         self.station.as_ref().is_none_or(|station| station.is_quiet())
+    }
+
+    fn is_to_purge(&self, now: Instant) -> bool {
+        !self.purging && self.purge_at.is_some_and(|at| at <= now)
     }
 
     fn rest(&self) -> Rest {
@@ -82,6 +92,11 @@ enum Ended<S> {
         taken: Result<(usize, usize), StoreError>,
     },
     Closed,
+    Purged {
+        name: String,
+        entry: Arc<Entry<S>>,
+        rows: Result<u64, StoreError>,
+    },
     Discovered(Result<(), StoreError>),
 }
 
@@ -163,6 +178,8 @@ impl<S: Store> Supervisor<S> {
                 self.retire(place);
             }
         }
+        let first_purge =
+            self.plan.purge.as_ref().map(|purge| Instant::now() + purge.interval.min(FIRST_PURGE));
         for (name, entry) in entries {
             self.places.entry(name).or_insert_with(|| Place {
                 entry,
@@ -175,6 +192,8 @@ impl<S: Store> Supervisor<S> {
                 heard: 0,
                 began_quiet: true,
                 found: Rest::Busy,
+                purge_at: first_purge,
+                purging: false,
             });
         }
     }
@@ -266,6 +285,7 @@ impl<S: Store> Supervisor<S> {
         let now = Instant::now();
         match ended {
             Ended::Closed => {}
+            Ended::Purged { name, entry, rows } => self.purged(&name, &entry, rows, now),
             Ended::Discovered(result) => {
                 let interval = self.databases.refresh_every().unwrap_or(DISCOVERY_PAUSE);
                 let pause = match result {
@@ -316,6 +336,7 @@ impl<S: Store> Supervisor<S> {
                 };
                 tracing::debug!(store = name, messages = taken, "claimed");
                 self.last = Some((name.to_owned(), taken));
+                self.purge(name, now);
                 self.rest(name);
             }
             Err(error) => {
@@ -328,12 +349,47 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
+    /// Deletes old messages beside what else is done there, if it is time.
+    fn purge(&mut self, name: &str, now: Instant) {
+        let Some(place) = self.places.get_mut(name).filter(|place| place.is_to_purge(now)) else {
+            return;
+        };
+        let (Some(settings), Some(station)) = (self.plan.purge.clone(), place.station.clone()) else {
+            return;
+        };
+        place.purging = true;
+        let (name, entry, stop) = (name.to_owned(), Arc::clone(&place.entry), self.stop.clone());
+        self.jobs.spawn(async move {
+            let purged = caught(run_in_turn(station.store(), &settings, &stop)).await;
+            let rows = purged.unwrap_or_else(|panic| Err(broken("purge", &name, &panic)));
+            Ended::Purged { name, entry, rows }
+        });
+    }
+
+    fn purged(&mut self, name: &str, entry: &Arc<Entry<S>>, rows: Result<u64, StoreError>, now: Instant) {
+        let interval = self.plan.purge.as_ref().map(|purge| purge.interval);
+        let mut next = interval.map(|interval| now + interval);
+        match rows {
+            Ok(0) => {}
+            Ok(rows) => tracing::info!(store = name, rows, "purged"),
+            Err(error) if error.kind() == ErrorKind::Permission => {
+                tracing::warn!(store = name, %error, "purge failed: nothing is purged without this right");
+                next = None;
+            }
+            Err(error) => tracing::warn!(store = name, %error, "purge failed, trying again later"),
+        }
+        let known = self.places.get_mut(name).filter(|place| Arc::ptr_eq(&place.entry, entry));
+        if let Some(place) = known {
+            (place.purge_at, place.purging) = (next, false);
+        }
+    }
+
     /// A database that has been empty for a while needs no connections between looks, if others can be made.
     fn rest(&mut self, name: &str) {
         let Some(place) = self.places.get_mut(name) else { return };
         let idle =
             place.empty >= IDLE_AFTER && place.station.as_ref().is_some_and(|station| station.is_quiet());
-        if !idle || !place.entry.can_let_go() {
+        if !idle || place.purging || !place.entry.can_let_go() {
             return;
         }
         if let Some(station) = place.station.take() {

@@ -15,7 +15,7 @@ use super::supervisor::{Rest, Supervisor};
 use super::unhandled::Unhandled;
 use super::{Databases, Queue};
 use crate::engine::EngineSettings;
-use crate::events::StartError;
+use crate::events::{PurgeSettings, StartError};
 use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, Limits, OwnerId, limits};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
 use crate::rules::{Doubling, Lease, RetryPolicy};
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) poll: Duration,
     pub(super) idle_poll: Option<Duration>,
     pub(super) settings: EngineSettings,
+    /// What old messages are deleted, and when; none: nothing.
+    pub(super) purge: Option<PurgeSettings>,
     pub(super) metrics: Arc<dyn MetricsExporter>,
 }
 
@@ -55,6 +57,7 @@ pub struct WorkerBuilder<S: Store> {
     idle_poll: Option<Duration>,
     deadline: Option<Duration>,
     settings: EngineSettings,
+    purge: Option<PurgeSettings>,
     metrics: Arc<dyn MetricsExporter>,
     selection: Box<dyn Selection>,
     problems: Vec<Invalid>,
@@ -86,6 +89,7 @@ impl<S: Store> WorkerBuilder<S> {
             idle_poll: None,
             deadline: None,
             settings,
+            purge: Some(PurgeSettings::default()),
             metrics: Arc::new(NoMetrics),
             selection: Box::new(RoundRobin::default()),
             problems: Vec::new(),
@@ -179,6 +183,19 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
+    /// What old events and messages are deleted, and when, in one process at a time. Steps of joins that have not ended stay. The first
+    /// run comes a minute after the start. Default: done ones after 7 days, dead ones after 30.
+    pub fn purge(mut self, settings: PurgeSettings) -> Self {
+        self.purge = Some(settings);
+        self
+    }
+
+    /// Deletes nothing.
+    pub fn no_purge(mut self) -> Self {
+        self.purge = None;
+        self
+    }
+
     /// How long closing waits for handlers. Default: 5 s.
     pub fn drain_timeout(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
@@ -221,6 +238,14 @@ impl<S: Store> WorkerBuilder<S> {
         settings.cold_rows = self.batch.max(1);
         settings.fetch_rows = self.batch.max(1);
         problems.extend(settings.problems());
+        problems.extend(self.purge.iter().flat_map(PurgeSettings::problems));
+        if self.purge.as_ref().is_some_and(|purge| purge.keep_any.is_some()) {
+            problems.push(Invalid::range(
+                "purge keep_any",
+                "set",
+                "unset: it deletes messages that were not handled",
+            ));
+        }
         problems.extend(Limits::default().too_small_for_rows(settings.row_bytes));
         if !problems.is_empty() {
             return Err(StartError::Settings(problems.into_iter().map(Into::into).collect()));
@@ -235,6 +260,7 @@ impl<S: Store> WorkerBuilder<S> {
             poll: self.poll,
             idle_poll: self.idle_poll,
             settings,
+            purge: self.purge.take(),
             metrics: Arc::clone(&self.metrics),
         };
         Ok(plan)

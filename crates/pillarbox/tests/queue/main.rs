@@ -10,5 +10,6 @@ mod log;
 mod logs;
 mod many;
 mod panics;
+mod purge;
 mod rest;
 mod worker;

@@ -10,4 +10,5 @@ mod joins;
 mod kit;
 mod late;
 mod numbers;
+mod purge;
 mod settles;

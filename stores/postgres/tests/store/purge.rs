@@ -102,3 +102,21 @@ async fn a_replay_of_a_row_that_is_being_purged_says_so() {
     assert_eq!((purged.unwrap(), replayed), (1, 0));
     assert_eq!(place.number("SELECT count(*) FROM outbox_event").await, 0);
 }
+
+/// PBX-105: a purge that is one of many processes' leaves off while another is at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_process_at_a_time_purges_in_its_turn() {
+    let Some((place, store)) = with_a_dead_row().await else { return };
+    let mut holder = place.connection().await;
+    run(&mut holder, "BEGIN; LOCK TABLE outbox_attempt IN ACCESS EXCLUSIVE MODE").await;
+    let first = store.purge_in_turn(purge());
+    let second = async {
+        place.until_locked(1).await;
+        assert_eq!(place.beside().purge_in_turn(purge()).await.unwrap(), 0, "it does not wait either");
+        run(&mut holder, "COMMIT").await;
+    };
+    let (purged, ()) = tokio::join!(first, second);
+    assert_eq!(purged.unwrap(), 1);
+    place.execute(&format!("{}; {DIED}", insert("b", "1"))).await;
+    assert_eq!(place.beside().purge_in_turn(purge()).await.unwrap(), 1, "the turn is over");
+}

@@ -7,6 +7,7 @@ mod report;
 use std::time::Duration;
 
 use clap::Args;
+use pillarbox::events::PurgeSettings;
 use pillarbox::port::Store;
 use pillarbox::queue::{Selection, Standing, Worker};
 use pillarbox_terminal::failure::Outcome;
@@ -41,6 +42,9 @@ At the deadline CMD is killed with all it has started, and the message is tried 
 
 CMD's output is passed on. With --json it goes to standard error, and standard output has a document a line for each message,
 then one with the counts. A message may come more than once: remember PILLARBOX_MESSAGE_ID where that matters.
+
+A minute after its start, and then hourly, one worker deletes what was done or died long ago (--retention-done, --retention-dead), but
+for steps of joins that have not ended.
 
 With --topic, messages of other topics are left alone; a warning tells of those that are due.
 
@@ -77,6 +81,12 @@ pub(crate) struct Work {
     /// How long CMDs that run may go on when told to end
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = form::duration)]
     drain: Duration,
+    /// Delete events and messages that were done this long ago; `none` keeps them
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = form::retention)]
+    retention_done: Duration,
+    /// Delete events and messages that died this long ago; `none` keeps them
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = form::retention)]
+    retention_dead: Duration,
     /// End when nothing is due; what waits for its time or a retry is left
     #[arg(long)]
     until_empty: bool,
@@ -141,6 +151,11 @@ impl Work {
             .batch(self.batch as usize)
             .max_row_bytes(usize::try_from(self.max_row_bytes).unwrap_or(usize::MAX))
             .max_attempts(self.max_attempts)
+            .purge(PurgeSettings {
+                keep_done: self.retention_done,
+                keep_dead: self.retention_dead,
+                ..PurgeSettings::default()
+            })
             .drain_timeout(self.drain);
         if let Some(deadline) = self.deadline {
             builder = builder.deadline(deadline);
