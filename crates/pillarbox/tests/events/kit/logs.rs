@@ -26,6 +26,8 @@ impl Logs {
     pub(crate) fn capture() -> Self {
         static SUBSCRIBED: Once = Once::new();
         SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Capture).unwrap());
+        // A statement that another thread reached while the subscriber was being set may be remembered as unwanted.
+        tracing::callsite::rebuild_interest_cache();
         LINES.set(Some(Vec::new()));
         Self { _thread: PhantomData }
     }
