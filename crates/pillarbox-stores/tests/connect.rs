@@ -65,7 +65,7 @@ async fn options_reach_the_store() {
     assert!(matches!(refused(&url, &schema).await, ConnectError::NoSuchOption { option: "schema", .. }));
     let table = Options { table: TableName::new("orders").unwrap(), ..Options::default() };
     let store = connect(&url, &table).await.unwrap();
-    assert!(store.admin().schema_sql().contains("CREATE TABLE \"orders\" ("));
+    assert!(store.admin().schema_sql().contains("CREATE TABLE IF NOT EXISTS \"orders\" ("));
     assert_eq!(schema_sql(&url, &table).unwrap(), store.admin().schema_sql());
 }
 

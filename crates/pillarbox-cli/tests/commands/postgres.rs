@@ -159,7 +159,7 @@ fn a_new_schema_is_made_and_other_names_are_kept_apart() {
     assert!(missing["hint"].as_str().unwrap().contains("pillarbox migrate"));
 
     let made = place.run(&["migrate", "--json"]).done().json();
-    assert_eq!(made, json!({"store": "postgres", "layout": "native", "from": 0, "to": 3}));
+    assert_eq!(made, json!({"store": "postgres", "layout": "native", "from": 0, "to": 4}));
     assert!(place.run(&["migrate"]).done().stdout.starts_with("nothing to do"));
     place.run(&["migrate", "--table", "letters"]).done();
     let id = place.run(&["write", "--type", "t", "--table", "letters"]).done().stdout;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pillarbox::Event;
 use pillarbox::model::{Layout, NewRow, Placement, Status, TableName};
-use pillarbox::port::{Select, Store, Write};
+use pillarbox::port::{List, Select, Store, Write};
 use pillarbox_stores::Options;
 
 /// Items written in one transaction.
@@ -65,6 +65,10 @@ impl Outbox {
         if (new, retry, done, dead) == (0, 0, items as u64, 0) {
             return Ok(());
         }
-        Err(format!("{new} new, {retry} to be tried again, {done} done, {dead} dead"))
+        let died = Select { statuses: vec![Status::Dead], ..Select::default() };
+        let list = List { select: died, limit: 10, ..List::default() };
+        let died = self.store.admin().list(list).await.map_err(|error| error.to_string())?;
+        let died: Vec<_> = died.iter().map(|record| (record.attempts, &record.last_error)).collect();
+        Err(format!("{new} new, {retry} to be tried again, {done} done, {dead} dead: {died:?}"))
     }
 }

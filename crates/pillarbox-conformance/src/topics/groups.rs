@@ -1,7 +1,9 @@
 //! Groups that are held back: blocked behind a dead head, or paused by an operator.
 
-use pillarbox::model::Status;
-use pillarbox::port::{Beat, GroupAction, GroupState, HeldGroup, HeldGroups, StoreError};
+use pillarbox::model::{Status, Token, Written};
+use pillarbox::port::{
+    Beat, Fence, GroupAction, GroupState, HeldGroup, HeldGroups, Outcome, Settled, StoreError, Write,
+};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -17,13 +19,13 @@ pub(crate) fn cases() -> Vec<Case> {
         unblock_brings_the_head_back_in_its_place,
         skip_leaves_the_head_dead,
         what_does_not_fit_the_state_changes_nothing,
-        every_change_is_counted_and_recorded;
+        every_change_is_counted_and_recorded,
+        a_beat_tells_the_first_page;
     AnyLayout:
         a_group_is_paused_once,
         a_paused_group_is_resumed,
         groups_come_in_the_order_of_their_keys,
         groups_come_in_pages,
-        a_beat_tells_the_first_page,
         groups_are_looked_up_by_name;
     )
 }
@@ -217,9 +219,16 @@ async fn groups_come_in_pages(t: Fixture) -> Checked {
 /// PBX-100
 async fn a_beat_tells_the_first_page(t: Fixture) -> Checked {
     let keys: Vec<String> = (0..=HeldGroups::PAGE).map(|n| format!("g{n:05}")).collect();
-    for key in &keys {
-        t.change_group(key, GroupAction::Pause, at(1)).await?;
-    }
+    let rows = keys.iter().map(|key| in_slot(event(key).group(key.as_str()))).collect();
+    let written = t.store.write(Write { rows, now: Some(at(0)) }).await?;
+    let blocks = |(key, written): (&String, &Written)| Outcome {
+        seq: written.seq,
+        id: id(key),
+        token: Token::default(),
+        change: dead_blocking(key),
+    };
+    let outcomes = keys.iter().zip(&written).map(blocks).collect();
+    assert_eq!(t.settle(Fence::Open, outcomes, at(1)).await?, Settled::all_but(Vec::new()));
     let told = t.join(1, at(2)).await?.groups.expect("a join tells");
     let told: Vec<&str> = told.held.iter().map(|held| held.group.as_str()).collect();
     assert_eq!(told, keys[..HeldGroups::PAGE]);
