@@ -42,6 +42,8 @@ impl Relays {
             ["--lease", "1s"],
             ["--poll-interval", "200ms"],
             ["--retry-min", "50ms"],
+            // An event that is in flight at a kill has lost an attempt: after thirty kills one may have lost all of three.
+            ["--max-retries", "20"],
         ];
         let arguments = words.iter().flatten().map(|word| (*word).to_owned()).collect();
         let mut relays =
