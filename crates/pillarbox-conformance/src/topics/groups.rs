@@ -227,8 +227,10 @@ async fn a_beat_tells_the_first_page(t: Fixture) -> Checked {
         token: Token::default(),
         change: dead_blocking(key),
     };
-    let outcomes = keys.iter().zip(&written).map(blocks).collect();
-    assert_eq!(t.settle(Fence::Open, outcomes, at(1)).await?, Settled::all_but(Vec::new()));
+    let outcomes: Vec<Outcome> = keys.iter().zip(&written).map(blocks).collect();
+    for some in outcomes.chunks(50) {
+        assert_eq!(t.settle(Fence::Open, some.to_vec(), at(1)).await?, Settled::all_but(Vec::new()));
+    }
     let told = t.join(1, at(2)).await?.groups.expect("a join tells");
     let told: Vec<&str> = told.held.iter().map(|held| held.group.as_str()).collect();
     assert_eq!(told, keys[..HeldGroups::PAGE]);
