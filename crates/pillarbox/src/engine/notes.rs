@@ -5,7 +5,7 @@ use super::core::Unsettled;
 use crate::model::EventId;
 use crate::port::Change;
 
-/// Notes that wait to be written. What does not fit is told by the next failure.
+/// Notes that wait to be written. What does not fit is left out until its error changes.
 const MOST: usize = 1_000;
 
 /// The last note of each event. Notes are written apart from outcomes, so that no statement changes a row twice.
