@@ -187,7 +187,9 @@ fn signed(duration: Duration) -> SignedDuration {
 /// What a verdict tells of the endpoint, if it failed.
 fn failure(verdict: &Verdict) -> Option<(Cause, &str)> {
     match verdict {
-        Verdict::Unavailable { cause, error, .. } => Some((*cause, error)),
+        Verdict::Unavailable { cause, error, .. } | Verdict::RouteUnavailable { cause, error, .. } => {
+            Some((*cause, error))
+        }
         Verdict::Throttled { error, .. } => Some((Cause::Throttled, error)),
         _ => None,
     }

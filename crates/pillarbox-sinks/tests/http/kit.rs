@@ -226,6 +226,7 @@ pub(crate) fn kind(verdict: &Verdict) -> &'static str {
         Verdict::Unavailable { .. } => "unavailable",
         Verdict::Throttled { .. } => "throttled",
         Verdict::NoRoute { .. } => "no route",
+        Verdict::RouteUnavailable { .. } | Verdict::RouteShut { .. } => "by its route",
         Verdict::InFlight => "in flight",
         Verdict::Skipped => "skipped",
     }

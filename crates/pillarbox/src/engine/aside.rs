@@ -1,4 +1,5 @@
-//! Events set aside: what is remembered of those that left memory because the endpoint failed under them.
+//! Events set aside: what is remembered of those that left memory because the endpoint failed under them, and from where to
+//! read again for those that were not even sent.
 //!
 //! Their rows stay pending in the store, so that a cancel finds them, and are read again when their time has come.
 
@@ -17,6 +18,10 @@ const MOST: usize = 20_000;
 
 /// Reads for events whose time has come are no closer together than this.
 const BETWEEN_READS: Duration = Duration::from_millis(250);
+
+/// By how much each row that was passed over puts off the next read from the first of them: a few times what reading it takes,
+/// so that a large backlog of one route leaves most of the reads to others.
+const PER_PASSED: Duration = Duration::from_micros(100);
 
 /// What must not be lost of an event while it is out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +77,15 @@ struct Entry {
     ticket: u64,
 }
 
+/// Rows that were read and not sent, because the circuit breaker of their route is open. However many they are, only where to
+/// read again is remembered.
+#[derive(Debug, Default)]
+struct Passed {
+    lowest: Option<Seq>,
+    until: Option<Instant>,
+    rows: u32,
+}
+
 /// The events that are set aside.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
@@ -80,6 +94,7 @@ pub(crate) struct Aside {
     waiting: BTreeSet<(Instant, EventId)>,
     /// Their time has come, and no read has passed them yet.
     due: BTreeSet<(Seq, EventId)>,
+    passed: Passed,
     tickets: u64,
     not_before: Option<Instant>,
 }
@@ -130,8 +145,23 @@ impl Aside {
 
     /// When the next read for one of them is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let (first, _) = self.waiting.first()?;
-        Some((*first).max(self.not_before.unwrap_or(*first)))
+        let first =
+            self.waiting.first().map(|(until, _)| *until).into_iter().chain(self.passed.until).min()?;
+        Some(first.max(self.not_before.unwrap_or(first)))
+    }
+
+    /// A row is passed over until then; whether it is the first.
+    fn pass(&mut self, seq: Seq, until: Instant) -> bool {
+        let first = self.passed.lowest.is_none();
+        self.passed.lowest = self.passed.lowest.into_iter().chain([seq]).min();
+        self.passed.until = self.passed.until.into_iter().chain([until]).min();
+        self.passed.rows = self.passed.rows.saturating_add(1);
+        first
+    }
+
+    /// Whether a row with this number may have been passed over.
+    pub(crate) fn has_passed(&self, seq: Seq) -> bool {
+        self.passed.lowest.is_some_and(|lowest| lowest <= seq)
     }
 
     /// Lets those be read whose time has come; the lowest of their numbers.
@@ -139,8 +169,11 @@ impl Aside {
         if self.next().is_none_or(|at| at > now) {
             return None;
         }
-        self.not_before = Some(now + BETWEEN_READS);
-        let mut lowest: Option<Seq> = None;
+        // What was passed over is passed again, if it has to be.
+        let pause = PER_PASSED * std::mem::take(&mut self.passed.rows);
+        self.not_before = Some(now + pause.max(BETWEEN_READS));
+        let passed = self.passed.until.is_some_and(|until| until <= now);
+        let mut lowest = if passed { std::mem::take(&mut self.passed).lowest } else { None };
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now).cloned() {
             self.waiting.pop_first();
             if let Some(entry) = self.entries.get_mut(&id) {
@@ -214,6 +247,13 @@ impl Core {
             self.rewind(forgotten);
             self.wake = true;
         }
+    }
+
+    /// An event that was not sent leaves memory, and comes again with all that follow it.
+    pub(super) fn pass_over(&mut self, item: &Item, until: Instant) {
+        self.remember(item, None);
+        self.due_moved |= self.aside.pass(item.seq, until);
+        self.forget_item(item);
     }
 
     /// Rows whose time has come are read again.

@@ -46,25 +46,23 @@ pub(crate) struct Claimer {
     owner: OwnerId,
     lease: Lease,
     from: ClaimFrom,
-    topics: Arc<[String]>,
     clock: Mutex<Option<Clock>>,
 }
 
 impl Claimer {
     /// Outcomes of the engine are settled by this owner's claims from here on.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        owner: OwnerId,
-        lease: Lease,
-        from: ClaimFrom,
-        topics: Arc<[String]>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, owner: OwnerId, lease: Lease, from: ClaimFrom) -> Self {
         shared.with(|core| core.settle_by(Fence::Owner(owner.clone())));
-        Self { shared, owner, lease, from, topics, clock: Mutex::new(None) }
+        Self { shared, owner, lease, from, clock: Mutex::new(None) }
     }
 
-    /// Claims up to so many rows, no more than there is room for. How many were asked for and taken.
-    pub(crate) async fn claim(&self, rows: usize) -> Result<(usize, usize), StoreError> {
+    /// Claims up to so many rows of these topics, no more than there is room for; of all, if none is named. How many were asked
+    /// for and taken.
+    pub(crate) async fn claim(
+        &self,
+        rows: usize,
+        topics: Arc<[String]>,
+    ) -> Result<(usize, usize), StoreError> {
         let (room, bytes) = self.shared.with(|core| core.room_for_claims());
         let rows = rows.min(room);
         if rows == 0 {
@@ -74,7 +72,6 @@ impl Claimer {
         let asked = Instant::now();
         let (owner, lease) = (self.owner.clone(), self.lease.length());
         let skip_recent = self.shared.settings.skip_recent;
-        let topics = Arc::clone(&self.topics);
         let claim = Claim { from: self.from, topics, owner, lease, rows, bytes, skip_recent, now: None };
         let claimed = self.shared.store.claim(claim).await?;
         let mut taken = claimed.len();

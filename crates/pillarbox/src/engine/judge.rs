@@ -11,7 +11,7 @@ use super::groups::Hold;
 use super::item::{Item, Job};
 use super::settings::OnDead;
 use crate::model::GroupKey;
-use crate::port::{Change, Counts, Verdict, Wait};
+use crate::port::{Change, Counts, Source, Verdict, Wait};
 
 /// The reason of a failure where the sink said nothing of the event.
 const NO_VERDICT: &str = "the sink gave no verdict";
@@ -22,11 +22,25 @@ const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The longest pause between tries of an event whose last attempt is put off.
 const LONGEST_SPARE: Duration = Duration::from_secs(60);
 
+/// Reads of groups that wait for their route are at least so far apart on average: a few times what one takes.
+const GROUP_READ: Duration = Duration::from_millis(1);
+
 /// What the verdict on one event means for those behind it in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     GoOn,
     Stop,
+}
+
+/// What is known of an endpoint that failed.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    /// How long it wants to be left alone.
+    after: Option<Duration>,
+    /// How long the event waits at least.
+    pause: Duration,
+    /// How many events the endpoint has accepted so far.
+    accepted: u64,
 }
 
 impl Core {
@@ -147,12 +161,25 @@ impl Core {
                 Then::Stop
             }
             Verdict::Throttled { after, .. } => self.throttled(item, after, now),
+            Verdict::RouteShut { .. } | Verdict::RouteUnavailable { .. }
+                if self.slots.is_leaving(item.slot) =>
+            {
+                self.drop_item(item, now);
+                Then::Stop
+            }
+            Verdict::RouteShut { route, after } => self.route_shut(item, &route, after, now),
+            Verdict::RouteUnavailable { error, after, accepted, .. } => {
+                let pause = after.unwrap_or_default();
+                self.endpoint_failed(item, error, Trouble { after, pause, accepted }, lone, now)
+            }
             Verdict::Skipped if self.slots.is_leaving(item.slot) => {
                 self.drop_item(item, now);
                 Then::Stop
             }
             Verdict::Unavailable { error, after, .. } => {
-                self.endpoint_failed(item, (error, after), lone, now)
+                let accepted = self.breaker.accepted_count();
+                let trouble = Trouble { after, pause: self.outage(after, now), accepted };
+                self.endpoint_failed(item, error, trouble, lone, now)
             }
             Verdict::InFlight => self.leave_to_read(item, now),
             Verdict::Skipped => {
@@ -299,12 +326,11 @@ impl Core {
     fn endpoint_failed(
         &mut self,
         mut item: Item,
-        (error, after): (String, Option<Duration>),
+        error: String,
+        Trouble { after, mut pause, accepted }: Trouble,
         lone: bool,
         now: Instant,
     ) -> Then {
-        let accepted = self.breaker.accepted_count();
-        let mut pause = self.outage(after, now);
         if lone && item.accepted_before.is_some_and(|before| accepted > before) {
             let Some(spared) = self.spare(&mut item, now) else {
                 self.tally.dead_of_endpoint += u64::from(item.attempt() >= self.settings.max_attempts);
@@ -320,6 +346,29 @@ impl Core {
         // A wait that the endpoint asked for is kept to.
         let pause = if after.is_some() { pause } else { pause.max(patience(item.outages)) };
         self.wait_for_endpoint(item, now + pause, now);
+        Then::Stop
+    }
+
+    /// The event was not sent, since its route leads to what is down: it leaves memory wherever it can be had again.
+    fn route_shut(&mut self, item: Item, route: &str, after: Duration, now: Instant) -> Then {
+        // Each group is read on its own: many of them leave most of the reads to others.
+        let groups = GROUP_READ * u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        let until = now + if item.group.is_some() { after.max(groups) } else { after };
+        let polled = item.source == Source::Cold && self.lane.is_none() && !item.is_taken();
+        if item.group.is_some() || item.written {
+            self.wait_for_endpoint(item, until, now);
+        } else if item.claimed.is_some() {
+            let error = format!("the circuit breaker of {route} is open");
+            let change = Change::Retry { delay: after, error, counts: Counts::Back, wait: Wait::InPlace };
+            self.settle_later(item, change, Meanwhile::GoesOn, now);
+        } else if self.reads_again() {
+            self.pass_over(&item, until);
+        } else if polled {
+            // Whoever handed it in finds it again.
+            self.forget_item(&item);
+        } else {
+            self.lines.push_later(item, until);
+        }
         Then::Stop
     }
 

@@ -93,7 +93,7 @@ impl Core {
 
     /// Whether nobody has this row in hand, and nobody would read it.
     fn is_passed_by(&self, row: &Row) -> bool {
-        let in_hand = self.known.has(&row.id) || self.aside.has(&row.id);
+        let in_hand = self.known.has(&row.id) || self.aside.has(&row.id) || self.aside.has_passed(row.seq);
         self.slots.takes_rows(row.slot) && !in_hand && !self.waits_with_its_group(row)
     }
 

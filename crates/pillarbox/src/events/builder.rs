@@ -295,7 +295,12 @@ impl<S: Store> OutboxBuilder<S> {
         if self.composition != Composition::WriterOnly {
             let registry = self.registry.unwrap_or_else(|| Arc::new(self.listeners));
             let sink = self.sink.unwrap_or_else(|| {
-                Arc::new(ListenerSink { registry, interceptors: self.interceptors, tracker: self.tracker })
+                Arc::new(ListenerSink {
+                    registry,
+                    interceptors: self.interceptors,
+                    tracker: self.tracker,
+                    breakers: Default::default(),
+                })
             });
             let seed = self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
             let parts = EngineParts { store, sink, metrics: self.metrics, settings: self.settings, seed };

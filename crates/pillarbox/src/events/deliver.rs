@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::in_flight::Acquired;
 use super::{Failure, InFlightTracker, Interceptor, ListenerRegistry, trace};
+use crate::engine::RouteBreakers;
 use crate::model::Event;
 use crate::port::{Delivery, Handed, Sink, Verdict};
 
@@ -13,6 +14,7 @@ pub(crate) struct ListenerSink {
     pub(crate) registry: Arc<dyn ListenerRegistry>,
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(crate) tracker: Arc<dyn InFlightTracker>,
+    pub(crate) breakers: RouteBreakers,
 }
 
 impl ListenerSink {
@@ -21,6 +23,11 @@ impl ListenerSink {
         let Some(_acquired) = Acquired::new(&*self.tracker, event.id()) else {
             return Verdict::InFlight;
         };
+        let route = || self.registry.route(event.aggregate_type(), event.event_type());
+        let passage = match self.breakers.enter(route) {
+            Ok(passage) => passage,
+            Err(after) => return Verdict::RouteShut { route: route(), after },
+        };
         let unfinished = Unfinished { sink: self, event };
         let verdict = match self.before(event) {
             Ok(()) => self.listen(delivery).await,
@@ -28,7 +35,7 @@ impl ListenerSink {
         };
         std::mem::forget(unfinished);
         self.after(event, Failure::of(&verdict).as_ref());
-        verdict
+        passage.judge(verdict, route)
     }
 
     fn before(&self, event: &Event) -> Result<(), Failure> {

@@ -63,6 +63,7 @@ impl DispatcherBuilder {
             registry: self.registry,
             interceptors: self.interceptors,
             tracker: self.tracker,
+            breakers: Default::default(),
         });
         let seed = OwnerId::random()
             .as_str()

@@ -41,7 +41,7 @@ impl Failure {
         Self { kind: Kind::Permanent, message: chain(&*error.into()) }
     }
 
-    /// What the listener needs is down: no attempt is burnt, and after five in a row nothing is sent for a while.
+    /// What the listener needs is down: no attempt is burnt, and after five in a row this listener gets nothing for a while.
     #[must_use]
     pub fn unavailable(error: impl Into<Box<dyn Error + Send + Sync>>, after: Option<Duration>) -> Self {
         Self { kind: Kind::Unavailable(after), message: chain(&*error.into()) }
@@ -62,6 +62,8 @@ impl Failure {
             Verdict::Refused { error } => (Kind::Again(None), error.as_str()),
             Verdict::Rejected { error } => (Kind::Permanent, error.as_str()),
             Verdict::Unavailable { error, after, .. } => (Kind::Unavailable(*after), error.as_str()),
+            Verdict::RouteUnavailable { error, after, .. } => (Kind::Unavailable(*after), error.as_str()),
+            Verdict::RouteShut { route, after } => (Kind::Unavailable(Some(*after)), route.as_str()),
             Verdict::Throttled { error, after } => (Kind::Throttled(*after), error.as_str()),
             Verdict::NoRoute { route } => (Kind::NoRoute, route.as_str()),
             Verdict::InFlight => (Kind::InFlight, "already in flight"),

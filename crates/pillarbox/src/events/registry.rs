@@ -50,6 +50,11 @@ impl Found {
 pub trait ListenerRegistry: Send + Sync + 'static {
     /// The listener, if there is one.
     fn find(&self, aggregate_type: &str, event_type: &str) -> Option<Found>;
+
+    /// The name of the route to that listener. Events with one name share a circuit breaker, and their listener's failures.
+    fn route(&self, aggregate_type: &str, event_type: &str) -> String {
+        format!("aggregate type {aggregate_type}, event type {event_type}")
+    }
 }
 
 /// A pair that has a listener already.
@@ -134,6 +139,14 @@ impl ListenerRegistry for Listeners {
     fn find(&self, aggregate_type: &str, event_type: &str) -> Option<Found> {
         let of = |aggregate_type: &str| self.table.get(aggregate_type)?.get(event_type).cloned();
         of(aggregate_type).or_else(|| of(GLOBAL))
+    }
+
+    fn route(&self, aggregate_type: &str, event_type: &str) -> String {
+        let own = self.table.get(aggregate_type).is_some_and(|events| events.contains_key(event_type));
+        match own && aggregate_type != GLOBAL {
+            true => format!("aggregate type {aggregate_type}, event type {event_type}"),
+            false => format!("event type {event_type}"),
+        }
     }
 }
 

@@ -79,6 +79,25 @@ pub enum Verdict {
         /// When to try again.
         after: Option<Duration>,
     },
+    /// What this event's route leads to failed; other routes of the sink are not concerned, and nor is the engine's circuit
+    /// breaker. Counts against the event as `Unavailable` does, by what the same route has accepted.
+    RouteUnavailable {
+        /// The class of what went wrong.
+        cause: Cause,
+        /// The error, for people.
+        error: String,
+        /// When to try again.
+        after: Option<Duration>,
+        /// How many events the route has accepted so far.
+        accepted: u64,
+    },
+    /// Not tried, because the circuit breaker of its route is open: it comes again after this long, and nothing is counted.
+    RouteShut {
+        /// The route, for people.
+        route: String,
+        /// When to try again.
+        after: Duration,
+    },
     /// The endpoint wants fewer requests (429, 503 with Retry-After). No attempt is ever counted: deliveries are paced instead,
     /// and nothing at all is sent before `after` has passed.
     Throttled {

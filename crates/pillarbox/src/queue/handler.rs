@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::Message;
+use crate::engine::RouteBreakers;
 use crate::events::{Failure, trace};
 use crate::model::OwnerId;
 use crate::port::{Delivery, Handed, Sink, Verdict};
@@ -75,6 +76,7 @@ pub(super) struct QueueSink {
     pub(super) owner: OwnerId,
     /// The store's name, in every line of the log.
     pub(super) store: String,
+    pub(super) breakers: Arc<RouteBreakers>,
 }
 
 impl QueueSink {
@@ -83,22 +85,32 @@ impl QueueSink {
         let (store, topic, id) = (self.store.as_str(), message.topic(), message.message_id());
         let Some(handler) = self.handlers.of(topic) else {
             tracing::warn!(store, topic, message = %id, "no handler for this topic: it is tried again");
-            return Verdict::NoRoute { route: format!("topic {topic}") };
+            return Verdict::NoRoute { route: route_of(topic) };
+        };
+        let passage = match self.breakers.enter(|| route_of(topic)) {
+            Ok(passage) => passage,
+            Err(after) => return Verdict::RouteShut { route: route_of(topic), after },
         };
         tracing::info!(store, topic, message = %id, attempt = delivery.attempt, "handling");
         let handled = match delivery.event.trace_context() {
             Some(context) => trace::scope(context, handler.call(message.clone())).await,
             None => handler.call(message.clone()).await,
         };
-        match handled {
+        let verdict = match handled {
             Ok(()) if message.is_settled() => Verdict::Settled,
             Ok(()) => Verdict::Accepted,
             Err(failure) => {
                 tracing::error!(store, topic, message = %id, error = failure.message(), "handler failed");
                 failure.into_verdict()
             }
-        }
+        };
+        passage.judge(verdict, || route_of(topic))
     }
+}
+
+/// The name of the route to a topic's handler.
+pub(super) fn route_of(topic: &str) -> String {
+    format!("topic {topic}")
 }
 
 impl Sink for QueueSink {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Queue;
-use super::handler::QueueSink;
+use super::handler::{QueueSink, route_of};
 use super::worker::Plan;
 use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, Heart, Shared};
 use crate::port::{ClaimFrom, Store, StoreError};
@@ -39,6 +39,7 @@ impl Station {
             handlers: Arc::clone(&plan.handlers),
             owner: plan.owner.clone(),
             store: name.to_owned(),
+            breakers: Arc::clone(&plan.breakers),
         };
         let parts = EngineParts {
             store: Arc::clone(queue.store()) as Arc<dyn Store>,
@@ -53,13 +54,8 @@ impl Station {
         let shared = parts.shared();
         // Stores of one kind may have one name of their own; the database's tells them apart.
         shared.name.get_or_init(|| name.to_owned());
-        let claimer = Arc::new(Claimer::new(
-            Arc::clone(&shared),
-            plan.owner.clone(),
-            plan.lease,
-            ClaimFrom::Queue,
-            plan.handlers.topics(),
-        ));
+        let claimer =
+            Arc::new(Claimer::new(Arc::clone(&shared), plan.owner.clone(), plan.lease, ClaimFrom::Queue));
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let heart = Heart::here();
@@ -74,9 +70,20 @@ impl Station {
         Arc::new(Self { claimer, shared, engine, stop, tasks })
     }
 
-    /// Claims up to so many; how many were asked for, and taken.
-    pub(super) async fn claim(&self, rows: usize) -> Result<(usize, usize), StoreError> {
-        self.claimer.claim(rows).await
+    /// Claims as many as make a batch, of topics whose handlers are not known to fail; how many were asked for, and taken.
+    pub(super) async fn claim(&self, plan: &Plan) -> Result<(usize, usize), StoreError> {
+        let handled = plan.handlers.topics();
+        let sent = handled.iter().filter(|topic| plan.breakers.lets_through(&route_of(topic)));
+        let topics: Arc<[String]> = sent.cloned().collect();
+        let all = topics.len() == handled.len();
+        if topics.is_empty() && !all {
+            return Ok((0, 0));
+        }
+        match self.claimer.claim(plan.batch, topics).await? {
+            // What waits for its handler's dependency is there all the same.
+            (_, 0) if !all => Ok((0, 0)),
+            taken => Ok(taken),
+        }
     }
 
     pub(super) fn store(&self) -> &dyn Store {

@@ -270,7 +270,7 @@ impl<S: Store> Supervisor<S> {
                         station
                     }
                 };
-                let taken = station.claim(plan.batch).await?;
+                let taken = station.claim(&plan).await?;
                 plan.unhandled.look(station.store(), &name).await;
                 Ok(taken)
             };

@@ -14,7 +14,7 @@ use super::select::{RoundRobin, Selection};
 use super::supervisor::{Rest, Supervisor};
 use super::unhandled::Unhandled;
 use super::{Databases, Queue};
-use crate::engine::EngineSettings;
+use crate::engine::{EngineSettings, RouteBreakers};
 use crate::events::{PurgeSettings, StartError};
 use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, Limits, OwnerId, limits};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
@@ -27,6 +27,8 @@ const UNCLAIMED: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub(super) struct Plan {
     pub(super) handlers: Arc<Handlers>,
     pub(super) unhandled: Unhandled,
+    /// What a topic's handler needs is the same for every database.
+    pub(super) breakers: Arc<RouteBreakers>,
     pub(super) owner: OwnerId,
     pub(super) lease: Lease,
     pub(super) batch: usize,
@@ -254,6 +256,7 @@ impl<S: Store> WorkerBuilder<S> {
         let plan = Plan {
             unhandled: Unhandled::new(handlers.topics()),
             handlers: Arc::new(handlers),
+            breakers: Arc::default(),
             owner: self.owner.take().unwrap_or_else(OwnerId::random),
             lease,
             batch: self.batch,

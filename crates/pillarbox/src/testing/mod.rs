@@ -149,6 +149,7 @@ impl TestOutbox {
             registry: Arc::new(self.listeners.clone()),
             interceptors: Vec::new(),
             tracker: Arc::new(InFlightSet::new()),
+            breakers: Default::default(),
         };
         let mut ran = Ran::default();
         for _ in 0..ROUNDS_MAX {
@@ -196,7 +197,9 @@ impl TestOutbox {
         };
         match verdict {
             Verdict::Accepted | Verdict::Settled => Change::Done,
-            Verdict::Failed { error, after } | Verdict::Unavailable { error, after, .. }
+            Verdict::Failed { error, after }
+            | Verdict::Unavailable { error, after, .. }
+            | Verdict::RouteUnavailable { error, after, .. }
                 if attempt < self.max_attempts =>
             {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
@@ -204,11 +207,16 @@ impl TestOutbox {
             }
             Verdict::Failed { error, .. }
             | Verdict::Unavailable { error, .. }
+            | Verdict::RouteUnavailable { error, .. }
             | Verdict::Refused { error }
             | Verdict::Rejected { error } => dead(error, Counts::One),
             Verdict::Throttled { error, after } => {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
                 Change::Retry { delay, error, counts: Counts::None, wait: Wait::InPlace }
+            }
+            Verdict::RouteShut { route, after } => {
+                let error = format!("the circuit breaker of {route} is open");
+                Change::Retry { delay: after, error, counts: Counts::None, wait: Wait::InPlace }
             }
             Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
             Verdict::InFlight | Verdict::Skipped => Change::Release,

@@ -22,6 +22,7 @@ mod observe;
 mod poller;
 mod purge;
 mod registry;
+mod routes;
 mod secrets;
 mod shutdown;
 mod sinks;

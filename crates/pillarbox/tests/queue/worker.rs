@@ -474,3 +474,32 @@ async fn a_handler_runs_in_the_trace_of_its_message() {
     worker.close().await;
     assert_eq!(got.lock().unwrap().as_deref(), Some(context));
 }
+
+/// PBX-062: a topic whose handler's dependency is down is not claimed, but for a probe now and then.
+#[tokio::test(start_paused = true)]
+async fn a_topic_whose_handler_is_down_leaves_room_for_others() {
+    let queue = queue();
+    let (down, up) = (Seen::default(), Seen::default());
+    let back = Arc::new(AtomicUsize::new(0));
+    let is_back = Arc::clone(&back);
+    let failing = noting(&down, move |_| match is_back.load(Ordering::SeqCst) {
+        0 => Err(Failure::unavailable("no connection", None)),
+        _ => Ok(()),
+    });
+    let waiting: Vec<_> = (0..1_000).map(|_| message("down")).collect();
+    let waiting = queue.enqueue_all(waiting).await.unwrap();
+    let worker = queue.worker().handler("down", failing).handler("up", noting(&up, good)).start().unwrap();
+    down.until(5).await;
+    for _ in 0..20 {
+        queue.enqueue_all((0..10).map(|_| message("up")).collect::<Vec<_>>()).await.unwrap();
+    }
+    up.until(200).await;
+    pass(secs(600)).await;
+    assert!(down.all().len() < 150, "{} calls of what is down", down.all().len());
+    back.store(1, Ordering::SeqCst);
+    for id in waiting {
+        let record = until(&queue, &id.message, Status::Done).await;
+        assert_eq!(record.attempts, 1, "an outage burns no attempt");
+    }
+    worker.close().await;
+}

@@ -65,6 +65,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("sink", "fails"),
     ("sink", "fails several at once"),
     ("sink", "hangs"),
+    ("sink", "has a route that fails"),
+    ("sink", "has a route that is shut"),
     ("sink", "has no route"),
     ("sink", "is unavailable"),
     ("sink", "kills the process"),

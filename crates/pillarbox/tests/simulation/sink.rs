@@ -145,7 +145,7 @@ async fn serve(world: Arc<World>, delivery: DeliveryNo, events: Vec<EventNo>) ->
             Manner::Panics => return Served::Panic,
             Manner::Kills => return Served::Kill,
             manner => {
-                verdicts.push(refusal(&world, manner));
+                verdicts.push(refusal(&world, manner, *event));
                 verdicts.resize(events.len(), Verdict::Skipped);
                 return Served::Verdicts(verdicts);
             }
@@ -209,16 +209,31 @@ fn mood(rng: &mut Rng, faults: &SinkFaults) -> Manner {
     drawn.map_or(Manner::Accepts, |(_, manner)| manner)
 }
 
-fn refusal(world: &World, manner: Manner) -> Verdict {
+fn refusal(world: &World, manner: Manner, event: EventNo) -> Verdict {
     let after = world.draw(|rng| rng.chance(0.1).then(|| rng.millis(0, 2_000)));
     match manner {
         Manner::Rejects => Verdict::Rejected { error: "refused".to_owned() },
         Manner::NoRoute => Verdict::NoRoute { route: "nowhere".to_owned() },
-        Manner::Unavailable => {
-            Verdict::Unavailable { cause: Default::default(), error: "down".to_owned(), after }
-        }
+        Manner::Unavailable => unavailable(world, event, after),
         Manner::Throttles => Verdict::Throttled { error: "too many requests".to_owned(), after },
         _ => Verdict::Failed { error: "failed".to_owned(), after },
+    }
+}
+
+/// The whole receiver is down, or only where some of the events go, which may be known before they are sent.
+fn unavailable(world: &World, event: EventNo, after: Option<Duration>) -> Verdict {
+    let (cause, error) = (Default::default(), "down".to_owned());
+    match world.draw(Rng::bool) {
+        _ if !event.0.is_multiple_of(3) => Verdict::Unavailable { cause, error, after },
+        true => {
+            world.reached("sink", "has a route that is shut");
+            let after = after.unwrap_or(Duration::from_secs(1));
+            Verdict::RouteShut { route: "one of many".to_owned(), after }
+        }
+        false => {
+            world.reached("sink", "has a route that fails");
+            Verdict::RouteUnavailable { cause, error, after, accepted: 0 }
+        }
     }
 }
 
@@ -248,7 +263,10 @@ fn said(verdict: &Verdict) -> Said {
         Verdict::Failed { .. } => Said::Failed,
         Verdict::Rejected { .. } => Said::Rejected,
         Verdict::Unavailable { .. } => Said::Unavailable,
-        Verdict::Throttled { .. } => Said::Throttled,
+        // A route that has accepted nothing is never at odds with its event.
+        Verdict::Throttled { .. } | Verdict::RouteShut { .. } | Verdict::RouteUnavailable { .. } => {
+            Said::Throttled
+        }
         Verdict::NoRoute { .. } => Said::NoRoute,
         Verdict::Refused { .. } => Said::Refused,
         _ => Said::Skipped,
