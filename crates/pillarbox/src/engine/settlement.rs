@@ -1,5 +1,6 @@
 //! Settlement: outcomes in batches, and what their confirmation frees.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -38,6 +39,15 @@ impl Batch {
     }
 }
 
+/// Takes out what comes behind an attempt at the same row: a store may settle the outcomes of one batch in any order.
+fn each_row_once(taken: Vec<Unsettled>) -> (Vec<Unsettled>, Vec<Unsettled>) {
+    if taken.iter().all(|one| one.outcome.change != Change::Attempt) {
+        return (taken, Vec::new());
+    }
+    let mut named: HashSet<EventId> = HashSet::new();
+    taken.into_iter().partition(|one| named.insert(one.outcome.id.clone()))
+}
+
 impl Core {
     /// When the outcomes that are there are to be settled, whether more have come or not; `None`: now.
     ///
@@ -74,7 +84,9 @@ impl Core {
             return NextSettle::Linger(until);
         }
         let count = self.settles.len().min(self.settings.settle_rows);
-        let taken = self.settles.drain(..count).collect();
+        let (taken, behind) = each_row_once(self.settles.drain(..count).collect());
+        let count = taken.len();
+        behind.into_iter().rev().for_each(|unsettled| self.settles.push_front(unsettled));
         let taken = self.busy.keep_back(taken);
         self.settles_since = if self.settles.is_empty() { None } else { Some(now) };
         self.settles_press &= !self.settles.is_empty();

@@ -6,14 +6,16 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::claims::Clock;
-use super::core::Core;
+use super::core::{Core, Unsettled};
 use super::dispatch::{Delivered, Next};
 use super::held::HeldList;
 use super::intake::{GROUPS_MAX, Read};
 use super::settings::EngineSettings;
 use super::settlement::NextSettle;
 use crate::model::{Event, EventId, GroupKey, Lane, NodeId, OwnerId, Row, Seq, Slot, Status, Token};
-use crate::port::{Change, Cursor, Fence, Fetched, HeldSlot, Membership, Order, Scope, Settled, Verdict};
+use crate::port::{
+    Change, Counts, Cursor, Fence, Fetched, HeldSlot, Membership, Order, Outcome, Scope, Settled, Verdict,
+};
 
 const SLOT: Slot = Slot(5);
 
@@ -241,4 +243,27 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
     assert!(!core.signals().read, "told once");
     assert!(claimed(3, &mut core, &row).is_empty());
     assert!(matches!(core.next_job(now), Next::Job(_)));
+}
+
+/// PBX-014: a store may settle a batch in any order, and another may have locked the row for one part of it.
+#[test]
+fn an_attempt_is_written_before_what_came_of_it() {
+    let now = Instant::now();
+    let mut core = Core::new(EngineSettings::default(), 1);
+    let dead = Change::Dead { error: "no".to_owned(), counts: Counts::None, blocks: None };
+    for change in [Change::Attempt, dead.clone()] {
+        let outcome =
+            Outcome { seq: Seq(7), id: EventId::from_row("7".to_owned()), token: Token::default(), change };
+        core.push_unsettled(Unsettled { outcome, slot: SLOT, group: None }, now);
+    }
+    let mut settled = Vec::new();
+    for second in 1..4 {
+        let at = now + Duration::from_secs(second);
+        let NextSettle::Batch { batch, incarnation, .. } = core.next_settle(at) else { panic!("it settles") };
+        settled.push(batch.outcomes.iter().map(|outcome| outcome.change.clone()).collect::<Vec<_>>());
+        let busy = if second == 1 { vec![0] } else { Vec::new() };
+        core.settled(batch, &Settled { busy, ..Settled::all_but(Vec::new()) }, incarnation, at);
+    }
+    assert_eq!(settled, [vec![Change::Attempt], vec![Change::Attempt], vec![dead]]);
+    assert!(core.all_settled());
 }
