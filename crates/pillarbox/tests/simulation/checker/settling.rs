@@ -28,7 +28,11 @@ impl Tale<'_> {
             if row.change == Settling::Waits {
                 continue;
             }
-            self.accounted_for(member, row);
+            let again =
+                matches!(row.change, Settling::Dead { .. }) && self.story(event).killed_by.contains(&member);
+            if !again {
+                self.accounted_for(member, row);
+            }
             match &row.change {
                 Settling::Done => self.done(member, row),
                 Settling::Retry => self.counted(member, row),
@@ -54,8 +58,9 @@ impl Tale<'_> {
             story.charged += u32::from(story.written.replace(member).is_some());
         }
         let most = story.charged + story.repeats + u32::from(story.written.is_some()) + led;
-        if row.change != Settling::Attempt {
-            story.written = None;
+        // Whoever wrote an attempt and lost the row since may have died of it: that one stays.
+        if row.change != Settling::Attempt && story.written.take().is_some_and(|by| by != member) {
+            story.charged += 1;
         }
         if row.attempts.is_some_and(|attempts| attempts > most) {
             self.wrong(format!("{} has {:?} attempts, {most} are accounted for", row.event, row.attempts));
