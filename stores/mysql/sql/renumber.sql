@@ -3,4 +3,5 @@
 SET SESSION innodb_lock_wait_timeout = {impatient};
 DELETE FROM {event} WHERE seq IN ({drawn});
 UPDATE {event} FORCE INDEX (PRIMARY) SET lane = CASE seq {lanes} END, seq = CASE seq {numbers} END WHERE seq IN ({seqs});
+UPDATE {meta} SET value = 0 WHERE name = 'numbers';
 SET SESSION innodb_lock_wait_timeout = {patient}

@@ -3,7 +3,8 @@
 //! The server lists no writers to those without rights, and its list may be old. But a read of what is not committed sees
 //! rows as soon as they are written. So a number that was drawn is either seen there, or was there before and has gone, or
 //! is between being drawn and being written, which is a matter of microseconds: numbers that never showed are passed after
-//! a grace.
+//! a grace. One more can come back: a row that its transaction deletes and brings back by a savepoint. If that takes longer than
+//! the grace, the engine's next sweep finds it.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -20,6 +21,8 @@ use crate::sql::{Sql, fill, list};
 /// How long a server may take to write a row whose number it has drawn. A thread of it would have to be stopped for that
 /// long between two steps; what such a thread then writes is found by the engine's next sweep.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
+/// The same while rows get new numbers, which makes others disappear for a moment: longer than that can last.
+const RENUMBERING_GRACE: Duration = Duration::from_secs(60);
 /// The same where nobody may read what is not committed (TiDB): as long as a transaction is likely to last.
 const BLIND_GRACE: Duration = Duration::from_secs(30);
 /// So many numbers above the cursor are counted to see whether one is missing.
@@ -157,20 +160,23 @@ pub(crate) async fn peek(
         Err(failure) => return Err(failure),
     };
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
+    // First of all: numbers drawn after this are in no horizon yet.
+    let renumbering = numbers(set(2)).next().is_some_and(|mark| mark != 0);
     let counted: Vec<i64> =
-        set(3).iter().flat_map(|row| [0, 1].map(|column| crate::row::text_number(row, column))).collect();
+        set(4).iter().flat_map(|row| [0, 1].map(|column| crate::row::text_number(row, column))).collect();
     let (count, last) =
         (counted.first().copied().unwrap_or_default(), counted.get(1).copied().unwrap_or_default());
-    let upto = numbers(set(4)).next().unwrap_or_default();
-    let mut there: BTreeSet<i64> = numbers(set(5)).collect();
-    let still: BTreeSet<i64> = numbers(set(2)).collect();
-    // What was there once and is no more was rolled back, or deleted: it can't come again.
-    let gone = open.difference(&still).filter(|seq| **seq <= last).count();
+    let upto = numbers(set(5)).next().unwrap_or_default();
+    let mut there: BTreeSet<i64> = numbers(set(6)).collect();
+    let still: BTreeSet<i64> = numbers(set(3)).collect();
+    // What was there once and is no more was rolled back, or deleted: it can't come again, unless it makes way for another row.
+    let gone = open.difference(&still).filter(|seq| **seq <= last && !renumbering).count();
     let whole = last > after && count + i64::try_from(gone).unwrap_or_default() == last - after;
     let cut = there.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     let end = there.last().copied().filter(|_| cut);
-    there.extend(numbers(set(6)));
-    Ok(Peek { upto, whole: whole.then_some(last), there, end, grace: GRACE, at_ms })
+    there.extend(numbers(set(7)));
+    let grace = if renumbering { RENUMBERING_GRACE } else { GRACE };
+    Ok(Peek { upto, whole: whole.then_some(last), there, end, grace, at_ms })
 }
 
 /// Where only what is committed can be seen.

@@ -40,12 +40,13 @@ const HOLDING: i16 = i16::MAX;
 
 /// Moves rows to new numbers, in the order given.
 ///
-/// Numbers come from inserts alone. So rows are inserted that hold the places; then they make way, in one go.
+/// Numbers come from inserts alone. So rows are inserted that hold the places; then they make way. Between the two statements
+/// nothing is there under their numbers, for as long as the server may wait for a lock: a mark says so to readers.
 pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());
     }
-    session.query(&*sql.renumber_lock).fetch_all(&mut session.connection).await?;
+    session.query(&*sql.renumber_begin).execute(&mut session.connection).await?;
     let holders = vec![format!("(?, '', {HOLDING})"); rows.len()].join(", ");
     let draw = session.once(fill(&sql.draw, &[("{rows}", holders)]));
     let ids: Vec<EventId> = rows.iter().map(|_| EventId::uuid_v7()).collect();

@@ -268,7 +268,7 @@ statements!(
         reap_find,
         reap_lock,
         renumber,
-        renumber_lock,
+        renumber_begin,
         rights_delete,
         rights_insert,
         rights_select,

@@ -1,9 +1,15 @@
 //! Numbers that are drawn early and committed late: none is passed over, and none holds readers up for ever.
 
-use pillarbox::port::{Cursor, Fetched, Store, Write};
+use std::time::Duration;
+
+use pillarbox::model::Lane;
+use pillarbox::port::{Cursor, Fetched, Order, Promote, Store, Write};
 use tokio::task::JoinSet;
 
-use crate::kit::{Place, event, fetch_from, fetch_some, insert, run, seq};
+use crate::kit::{Place, event, fetch_from, fetch_some, insert, join, node, run, seq};
+
+/// Longer than a server takes to write a row whose number it has drawn.
+const GRACE: Duration = Duration::from_millis(100);
 
 fn ids(fetched: &Fetched) -> Vec<String> {
     fetched.rows.iter().map(|row| row.id.to_string()).collect()
@@ -127,5 +133,65 @@ async fn a_page_out_of_a_backlog_passes_no_open_number() {
         let fetched = fetch_some(&store, cursor, 2).await;
         assert_eq!(ids(&fetched), ["late", "14"]);
         assert_eq!(fetched.cursor.decided, seq(&place, "14").await);
+    }
+}
+
+/// PBX-010: a row that gets a new number takes the place of one that holds it, and for a moment neither is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_a_row_is_moved_to_is_not_passed_meanwhile() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        store.write(Write { rows: vec![event("moves", "1")], now: None }).await.unwrap();
+        let mut cursor = fetch_from(&store, Cursor::default()).await.cursor;
+        let from = seq(&place, "moves").await;
+        let mut mover = place.connection().await;
+        run(&mut mover, "START TRANSACTION; UPDATE outbox_meta SET value = 1 WHERE name = 'numbers'").await;
+        run(&mut mover, &insert("holds-the-place", "1")).await;
+        store.write(Write { rows: vec![event("after", "2")], now: None }).await.unwrap();
+        let to = seq(&place, "after").await.0 - 1;
+        cursor = fetch_from(&store, cursor).await.cursor;
+        run(&mut mover, "DELETE FROM outbox_event WHERE event_id = 'holds-the-place'").await;
+        let began = std::time::Instant::now();
+        while began.elapsed() < GRACE * 3 {
+            cursor = fetch_from(&store, cursor).await.cursor;
+            assert!(cursor.decided.0 < to, "the row that moves is still to come");
+        }
+        let moved = format!("UPDATE outbox_event SET seq = {to} WHERE seq = {}", from.0);
+        run(&mut mover, &moved).await;
+        run(&mut mover, "UPDATE outbox_meta SET value = 0 WHERE name = 'numbers'; COMMIT").await;
+        let fetched = fetch_from(&store, cursor).await;
+        assert!(ids(&fetched).contains(&"moves".to_owned()), "{fetched:?}");
+        // Nothing moves any more: gaps are passed again.
+        cursor = fetched.cursor;
+        for _ in 0..3 {
+            cursor = fetch_from(&store, cursor).await.cursor;
+        }
+        assert!(cursor.decided.0 > to);
+    }
+}
+
+/// PBX-010: whoever gives new numbers says so for as long as it takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_moved_under_a_mark_that_readers_see() {
+    for place in Place::all().await {
+        let store = place.store().await;
+        store.join(join(1, Duration::from_secs(60))).await.unwrap();
+        let mut witness = place.connection().await;
+        run(&mut witness, "CREATE TABLE witness (mark BIGINT)").await;
+        run(
+            &mut witness,
+            "CREATE TRIGGER gone AFTER DELETE ON outbox_event FOR EACH ROW \
+             INSERT INTO witness SELECT value FROM outbox_meta WHERE name = 'numbers'",
+        )
+        .await;
+        let delayed = insert("delayed", "1")
+            .replace("payload)", "payload, lane, available_at)")
+            .replace("'{}')", "'{}', -1, '2020-01-01')");
+        run(&mut witness, &delayed).await;
+        let node = node(1);
+        let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
+        assert_eq!(store.promote(promote).await.unwrap().moved, 1);
+        assert_eq!(place.number("SELECT count(*) FROM witness WHERE mark = 1").await, 1);
+        assert_eq!(place.number("SELECT value FROM outbox_meta WHERE name = 'numbers'").await, 0);
     }
 }
