@@ -3,6 +3,7 @@
 
 mod bench;
 mod command;
+mod disk;
 mod process;
 mod requirements;
 mod servers;

@@ -4,7 +4,6 @@ mod action;
 mod apt;
 mod cache;
 mod debian;
-mod disk;
 mod exports;
 mod fetch;
 mod fleet;

@@ -22,6 +22,7 @@ use features::Features;
 use summary::{Ran, Summary};
 use tally::Tally;
 
+use crate::disk;
 use crate::process;
 use crate::servers::{self, Fleet, Pending};
 
@@ -116,6 +117,7 @@ fn prepare<'a>(steps: &[&Step], root: &'a Path) -> Result<Course<'a>, String> {
     let mut course =
         Course { root, tally: Tally::default(), servers: None, features: Features::default(), built: None };
     if has(&[BUILD, TESTS, DOCUMENTS]) {
+        disk::check_build(root)?;
         fetch(root)?;
     }
     if has(&[TESTS]) {

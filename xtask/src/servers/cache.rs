@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{self as system};
 use std::time::Duration;
 
-use super::{disk, exports, lock};
+use super::{exports, lock};
+use crate::disk;
 
 /// Another run may be fetching or building the same software.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);

@@ -9,7 +9,8 @@ use std::process::{self as system, Command};
 use std::time::Duration;
 
 use super::runner::our_id;
-use super::{disk, instance, lock};
+use super::{instance, lock};
+use crate::disk;
 use crate::process;
 
 const LOCK: &str = "lock";

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::instance::{self, Instance, Record};
 use super::runner::{Life, Runner};
-use super::{Server, Site, cache, disk, port};
+use super::{Server, Site, cache, port};
+use crate::disk;
 use crate::process;
 
 const LOG: &str = "log";

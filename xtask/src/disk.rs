@@ -1,33 +1,43 @@
-//! Free space, looked at before a server could meet a full disk in the middle of a run.
+//! Free space, looked at before a build or a server could meet a full disk in the middle of a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process;
 
 const MEGABYTE: u64 = 1_024;
 /// What all servers write in a run, with room to spare.
-pub(super) const DATA: Space = Space { megabytes: 2_048, moved_by: "TMPDIR" };
+pub(crate) const DATA: Space = Space { megabytes: 2_048, moved_by: "TMPDIR" };
 /// The largest software while it is built, with everything it is built from.
-pub(super) const CACHE: Space = Space { megabytes: 3_072, moved_by: "XDG_CACHE_HOME" };
+pub(crate) const CACHE: Space = Space { megabytes: 3_072, moved_by: "XDG_CACHE_HOME" };
+/// Everything that is built for the tests, from nothing.
+const BUILD: Space = Space { megabytes: 9_216, moved_by: "CARGO_TARGET_DIR" };
 /// With less than this a program that fails has most likely met the end of the disk.
 const NOTHING_LEFT: u64 = 16;
 
 /// How much room something needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     megabytes: u64,
     /// The variable that names another place.
     moved_by: &'static str,
 }
 
 /// Refuses a folder on a disk without enough room; one that cannot be measured passes.
-pub(super) fn check(folder: &Path, space: Space) -> Result<(), String> {
+pub(crate) fn check(folder: &Path, space: Space) -> Result<(), String> {
     judge(folder, free(folder), space)
 }
 
+/// Refuses to build where the disk would be full before the end; what was built before counts.
+pub(crate) fn check_build(root: &Path) -> Result<(), String> {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let built = used(&folder).unwrap_or_default();
+    let space = Space { megabytes: BUILD.megabytes.saturating_sub(built), ..BUILD };
+    check(if folder.exists() { &folder } else { root }, space)
+}
+
 /// Puts the full disk before the reason of a failure, if that is what it comes from.
-pub(super) fn explain(why: String, folder: &Path) -> String {
+pub(crate) fn explain(why: String, folder: &Path) -> String {
     let free = free(folder);
     if why.contains("No space left on device") || free.is_some_and(|free| free < NOTHING_LEFT) {
         let left = free.map_or_else(String::new, |free| format!(" ({free} MB free)"));
@@ -50,6 +60,13 @@ fn judge(folder: &Path, free: Option<u64>, space: Space) -> Result<(), String> {
 /// What is free for us on the folder's disk, in megabytes.
 fn free(folder: &Path) -> Option<u64> {
     in_table(&process::answer(Command::new("df").arg("-Pk").arg(folder).env("LC_ALL", "C")).ok()?)
+}
+
+/// What a folder holds, in megabytes.
+fn used(folder: &Path) -> Option<u64> {
+    let answer = process::answer(Command::new("du").arg("-sk").arg(folder).env("LC_ALL", "C")).ok()?;
+    let kilobytes: u64 = answer.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes / MEGABYTE)
 }
 
 /// The fourth column of the second line.
@@ -76,6 +93,12 @@ mod tests {
         assert_eq!(judge(folder, Some(9), DATA), Err(why.into()));
         assert_eq!(judge(folder, Some(4_096), DATA), Ok(()));
         assert_eq!(judge(folder, None, DATA), Ok(()));
+    }
+
+    #[test]
+    fn what_a_folder_holds_is_measured() {
+        assert!(used(Path::new(env!("CARGO_MANIFEST_DIR"))).is_some_and(|used| used < 100));
+        assert_eq!(used(Path::new("/no/such/folder")), None);
     }
 
     #[test]
