@@ -1,6 +1,7 @@
 //! MariaDB: a database of the case's own on the server that a variable names.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::Outbox;
 use pillarbox::port::Admin;
@@ -9,7 +10,8 @@ use pillarbox_mysql::sqlx::mysql::{MySqlConnection, MySqlPoolOptions, MySqlRow};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, Connection, Error, Executor, Row, query, raw_sql};
 use uuid::Uuid;
 
-use super::{Commits, Desk, Ended, Ending, Ground, Later, Parcels, Site};
+use super::mariadb_server::MariadbServer;
+use super::{Commits, Desk, Ended, Ending, Ground, Later, Parcels, Restart, Site, Stop};
 use crate::plan::{Plan, event};
 
 const URL: &str = "PILLARBOX_TEST_MARIADB_URL";
@@ -27,20 +29,33 @@ impl Ground for Mariadb {
         "mariadb"
     }
 
-    fn fresh(&self, _: Commits) -> Later<'_, Result<Site, String>> {
+    fn can_forget(&self) -> bool {
+        true
+    }
+
+    fn fresh(&self, commits: Commits) -> Later<'_, Result<Site, String>> {
         Box::pin(async move {
-            let server = std::env::var(URL)
+            let mut server = std::env::var(URL)
                 .map_err(|_| format!("{URL} is not set; `cargo xtask test` starts a server"))?;
+            let mut own: Option<Arc<dyn Restart>> = None;
+            if commits == Commits::TakenBack {
+                let forgetful = MariadbServer::new(&server).await?;
+                server = forgetful.url();
+                own = Some(Arc::new(Mutex::new(forgetful)));
+            }
             let name = format!("pillarbox_c_{}", Uuid::now_v7().simple());
             let (host, _) = server.rsplit_once('/').ok_or("the URL names no database")?;
             let url = format!("{host}/{name}");
             let mut connection = MySqlConnection::connect(&server).await.map_err(text)?;
             let make = format!("create database {name}; use {name}; {TABLES}");
             connection.execute(raw_sql(AssertSqlSafe(make))).await.map_err(text)?;
-            let guard = Box::new(Database { server, name });
+            let guard: Box<dyn Any + Send> = match &own {
+                Some(own) => Box::new(Arc::clone(own)),
+                None => Box::new(Database { server, name }),
+            };
             let store = open(&url).await?;
             store.migrate().await.map_err(text)?;
-            Ok(Site { url, store: Arc::new(store), server: None, _guard: guard })
+            Ok(Site { url, store: Arc::new(store), server: own, _guard: guard })
         })
     }
 
@@ -58,6 +73,12 @@ impl Ground for Mariadb {
             let outbox = plan.outbox(open(&plan.url).await?).start().await.map_err(text)?;
             Ok(Box::new(Till { outbox, label: plan.label.clone() }) as Box<dyn Desk>)
         })
+    }
+}
+
+impl Restart for Mutex<MariadbServer> {
+    fn restart(&self, how: Stop, down: &mut dyn FnMut()) -> Result<(), String> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).restart(how, down)
     }
 }
 

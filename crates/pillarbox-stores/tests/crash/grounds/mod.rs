@@ -12,6 +12,8 @@ use crate::plan::Plan;
 
 #[cfg(feature = "mysql")]
 mod mariadb;
+#[cfg(feature = "mysql")]
+mod mariadb_server;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
