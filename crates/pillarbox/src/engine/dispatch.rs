@@ -111,6 +111,7 @@ impl Core {
             if let Some(group) = group.as_ref().and_then(|key| self.groups.get_mut(key)) {
                 // Nothing was sent: the next one is the first.
                 group.careful = !group.queue.is_empty();
+                group.queue.iter_mut().take(1).for_each(Item::doubt);
             }
             self.group_back(group.as_ref(), now);
         }

@@ -78,6 +78,14 @@ impl Item {
         }
     }
 
+    /// One that was taken for untried may have ended the process all the same: its last attempt counts.
+    pub(crate) fn doubt(&mut self) {
+        if self.led && self.careful_attempt && !self.written {
+            self.attempts += 1;
+            self.careful_attempt = false;
+        }
+    }
+
     /// Whether every attempt it may have was begun before.
     pub(crate) fn had_all(&self, max_attempts: u32) -> bool {
         if self.is_taken() { self.attempts > max_attempts } else { self.attempts >= max_attempts }

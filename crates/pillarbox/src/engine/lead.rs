@@ -279,10 +279,7 @@ impl Core {
             }
         };
         self.claims.begin(row.id.clone(), number, row.token);
-        let in_doubt = |group: &super::groups::Group| group.careful && group.queue.is_empty();
-        let suspect = self.slots.suspects(row.slot, group.as_ref(), number)
-            // It was in hand here, behind one that died of crashes, and given back.
-            || group.as_ref().and_then(|key| self.groups.get(key)).is_some_and(in_doubt);
+        let suspect = self.slots.suspects(row.slot, group.as_ref(), number);
         // Its last attempt was written and it came back untried: that one is still due to it.
         let most = self.settings.max_attempts;
         let untried = row.attempts > most && !suspect;

@@ -111,6 +111,9 @@ fn first() -> u64 {
     first.map_or(0, |first| first.parse().expect("PILLARBOX_FIRST_SEED is a number"))
 }
 
+/// Fresh seeds of earlier runs that found something.
+const FOUND: [u64; 4] = [1_347_199_945_779, 2_100_525_800_654, 2_210_902_976_118, 4_938_439_233_864];
+
 /// Seeds that no run had before, told on standard error whatever comes of them.
 fn fresh(scenario: Scenario, count: u64) -> std::ops::Range<u64> {
     let first = Rng::new().u64(1_000_000..1 << 40);
@@ -126,8 +129,10 @@ pub(crate) fn many(scenario: Scenario, default: u64) -> Facts {
         Some(seed) if Scenario::of(seed) == scenario => vec![seed],
         Some(_) => Vec::new(),
         None => {
+            let found = FOUND.into_iter().filter(|seed| Scenario::of(*seed) == scenario);
             let fixed = first()..first() + count(default);
-            fixed.chain(fresh(scenario, count(default) / FRESH)).map(|n| scenario.seed(n)).collect()
+            let drawn = fixed.chain(fresh(scenario, count(default) / FRESH)).map(|n| scenario.seed(n));
+            found.chain(drawn).collect()
         }
     };
     let (sender, verdicts) = mpsc::sync_channel(1);
