@@ -14,8 +14,8 @@ use super::heart::Heart;
 use super::settings::EngineSettings;
 use super::shared::Shared;
 use super::{member, reader, settler, worker};
-use crate::model::NodeId;
-use crate::port::{MetricsExporter, Sink, Store, StoreError};
+use crate::model::{NodeId, Slot};
+use crate::port::{Beat, MetricsExporter, Sink, Store, StoreError};
 
 /// What the last settles and the farewell may take beyond the drain.
 const GRACE: Duration = Duration::from_secs(5);
@@ -160,9 +160,12 @@ impl Engine {
         self.shared.with(Core::drain);
         let deadline = Instant::now() + self.shared.settings.drain;
         self.until_quiet(deadline).await;
-        self.shared.with(|core| {
+        let trusted = self.shared.with(|core| {
+            // Told before what has not been tried leaves memory.
+            let trusted = core.trusted();
             core.stop();
             core.give_back(Instant::now());
+            trusted
         });
         (0..self.workers.len()).for_each(|_| self.shared.work.notify_one());
         self.shared.work.notify_waiters();
@@ -174,7 +177,7 @@ impl Engine {
         self.until_settled(end).await;
         self.give_up.cancel();
         self.stop_beating.cancel();
-        self.leave(end).await;
+        self.leave(trusted, end).await;
         self.tracker.close();
         if timeout_at(end, self.tracker.wait()).await.is_err() {
             tracing::warn!("some tasks did not end in time");
@@ -200,13 +203,20 @@ impl Engine {
     }
 
     /// The node's row goes last, when its settles are through: its slots are free at once.
-    async fn leave(&mut self, end: Instant) {
+    async fn leave(&mut self, trusted: Vec<Slot>, end: Instant) {
         let Some(member) = self.member.take() else {
             return;
         };
         let Ok(Ok(Some(node))) = timeout_at(end, member).await else {
             return;
         };
+        if !trusted.is_empty() {
+            // Processes that end before their first beat would otherwise hand each crash on to the next holder.
+            let last = Beat { trusted, ..self.shared.with(|core| core.next_beat(node, Instant::now())) };
+            if !matches!(timeout_at(end, self.shared.store.beat(last)).await, Ok(Ok(_))) {
+                tracing::warn!("the last beat failed: what was tried with care is tried so again");
+            }
+        }
         match timeout_at(end, self.shared.store.leave(node)).await {
             Ok(Ok(())) => tracing::info!(%node, "node left"),
             Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease runs out by itself"),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineSettings};
 use pillarbox::memory::MemoryStore;
-use pillarbox::model::Status;
-use pillarbox::port::{Delivery, Handed, Order, Sink, Store, Verdict};
+use pillarbox::model::{NodeId, Status};
+use pillarbox::port::{Delivery, Handed, Join, Order, Part, Sink, Store, Verdict};
 use tokio::sync::Notify;
 
 use crate::gated::Gated;
@@ -172,4 +172,44 @@ async fn where_numbers_went_back_everything_is_quarantined() {
         assert_eq!(until(&store, &format!("again{n}"), Status::Done).await.attempts, 1);
     }
     next.close().await;
+}
+
+/// Whether the next node to join finds slots in quarantine.
+async fn is_quarantined(store: &MemoryStore) -> bool {
+    let (node, lease) = (NodeId::from_random(77), Duration::from_secs(15));
+    let join = Join { node, label: "next".to_owned(), part: Part::Share, lease, now: None };
+    let membership = store.join(join).await.unwrap();
+    membership.held.iter().any(|held| held.quarantine.is_some())
+}
+
+/// PBX-063: a process that tries everything and ends before its first beat hands no crash on.
+#[tokio::test(start_paused = true)]
+async fn a_clean_stop_after_everything_was_tried_ends_the_quarantine() {
+    let store = MemoryStore::new();
+    write(&store, "g1", Some("g")).await;
+    die_delivering(&store, 10, 1).await;
+    pass(Duration::from_secs(60)).await;
+    let sink = Scripted::new(|_| Verdict::Accepted);
+    let mut next = engine(Arc::new(store.clone()), sink, settings(10), 2).await;
+    let began = tokio::time::Instant::now();
+    until(&store, "g1", Status::Done).await;
+    next.close().await;
+    assert!(began.elapsed() < Duration::from_secs(5), "before its first beat: {:?}", began.elapsed());
+    assert!(!is_quarantined(&store).await);
+}
+
+/// PBX-063: what was read and not tried is given back as suspect as it was.
+#[tokio::test(start_paused = true)]
+async fn a_clean_stop_before_everything_was_tried_keeps_the_quarantine() {
+    let store = MemoryStore::new();
+    write(&store, "g1", Some("g")).await;
+    write(&store, "h1", Some("h")).await;
+    die_delivering(&store, 10, 1).await;
+    pass(Duration::from_secs(60)).await;
+    let sink = Gated::shut();
+    let brief = EngineSettings { drain: Duration::ZERO, ..settings(10) };
+    let mut next = engine(Arc::new(store.clone()), sink.clone(), brief, 2).await;
+    sink.until_begun(1).await;
+    next.close().await;
+    assert!(is_quarantined(&store).await);
 }
