@@ -121,9 +121,11 @@ impl Session {
 
     /// What a cursor was read from. A connection ends with every crash of its server, also with one that the server
     /// recovers from by itself; behind a pooler, where connections come and go, only the server's own mark tells.
-    pub(crate) fn origin(&self, server: i64) -> i64 {
-        // Marks of servers are times, and positive.
-        if self.pooled { server } else { -self.number }
+    /// A restarted sequence is another one, which `file` tells.
+    pub(crate) fn origin(&self, server: i64, file: Option<i64>) -> i64 {
+        let file = file.unwrap_or_default();
+        // Marks of servers are times, and positive; numbers of files have 32 bits.
+        if self.pooled { server.wrapping_add(file) } else { -(self.number << 32 | file) }
     }
 
     /// A statement has failed, and the work ends well all the same: nothing of it is kept.

@@ -131,7 +131,7 @@ async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<T
     let row = session.query(&sql.horizon).fetch_one(&mut session.connection).await?;
     let upto = Seq(row.try_get(0)?);
     let open: Vec<u64> = row.try_get::<Vec<String>, _>(1)?.iter().map(|name| transaction(name)).collect();
-    let origin = session.origin(row.try_get::<Time, _>(2)?.0.as_microsecond());
+    let origin = session.origin(row.try_get::<Time, _>(2)?.0.as_microsecond(), row.try_get(4)?);
     let now = row.try_get::<Time, _>(3)?.0;
     if (cursor.origin != 0 && cursor.origin != origin) || upto < cursor.decided {
         // Another server, one that crashed or was restored, or a sequence that was set back: numbers may be given again

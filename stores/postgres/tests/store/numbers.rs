@@ -120,6 +120,30 @@ async fn events_written_after_the_sequence_went_back_are_delivered() {
     }
 }
 
+/// PBX-035: a sequence that was restarted is another one, also where it has passed the last number by the next look.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_sequence_that_passed_the_cursor_again_is_read_from_the_first_row() {
+    let restarts = [
+        "TRUNCATE outbox_event RESTART IDENTITY CASCADE",
+        "DELETE FROM outbox_event; ALTER SEQUENCE outbox_event_seq RESTART",
+    ];
+    for restart in restarts {
+        let Some(place) = Place::new().await else { return };
+        let store = place.store().await;
+        let rows =
+            |name: &str| (0..5).map(|n| insert(&format!("{name}-{n}"), "1")).collect::<Vec<_>>().join(";");
+        place.execute(&rows("before")).await;
+        let mut cursor = Cursor::default();
+        for _ in 0..3 {
+            cursor = fetch_from(&store, cursor).await.cursor;
+        }
+        assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "everything was read");
+        place.execute(restart).await;
+        place.execute(&rows("after")).await;
+        assert_eq!(fetch_from(&store, cursor).await.rows.len(), 5, "{restart}");
+    }
+}
+
 /// PBX-035: whatever a cursor was read from, a new connection starts it anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_connection_reads_from_the_first_row() {
