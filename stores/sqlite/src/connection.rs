@@ -66,7 +66,8 @@ impl Opening {
         be_patient(self.busy_timeout);
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        connection.pragma_update(None, "temp_store", "memory")?;
+        // In memory the undo log of a savepoint would hold every page that a settle of large rows changes.
+        connection.pragma_update(None, "temp_store", "file")?;
         Ok(connection)
     }
 }
@@ -98,4 +99,23 @@ fn wait_for_lock(tried: i32) -> bool {
     }
     thread::sleep(if tried < FIRST_STEPS { SHORT_STEP } else { STEP }.min(left));
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-013
+    #[test]
+    fn what_a_savepoint_may_undo_is_kept_in_a_file() {
+        let opening = Opening {
+            access: Access::ReadWrite,
+            missing: Missing::Create,
+            busy_timeout: Duration::from_secs(1),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let connection = opening.open(&folder.path().join("outbox.db")).unwrap();
+        let kept: i64 = connection.pragma_query_value(None, "temp_store", |row| row.get(0)).unwrap();
+        assert_eq!(kept, 1, "1 is a file, 2 is memory");
+    }
 }
