@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pillarbox::engine::Ungrouped;
 use pillarbox::model::{GroupKey, Layout, Record, Slot, Status};
-use pillarbox::port::{List, Select, Store, StoreError};
+use pillarbox::port::{Contents, List, Select, Store, StoreError};
 
 /// Rows looked at in one go.
 const PAGE: usize = 500;
@@ -22,7 +22,8 @@ pub(crate) async fn is_empty(store: &dyn Store, ungrouped: Ungrouped) -> Result<
     }
     let shared = (store.facts().layout() == Layout::Flowcatalyst && ungrouped == Ungrouped::Default)
         .then(|| GroupKey::new(Ungrouped::GROUP));
-    let mut list = List { select, limit: PAGE, ..List::default() };
+    // A page of large events would be all of them in memory at once.
+    let mut list = List { select, limit: PAGE, contents: Contents::LeftOut, ..List::default() };
     loop {
         let page = store.admin().list(list.clone()).await?;
         let due: Vec<_> = page.iter().filter(|record| is_due(record)).collect();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{EventId, GLOBAL, Layout, Record, Status};
-use pillarbox::port::{AuditEntry, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{
+    AuditEntry, Contents, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount,
+};
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
@@ -67,7 +69,10 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     let find = Find {
         filter,
         sort: Some(doc! { "seq": direction }),
-        fields: Some(doc! { "failures": 0 }),
+        fields: Some(match request.contents {
+            Contents::Whole => doc! { "failures": 0 },
+            Contents::LeftOut => doc! { "failures": 0, "headers": 0, "payload": 0, "payload_bytes": 0 },
+        }),
         limit: request.limit,
     };
     Ok(call.find(&call.names().event, find).await?.iter().map(|row| read_record(row)).collect())

@@ -1,2 +1,2 @@
--- A page of events, ascending; no lock.
-SELECT {columns}, {record_columns} FROM {selected} AND seq > ? ORDER BY seq LIMIT ?
+-- A page of events, ascending, with or without their contents; no lock.
+SELECT {listed_columns}, {record_columns} FROM {selected} AND seq > ? ORDER BY seq LIMIT ?

@@ -10,8 +10,8 @@ use crate::error::Failure;
 use crate::flowcatalyst;
 use crate::membership::node_id;
 use crate::migrate::version;
-use crate::row::{number_of, read_record, text_of, time_of};
-use crate::sql::{GROUP_KEY, Sql, fill, list as numbers, places};
+use crate::row::{COLUMNS, number_of, read_record, text_of, time_of};
+use crate::sql::{GROUP_KEY, Sql, fill, list as numbers, listed, places};
 use crate::time::{Time, until};
 
 /// A selection as a condition, and what its places stand for.
@@ -88,7 +88,9 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
         PageOrder::NewestFirst => (&sql.list_newest, i64::MAX),
     };
     let selection = Selection::new(&request.select);
-    let query = selection.bind(session.once(fill(statement, &[("{selected}", selection.found(sql))])));
+    let columns = listed(COLUMNS, request.contents);
+    let places = [("{listed_columns}", columns), ("{selected}", selection.found(sql))];
+    let query = selection.bind(session.once(fill(statement, &places)));
     let query = query.bind(request.after.map_or(bound, |seq| seq.0));
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use pillarbox::model::{Layout, TableName};
+use pillarbox::port::Contents;
 
 use crate::row::{CLAIM_TAIL, COLUMNS, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
@@ -88,6 +89,16 @@ pub(crate) fn fill(statement: &str, parts: &[(&str, String)]) -> String {
 /// So many places for values.
 pub(crate) fn places(count: usize) -> String {
     vec!["?"; count].join(", ")
+}
+
+/// The columns of a list, with NULL for contents that are left out.
+pub(crate) fn listed(columns: &str, contents: Contents) -> String {
+    const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
+    let listed = columns.split(", ").map(|column| match (contents, HEAVY.contains(&column)) {
+        (Contents::LeftOut, true) => format!("NULL AS {column}"),
+        _ => column.to_owned(),
+    });
+    listed.collect::<Vec<_>>().join(", ")
 }
 
 /// Numbers as a list; one that no row has where there are none.

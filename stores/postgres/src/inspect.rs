@@ -1,7 +1,7 @@
 //! What people look at: pages, one event, counts, the state of it all.
 
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Layout, Record};
-use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, PgRow, Postgres};
 use sqlx::query::Query;
@@ -55,6 +55,7 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
         Layout::Flowcatalyst => query.bind(request.after_id.as_ref().map(EventId::as_str)),
     };
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+    let query = query.bind(request.contents == Contents::Whole);
     let rows = query.fetch_all(&mut session.connection).await?;
     Ok(rows.iter().map(|row| sql.record(row)).collect())
 }

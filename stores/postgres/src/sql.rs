@@ -77,6 +77,11 @@ impl Names {
             false => format!("e.{column}"),
         });
         let taken: Vec<String> = taken.collect();
+        let listed = columns.split(", ").map(|column| match heavy.contains(&column) {
+            true => format!("CASE WHEN $9::boolean THEN {column} END AS {column}"),
+            false => column.to_owned(),
+        });
+        let listed: Vec<String> = listed.collect();
         let mut replacements = vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
@@ -90,6 +95,7 @@ impl Names {
             ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{taken_columns}", taken.join(", ")),
             ("{columns}", columns.to_owned()),
+            ("{listed_columns}", listed.join(", ")),
             ("{light_columns}", light.to_owned()),
             ("{left_out}", left_out.to_owned()),
             ("{bytes}", bytes.to_owned()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Layout, Record};
-use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
@@ -71,11 +71,13 @@ pub(crate) fn list(connection: &Connection, sql: &Sql, request: &List) -> Result
         }
     };
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+    let whole = request.contents == Contents::Whole;
     let records = connection
         .prepare_cached(statement)?
-        .query_map(Selection::new(&request.select, sql).params(&[&after, &limit]).as_slice(), |row| {
-            Ok(sql.record(row))
-        })?
+        .query_map(
+            Selection::new(&request.select, sql).params(&[&after, &limit, &whole]).as_slice(),
+            |row| Ok(sql.record(row)),
+        )?
         .collect::<Result<_, _>>()?;
     Ok(records)
 }

@@ -18,6 +18,9 @@ const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAI
     AND (?3 IS NULL OR type = ?3) AND (?4 IS NULL OR ?4 = '__GLOBAL__') AND (?5 IS NULL OR message_group = ?5) \
     AND (?6 IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < ?6))";
 
+/// The columns that a list may leave out.
+const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
+
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
     layout: Layout,
@@ -34,6 +37,11 @@ impl Names {
                 (flowcatalyst::COLUMNS, flowcatalyst::LIGHT_COLUMNS, flowcatalyst::LEFT_OUT)
             }
         };
+        let listed = columns.split(", ").map(|column| match HEAVY.contains(&column) {
+            true => format!("CASE WHEN ?9 THEN {column} END AS {column}"),
+            false => column.to_owned(),
+        });
+        let listed: Vec<String> = listed.collect();
         // A checked identifier needs quotes only where it is also a keyword.
         let mut replacements = vec![
             ("{event}", format!("\"{event}\"")),
@@ -43,6 +51,7 @@ impl Names {
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{columns}", columns.to_owned()),
+            ("{listed_columns}", listed.join(", ")),
             ("{light_columns}", light.to_owned()),
             ("{left_out}", left_out.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),

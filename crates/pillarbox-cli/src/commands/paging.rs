@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use pillarbox::model::{EventId, Seq};
-use pillarbox::port::{List, PageOrder, Select, Store};
+use pillarbox::port::{Contents, List, PageOrder, Select, Store};
 use pillarbox_terminal::failure::Outcome;
 
 use crate::view::Summary;
@@ -47,7 +47,8 @@ pub(crate) async fn read(
         }
         let after = events.last().map(|event| Seq(event.seq));
         let after_id = events.last().map(|event| EventId::from_row(event.id.as_str()));
-        let list = List { select: select.clone(), order, after, after_id, limit: wanted };
+        let select = select.clone();
+        let list = List { select, order, after, after_id, limit: wanted, contents: Contents::Whole };
         let page = store.admin().list(list).await?;
         events.extend(page.iter().map(Summary::from));
         if page.len() < wanted {

@@ -424,3 +424,34 @@ fn what_is_not_there_is_told_with_what_to_do() {
     let open = outbox.run(&[&["relay", "--admin", "0.0.0.0:0"], &sink[..]].concat()).exits(2);
     assert!(open.stderr.contains("admin-token"), "{open:?}");
 }
+
+/// The most memory that a process has had at once.
+#[cfg(target_os = "linux")]
+fn peak_mib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
+}
+
+/// PBX-013: whatever waits in the table, the relay holds no more than its buffer, also when it looks whether anything is left.
+#[cfg(target_os = "linux")]
+#[test]
+fn many_large_events_take_no_more_memory_than_the_buffer() {
+    const EVENTS: usize = 180;
+    let outbox = Outbox::new();
+    let payload = outbox.path("payload.json");
+    std::fs::write(&payload, format!("{{\"x\":\"{}\"}}", "a".repeat(1_000_000))).unwrap();
+    let (payload, count) = (format!("@{}", payload.display()), EVENTS.to_string());
+    outbox.run(&["write", "--type", "t", "--payload", &payload, "--count", &count]).done();
+    let api = Api::new();
+    let relay = Running::start(&outbox, &["--api-base-url", &api.url(), "--until-empty"]);
+    let mut delivered = 0;
+    while delivered < EVENTS {
+        let posted = api.request();
+        delivered += posted.items.len();
+        let peak = peak_mib(relay.child.id());
+        assert!(peak <= 128, "{peak} MiB after {delivered} events");
+        posted.accept();
+    }
+    assert_eq!(relay.end().0, Some(0));
+}

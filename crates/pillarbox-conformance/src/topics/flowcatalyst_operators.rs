@@ -2,8 +2,8 @@
 
 use pillarbox::model::{Slot, Status};
 use pillarbox::port::{
-    Beat, Cancel, Change, ClaimFrom, Counts, Discard, ErrorKind, Fence, GroupAction, HeldGroups, List,
-    PageOrder, Purge, PurgeStatus, Reap, Select, StoreError, Write,
+    Beat, Cancel, Change, ClaimFrom, Contents, Counts, Discard, ErrorKind, Fence, GroupAction, HeldGroups,
+    List, PageOrder, Purge, PurgeStatus, Reap, Select, StoreError, Write,
 };
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
@@ -26,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ended_items_are_purged_by_age,
         lists_come_in_pages_by_id,
         lists_and_counts_are_filtered,
+        lists_leave_contents_out_where_nobody_wants_them,
         stats_count_every_status,
     )
 }
@@ -249,6 +250,19 @@ async fn lists_come_in_pages_by_id(t: Fixture) -> Checked {
             seen.extend(page.iter().map(|record| record.id.to_string()));
         }
         assert_eq!(seen, expected.map(tsid));
+    }
+    Ok(())
+}
+
+/// PBX-013, RLY-003
+async fn lists_leave_contents_out_where_nobody_wants_them(t: Fixture) -> Checked {
+    t.write(vec![row(item(1).group("g"))], at(0)).await?;
+    for order in [PageOrder::OldestFirst, PageOrder::NewestFirst] {
+        let whole = List { order, limit: 9, ..List::default() };
+        let bare = List { contents: Contents::LeftOut, ..whole.clone() };
+        let (whole, bare) = (t.store.admin().list(whole).await?, t.store.admin().list(bare).await?);
+        assert!(whole[0].event.is_ok() && bare[0].event.is_err(), "{bare:?}");
+        assert_eq!((&bare[0].id, &bare[0].group), (&whole[0].id, &whole[0].group), "the rest is the same");
     }
     Ok(())
 }

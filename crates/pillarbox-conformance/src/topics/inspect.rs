@@ -1,9 +1,9 @@
 //! Inspection: pages, one event, counts, the state of it all, who did what.
 
-use pillarbox::model::{Seq, Status};
+use pillarbox::model::{Record, Seq, Status};
 use pillarbox::port::{
-    Cancel, Change, ClaimFrom, Discard, GroupAction, HeldGroups, Join, List, PageOrder, Part, Select,
-    StoreError, TypeCount, Write,
+    Cancel, Change, ClaimFrom, Contents, Discard, GroupAction, HeldGroups, Join, List, PageOrder, Part,
+    Select, StoreError, TypeCount, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     Nothing:
         a_page_goes_on_where_the_last_one_ended,
         newest_first_is_the_other_way_round,
+        contents_are_left_out_where_nobody_wants_them,
         everything_that_is_set_must_match,
         a_global_aggregate_is_found_by_its_name,
         an_unknown_event_is_not_shown,
@@ -51,6 +52,21 @@ async fn a_page_goes_on_where_the_last_one_ended(t: Fixture) -> Checked {
     }
     assert_eq!(record_ids(&seen), ["a", "b", "c", "d", "e"]);
     assert!(t.store.admin().list(List::default()).await?.is_empty(), "none were asked for");
+    Ok(())
+}
+
+/// PBX-013, PBX-022
+async fn contents_are_left_out_where_nobody_wants_them(t: Fixture) -> Checked {
+    t.write(plain(&["a"]), at(0)).await?;
+    for order in [PageOrder::OldestFirst, PageOrder::NewestFirst] {
+        let whole = List { order, limit: 9, ..List::default() };
+        let bare = List { contents: Contents::LeftOut, ..whole.clone() };
+        let (whole, bare) = (t.store.admin().list(whole).await?, t.store.admin().list(bare).await?);
+        assert!(whole[0].event.is_ok() && bare[0].event.is_err(), "{bare:?}");
+        let told = |record: &Record| (record.seq, record.id.clone(), record.slot, record.status);
+        assert_eq!(told(&bare[0]), told(&whole[0]), "the rest is the same");
+        assert_eq!(bare[0].group, whole[0].group);
+    }
     Ok(())
 }
 

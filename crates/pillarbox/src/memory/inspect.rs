@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::state::State;
 use super::time::{earlier, until};
-use crate::model::{EventId, Lane, Record, Seq, Status};
-use crate::port::{GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use crate::model::{EventId, Lane, Malformed, Record, Seq, Status};
+use crate::port::{Contents, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -22,7 +22,10 @@ impl State {
         };
         rows.filter(|(_, row)| row.matches(&request.select))
             .take(request.limit)
-            .map(|(seq, row)| row.to_record(*seq))
+            .map(|(seq, row)| match request.contents {
+                Contents::Whole => row.to_record(*seq),
+                Contents::LeftOut => Record { event: Err(Malformed::left_out()), ..row.to_record(*seq) },
+            })
             .collect()
     }
 

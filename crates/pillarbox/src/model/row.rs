@@ -65,6 +65,12 @@ impl Malformed {
         Self { reason, kind: Kind::TooLarge }
     }
 
+    /// A row whose contents nobody asked for.
+    #[must_use]
+    pub fn left_out() -> Self {
+        Self::new("its contents were left out")
+    }
+
     /// The error of a row that is set aside as dead because of this.
     #[must_use]
     pub fn error(&self) -> String {

@@ -34,6 +34,16 @@ pub enum PageOrder {
     NewestFirst,
 }
 
+/// Whether listed events come with their contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Contents {
+    /// With payload and headers, whatever their size.
+    #[default]
+    Whole,
+    /// Without: neither is loaded, and the event of a record is `Malformed`.
+    LeftOut,
+}
+
 /// A page of events.
 #[derive(Debug, Clone, Default)]
 pub struct List {
@@ -47,6 +57,8 @@ pub struct List {
     pub after_id: Option<EventId>,
     /// At most so many.
     pub limit: usize,
+    /// Whether payloads and headers are loaded.
+    pub contents: Contents,
 }
 
 /// One event with its failed attempts.

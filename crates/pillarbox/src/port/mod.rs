@@ -16,8 +16,9 @@ mod store;
 mod write;
 
 pub use admin::{
-    Admin, AuditEntry, Cancel, Discard, GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups, Lacking,
-    List, Migrated, NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown, Stats, TypeCount,
+    Admin, AuditEntry, Cancel, Contents, Discard, GroupAction, GroupChange, GroupState, HeldGroup,
+    HeldGroups, Lacking, List, Migrated, NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown,
+    Stats, TypeCount,
 };
 pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Part, Promote, Promoted, Quarantine};
 pub use cause::Cause;

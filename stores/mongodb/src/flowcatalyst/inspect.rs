@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{EventId, GLOBAL, Record, Status};
-use pillarbox::port::{List, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{Contents, List, PageOrder, Select, Shown, Stats, TypeCount};
 
 use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item};
 use super::migrate::has_beside;
@@ -66,7 +66,8 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     if let Some(after) = &request.after_id {
         filter.insert("_id", doc! { beyond: after.as_str() });
     }
-    let find = Find { filter, sort: Some(doc! { "_id": direction }), limit: request.limit, fields: None };
+    let fields = (request.contents == Contents::LeftOut).then(|| doc! { "payload": 0 });
+    let find = Find { filter, sort: Some(doc! { "_id": direction }), limit: request.limit, fields };
     let found = call.find(&call.names().event, find).await?;
     Ok(found.iter().map(|document| read_item(document).into_record()).collect())
 }

@@ -5,10 +5,10 @@ use pillarbox::port::{List, PageOrder, Select, Shown};
 use sqlx::mysql::{MySql, MySqlArguments};
 use sqlx::query::Query;
 
-use super::row::read_item;
+use super::row::{COLUMNS, read_item};
 use crate::connection::{Session, number};
 use crate::error::Failure;
-use crate::sql::{Sql, fill, places};
+use crate::sql::{Sql, fill, listed, places};
 use crate::time::Time;
 
 /// A selection as a table and a condition. A status that nobody knows is in no list but that of all.
@@ -66,7 +66,8 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
         PageOrder::OldestFirst => &sql.items_list,
         PageOrder::NewestFirst => &sql.items_list_newest,
     };
-    let text = fill(statement, &[("{selected}", found(&request.select, sql))]);
+    let columns = listed(COLUMNS, request.contents);
+    let text = fill(statement, &[("{listed_columns}", columns), ("{selected}", found(&request.select, sql))]);
     let after = request.after_id.as_ref().map(ToString::to_string);
     let query = bind(&request.select, session.once(text)).bind(after.clone()).bind(after);
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
