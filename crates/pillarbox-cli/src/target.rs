@@ -71,12 +71,13 @@ impl Target {
         let first = self.open(Missing::Create).await?;
         let found = first.facts().layout();
         let mut stores = vec![first];
-        if self.layout.is_none() && self.table.is_none() && found == pillarbox::model::Layout::Flowcatalyst {
+        if self.table.is_none() && found == pillarbox::model::Layout::Flowcatalyst {
             let table = TableName::new(DISPATCH_JOBS)?;
             let options = Options { table, layout: Some(found), ..self.options(Missing::Refuse)? };
             let jobs =
                 pillarbox_stores::connect(&url, &options).await.map_err(|error| refused(&error, &url))?;
-            if jobs.admin().check().await.is_ok() {
+            // Whoever names the layout wants both of its tables; where it was found, so is what there is of it.
+            if self.layout.is_some() || jobs.admin().check().await.is_ok() {
                 stores.push(jobs);
             }
         }

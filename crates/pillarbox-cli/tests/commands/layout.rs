@@ -79,6 +79,19 @@ fn migrate_finds_the_tables_of_another_program() {
     assert_eq!(relayed.stdout, "{}\n{}\n");
 }
 
+/// RLY-072: a relay drains both tables of the layout, so whoever names it gets both.
+#[test]
+fn migrate_makes_both_tables_of_the_layout() {
+    let outbox = Outbox::new();
+    let url = format!("sqlite:{}", outbox.path("items.db").display());
+    let migrate = ["migrate", "--url", &url, "--layout", "flowcatalyst"];
+    let made = "created the tables, version 1\ncreated the tables, version 1\n";
+    assert_eq!(run(&migrate).done().stdout, made);
+    run(&["relay", "--url", &url, "--sink", "stdout:", "--until-empty"])
+        .exits(0)
+        .complains("nothing is left");
+}
+
 /// RLY-070, RLY-072: events in tables of another layout are told of, at the start and at the end.
 #[test]
 fn an_outbox_of_another_layout_is_told_of() {

@@ -32,11 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
     )
 }
 
-async fn page(
-    t: &Fixture,
-    order: PageOrder,
-    after: Option<Seq>,
-) -> Result<Vec<pillarbox::model::Record>, StoreError> {
+async fn page(t: &Fixture, order: PageOrder, after: Option<Seq>) -> Result<Vec<Record>, StoreError> {
     t.store.admin().list(List { order, after, limit: 2, ..List::default() }).await
 }
 
