@@ -5,6 +5,7 @@ mod apt;
 mod cache;
 mod debian;
 mod exports;
+mod ferretdb;
 mod fetch;
 mod fleet;
 mod golang;
@@ -23,6 +24,7 @@ mod redis;
 mod runner;
 mod start;
 mod tool;
+mod wire;
 mod worker;
 
 use std::fmt::Debug;
@@ -110,12 +112,14 @@ pub(crate) trait Server: Debug + Sync {
 }
 
 /// Every server there is.
-pub(crate) static ALL: [&dyn Server; 9] = [
+pub(crate) static ALL: [&dyn Server; 11] = [
     &postgres::FIFTEEN,
     &postgres::EIGHTEEN,
     &mysql::MARIA,
     &mysql::NINE,
-    &mongodb::FerretDb,
+    &mongodb::ONE,
+    &mongodb::THREE,
+    &ferretdb::FerretDb,
     &redis::Redis,
     &nats::Nats,
     &rabbitmq::RabbitMq,
@@ -156,7 +160,8 @@ mod tests {
     #[test]
     fn an_unknown_server_is_named_with_those_there_are() {
         assert_eq!(find("postgres-15").unwrap().name(), "postgres-15");
-        let why = "unknown server `oracle`: one of postgres-15, postgres-18, mariadb, mysql, mongodb, redis, nats, rabbitmq, kafka";
+        let why = "unknown server `oracle`: one of postgres-15, postgres-18, mariadb, mysql, mongodb, \
+                   mongodb-3, ferretdb, redis, nats, rabbitmq, kafka";
         assert_eq!(find("oracle").unwrap_err(), why);
     }
 }

@@ -210,7 +210,9 @@ fn a_server_that_was_killed_is_replaced() {
 
 #[test]
 fn servers_of_other_kinds_come_up_and_go_without_a_trace() {
-    for (name, folder) in [("mysql", "sid-mysql-server-core"), ("mongodb", "ferretdb-v2.7.0")] {
+    for (name, folder) in
+        [("mysql", "sid-mysql-server-core"), ("mongodb", "mongodb-6.0.5"), ("ferretdb", "ferretdb-v2.7.0")]
+    {
         if !is_kept(name, folder) {
             continue;
         }
@@ -227,15 +229,17 @@ fn servers_of_other_kinds_come_up_and_go_without_a_trace() {
 }
 
 #[test]
-fn a_server_of_two_processes_ends_whole_even_if_the_first_is_killed() {
-    if !is_kept("mongodb", "ferretdb-v2.7.0") {
-        return;
+fn a_server_of_several_processes_ends_whole_even_if_the_first_is_killed() {
+    for (name, folder) in [("ferretdb", "ferretdb-v2.7.0"), ("mongodb-3", "mongodb-6.0.5")] {
+        if !is_kept(name, folder) {
+            continue;
+        }
+        let sandbox = Sandbox::new(&format!("parts-{name}"));
+        sandbox.up_with(name);
+        assert!(sandbox.processes().len() > 2);
+        send("KILL", &sandbox.pid_of(name));
+        assert!(sandbox.is_deserted(), "{name}: {:?}", sandbox.processes());
     }
-    let sandbox = Sandbox::new("halves");
-    sandbox.up_with("mongodb");
-    assert!(sandbox.processes().len() > 2);
-    send("KILL", &sandbox.pid_of("mongodb"));
-    assert!(sandbox.is_deserted(), "{:?}", sandbox.processes());
 }
 
 #[test]

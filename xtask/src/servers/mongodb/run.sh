@@ -1,18 +1,20 @@
-# Runs FerretDB and the PostgreSQL that it keeps its documents in, neither of which outlives this shell.
-# Arguments: the folder of PostgreSQL's programs, FerretDB, the folder of the data, the port.
-setpriv --pdeathsig QUIT "$1/postgres" -D "$3/tables" \
-    -c listen_addresses= -c unix_socket_directories="$3" \
-    -c shared_preload_libraries=pg_cron,pg_documentdb_core,pg_documentdb \
-    -c cron.database_name=postgres -c cron.host="$3" -c cron.log_run=off -c cron.log_statement=off \
-    -c documentdb.localhost_connection_string="host=$3" \
-    -c max_connections=200 -c shared_buffers=256MB -c log_min_messages=warning &
-tables=$!
-setpriv --pdeathsig KILL "$2" --listen-addr="127.0.0.1:$4" --listen-unix="$3/wire" --state-dir="$3" \
-    --postgresql-url="postgres:///postgres?host=$3&user=postgres&pool_max_conns=100" \
-    --no-auth --telemetry=disable --debug-addr=- --log-level=WARN &
-wire=$!
-# FerretDB has nothing to save, and the tables are thrown away.
-trap 'kill -KILL $wire; kill -QUIT $tables' TERM INT
-wait $wire
-kill -QUIT $tables 2> /dev/null
+# Runs the members of a replica set, none of which outlives this shell; one that is killed starts again.
+# A transaction whose process has died is ended after 15 s, and not after a minute: tests kill many.
+# Arguments: mongod, the folder of the data, the first port, how many members.
+member='while setpriv --pdeathsig KILL "$0" --port "$2" --dbpath "$1/$2" --bind_ip 127.0.0.1 --replSet pillarbox \
+        --oplogSize 64 --wiredTigerCacheSizeGB 0.25 --nounixsocket --quiet --wiredTigerEngineConfigString "log=(file_max=8MB,prealloc=false)" \
+        --setParameter enableTestCommands=1 --setParameter transactionLifetimeLimitSeconds=15 \
+        --setParameter diagnosticDataCollectionEnabled=false; [ $? = 137 ]; do :; done
+    kill -TERM "$3"'
+members=
+# Whoever ends it has no use for the data.
+trap 'kill -KILL $members; exit' TERM INT
+place=0
+while [ "$place" -lt "$4" ]; do
+    port=$(($3 + place))
+    mkdir -p "$2/$port"
+    setpriv --pdeathsig KILL /bin/sh -c "$member" "$1" "$2" "$port" $$ &
+    members="$members $!"
+    place=$((place + 1))
+done
 wait
