@@ -105,6 +105,7 @@ impl Part {
         if let Some(mut engine) = engine {
             engine.close().await;
         }
+        self.store.shut_down().await;
     }
 }
 

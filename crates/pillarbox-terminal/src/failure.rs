@@ -179,6 +179,7 @@ fn class(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::Conflict => (Exit::Failed, "conflict"),
         ErrorKind::Schema => (Exit::Failed, "schema"),
         ErrorKind::Permission => (Exit::Failed, "permission"),
+        ErrorKind::Unknown => (Exit::Unavailable, "unknown-outcome"),
         _ => (Exit::Failed, "unexpected"),
     }
 }
@@ -191,6 +192,7 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Conflict => Some("someone else changed it at the same time: try again"),
         ErrorKind::Schema => Some("create or upgrade the tables with `pillarbox migrate`"),
         ErrorKind::Permission => Some("grant the database user what it lacks, or use another"),
+        ErrorKind::Unknown => Some("see what is there with `pillarbox show ID` before you try again"),
         _ => None,
     }
 }
@@ -212,6 +214,7 @@ mod tests {
             (ErrorKind::Unsupported, Exit::Usage),
             (ErrorKind::Conflict, Exit::Failed),
             (ErrorKind::Schema, Exit::Failed),
+            (ErrorKind::Unknown, Exit::Unavailable),
             (ErrorKind::Permission, Exit::Failed),
             (ErrorKind::Unexpected, Exit::Failed),
         ] {

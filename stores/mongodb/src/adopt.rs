@@ -1,18 +1,33 @@
 //! Taking in what others wrote: documents without a number get one, and the fields that only we know.
+//!
+//! Which number each of them gets is written down in one document before the first gets it, and the next such plan only
+//! once all of the last one have theirs. Whoever meets a plan that is not carried out carries it out, so that the numbers
+//! are in the order of the documents however many nodes take them in, and a process that dies holds nobody up.
+
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::{GroupKey, Layout, Status};
 
-use crate::call::{Call, Find};
+use crate::call::{Call, Find, whole};
 use crate::document::code;
 use crate::error::Failure;
 use crate::number::{Drawn, Head, closed, draw, head};
+use crate::outbox::{Server, pause};
 use crate::row::Fields;
 use crate::time::us;
 
+/// The document of the last plan, among the counters.
+const PLAN: &str = "adoption";
+/// How often a plan is made again that met another one.
+const TRIES: u32 = 30;
 /// How many are taken in at once; the rest at the next read.
 const AT_ONCE: usize = 500;
+/// How large a plan may be; one entry at least.
+const LARGEST: usize = 4 << 20;
+/// A group that is longer is written down as wrong: it would not fit into its document twice.
+const LONGEST_GROUP: usize = 64 << 10;
 /// All that is needed to place a row. Payloads stay where they are.
 const FIELDS: [&str; 9] = [
     "aggregate_type",
@@ -28,17 +43,13 @@ const FIELDS: [&str; 9] = [
 
 /// Where the counter stands once all strays are taken in that were there.
 pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
-    if call.in_transaction() {
-        adopt(call).await?;
-        return head(call).await;
-    }
     // Nearly always there is none: both questions at once, and no third.
-    let mut beside = Call::new(call.outbox(), None);
+    let mut beside = call.beside();
     let (strays, found) = tokio::try_join!(strays(call), head(&mut beside))?;
     if strays.is_empty() {
         return Ok(found);
     }
-    number(call, &strays).await?;
+    take_in(call, strays).await?;
     head(call).await
 }
 
@@ -48,37 +59,186 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
     if strays.is_empty() {
         return Ok(());
     }
-    number(call, &strays).await
+    take_in(call, strays).await
 }
 
 /// Documents without a number, in the order in which they were written.
 ///
-/// The index of numbers holds them in the order they came; a sort would only lose it.
+/// On a replica set the index of numbers holds them in the order they came; a sort would only lose it. FerretDB puts
+/// them where there is room, and knows only what their writers say.
 async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
     // Items of others stay as they are.
     if call.outbox().layout == Layout::Flowcatalyst {
         return Ok(Vec::new());
     }
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
-    let strays =
-        Find { filter: doc! { "seq": Bson::Null }, fields: Some(fields), limit: AT_ONCE, ..Find::default() };
-    call.find(&call.names().event, strays).await
+    let find = |sort| Find {
+        filter: doc! { "seq": Bson::Null },
+        sort,
+        fields: Some(fields.clone()),
+        limit: AT_ONCE,
+    };
+    let mut strays = call.find(&call.names().event, find(None)).await?;
+    if call.outbox().server == Server::Alone {
+        if strays.len() == AT_ONCE {
+            strays = call.find(&call.names().event, find(Some(doc! { "created_at": 1 }))).await?;
+        }
+        sort_by_time(&mut strays);
+    }
+    Ok(strays)
 }
 
-async fn number(call: &mut Call<'_>, strays: &[RawDocumentBuf]) -> Result<(), Failure> {
+/// Sorts documents by when their writers say that they were written; one that says nothing stays behind the one before it.
+fn sort_by_time(strays: &mut [RawDocumentBuf]) {
+    let mut last = Timestamp::MIN;
+    let mut time = |stray: &RawDocumentBuf| {
+        last = Fields::new(stray).time("created_at").unwrap_or(last);
+        last
+    };
+    let times: HashMap<String, Timestamp> =
+        strays.iter().map(|stray| (Fields::new(stray).key().to_string(), time(stray))).collect();
+    strays.sort_by_key(|stray| times.get(&Fields::new(stray).key().to_string()).copied());
+}
+
+/// Numbers that were given to documents, and with them all that is set in each.
+struct Plan {
+    version: i64,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    key: Bson,
+    set: Document,
+}
+
+async fn take_in(call: &mut Call<'_>, found: Vec<RawDocumentBuf>) -> Result<(), Failure> {
+    let mut found = Some(found);
+    for tried in 0..TRIES {
+        let last = read(call).await?;
+        let left = left(call, &last).await?;
+        if !left.is_empty() {
+            carry_out(call, &left).await?;
+            found = None;
+        }
+        let found = match found.take() {
+            Some(found) => found,
+            None => strays(call).await?,
+        };
+        if found.is_empty() || make(call, &last, &found).await? {
+            return Ok(());
+        }
+        pause(tried).await;
+    }
+    Err(Failure::lost())
+}
+
+/// The last plan; none was made before the first.
+async fn read(call: &mut Call<'_>) -> Result<Plan, Failure> {
+    let find = Find { filter: doc! { "_id": PLAN }, ..Find::default() };
+    let Some(found) = call.first(&call.names().meta, find).await? else {
+        return Ok(Plan { version: 0, entries: Vec::new() });
+    };
+    let mut found = Document::try_from(&*found)?;
+    let version = whole(&found, "version").unwrap_or_default();
+    let entries = match found.remove("plan") {
+        Some(Bson::Array(entries)) => entries.into_iter().filter_map(entry).collect(),
+        _ => Vec::new(),
+    };
+    Ok(Plan { version, entries })
+}
+
+fn entry(stored: Bson) -> Option<Entry> {
+    let Bson::Document(mut stored) = stored else { return None };
+    match (stored.remove("key"), stored.remove("set")) {
+        (Some(key), Some(Bson::Document(set))) => Some(Entry { key, set }),
+        _ => None,
+    }
+}
+
+/// The entries whose documents have no number yet.
+async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>, Failure> {
+    if plan.entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<Bson> = plan.entries.iter().map(|entry| entry.key.clone()).collect();
+    let filter = doc! { "_id": { "$in": keys }, "seq": Bson::Null };
+    let find = Find { filter, fields: Some(doc! { "_id": 1 }), ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    let found: HashSet<String> = found.iter().map(|row| Fields::new(row).key().to_string()).collect();
+    Ok(plan.entries.iter().filter(|entry| found.contains(&entry.key.to_string())).collect())
+}
+
+/// Makes the next plan and carries it out; false if someone else has made it meanwhile.
+async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Result<bool, Failure> {
     let drawn = draw(call, strays.len()).await?;
-    let statements = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn)).collect();
-    let placed = call.update(&call.names().event, statements).await;
-    closed(call, &drawn, placed).map(drop)
+    let mut size = 0;
+    let entries = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn));
+    let fits = |(place, entry): &(usize, Entry)| {
+        size += entry.set.to_vec().map_or(LARGEST, |bytes| bytes.len());
+        *place == 0 || size <= LARGEST
+    };
+    let entries: Vec<Entry> = entries.enumerate().take_while(fits).map(|(_, entry)| entry).collect();
+    let written = write(call, last.version, &entries).await;
+    match written {
+        Ok(true) => {
+            let placed = carry_out(call, &entries.iter().collect::<Vec<_>>()).await;
+            closed(call, &drawn, placed).map(|()| true)
+        }
+        // The numbers are nobody's.
+        written => closed(call, &drawn, written),
+    }
+}
+
+/// Puts a plan in the place of the last one; false if that is another one by now.
+async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<bool, Failure> {
+    let stored = |entry: &Entry| Bson::from(doc! { "key": entry.key.clone(), "set": entry.set.clone() });
+    let plan: Vec<Bson> = entries.iter().map(stored).collect();
+    if version == 0 {
+        let first = doc! { "_id": PLAN, "version": 1_i64, "plan": plan };
+        return match call.insert(&call.names().meta, vec![first]).await {
+            Err(failure) if failure.is_duplicate() => Ok(false),
+            made => made.map(|()| true),
+        };
+    }
+    let next = doc! { "$set": { "version": version + 1, "plan": plan } };
+    let this = doc! { "_id": PLAN, "version": version };
+    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": next }]).await? > 0)
+}
+
+/// Gives each document what the plan says, unless someone else has done so.
+async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), Failure> {
+    let without = |entry: &&Entry| doc! { "_id": entry.key.clone(), "seq": Bson::Null };
+    let statements =
+        entries.iter().map(|entry| doc! { "q": without(entry), "u": { "$set": entry.set.clone() } });
+    match call.update(&call.names().event, statements.collect()).await {
+        Err(failure) if failure.is_too_large() => {}
+        updated => return updated.map(drop),
+    }
+    for entry in entries {
+        let plain = doc! { "q": without(entry), "u": { "$set": entry.set.clone() } };
+        match call.update(&call.names().event, vec![plain]).await {
+            // It is far beyond what a payload may be, and has no room for a number beside it.
+            Err(failure) if failure.is_too_large() => {
+                let mut set = entry.set.clone();
+                set.insert("malformed", "payload left no room in its document, and was removed");
+                let change = doc! { "$set": set, "$unset": { "payload": "", "payload_bytes": "" } };
+                call.update(&call.names().event, vec![doc! { "q": without(entry), "u": change }]).await?;
+            }
+            updated => drop(updated?),
+        }
+    }
+    Ok(())
 }
 
 /// What is wrong is written down, and something right put in its place, so that every later statement can work on it.
-fn place(stray: &RawDocumentBuf, seq: i64, drawn: &Drawn) -> Document {
+fn place(stray: &RawDocumentBuf, seq: i64, drawn: &Drawn) -> Entry {
     let mut fields = Fields::new(stray);
     let home = fields.home();
     let group = fields.keys().group();
+    let is_too_long = group.as_ref().is_some_and(|group| group.as_str().len() > LONGEST_GROUP);
+    let group = group.filter(|_| !is_too_long);
     let time = |time: Option<Timestamp>| us(time.unwrap_or(drawn.now));
-    let mut change = doc! {
+    let mut set = doc! {
         "seq": seq,
         "home": home,
         "slot": fields.slot(),
@@ -88,8 +248,9 @@ fn place(stray: &RawDocumentBuf, seq: i64, drawn: &Drawn) -> Document {
         "available_at": time(fields.time("available_at")),
         "group_key": group.as_ref().map(GroupKey::as_str),
     };
-    if let Some(wrong) = fields.wrong() {
-        change.insert("malformed", wrong);
+    let too_long = || is_too_long.then(|| "group is too long".to_owned());
+    if let Some(wrong) = fields.wrong().or_else(too_long) {
+        set.insert("malformed", wrong);
     }
-    doc! { "q": { "_id": fields.key(), "seq": Bson::Null }, "u": { "$set": change } }
+    Entry { key: fields.key(), set }
 }

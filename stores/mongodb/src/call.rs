@@ -8,6 +8,7 @@ use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{AggregateOptions, FindOptions};
 
 use crate::error::Failure;
+use crate::office;
 use crate::outbox::{Names, Outbox, confirmed_document, pause};
 
 /// How many statements one command holds at most: with the longest errors it stays below the bound of a message.
@@ -29,11 +30,18 @@ pub(crate) struct Find {
 pub(crate) struct Call<'s> {
     outbox: &'s Arc<Outbox>,
     session: Option<&'s mut ClientSession>,
+    /// Numbers drawn for rows of its transaction, which come with the commit.
+    pub(crate) draws: Vec<u64>,
 }
 
 impl<'s> Call<'s> {
     pub(crate) fn new(outbox: &'s Arc<Outbox>, session: Option<&'s mut ClientSession>) -> Self {
-        Self { outbox, session }
+        Self { outbox, session, draws: Vec::new() }
+    }
+
+    /// A call beside this one, outside of its transaction.
+    pub(crate) fn beside(&self) -> Call<'s> {
+        Call::new(self.outbox, None)
     }
 
     pub(crate) fn names(&self) -> &'s Names {
@@ -263,6 +271,15 @@ impl<'s> Call<'s> {
         match answer.get_document("writeConcernError") {
             Ok(error) => Err(Failure::Part(whole(error, "code").unwrap_or_default() as i32)),
             Err(_) => Ok(answer),
+        }
+    }
+}
+
+/// What was drawn in a session is open until its transaction ends, unless the store itself ends that.
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let (Some(session), false) = (&self.session, self.draws.is_empty()) {
+            office::come_with(self.outbox, &session.id().to_string(), std::mem::take(&mut self.draws));
         }
     }
 }

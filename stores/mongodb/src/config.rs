@@ -118,6 +118,7 @@ impl MongodbStoreBuilder {
     pub async fn open(self) -> Result<MongodbStore, StoreError> {
         let server = Server::ask(&self.database).await;
         let server = server.map_err(|failure| failure.into_store_error("open", &self.name))?;
-        Ok(MongodbStore::start(self, server))
+        let lifetime = server.lifetime(&self.database).await;
+        Ok(MongodbStore::start(self, (server, lifetime)))
     }
 }

@@ -17,7 +17,7 @@ const LOOK: usize = 5_000;
 /// How many rows one statement names: a server may compare each row with all of its numbers.
 pub(crate) const NAMED: usize = 100;
 
-/// The places of outcomes whose rows can be deleted: done, there, pending, without a message id, let through by the fence.
+/// The places of outcomes whose rows can be deleted: done, there, pending, without a message id or join, let through by the fence.
 pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
     let done = |at: &usize| request.outcomes[*at].change == Change::Done;
     let done: Vec<usize> = (0..request.outcomes.len()).filter(done).collect();
@@ -97,7 +97,7 @@ fn ids(request: &Settle, places: &[usize]) -> Document {
 
 /// What a row must be like.
 fn condition(request: &Settle) -> Document {
-    let mut condition = doc! { "status": pending(), "message_id": Bson::Null };
+    let mut condition = doc! { "status": pending(), "message_id": Bson::Null, "joined": { "$ne": true } };
     if let Fence::Owner(owner) = &request.fence {
         condition.insert("locked_by", owner.as_str());
     }

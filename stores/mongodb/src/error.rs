@@ -12,6 +12,8 @@ const NO_SUCH_TRANSACTION: i32 = 251;
 /// FerretDB passes on what PostgreSQL says: 40001 and 40P01, five characters of six bits each.
 const SERIALIZATION: i32 = 16_777_220;
 const DEADLOCK: i32 = 16_908_292;
+/// The same of DocumentDB: M003A.
+const DOCUMENT_SIZE: i32 = 285_999_133;
 
 /// Why an operation failed, before it is known which operation of which store it was.
 #[derive(Debug, Clone)]
@@ -22,6 +24,8 @@ pub(crate) enum Failure {
     Part(i32),
     /// The store itself said no.
     Refused(ErrorKind, String),
+    /// The answer to a write or commit was lost for this reason: it may have happened or not.
+    Open(Box<Failure>),
 }
 
 impl From<Error> for Failure {
@@ -32,7 +36,7 @@ impl From<Error> for Failure {
 
 impl From<mongodb::bson::error::Error> for Failure {
     fn from(_: mongodb::bson::error::Error) -> Self {
-        Self::Refused(ErrorKind::Unexpected, "the server's answer can't be read".to_owned())
+        Self::unreadable()
     }
 }
 
@@ -40,6 +44,15 @@ impl Failure {
     /// Another process was faster.
     pub(crate) fn lost() -> Self {
         Self::Refused(ErrorKind::Conflict, "lost against others again and again".to_owned())
+    }
+
+    /// Another transaction did the same at the same time: it is to be begun again.
+    pub(crate) fn met() -> Self {
+        Self::Part(WRITE_CONFLICT)
+    }
+
+    pub(crate) fn unreadable() -> Self {
+        Self::Refused(ErrorKind::Unexpected, "the server's answer can't be read".to_owned())
     }
 
     /// The collections were not made.
@@ -53,6 +66,10 @@ impl Failure {
             Self::Refused(kind, detail) => (kind, detail),
             Self::Part(code) => by_code(code),
             Self::Driver(error) => describe(&error),
+            Self::Open(why) => {
+                let why = why.into_store_error(operation, store);
+                (ErrorKind::Unknown, format!("the answer was lost ({})", why.kind().as_str()))
+            }
         };
         StoreError::new(kind, operation, store, detail)
     }
@@ -62,7 +79,7 @@ impl Failure {
         match self {
             Self::Driver(error) => code(error),
             Self::Part(code) => Some(*code),
-            Self::Refused(..) => None,
+            Self::Refused(..) | Self::Open(_) => None,
         }
     }
 
@@ -71,9 +88,29 @@ impl Failure {
         self.code() == Some(DUPLICATE_KEY)
     }
 
+    /// Whether a document would have grown beyond its bound.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self.code(), Some(10_334 | 17_419 | 17_420 | DOCUMENT_SIZE))
+    }
+
     /// Whether the server answered, so that what it refused it has not done.
     pub(crate) fn is_answer(&self) -> bool {
         self.code().is_some_and(|code| by_code(code).0 != ErrorKind::Unavailable)
+    }
+
+    /// Whether the server will say no again: the user may not, or it has no such thing.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let kind = self.code().map(|code| by_code(code).0);
+        matches!(kind, Some(ErrorKind::Permission | ErrorKind::Unsupported))
+    }
+
+    /// Whether the command may have reached the server, and nobody knows what came of it.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Driver(error) => code(error).is_none() && matches!(&*error.kind, Driver::Io(_)),
+            Self::Refused(kind, _) => *kind == ErrorKind::Timeout,
+            Self::Part(_) | Self::Open(_) => false,
+        }
     }
 
     /// Whether a commit may have happened or not.
@@ -155,7 +192,7 @@ fn by_code(code: i32) -> (ErrorKind, String) {
         6 | 7 | 89 | 91 | 134 | 189 | 9_001 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436 | 14_031 => {
             (ErrorKind::Unavailable, "the server is not available")
         }
-        2 | 9 | 14 | 121 | 10_334 | 17_280 | 17_419 | 17_420 => {
+        2 | 9 | 14 | 121 | 10_334 | 17_280 | 17_419 | 17_420 | DOCUMENT_SIZE => {
             (ErrorKind::InvalidInput, "a value does not fit")
         }
         20 | 59 | 115 | 238 | 263 | 40_573 => (ErrorKind::Unsupported, "the server can't do that"),

@@ -40,7 +40,8 @@ struct Read<'a> {
 }
 
 pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetched, Failure> {
-    // Read before the rows: what it vouches for, the read sees.
+    // Read before the rows: what it vouches for, the read sees. Numbers that are drawn later are left for the next read: a
+    // row that was committed before they were drawn may be missing in the part that is read first.
     let head = adopted(call).await?;
     let now = request.now.map_or(head.now, cut);
     let mut read = Read::new(request, now);
@@ -56,7 +57,7 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
         Scope::Group { slot, group, from } => {
             let slot = i32::from(slot.0);
             let of_group = doc! { "status": pending(), "slot": slot, "group_key": group.as_str() };
-            read.part(call, of_group, Some(doc! { "$gte": from.0 })).await?;
+            read.part(call, of_group, Some(doc! { "$gte": from.0, "$lte": head.last })).await?;
         }
         Scope::Due => read.part(call, due_filter(request, now), None).await?,
     }
@@ -116,7 +117,7 @@ impl<'a> Read<'a> {
         Self { request, now, rows: Vec::new(), bytes: 0, end: End::Nothing }
     }
 
-    /// Reads slots above a number, up to `last` in windows and beyond it in one.
+    /// Reads slots above a number and up to `last`, in windows.
     async fn slots(
         &mut self,
         call: &mut Call<'_>,
@@ -139,7 +140,10 @@ impl<'a> Read<'a> {
             above = upto;
             width = width.saturating_mul(WIDER);
         }
-        let rest = doc! { "$gt": above };
+        if above >= last {
+            return Ok(());
+        }
+        let rest = doc! { "$gt": above, "$lte": last };
         if last.saturating_sub(above) > self.room() || !self.small(call, &of_slots, &rest).await? {
             self.part(call, of_slots, Some(rest)).await?;
         }

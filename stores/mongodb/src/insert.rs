@@ -153,7 +153,12 @@ async fn refuse_known(call: &mut Call<'_>, rows: &[&NewRow]) -> Result<(), Failu
     }
 }
 
-async fn add(call: &mut Call<'_>, rows: &[&NewRow], now: Option<Timestamp>) -> Result<Vec<Written>, Failure> {
+/// Adds rows whose ids are not there.
+pub(crate) async fn add(
+    call: &mut Call<'_>,
+    rows: &[&NewRow],
+    now: Option<Timestamp>,
+) -> Result<Vec<Written>, Failure> {
     let drawn = draw(call, rows.len()).await?;
     let now = now.map_or(drawn.now, cut);
     let mark = ObjectId::new();
@@ -173,8 +178,13 @@ async fn add(call: &mut Call<'_>, rows: &[&NewRow], now: Option<Timestamp>) -> R
     {
         take_back(call, rows, mark).await?;
     }
-    closed(call, &drawn, added)?;
-    Ok(written)
+    let added = match closed(call, &drawn, added) {
+        Err(failure) if failure.is_unanswered() && !call.in_transaction() => {
+            Err(Failure::Open(Box::new(failure)))
+        }
+        ended => ended,
+    };
+    added.map(|()| written)
 }
 
 /// Deletes what this call has written before it was refused.

@@ -105,6 +105,10 @@ impl Members {
         self.nodes.iter().any(|one| one.id == node)
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.iter().map(|node| node.id)
+    }
+
     pub(crate) fn add(&mut self, node: Node) {
         self.nodes.push(node);
         self.nodes.sort_by_key(|node| (node.joined_at, node.id));

@@ -1,13 +1,17 @@
 //! Membership: joining, renewing, burying; taking and giving slots.
 //!
 //! Nodes and slots are one document with a version. A call reads it, works out the next state by the rules, and writes
-//! it if the version is still the same: that is exclusive without a lock or a transaction.
+//! it if the version is still the same: that is exclusive without a lock or a transaction, and a process that dies in the
+//! middle leaves nothing that others wait for.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{Layout, NodeId, Seq, Slot, SlotSet};
 use pillarbox::port::{Beat, ErrorKind, Join, Membership};
 use pillarbox::rules::free_lane;
+use tokio::time::timeout;
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
@@ -17,14 +21,19 @@ use crate::fetch::slots_filter;
 use crate::flowcatalyst;
 use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::members::{Members, Node};
-use crate::outbox::pause;
+use crate::outbox::{Server, pause};
 use crate::row::Fields;
-use crate::time::{cut, from_date, later, until, us};
+use crate::time::{cut, earlier, from_date, later, until, us};
 
 /// The document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
 /// How often a change is made again that met another one.
 const TRIES: u32 = 30;
+/// How long a burial waits for a settle of the buried node that is under way. One whose process has died in the middle
+/// stays open for a minute; it can't commit any more.
+const SETTLED: Duration = Duration::from_secs(1);
+/// What settles were held to is kept this long after its node was buried while a settle was open.
+const KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// What a call found: members, groups' epoch, the database's now.
 struct Found {
@@ -35,6 +44,7 @@ struct Found {
 }
 
 pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membership, Failure> {
+    let mut is_held = false;
     for tried in 0..TRIES {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
@@ -42,6 +52,10 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
         if members.has(request.node) {
             let detail = format!("node {} is there already", request.node);
             return Err(Failure::Refused(ErrorKind::Conflict, detail));
+        }
+        if !is_held {
+            make_holds(call, request.node, now).await?;
+            is_held = true;
         }
         let lane = free_lane(request.part, &members.states());
         let expires_at = later(now, request.lease);
@@ -57,7 +71,9 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
         let share = members.share(request.node);
         members.take(request.node, share.take);
         if swap(call, &members, version).await? {
-            fence(call, &buried, Some(request.node)).await?;
+            // One that was there before under the same id is held to the same documents.
+            let gone: Vec<NodeId> = buried.into_iter().filter(|node| *node != request.node).collect();
+            end_holds(call, &gone).await?;
             let groups = Some(group_states(call, epoch).await?);
             return Ok(members.standing(request.node, share.give, groups, now));
         }
@@ -83,8 +99,11 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         let take = share.take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
         members.take(request.node, take);
         if swap(call, &members, version).await? {
-            fence(call, &buried, None).await?;
-            if !request.release.is_empty() && call.in_transaction() {
+            end_holds(call, &buried).await?;
+            if sweep {
+                forget_holds(call, &members, now).await?;
+            }
+            if !request.release.is_empty() && is_held(call) {
                 // Whoever takes at this moment does so before it, or looks again.
                 touch_lead(call, request.node).await?;
             }
@@ -114,7 +133,7 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
             return Ok(());
         }
         if swap(call, &members, version).await? {
-            return fence(call, &[node], None).await;
+            return end_holds(call, &[node]).await;
         }
         pause(tried).await;
     }
@@ -200,25 +219,51 @@ fn lead_key(node: NodeId) -> String {
     format!("{node} leads")
 }
 
-/// Makes and removes what settles and takes of a node are held to; only transactions need it.
-async fn fence(call: &mut Call<'_>, gone: &[NodeId], joined: Option<NodeId>) -> Result<(), Failure> {
-    if !call.in_transaction() {
+/// Whether settles and takes are transactions, which are held to documents of their node.
+fn is_held(call: &Call<'_>) -> bool {
+    call.outbox().server == Server::Replicated
+}
+
+/// Makes what settles and takes of a node are held to, before it can settle.
+async fn make_holds(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result<(), Failure> {
+    if !is_held(call) {
         return Ok(());
     }
-    if !gone.is_empty() {
-        let ids: Vec<String> = gone.iter().flat_map(|node| [node.to_string(), lead_key(*node)]).collect();
-        call.delete(&call.names().node, doc! { "_id": { "$in": ids } }).await?;
+    let mut documents = vec![doc! { "_id": node.to_string(), "settles": 0_i64, "made_at": us(now) }];
+    if call.outbox().layout == Layout::Flowcatalyst {
+        documents.push(doc! { "_id": lead_key(node), "takes": 0_i64, "made_at": us(now) });
     }
-    match joined {
-        Some(node) => {
-            let mut documents = vec![doc! { "_id": node.to_string(), "settles": 0_i64 }];
-            if call.outbox().layout == Layout::Flowcatalyst {
-                documents.push(doc! { "_id": lead_key(node), "takes": 0_i64 });
-            }
-            call.insert(&call.names().node, documents).await
+    match call.insert(&call.names().node, documents).await {
+        // Of an attempt to join whose answer was lost.
+        Err(failure) if failure.is_duplicate() => Ok(()),
+        made => made,
+    }
+}
+
+/// Removes what settles and takes of nodes are held to that are gone from the list. A settle that began before waits or is
+/// waited for; one that begins now finds its node gone.
+async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
+    if !is_held(call) || gone.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<String> = gone.iter().flat_map(|node| [node.to_string(), lead_key(*node)]).collect();
+    match timeout(SETTLED, call.delete(&call.names().node, doc! { "_id": { "$in": ids } })).await {
+        Ok(ended) => ended.map(drop),
+        Err(_) => {
+            tracing::debug!("a node was buried in the middle of a settle");
+            Ok(())
         }
-        None => Ok(()),
     }
+}
+
+/// Removes what such burials left.
+async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) -> Result<(), Failure> {
+    if !is_held(call) {
+        return Ok(());
+    }
+    let living: Vec<String> = members.ids().flat_map(|node| [node.to_string(), lead_key(node)]).collect();
+    let left = doc! { "_id": { "$nin": living }, "made_at": { "$lt": us(earlier(now, KEPT)) } };
+    call.delete(&call.names().node, left).await.map(drop)
 }
 
 /// Who is there, for people.

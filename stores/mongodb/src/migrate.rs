@@ -15,7 +15,7 @@ use crate::members::Members;
 use crate::membership::MEMBERS;
 use crate::number::COUNTER;
 use crate::operate::AUDIT;
-use crate::outbox::{Names, Outbox};
+use crate::outbox::{Names, Outbox, Server};
 use crate::row::Fields;
 
 const VERSION: i64 = 1;
@@ -29,7 +29,7 @@ const FIELDS: &str = "\
 // aggregate_id, tenant_id, headers, created_at, available_at, done_at, status, attempts, last_error, locked_by,
 // locked_at, processed_by. Times are microseconds since 1970 (NumberLong) or dates.
 // Ours beyond that: seq, slot, home, group_key, message_group, message_id, correlation_id, occurred_at, due_at, expires_at,
-// payload_bytes, locked_until, lock_token, mark, failures, malformed.
+// payload_bytes, locked_until, lock_token, mark, failures, malformed, joined.
 ";
 
 /// An index: its name after that of the collection's family, its keys, and which rows are in it.
@@ -73,6 +73,13 @@ const INDEXES: [Index; 7] = [
     Index { name: "event_message", keys: &["message_id"], of: Of::UniqueText("message_id") },
 ];
 
+/// Of joins, and of their members.
+const JOIN_INDEXES: [Index; 3] = [
+    Index { name: "join_made", keys: &["created_at", "_id"], of: Of::All },
+    Index { name: "join_member_of", keys: &["join", "message"], of: Of::All },
+    Index { name: "join_member_step", keys: &["message", "state"], of: Of::All },
+];
+
 impl Index {
     fn keys(&self) -> Document {
         self.keys.iter().map(|key| ((*key).to_owned(), Bson::Int32(1))).collect()
@@ -86,11 +93,11 @@ impl Index {
         IndexModel::builder().keys(self.keys()).options(options).build()
     }
 
-    fn script(&self, names: &Names) -> String {
+    fn script(&self, collection: &str) -> String {
         let unique = if matches!(self.of, Of::UniqueText(_)) { ", unique: true" } else { "" };
         let only = self.of.condition().map(|only| format!(", partialFilterExpression: {only}"));
         let options = format!("{{ name: \"{}\"{unique}{} }}", self.name, only.unwrap_or_default());
-        format!("db.{}.createIndex({}, {options});\n", names.event, self.keys())
+        format!("db.{collection}.createIndex({}, {options});\n", self.keys())
     }
 }
 
@@ -114,7 +121,10 @@ pub(crate) fn script(table: &TableName) -> String {
     let names = Names::new(table);
     let mut script = FIELDS.replace("{event}", &names.event);
     for index in &INDEXES {
-        script += &index.script(&names);
+        script += &index.script(&names.event);
+    }
+    for (index, collection) in JOIN_INDEXES.iter().zip([&names.join, &names.member, &names.member]) {
+        script += &index.script(collection);
     }
     script + &script_beside(&names, SLOTS)
 }
@@ -143,6 +153,12 @@ pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
     refuse_newer(from)?;
     let events = call.outbox().documents(&call.names().event);
     events.create_indexes(INDEXES.iter().map(Index::model)).await?;
+    // Joins need transactions.
+    if call.outbox().server == Server::Replicated {
+        let [made, member_of, step] = JOIN_INDEXES.each_ref().map(Index::model);
+        call.outbox().documents(&call.names().join).create_index(made).await?;
+        call.outbox().documents(&call.names().member).create_indexes([member_of, step]).await?;
+    }
     make_beside(call, SLOTS).await?;
     let to = version(call).await?;
     Ok(Migrated { from, to })

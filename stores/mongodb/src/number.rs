@@ -1,8 +1,8 @@
 //! The order number: a counter, and who has drawn numbers whose rows are not there yet.
 //!
-//! In a transaction the counter is raised in it. Whoever raises it next conflicts until that transaction has ended, so
-//! numbers come in the order of commits. Without transactions the office draws them, and notes beside the counter from
-//! which number on rows may still come; readers do not go past it meanwhile.
+//! The office draws numbers, never inside a transaction: one that its process has died in stays open on the server for a
+//! minute, and would keep the counter from all others. It notes beside the counter from which number on rows may still
+//! come; readers do not go past it meanwhile.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use crate::call::{Call, Find, whole};
 use crate::error::Failure;
-use crate::office::{self, GRACE, Round, crowded};
+use crate::office::{self, Round, crowded};
 use crate::outbox::Outbox;
 use crate::time::from_date;
 
@@ -35,8 +35,8 @@ pub(crate) struct Drawn {
     pub(crate) first: i64,
     /// The database's now.
     pub(crate) now: Timestamp,
-    /// What the office knows it by, where there is no transaction.
-    pub(crate) open: Option<u64>,
+    /// What the office knows it by.
+    pub(crate) open: u64,
 }
 
 /// The counter after a draw.
@@ -75,24 +75,17 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
 }
 
 /// Draws so many numbers.
-pub(crate) async fn draw(call: &mut Call<'_>, count: usize) -> Result<Drawn, Failure> {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    if !call.in_transaction() {
-        return office::draw(call.outbox(), count).await;
-    }
-    let raised = doc! { "value": { "$add": ["$value", count] }, "drawn_at": "$$NOW" };
-    let change = vec![Bson::from(doc! { "$set": raised })];
-    let counter = call.modify(&call.names().meta, doc! { "_id": COUNTER }, change).await?;
-    let Raised { last, now } = raised_to(&counter.ok_or_else(Failure::missing)?)?;
-    Ok(Drawn { first: last - count + 1, now, open: None })
+pub(crate) async fn draw(call: &Call<'_>, count: usize) -> Result<Drawn, Failure> {
+    office::draw(call.outbox(), i64::try_from(count).unwrap_or(i64::MAX)).await
 }
 
-/// Ends the draw once its work has ended. One of whose work nobody knows whether it has is left to run out.
-pub(crate) fn closed<T>(call: &Call<'_>, drawn: &Drawn, ended: Result<T, Failure>) -> Result<T, Failure> {
-    if let Some(open) = drawn.open
-        && ended.as_ref().err().is_none_or(Failure::is_answer)
-    {
-        office::end(call.outbox(), open);
+/// Ends the draw once its work has ended, which in a transaction is the end of that. One of whose work nobody knows
+/// whether it has is left to run out.
+pub(crate) fn closed<T>(call: &mut Call<'_>, drawn: &Drawn, ended: Result<T, Failure>) -> Result<T, Failure> {
+    if call.in_transaction() {
+        call.draws.push(drawn.open);
+    } else if ended.as_ref().err().is_none_or(Failure::is_answer) {
+        office::end(call.outbox(), drawn.open);
     }
     ended
 }
@@ -100,8 +93,7 @@ pub(crate) fn closed<T>(call: &Call<'_>, drawn: &Drawn, ended: Result<T, Failure
 /// Raises the counter for a round of the office, and puts the note of this process in its place.
 pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised, Failure> {
     let mut call = Call::new(outbox, None);
-    let hold = outbox.timeout.saturating_add(GRACE);
-    let until_ms = i64::try_from(hold.as_millis()).unwrap_or(i64::MAX / 2);
+    let until_ms = i64::try_from(outbox.hold().as_millis()).unwrap_or(i64::MAX / 2);
     let alive = doc! { "$gt": ["$$note.until", "$$NOW"] };
     let of_others = doc! { "$ne": ["$$note.id", round.note] };
     let others =

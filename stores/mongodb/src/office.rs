@@ -1,9 +1,13 @@
-//! The office of numbers: all draws of this process outside of transactions, one command at a time.
+//! The office of numbers: all draws of this process, one command at a time and never inside a transaction.
 //!
 //! Whoever asks while a command is under way shares the next one. The counter holds one note for each process: the lowest
 //! number it has drawn whose row may still come. Every command renews the note, so that draws that have ended cost no
 //! command of their own while others are drawn.
+//!
+//! Rows of a transaction come with its commit. A draw for one stays open until the store has ended the transaction; of a
+//! caller's own session nobody tells the end, and its draws stay open for as long as the server lets a transaction live.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +24,8 @@ use crate::outbox::{Outbox, late};
 const OPEN: usize = 1_000;
 /// How long after the last moment of a call its draw still holds readers up.
 pub(crate) const GRACE: Duration = Duration::from_secs(25);
+/// Draws of callers' own sessions within this time are one: each holds readers up for as long as the others.
+const ADRIFT: Duration = Duration::from_secs(1);
 /// How long a note may say less than is known, where nobody draws meanwhile.
 const LINGER: Duration = Duration::from_millis(10);
 
@@ -37,6 +43,8 @@ struct Desk {
     note: ObjectId,
     asked: Vec<Asked>,
     open: Vec<Open>,
+    /// Transactions that the store has begun, by their sessions.
+    begun: HashMap<String, Begun>,
     /// Since when a draw has ended that the note still holds.
     ended: Option<Instant>,
     /// Whether a task is at the desk.
@@ -55,9 +63,26 @@ struct Asked {
 }
 
 /// Numbers whose rows may still come, until then.
+#[derive(Clone, Copy)]
 struct Open {
     id: u64,
     first: i64,
+    since: Instant,
+    until: Instant,
+    ended_by: EndedBy,
+}
+
+/// Who ends a draw.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndedBy {
+    Store,
+    /// Nobody tells.
+    Time,
+}
+
+/// A transaction that the store will be asked to end.
+struct Begun {
+    draws: Vec<u64>,
     until: Instant,
 }
 
@@ -90,6 +115,7 @@ impl Office {
             note: ObjectId::new(),
             asked: Vec::new(),
             open: Vec::new(),
+            begun: HashMap::new(),
             ended: None,
             staffed: false,
             sending: None,
@@ -124,7 +150,8 @@ pub(crate) async fn draw(outbox: &Arc<Outbox>, count: i64) -> Answered {
     {
         let mut desk = outbox.office.desk();
         desk.forget_late();
-        if desk.open.len() + desk.asked.len() >= OPEN {
+        let ours = desk.open.iter().filter(|draw| draw.ended_by == EndedBy::Store).count();
+        if ours + desk.asked.len() >= OPEN {
             return Err(crowded());
         }
         desk.asked.push(Asked { count, answer });
@@ -140,6 +167,31 @@ pub(crate) fn end(outbox: &Arc<Outbox>, open: u64) {
     desk.open.retain(|draw| draw.id != open);
     desk.ended.get_or_insert_with(Instant::now);
     staff(outbox, &mut desk);
+}
+
+/// The store has begun a transaction, and will be asked to end it.
+pub(crate) fn begun(outbox: &Outbox, session: String) {
+    let mut desk = outbox.office.desk();
+    let now = Instant::now();
+    desk.begun.retain(|_, begun| begun.until > now);
+    desk.begun.insert(session, Begun { draws: Vec::new(), until: now + outbox.hold() });
+}
+
+/// The rows of these draws come with the commit of a session's transaction.
+pub(crate) fn come_with(outbox: &Outbox, session: &str, draws: Vec<u64>) {
+    let mut desk = outbox.office.desk();
+    match desk.begun.get_mut(session) {
+        Some(begun) => begun.draws.extend(draws),
+        None => draws.into_iter().for_each(|draw| desk.set_adrift(draw)),
+    }
+}
+
+/// The transaction of a session is over.
+pub(crate) fn over(outbox: &Arc<Outbox>, session: &str) {
+    let begun = outbox.office.desk().begun.remove(session);
+    for draw in begun.into_iter().flat_map(|begun| begun.draws) {
+        end(outbox, draw);
+    }
 }
 
 pub(crate) fn crowded() -> Failure {
@@ -162,7 +214,7 @@ async fn serve(outbox: Arc<Outbox>) {
         match next {
             Next::Send(round) => {
                 let sent = timeout_at(outbox.deadline(), raise(&outbox, &round)).await;
-                office.desk().answer(round, sent.unwrap_or_else(|_| Err(late())), outbox.timeout);
+                office.desk().answer(round, sent.unwrap_or_else(|_| Err(late())), outbox.hold());
             }
             Next::Linger(until) => tokio::select! {
                 biased;
@@ -212,7 +264,7 @@ impl Desk {
         Next::Send(Round { note: self.note, lowest: self.lowest(), count, asked })
     }
 
-    fn answer(&mut self, round: Round, sent: Result<Raised, Failure>, timeout: Duration) {
+    fn answer(&mut self, round: Round, sent: Result<Raised, Failure>, hold: Duration) {
         self.sending = None;
         let raised = match sent {
             Ok(raised) => raised,
@@ -227,18 +279,33 @@ impl Desk {
                 return;
             }
         };
-        let until = Instant::now() + timeout + GRACE;
+        let since = Instant::now();
+        let until = since + hold;
         let mut first = raised.last - round.count.unwrap_or_default() + 1;
         for asked in round.asked {
             self.last_open += 1;
             let id = self.last_open;
-            self.open.push(Open { id, first, until });
-            let drawn = Drawn { first, now: raised.now, open: Some(id) };
+            self.open.push(Open { id, first, since, until, ended_by: EndedBy::Store });
+            let drawn = Drawn { first, now: raised.now, open: id };
             if asked.answer.send(Ok(drawn)).is_err() {
                 self.open.pop();
                 self.ended.get_or_insert_with(Instant::now);
             }
             first += asked.count;
+        }
+    }
+
+    /// Nobody will tell when this draw ends. Those of one moment are kept as one.
+    fn set_adrift(&mut self, draw: u64) {
+        let Some(place) = self.open.iter().position(|open| open.id == draw) else { return };
+        let draw = self.open.remove(place);
+        let beside = |open: &&mut Open| open.ended_by == EndedBy::Time && draw.since < open.since + ADRIFT;
+        match self.open.iter_mut().find(beside) {
+            Some(open) => {
+                open.first = open.first.min(draw.first);
+                open.until = open.until.max(draw.until);
+            }
+            None => self.open.push(Open { ended_by: EndedBy::Time, ..draw }),
         }
     }
 
@@ -282,7 +349,7 @@ mod tests {
 
     fn first(answered: &mut oneshot::Receiver<Answered>) -> (i64, u64) {
         let drawn = answered.try_recv().unwrap().unwrap();
-        (drawn.first, drawn.open.unwrap())
+        (drawn.first, drawn.open)
     }
 
     fn close(office: &Office, open: u64) {
@@ -328,6 +395,26 @@ mod tests {
         assert_eq!(office.own(quiet).unwrap().lowest, Some(7));
         close(&office, first(&mut asked).1);
         assert_eq!(office.own(quiet).unwrap().lowest, None, "what has ended can be read");
+    }
+
+    /// PBX-010: what a caller's own session draws holds readers for a bounded time, and takes no more room than a moment.
+    #[test]
+    fn draws_whose_end_nobody_tells_are_kept_as_one_and_run_out() {
+        let office = Office::new();
+        for last in 1..=3_000 {
+            let mut asked = ask(&office, 1);
+            let sent = round(&office);
+            office.desk().answer(sent, raised(last), Duration::from_secs(100));
+            let (_, draw) = first(&mut asked);
+            office.desk().set_adrift(draw);
+        }
+        let mut desk = office.desk();
+        assert!(desk.open.len() < 100, "{} of them", desk.open.len());
+        assert_eq!(desk.lowest(), Some(1));
+        let past = Instant::now();
+        desk.open.iter_mut().for_each(|draw| draw.until = past);
+        desk.forget_late();
+        assert_eq!(desk.lowest(), None);
     }
 
     /// PBX-010: a command that may still arrive must not take the note away that later draws are held by.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use pillarbox::model::{EventId, Lane, Layout, Status};
+use pillarbox::model::{EventId, Lane, Layout, Status, StepState};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 
 use crate::adopt::adopt;
@@ -16,7 +16,9 @@ use crate::flowcatalyst;
 use crate::groups::{free_behind, heads, revived};
 use crate::inspect::selection;
 use crate::number::{closed, draw, head};
+use crate::outbox::Server;
 use crate::row::Fields;
+use crate::steps::{self, joined, open_steps};
 use crate::time::{cut, earlier, us};
 
 /// The number of the last entry of the audit, among the counters.
@@ -50,6 +52,7 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     if call.outbox().layout == Layout::Flowcatalyst {
         return flowcatalyst::replay(call, request).await;
     }
+    adopt(&mut call.beside()).await?;
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let dead = dead(call, &request.select, request.limit).await?;
@@ -87,6 +90,7 @@ pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
     if call.outbox().layout == Layout::Flowcatalyst {
         return flowcatalyst::discard(call, request).await;
     }
+    adopt(&mut call.beside()).await?;
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let dead = dead(call, &request.select, request.limit).await?;
@@ -109,9 +113,13 @@ pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<
     let mut filter = free.clone();
     filter.insert("_id", doc! { "$in": ids });
     let found = targets(call, filter, MOST).await?;
+    let steps = joined(call, found.iter().map(|row| row.id.as_str()).collect()).await?;
     let taken = take(call, &found, free, now).await?;
     record(call, now, &request.by, "cancel", &taken).await?;
-    Ok(taken.into_iter().map(EventId::from_row).collect())
+    let taken: Vec<EventId> = taken.into_iter().map(EventId::from_row).collect();
+    let ended = taken.iter().filter(|id| steps.contains(id.as_str())).map(|id| (id, StepState::Failed));
+    steps::ended(call, &ended.collect::<Vec<_>>(), now).await?;
+    Ok(taken)
 }
 
 pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
@@ -119,7 +127,12 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
         return flowcatalyst::purge(call, request).await;
     }
     let now = head(call).await?.now;
-    let before = us(earlier(request.now.map_or(now, cut), request.older_than));
+    let oldest = earlier(request.now.map_or(now, cut), request.older_than);
+    let before = us(oldest);
+    let has_joins = call.outbox().server == Server::Replicated;
+    if has_joins && request.status == PurgeStatus::Done {
+        steps::purge(call, oldest, request.limit.min(MOST)).await?;
+    }
     let ended = |status| {
         let unstamped = doc! { "done_at": Bson::Null, "created_at": { "$lt": before } };
         let old = vec![Bson::from(doc! { "done_at": { "$lt": before } }), Bson::from(unstamped)];
@@ -134,7 +147,7 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
     loop {
         let found = targets(call, from.clone(), request.limit.min(MOST)).await?;
         let Some(last) = found.last().map(|row| row.seq) else { return Ok(0) };
-        let rows = without_heads(call, found).await?;
+        let rows = free_to_go(call, found).await?;
         if !rows.is_empty() {
             let mut filter = old;
             filter.insert("_id", keys(&rows));
@@ -145,17 +158,20 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
     }
 }
 
-/// Those that no group is blocked behind: without its head, unblocking would silently pass over it.
-async fn without_heads(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target>, Failure> {
+/// Those that no group is blocked behind, without whose head unblocking would silently pass over it, and that are no steps of
+/// joins that have not ended.
+async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target>, Failure> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.key.as_str()).collect();
-    let heads = heads(call, &ids).await?;
-    let waits = |row: &Target| row.key.as_str().is_some_and(|id| heads.contains(id));
+    let mut kept = heads(call, &ids).await?;
+    if call.outbox().server == Server::Replicated {
+        kept.extend(open_steps(call, &ids).await?);
+    }
+    let waits = |row: &Target| row.key.as_str().is_some_and(|id| kept.contains(id));
     Ok(rows.into_iter().filter(|row| !waits(row)).collect())
 }
 
 /// The dead ones of a selection in order; none if it excludes them.
 async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<Target>, Failure> {
-    adopt(call).await?;
     if !(select.statuses.is_empty() || select.statuses.contains(&Status::Dead)) {
         return Ok(Vec::new());
     }

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
     Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
     WriteConcern,
@@ -14,23 +13,24 @@ use mongodb::options::{
 use mongodb::{ClientSession, Collection, Database};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::ErrorKind;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::call::Call;
+use crate::call::{Call, whole};
 use crate::error::Failure;
-use crate::office::Office;
+use crate::office::{self, GRACE, Office};
 
 /// What a call does; boxed, because it borrows the call.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
 
-/// How often a transaction of the store's own is tried that loses against others, with a growing pause between.
-const TRIES: u32 = 12;
-/// The same for a settle, which must not wait long for one document.
-const BRIEF_TRIES: u32 = 3;
-/// How often a commit is sent again whose answer was lost.
-const COMMITS: u32 = 3;
+/// How long before its deadline a call of the store's own is tried no more.
+const LAST: Duration = Duration::from_secs(1);
+/// How long a server lets a transaction live, if it does not tell.
+const LIFETIME: Duration = Duration::from_secs(60);
+
+/// The version of the protocol that MongoDB 6.0 speaks.
+const OLDEST_WIRE: i64 = 17;
 
 /// What the server can do, found out by asking it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +45,26 @@ impl Server {
     /// Asks. A server that knows of no replica set has no transactions, whatever commands it accepts.
     pub(crate) async fn ask(database: &Database) -> Result<Self, Failure> {
         let answer = database.run_command(doc! { "hello": 1 }).await?;
+        if whole(&answer, "maxWireVersion").is_some_and(|version| version < OLDEST_WIRE) {
+            tracing::warn!("this server is older than MongoDB 6: the store was never tried on it");
+        }
         let router = answer.get_str("msg").is_ok_and(|text| text == "isdbgrid");
         let member = answer.get_str("setName").is_ok_and(|name| !name.is_empty());
         Ok(if router || member { Self::Replicated } else { Self::Alone })
+    }
+
+    /// How long the server lets a transaction live at most. Few users may ask; the default counts for the others.
+    pub(crate) async fn lifetime(self, database: &Database) -> Duration {
+        if self == Self::Alone {
+            return Duration::ZERO;
+        }
+        const LIMIT: &str = "transactionLifetimeLimitSeconds";
+        let asked =
+            database.client().database("admin").run_command(doc! { "getParameter": 1, LIMIT: 1 }).await;
+        let told =
+            asked.ok().and_then(|told| whole(&told, LIMIT)).and_then(|limit| u64::try_from(limit).ok());
+        // It looks for those that are too old every half of that.
+        told.map_or(LIFETIME, Duration::from_secs).mul_f32(1.5)
     }
 }
 
@@ -58,8 +75,8 @@ pub(crate) enum Step {
     Single,
     /// In a transaction, where the server has them.
     Together,
-    /// The same, and it gives up soon where it loses against others.
-    Briefly,
+    /// The same, and it gives up after so many tries where it loses against others.
+    Briefly(u32),
 }
 
 /// The names of the collections.
@@ -69,6 +86,8 @@ pub(crate) struct Names {
     pub(crate) group: String,
     pub(crate) audit: String,
     pub(crate) node: String,
+    pub(crate) join: String,
+    pub(crate) member: String,
 }
 
 impl Names {
@@ -80,6 +99,8 @@ impl Names {
             group: beside("group"),
             audit: beside("audit"),
             node: beside("node"),
+            join: beside("join"),
+            member: beside("join_member"),
         }
     }
 }
@@ -93,6 +114,8 @@ pub(crate) struct Outbox {
     pub(crate) server: Server,
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     pub(crate) timeout: Duration,
+    /// How long a transaction may live.
+    lifetime: Duration,
     pub(crate) tasks: TaskTracker,
     pub(crate) office: Office,
     /// For how many claims it is remembered that others claim the same rows.
@@ -105,9 +128,10 @@ impl Outbox {
         database: Database,
         table: TableName,
         layout: Layout,
-        server: Server,
+        server: (Server, Duration),
         timeout: Duration,
     ) -> Self {
+        let (server, lifetime) = server;
         let mut options = CollectionOptions::default();
         options.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
         options.write_concern = Some(confirmed(timeout));
@@ -117,7 +141,7 @@ impl Outbox {
         };
         let (names, tasks, crowd) = (Names::new(&table), TaskTracker::new(), AtomicU32::new(0));
         let office = Office::new();
-        Self { database, names, table, layout, server, timeout, tasks, office, crowd, options }
+        Self { database, names, table, layout, server, timeout, lifetime, tasks, office, crowd, options }
     }
 
     /// A collection, read and written on the primary with the majority's consent.
@@ -131,6 +155,11 @@ impl Outbox {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout + Duration::from_secs(5)
+    }
+
+    /// How long numbers that were drawn may still get their rows: a call may be under way, or a transaction open.
+    pub(crate) fn hold(&self) -> Duration {
+        self.timeout.max(self.lifetime).saturating_add(GRACE)
     }
 
     /// How a transaction reads and commits.
@@ -151,55 +180,88 @@ impl Outbox {
     }
 
     /// Runs a call to its end, whether or not the caller goes on waiting.
-    pub(crate) async fn perform<T, F>(self: &Arc<Self>, step: Step, work: &F) -> Result<T, Failure>
+    ///
+    /// A transaction that loses against others is begun again until shortly before the deadline, with a growing pause between.
+    pub(crate) async fn perform<T, F>(
+        self: &Arc<Self>,
+        step: Step,
+        deadline: Instant,
+        work: &F,
+    ) -> Result<T, Failure>
     where
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
     {
         if step == Step::Single || self.server == Server::Alone {
             return work(&mut Call::new(self, None)).await;
         }
-        let mut failure = Failure::lost();
-        let tries = if step == Step::Briefly { BRIEF_TRIES } else { TRIES };
-        for tried in 0..tries {
-            failure = match self.transact(work).await {
-                Ok(value) => return Ok(value),
-                Err(failure) if failure.is_transient() => failure,
-                Err(failure) => return Err(failure),
-            };
-            pause(tried).await;
+        let tries = match step {
+            Step::Briefly(tries) => tries,
+            _ => u32::MAX,
+        };
+        for tried in 1..tries {
+            match self.transact(deadline, work).await {
+                Err(failure) if failure.is_transient() && Instant::now() + LAST < deadline => {
+                    pause(tried).await
+                }
+                ended => return ended,
+            }
         }
-        Err(failure)
+        self.transact(deadline, work).await
     }
 
-    async fn transact<T, F>(self: &Arc<Self>, work: &F) -> Result<T, Failure>
+    async fn transact<T, F>(self: &Arc<Self>, deadline: Instant, work: &F) -> Result<T, Failure>
     where
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
     {
         let mut session = self.begin().await?;
-        let answer = work(&mut Call::new(self, Some(&mut session))).await;
-        match answer {
-            Ok(value) => commit(&mut session).await.map(|()| value),
+        let mut call = Call::new(self, Some(&mut session));
+        let answer = work(&mut call).await;
+        let draws = std::mem::take(&mut call.draws);
+        drop(call);
+        let ended = match answer {
+            Ok(value) => commit(&mut session, deadline).await.map(|()| value),
             Err(failure) => {
                 // An abort that is lost is made up for by the server, which ends what is idle.
                 let _ = session.abort_transaction().await;
                 Err(failure)
             }
+        };
+        // Rows of a commit whose answer was lost may still come.
+        if !matches!(ended, Err(Failure::Open(_))) {
+            draws.into_iter().for_each(|draw| office::end(self, draw));
         }
+        ended
     }
 }
 
-/// Commits, and asks again where the answer was lost: a commit that is sent twice happens once.
-pub(crate) async fn commit(session: &mut ClientSession) -> Result<(), Failure> {
-    let mut tried = 0;
+/// Commits, and asks again until shortly before the deadline where the answer was lost: a commit that is sent twice happens once.
+pub(crate) async fn commit(session: &mut ClientSession, deadline: Instant) -> Result<(), Failure> {
+    let (mut tried, last) = (0, deadline - LAST);
     loop {
-        match session.commit_transaction().await {
-            Ok(()) => return Ok(()),
-            Err(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && tried < COMMITS => {
-                pause(tried).await;
-                tried += 1;
-            }
-            Err(error) => return Err(error.into()),
+        let asked = timeout_at(last, session.commit_transaction()).await;
+        let failure = match asked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => Failure::from(error),
+            Err(_) => late(),
+        };
+        if !failure.leaves_commit_open() {
+            return Err(failure);
         }
+        if Instant::now() >= last {
+            release(session).await;
+            return Err(Failure::Open(Box::new(failure)));
+        }
+        pause(tried).await;
+        tried += 1;
+    }
+}
+
+/// Has the server end a transaction whose commit nobody has answered, if it is open: it would hold its documents for a minute.
+async fn release(session: &ClientSession) {
+    let ended = doc! { "killSessions": [session.id().clone()] };
+    let admin = session.client().database("admin");
+    if !matches!(timeout(LAST / 2, admin.run_command(ended)).await, Ok(Ok(_))) {
+        tracing::debug!("a transaction was left to run out");
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
         slot_of(keys.group().as_ref().map_or(id.as_str(), GroupKey::as_str))
     }
 
-    fn status(&mut self) -> Status {
+    pub(crate) fn status(&mut self) -> Status {
         self.number("status").and_then(Status::from_code).unwrap_or(Status::New)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{Lane, Status, stored_error};
+use pillarbox::model::{Lane, Status, StepState, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
 
 use crate::call::{Call, Find};
@@ -16,6 +16,7 @@ use crate::groups;
 use crate::membership::hold;
 use crate::number::head;
 use crate::row::Fields;
+use crate::steps::{self, joined};
 use crate::time::{cut, later, us};
 
 /// How many failed attempts a document keeps, the newest: with the longest errors it stays within its bound.
@@ -26,11 +27,13 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     let Some(now) = now else {
         return Ok(Settled::lost(request.outcomes.len()));
     };
+    let steps = joined(call, ending(request)).await?;
     let left = done::delete(call, request, &deleting).await?;
     let deleted: HashSet<usize> = deleting.into_iter().filter(|at| !left.contains(at)).collect();
     let changing = request.outcomes.iter().enumerate().filter(|(place, _)| !deleted.contains(place));
     let batch = Batch { request, changing: changing.collect(), now, mark: ObjectId::new() };
     if batch.changing.is_empty() {
+        batch.end_steps(call, &steps, &HashSet::new()).await?;
         return Ok(Settled::all_but(Vec::new()));
     }
     let matched = call.update(&call.names().event, batch.statements()).await?;
@@ -47,9 +50,28 @@ pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
             groups::block(call, group, &outcome.id, error, now).await?;
         }
     }
+    batch.end_steps(call, &steps, &stale).await?;
     let mut stale: Vec<usize> = stale.into_iter().collect();
     stale.sort_unstable();
     Ok(Settled { reused, ..Settled::all_but(stale) })
+}
+
+/// How a step stands after this; `None` if it has not ended.
+fn state_after(change: &Change) -> Option<StepState> {
+    match change {
+        Change::Done => Some(StepState::Completed),
+        Change::Dead { .. } => Some(StepState::Failed),
+        _ => None,
+    }
+}
+
+/// The messages that end, if any can be a step of a join: nodes have none of the queue.
+fn ending(request: &Settle) -> Vec<&str> {
+    if matches!(request.fence, Fence::Node(_)) {
+        return Vec::new();
+    }
+    let ends = |outcome: &&Outcome| state_after(&outcome.change).is_some();
+    request.outcomes.iter().filter(ends).map(|outcome| outcome.id.as_str()).collect()
 }
 
 /// The time, if the fence lets the call through, and which outcomes only need their rows deleted.
@@ -203,6 +225,19 @@ impl Batch<'_> {
         set
     }
 
+    /// Counts what has ended in the joins it is a step of.
+    async fn end_steps(
+        &self,
+        call: &mut Call<'_>,
+        steps: &HashSet<String>,
+        stale: &HashSet<usize>,
+    ) -> Result<(), Failure> {
+        let changed = self.request.outcomes.iter().enumerate().filter(|(place, _)| !stale.contains(place));
+        let ended = changed.filter_map(|(_, outcome)| Some((&outcome.id, state_after(&outcome.change)?)));
+        let ended: Vec<_> = ended.filter(|(id, _)| steps.contains(id.as_str())).collect();
+        steps::ended(call, &ended, self.now).await
+    }
+
     /// The places of outcomes whose rows do not bear the mark, and whether one of their numbers is another event's.
     async fn stale(&self, call: &mut Call<'_>) -> Result<(HashSet<usize>, bool), Failure> {
         let pairs: HashSet<(i64, &str)> =
@@ -239,7 +274,8 @@ impl Batch<'_> {
         if numbers.is_empty() {
             return Ok(());
         }
-        let gone = doc! { "seq": { "$in": numbers }, "mark": self.mark, "status": code(Status::Done), "message_id": Bson::Null };
+        let gone = doc! { "seq": { "$in": numbers }, "mark": self.mark, "status": code(Status::Done), "message_id": Bson::Null,
+        "joined": { "$ne": true } };
         call.delete(&call.names().event, gone).await.map(drop)
     }
 }

@@ -1,14 +1,15 @@
 //! The handle: the store port over a database of the driver's.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mongodb::Database;
-use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, SlotSet, TableName, Written};
+use pillarbox::model::{Layout, Limits, NewRow, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Lead, Membership,
-    Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Beat, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Hints, Join, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
@@ -22,6 +23,15 @@ use crate::membership::Waiting;
 use crate::outbox::{Outbox, Server, Step, Work, late};
 use crate::{claim, fetch, flowcatalyst, membership, migrate, promote, settle};
 
+const WRITE: &str = "write";
+/// How often a settle is tried that loses against others: it must not wait long for one document.
+const SETTLES: u32 = 3;
+/// The same for the queue, where steps of one join meet in its document.
+const QUEUE_SETTLES: u32 = 12;
+/// The same for a leader that takes rows, one of which another transaction may hold.
+const TAKES: u32 = 12;
+/// How many ids an error names.
+const IDS_TOLD: usize = 20;
 /// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -67,7 +77,7 @@ impl MongodbStore {
         }
     }
 
-    pub(crate) fn start(builder: MongodbStoreBuilder, server: Server) -> Self {
+    pub(crate) fn start(builder: MongodbStoreBuilder, server: (Server, Duration)) -> Self {
         let MongodbStoreBuilder { database, name, table, layout, limits, wake_up, command_timeout } = builder;
         let table = table.unwrap_or_else(|| TableName::usual(layout));
         let facts = Facts {
@@ -77,9 +87,8 @@ impl MongodbStore {
                 Layout::Native => SLOTS,
                 Layout::Flowcatalyst => 1,
             },
-            // Two transactions that both write events conflict: the second is tried again after the first.
-            concurrent_writers: false,
-            transactions: server == Server::Replicated,
+            concurrent_writers: server.0 == Server::Replicated && layout == Layout::Native,
+            transactions: server.0 == Server::Replicated,
             durable: true,
             shared: true,
             limits: Limits { layout, ..limits },
@@ -125,14 +134,27 @@ impl MongodbStore {
             let outbox = Arc::clone(self.outbox());
             let answer = self.to_its_end(async move {
                 let deadline = outbox.deadline();
-                match timeout_at(deadline, outbox.perform(step, &work)).await {
+                match timeout_at(deadline, outbox.perform(step, deadline, &work)).await {
                     Ok(answer) => answer,
                     // The driver throws a connection away whose answer nobody waits for.
+                    Err(_) if operation == WRITE => Err(Failure::Open(Box::new(late()))),
                     Err(_) => Err(late()),
                 }
             });
             answer.await.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
+    }
+
+    /// Says which events may have been written or not.
+    fn unknown(&self, rows: &[NewRow]) -> StoreError {
+        let ids: Vec<&str> = rows.iter().take(IDS_TOLD).map(|row| row.event.id().as_str()).collect();
+        let more = if rows.len() > IDS_TOLD { ", …" } else { "" };
+        let detail = format!(
+            "the answer was lost, and these events may be there, all or none: {}{more}; look for them, or write them \
+             again with the same ids, of which those that are there are refused",
+            ids.join(", ")
+        );
+        StoreError::new(ErrorKind::Unknown, WRITE, self.name(), detail)
     }
 
     /// Adds the rows that wait to where a node stands, if they are found soon.
@@ -227,9 +249,13 @@ impl Store for MongodbStore {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        let settle = |request: Settle| {
+        let step = match request.fence {
+            Fence::Node(_) => Step::Briefly(SETTLES),
+            Fence::Owner(_) | Fence::Open => Step::Briefly(QUEUE_SETTLES),
+        };
+        let settle = move |request: Settle| {
             let request = Arc::new(request);
-            self.run("settle", Step::Briefly, move |call| {
+            self.run("settle", step, move |call| {
                 let request = Arc::clone(&request);
                 Box::pin(async move {
                     match call.outbox().layout {
@@ -245,7 +271,7 @@ impl Store for MongodbStore {
 
     fn join(&self, request: Join) -> Answer<'_, Membership> {
         let request = Arc::new(request);
-        let joined = self.run("join", Step::Together, move |call| {
+        let joined = self.run("join", Step::Single, move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { membership::join(call, &request).await })
         });
@@ -255,7 +281,7 @@ impl Store for MongodbStore {
     fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
         let after = request.after;
         let request = Arc::new(request);
-        let beaten = self.run("beat", Step::Together, move |call| {
+        let beaten = self.run("beat", Step::Single, move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { membership::beat(call, &request).await })
         });
@@ -268,14 +294,14 @@ impl Store for MongodbStore {
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
-        self.run("publish", Step::Together, move |call| {
+        self.run("publish", Step::Single, move |call| {
             let state = state.clone();
             Box::pin(async move { membership::publish(call, node, &state).await })
         })
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.run("leave", Step::Together, move |call| Box::pin(membership::leave(call, node)))
+        self.run("leave", Step::Single, move |call| Box::pin(membership::leave(call, node)))
     }
 
     fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
@@ -283,7 +309,7 @@ impl Store for MongodbStore {
             return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
         }
         let request = Arc::new(request);
-        self.run("promote", Step::Together, move |call| {
+        self.run("promote", Step::Single, move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { promote::promote(call, &request).await })
         })
@@ -291,18 +317,29 @@ impl Store for MongodbStore {
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         let request = Arc::new(request);
-        let written = self.run("write", Step::Together, move |call| {
-            let request = Arc::clone(&request);
+        // One document comes whole or not at all.
+        let step = if request.rows.len() == 1 { Step::Single } else { Step::Together };
+        let writing = Arc::clone(&request);
+        let written = self.run(WRITE, step, move |call| {
+            let request = Arc::clone(&writing);
             Box::pin(async move { insert_rows(call, &request.rows, request.now).await })
         });
         Box::pin(async move {
-            let written = written.await?;
+            let written = written.await.map_err(|error| match error.kind() {
+                ErrorKind::Unknown => self.unknown(&request.rows),
+                _ => error,
+            })?;
             // A change stream tells of them too.
             if let Some(listener) = self.0.listener.get().filter(|_| self.outbox().server == Server::Alone) {
                 listener.written(self.outbox());
             }
             Ok(written)
         })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        let has_joins = self.0.facts.transactions && self.0.facts.layout() == Layout::Native;
+        has_joins.then_some(self as &dyn Joins)
     }
 
     fn lead(&self) -> Option<&dyn Lead> {
@@ -321,12 +358,17 @@ impl Store for MongodbStore {
         }
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).hints())
     }
+
+    /// The driver panics where a command is sent on a runtime that is ending.
+    fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.close())
+    }
 }
 
 impl Lead for MongodbStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         let request = Arc::new(request);
-        self.run("take", Step::Together, move |call| {
+        self.run("take", Step::Briefly(TAKES), move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { flowcatalyst::take(call, &request).await })
         })

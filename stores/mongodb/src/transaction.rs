@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use mongodb::ClientSession;
-use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Begin, Cancel, CommitError, ErrorKind, WriteOn};
+use pillarbox::model::{EventId, Layout, NewRow, Written};
+use pillarbox::port::{
+    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, WriteOn,
+};
 use tokio::time::timeout_at;
 
 use crate::call::Call;
@@ -13,6 +15,7 @@ use crate::insert::insert_rows;
 use crate::operate::cancel;
 use crate::outbox::{Server, commit, late};
 use crate::store::MongodbStore;
+use crate::{flowcatalyst, joins, office, settle};
 
 impl MongodbStore {
     /// A server that is alone takes the commands of a transaction and applies each at once: nothing would be undone.
@@ -63,6 +66,40 @@ impl WriteOn<ClientSession> for MongodbStore {
             ended.map_err(|failure| failure.into_store_error("cancel", self.name()))
         })
     }
+
+    fn settle_on<'a>(&'a self, tx: &'a mut ClientSession, request: Settle) -> Answer<'a, Settled> {
+        Box::pin(async move {
+            let settle = async {
+                self.within(tx).await?;
+                let mut call = Call::new(self.outbox(), Some(tx));
+                match self.outbox().layout {
+                    Layout::Native => settle::settle(&mut call, &request).await,
+                    Layout::Flowcatalyst => flowcatalyst::settle(&mut call, &request).await,
+                }
+            };
+            let ended = timeout_at(self.outbox().deadline(), settle).await.unwrap_or_else(|_| Err(late()));
+            ended.map_err(|failure| failure.into_store_error("settle", self.name()))
+        })
+    }
+
+    fn change_join_on<'a>(
+        &'a self,
+        tx: &'a mut ClientSession,
+        request: JoinChange,
+    ) -> Answer<'a, JoinChanged> {
+        Box::pin(async move {
+            let change = async {
+                self.within(tx).await?;
+                if self.outbox().layout == Layout::Flowcatalyst {
+                    let detail = "the layout flowcatalyst has no joins";
+                    return Err(Failure::Refused(ErrorKind::Unsupported, detail.to_owned()));
+                }
+                joins::change(&mut Call::new(self.outbox(), Some(tx)), &request).await
+            };
+            let ended = timeout_at(self.outbox().deadline(), change).await.unwrap_or_else(|_| Err(late()));
+            ended.map_err(|failure| failure.into_store_error("change a join", self.name()))
+        })
+    }
 }
 
 impl Begin for MongodbStore {
@@ -73,7 +110,11 @@ impl Begin for MongodbStore {
             let begun = async {
                 self.transactional()?;
                 let outbox = Arc::clone(self.outbox());
-                let begin = async move { outbox.begin().await };
+                let begin = async move {
+                    let session = outbox.begin().await?;
+                    office::begun(&outbox, session.id().to_string());
+                    Ok(session)
+                };
                 timeout_at(self.outbox().deadline(), begin).await.unwrap_or_else(|_| Err(late()))
             };
             begun.await.map_err(|failure| failure.into_store_error("begin", self.name()))
@@ -81,9 +122,14 @@ impl Begin for MongodbStore {
     }
 
     async fn commit(&self, mut tx: ClientSession) -> Result<(), CommitError> {
-        let deadline = self.outbox().deadline();
+        let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
         let ended = self.to_its_end(async move {
-            timeout_at(deadline, commit(&mut tx)).await.unwrap_or_else(|_| Err(late()))
+            let ended = commit(&mut tx, deadline).await;
+            // Rows of a commit whose answer was lost may still come.
+            if !matches!(ended, Err(Failure::Open(_))) {
+                office::over(&outbox, &tx.id().to_string());
+            }
+            ended
         });
         match ended.await {
             Ok(()) => Ok(()),
@@ -97,8 +143,10 @@ impl Begin for MongodbStore {
 
     fn rollback(&self, mut tx: ClientSession) -> Answer<'_, ()> {
         Box::pin(async move {
-            let deadline = self.outbox().deadline();
+            let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
             let ended = self.to_its_end(async move {
+                // Whatever is answered, nobody will commit it.
+                office::over(&outbox, &tx.id().to_string());
                 let abort = async { tx.abort_transaction().await.map_err(Failure::from) };
                 timeout_at(deadline, abort).await.unwrap_or_else(|_| Err(late()))
             });

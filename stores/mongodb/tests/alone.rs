@@ -1,29 +1,18 @@
 //! On a server without a replica set: what is refused, and what holds all the same.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::Event;
-use pillarbox::model::{NewRow, Placement, Seq, Token, Written};
-use pillarbox::port::{
-    Admin, Begin, Change, Cursor, ErrorKind, Fence, OnDone, Outcome, Select, Settle, Store, WriteOn,
-};
-use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::task::JoinSet;
+use pillarbox::port::{Admin, Begin, Cursor, ErrorKind, Select, Store, WriteOn};
 
 mod server;
 
-use server::{SERVER, Site, claim, read_from, rows, say};
+use server::{FERRETDB, Site, read_from, rows};
 
 /// EVT-021, PBX-024: a server that takes the commands of a transaction and applies each at once is found out.
 #[tokio::test]
 async fn transactions_are_refused_without_a_replica_set() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    if site.store.facts().transactions {
-        say("could not run: mongodb without a replica set: the server that is named is one");
-        return site.remove().await;
-    }
+    let Some(site) = Site::new(FERRETDB).await else { return };
+    assert!(!site.store.facts().transactions, "{FERRETDB} names a replica set");
     let refused = site.store.begin().await.expect_err("no transactions here");
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     assert!(refused.to_string().contains("replica set"), "{refused}");
@@ -40,178 +29,12 @@ async fn transactions_are_refused_without_a_replica_set() {
 /// PBX-016: without a change stream a process is told of what it writes itself.
 #[tokio::test]
 async fn a_reader_is_told_of_rows_of_its_own_process() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    if site.store.facts().transactions {
-        say("could not run: mongodb without a replica set: the server that is named is one");
-        return site.remove().await;
-    }
+    let Some(site) = Site::new(FERRETDB).await else { return };
+    assert!(!site.store.facts().transactions, "{FERRETDB} names a replica set");
     let mut hints = site.store.hints().expect("of its own rows").0;
     assert!(!hints.has_changed().unwrap(), "nothing was written");
     site.store.write(rows(["a".to_owned()])).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), hints.changed()).await.unwrap().unwrap();
     assert_eq!(site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.len(), 1);
-    site.remove().await;
-}
-
-/// PBX-010: writers of one process that draw at the same time get numbers of their own, and readers wait for none of them
-/// once all are in.
-#[tokio::test]
-async fn writers_at_the_same_time_have_numbers_of_their_own() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    let mut writing = JoinSet::new();
-    for name in 0..40 {
-        let store = site.store.clone();
-        let names = (0..=name % 3).map(move |part| format!("{name}/{part}"));
-        writing.spawn(async move { store.write(rows(names)).await.unwrap() });
-    }
-    let written: Vec<Seq> = writing.join_all().await.into_iter().flatten().map(|row| row.seq).collect();
-    let numbers: BTreeSet<Seq> = written.iter().copied().collect();
-    assert_eq!(numbers.len(), written.len(), "each its own");
-    assert_eq!(numbers.last(), Some(&Seq(written.len() as i64)), "and none left out");
-    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!((fetched.rows.len(), fetched.cursor.decided), (written.len(), *numbers.last().unwrap()));
-    let beside = pillarbox_mongodb::MongodbStore::new(site.database.clone()).await.unwrap();
-    site.store.close().await;
-    let fetched = beside.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!(fetched.cursor.decided, *numbers.last().unwrap(), "another process knows it too");
-    beside.close().await;
-    site.remove().await;
-}
-
-/// EVT-043: of done rows those with a message id stay, and what was not there or has another number by now is told.
-#[tokio::test]
-async fn a_batch_of_done_rows_tells_which_were_not_its_own() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    let mut written = rows((0..250).map(|number| format!("row {number:03}")));
-    let remembered = Event::text("order-placed", "{}").id("remembered").message_id("m").build().unwrap();
-    written.rows.push(NewRow { event: remembered, placement: Placement::Slot });
-    let written = site.store.write(written).await.unwrap();
-    let events = site.database.collection::<Document>("outbox_event");
-    events.delete_one(doc! { "_id": "row 007" }).await.unwrap();
-    events.update_one(doc! { "_id": "row 120" }, doc! { "$set": { "seq": 900_i64 } }).await.unwrap();
-    events.update_one(doc! { "_id": "row 200" }, doc! { "$set": { "status": 3 } }).await.unwrap();
-    let outcome = |row: &Written| Outcome {
-        seq: row.seq,
-        id: row.id.clone(),
-        token: Token::default(),
-        change: Change::Done,
-    };
-    let outcomes: Vec<Outcome> = written.iter().map(outcome).collect();
-    let settle = Settle { fence: Fence::Open, outcomes: outcomes.into(), on_done: OnDone::Delete, now: None };
-    let settled = site.store.settle(settle).await.unwrap();
-    assert_eq!((settled.held, settled.stale), (true, vec![7, 120, 200]));
-    let mut left = Vec::new();
-    let mut cursor = events.find(doc! {}).sort(doc! { "_id": 1 }).await.unwrap();
-    while cursor.advance().await.unwrap() {
-        let row = cursor.deserialize_current().unwrap();
-        left.push((row.get_str("_id").unwrap().to_owned(), row.get_i32("status").unwrap()));
-    }
-    let expected = [("remembered", 1), ("row 120", 0), ("row 200", 3)];
-    assert_eq!(left, expected.map(|(id, status)| (id.to_owned(), status)));
-    site.remove().await;
-}
-
-/// EVT-043, RLY-013
-#[tokio::test]
-async fn only_the_owner_of_a_claim_settles_it_and_only_with_its_token() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
-    let mine = claim("ann", 2);
-    let owner = mine.owner.clone();
-    let claimed = site.store.claim(mine).await.unwrap();
-    let settle = |fence: Fence, token: Token| Settle {
-        fence,
-        outcomes: claimed
-            .iter()
-            .map(|row| Outcome { seq: row.seq, id: row.id.clone(), token, change: Change::Done })
-            .collect::<Vec<_>>()
-            .into(),
-        on_done: OnDone::Delete,
-        now: None,
-    };
-    let ben = claim("ben", 1).owner;
-    for (fence, token) in [(Fence::Owner(ben), claimed[0].token), (Fence::Owner(owner.clone()), Token(7))] {
-        assert_eq!(site.store.settle(settle(fence, token)).await.unwrap().stale, [0, 1]);
-    }
-    let settled = site.store.settle(settle(Fence::Owner(owner), claimed[0].token)).await.unwrap();
-    assert!(settled.stale.is_empty());
-    assert_eq!(site.store.count(Select::default()).await.unwrap(), 0);
-    site.remove().await;
-}
-
-/// PBX-010: a row whose number was drawn before those that are read already is not passed by.
-#[tokio::test]
-async fn the_cursor_does_not_pass_a_draw_whose_row_may_still_come() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    site.store.write(rows(["before".to_owned()])).await.unwrap();
-    let meta = site.database.collection::<Document>("outbox_meta");
-    let later = DateTime::from_millis(DateTime::now().timestamp_millis() + 60_000);
-    // As a writer does that has drawn its number and not yet written its row; it can't be held there from outside.
-    let draw = doc! { "id": "stalled", "first": 2_i64, "until": later };
-    let drawn = doc! { "$inc": { "value": 1_i64 }, "$push": { "open": draw } };
-    meta.update_one(doc! { "_id": "number" }, drawn).await.unwrap();
-    site.store.write(rows(["after".to_owned()])).await.unwrap();
-    let first = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!(first.rows.iter().map(|row| row.seq.0).collect::<Vec<_>>(), [1, 3]);
-    assert_eq!(first.cursor.decided, Seq(1));
-    let events = site.database.collection::<Document>("outbox_event");
-    let mut late = events.find_one(doc! { "_id": "after" }).await.unwrap().unwrap();
-    late.extend(doc! { "_id": "late", "seq": 2_i64 });
-    events.insert_one(late).await.unwrap();
-    let struck = doc! { "$pull": { "open": { "id": "stalled" } } };
-    meta.update_one(doc! { "_id": "number" }, struck).await.unwrap();
-    let second = site.store.fetch(read_from(first.cursor)).await.unwrap();
-    assert_eq!(second.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["late", "after"]);
-    assert_eq!(second.cursor.decided, Seq(3));
-    site.remove().await;
-}
-
-/// PBX-010: a writer that died after its draw holds readers up for a bounded time.
-#[tokio::test]
-async fn a_draw_that_has_run_out_holds_nobody_up() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    let meta = site.database.collection::<Document>("outbox_meta");
-    let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 60_000);
-    let draw = doc! { "id": "dead", "first": 1_i64, "until": past };
-    let drawn = doc! { "$inc": { "value": 1_i64 }, "$push": { "open": draw } };
-    meta.update_one(doc! { "_id": "number" }, drawn).await.unwrap();
-    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!(fetched.cursor.decided, Seq(1));
-    site.store.write(rows(["after".to_owned()])).await.unwrap();
-    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!((fetched.rows.len(), fetched.cursor.decided), (1, Seq(2)));
-    site.store.close().await;
-    let counter = meta.find_one(doc! { "_id": "number" }).await.unwrap().unwrap();
-    assert!(
-        counter.get_array("open").unwrap().is_empty(),
-        "the next draw has removed it, and its own went with its end"
-    );
-    site.remove().await;
-}
-
-/// EVT-040: whatever a plain writer leaves out or writes as a date is made whole, once, in the order it was written.
-#[tokio::test]
-async fn documents_of_others_get_a_number_and_their_slot() {
-    let Some(site) = Site::new(SERVER, "mongodb").await else { return };
-    let events = site.database.collection::<Document>("outbox_event");
-    for name in ["z", "b", "a"] {
-        let document =
-            doc! { "_id": name, "event_type": "order-placed", "payload": "{}", "aggregate_id": "7" };
-        events.insert_one(document).await.unwrap();
-    }
-    let store = Arc::new(site.store.clone());
-    let (first, second) =
-        tokio::join!(store.fetch(read_from(Cursor::default())), store.fetch(read_from(Cursor::default())));
-    let (first, second) = (first.unwrap(), second.unwrap());
-    let read = store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!(read.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["z", "b", "a"]);
-    let numbers: BTreeSet<Seq> = read.rows.iter().map(|row| row.seq).collect();
-    assert_eq!(numbers.len(), 3);
-    for row in first.rows.iter().chain(&second.rows) {
-        assert!(numbers.contains(&row.seq), "a number that was told is kept");
-    }
-    let adopted = events.find_one(doc! { "_id": "z" }).await.unwrap().unwrap();
-    assert_eq!(adopted.get("group_key"), Some(&Bson::from("__GLOBAL__/7")));
-    assert!(adopted.get_i64("created_at").unwrap() > 1_700_000_000_000_000, "microseconds");
     site.remove().await;
 }

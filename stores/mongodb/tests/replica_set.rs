@@ -1,44 +1,57 @@
-//! On a replica set: events and business documents in one transaction, numbers in the order of commits, wake-up.
+//! On replica sets: events and business documents in one transaction, numbers of transactions that overlap, wake-up, and what
+//! processes leave that die in the middle.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 use std::time::Duration;
 
-use pillarbox::port::{Admin, Begin, Cursor, ErrorKind, Select, Store, WriteOn};
-use pillarbox_mongodb::mongodb::bson::{Document, doc};
+use pillarbox::model::{NodeId, Seq};
+use pillarbox::port::{
+    Admin, Begin, CommitError, Cursor, ErrorKind, Join, Order, Part, Promote, Select, Store, WriteOn,
+};
+use pillarbox_mongodb::MongodbStore;
+use pillarbox_mongodb::mongodb::Client;
+use pillarbox_mongodb::mongodb::bson::{Bson, Document, doc};
+use tokio::time::timeout;
 
 mod server;
 
-use server::{REPLICA_SET, Site, read_from, rows};
+use server::{MONGODB, Site, THREE, read_from, rows};
 
-const WHAT: &str = "mongodb replica set";
+/// Far less than a server takes to end a transaction whose client has died.
+const SOON: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(20);
 
 /// EVT-021, PBX-024
 #[tokio::test]
 async fn an_event_is_there_exactly_if_its_business_document_is() {
-    let Some(site) = Site::new(REPLICA_SET, WHAT).await else { return };
-    assert!(site.store.facts().transactions, "{REPLICA_SET} names no replica set");
-    let orders = site.database.collection::<Document>("orders");
-    orders.insert_one(doc! { "_id": 0 }).await.unwrap();
-    for (number, commits) in [(1, false), (2, true)] {
-        let mut tx = site.store.begin().await.unwrap();
-        orders.insert_one(doc! { "_id": number }).session(&mut tx).await.unwrap();
-        let written = rows([format!("e{number}")]).rows;
-        site.store.insert(&mut tx, &written).await.unwrap();
-        assert_eq!(site.store.count(Select::default()).await.unwrap(), 0, "not before the commit");
-        match commits {
-            true => site.store.commit(tx).await.unwrap(),
-            false => site.store.rollback(tx).await.unwrap(),
+    for variable in [MONGODB, THREE] {
+        let Some(site) = Site::new(variable).await else { return };
+        assert!(site.store.facts().transactions, "{variable} names no replica set");
+        let orders = site.database.collection::<Document>("orders");
+        orders.insert_one(doc! { "_id": 0 }).await.unwrap();
+        for (number, commits) in [(1, false), (2, true)] {
+            let mut tx = site.store.begin().await.unwrap();
+            orders.insert_one(doc! { "_id": number }).session(&mut tx).await.unwrap();
+            let written = rows([format!("e{number}")]).rows;
+            site.store.insert(&mut tx, &written).await.unwrap();
+            assert_eq!(site.store.count(Select::default()).await.unwrap(), 0, "not before the commit");
+            match commits {
+                true => site.store.commit(tx).await.unwrap(),
+                false => site.store.rollback(tx).await.unwrap(),
+            }
         }
+        assert_eq!(orders.count_documents(doc! {}).await.unwrap(), 2);
+        let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
+        assert_eq!(fetched.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["e2"]);
+        site.remove().await;
     }
-    assert_eq!(orders.count_documents(doc! {}).await.unwrap(), 2);
-    let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!(fetched.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["e2"]);
-    site.remove().await;
 }
 
 /// EVT-021: a session without a transaction would write at once what its caller thinks can be undone.
 #[tokio::test]
 async fn a_session_without_an_open_transaction_is_refused() {
-    let Some(site) = Site::new(REPLICA_SET, WHAT).await else { return };
+    let Some(site) = Site::new(MONGODB).await else { return };
     let written = rows(["a".to_owned()]).rows;
     let mut session = site.client.start_session().await.unwrap();
     let refused = site.store.insert(&mut session, &written).await.expect_err("nothing was started");
@@ -52,37 +65,235 @@ async fn a_session_without_an_open_transaction_is_refused() {
     site.remove().await;
 }
 
-/// PBX-010: the second of two open writers is told to try again, so that no number commits late.
+/// PBX-010: a number that commits after a later one was read is not passed by, whoever holds its transaction.
 #[tokio::test]
-async fn numbers_come_in_the_order_of_commits() {
-    let Some(site) = Site::new(REPLICA_SET, WHAT).await else { return };
-    let mut first = site.store.begin().await.unwrap();
-    let mut second = site.store.begin().await.unwrap();
-    let (one, two) = (rows(["one".to_owned()]).rows, rows(["two".to_owned()]).rows);
-    site.store.insert(&mut first, &one).await.unwrap();
-    let lost = site.store.insert(&mut second, &two).await.expect_err("the counter is held");
-    assert_eq!(lost.kind(), ErrorKind::Conflict);
-    assert!(site.store.insert(&mut second, &[]).await.is_err(), "it can't commit any more");
-    site.store.rollback(second).await.ok();
-    site.store.commit(first).await.unwrap();
-    let mut again = site.store.begin().await.unwrap();
-    site.store.insert(&mut again, &two).await.unwrap();
-    site.store.commit(again).await.unwrap();
+async fn the_cursor_does_not_pass_numbers_of_open_transactions() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let beside = MongodbStore::new(site.database.clone()).await.unwrap();
+    let mut own = site.client.start_session().await.unwrap();
+    own.start_transaction().await.unwrap();
+    let mut begun = site.store.begin().await.unwrap();
+    site.store.insert(&mut begun, &rows(["begun".to_owned()]).rows).await.unwrap();
+    site.store.insert(&mut own, &rows(["own".to_owned()]).rows).await.unwrap();
+    let last = beside.write(rows(["last".to_owned()])).await.unwrap()[0].seq;
+    let mut cursor = Cursor::default();
+    for store in [&site.store, &beside] {
+        let fetched = store.fetch(read_from(cursor)).await.unwrap();
+        assert_eq!(fetched.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["last"]);
+        assert_eq!(fetched.cursor.decided, Seq(0), "two may still come");
+        cursor = fetched.cursor;
+    }
+    own.commit_transaction().await.unwrap();
+    site.store.commit(begun).await.unwrap();
+    let fetched = beside.fetch(read_from(cursor)).await.unwrap();
+    assert_eq!(fetched.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["begun", "own", "last"]);
+    let mut ended = site.store.begin().await.unwrap();
+    site.store.insert(&mut ended, &rows(["never".to_owned()]).rows).await.unwrap();
+    site.store.rollback(ended).await.unwrap();
+    assert!(fetched.cursor.decided < last, "nobody has told the end of a session of one's own");
+    site.remove().await;
+}
+
+/// PBX-010, PBX-120: of transactions that the store ends it knows the end.
+#[tokio::test]
+async fn the_cursor_passes_numbers_of_transactions_that_have_ended() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    for commits in [true, false, true] {
+        let mut tx = site.store.begin().await.unwrap();
+        site.store.insert(&mut tx, &rows([format!("{commits}")]).rows).await.ok();
+        match commits {
+            true => site.store.commit(tx).await.ok(),
+            false => site.store.rollback(tx).await.ok(),
+        };
+    }
+    let last = site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap()[1].seq;
     let fetched = site.store.fetch(read_from(Cursor::default())).await.unwrap();
-    assert_eq!(fetched.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["one", "two"]);
-    assert_eq!(fetched.cursor.decided, fetched.rows[1].seq);
+    assert_eq!((fetched.rows.len(), fetched.cursor.decided), (3, last));
+    site.remove().await;
+}
+
+/// PBX-120: a server keeps the transaction of a dead process open for a minute; nobody waits for it.
+#[tokio::test]
+async fn a_writer_that_died_in_its_transaction_holds_nobody_up() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let beside = MongodbStore::new(site.database.clone()).await.unwrap();
+    let mut dead = site.store.begin().await.unwrap();
+    site.store.insert(&mut dead, &rows(["dead".to_owned()]).rows).await.unwrap();
+    let going_on = async {
+        beside.write(rows(["one".to_owned()])).await.unwrap();
+        beside.write(rows(["two".to_owned(), "three".to_owned()])).await.unwrap();
+        let mut tx = beside.begin().await.unwrap();
+        beside.insert(&mut tx, &rows(["four".to_owned()]).rows).await.unwrap();
+        beside.commit(tx).await.unwrap();
+        beside.fetch(read_from(Cursor::default())).await.unwrap().rows.len()
+    };
+    assert_eq!(timeout(SOON, going_on).await.expect("nobody waits"), 4);
+    site.store.rollback(dead).await.unwrap();
+    site.remove().await;
+}
+
+fn join(node: NodeId) -> Join {
+    Join { node, label: "node".to_owned(), lease: Duration::from_millis(1), part: Part::default(), now: None }
+}
+
+/// PBX-120, PBX-014: a node that died in the middle of a settle is buried when its lease has run out, and its late outcome
+/// changes nothing.
+#[tokio::test]
+async fn a_node_that_died_in_a_settle_is_buried_all_the_same() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let (dead, heir) = (NodeId::from_random(1), NodeId::from_random(2));
+    let held = site.store.join(join(dead)).await.unwrap().held.len();
+    let nodes = site.database.collection::<Document>("outbox_node");
+    let mut settle = site.client.start_session().await.unwrap();
+    settle.start_transaction().await.unwrap();
+    let own = doc! { "_id": dead.to_string() };
+    let touched =
+        nodes.update_one(own, doc! { "$inc": { "settles": 1 } }).session(&mut settle).await.unwrap();
+    assert_eq!(touched.matched_count, 1, "settles are held to it");
+    let joined = timeout(SOON, site.store.join(join(heir))).await.expect("nobody waits").unwrap();
+    assert_eq!((joined.held.len(), joined.nodes), (held, 1));
+    let promote = Promote { node: dead, lane: joined.lane, order: Order::PerGroup, rows: 1, now: None };
+    assert_eq!(site.store.promote(promote).await.unwrap().next_due, None, "it is no member any more");
+    settle.abort_transaction().await.unwrap();
+    site.remove().await;
+}
+
+/// PBX-120: a write of the store's own goes on until its deadline, however often it loses.
+#[tokio::test]
+async fn a_write_that_loses_is_tried_until_its_deadline() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let events = site.database.collection::<Document>("outbox_event");
+    let mut other = site.client.start_session().await.unwrap();
+    other.start_transaction().await.unwrap();
+    events.insert_one(doc! { "_id": "wanted" }).session(&mut other).await.unwrap();
+    let mut writing = Box::pin(site.store.write(rows(["beside".to_owned(), "wanted".to_owned()])));
+    let waited = timeout(Duration::from_secs(3), &mut writing).await;
+    assert!(waited.is_err(), "it has not given up: {waited:?}");
+    other.abort_transaction().await.unwrap();
+    assert_eq!(timeout(LONG, writing).await.unwrap().unwrap().len(), 2);
+    site.remove().await;
+}
+
+/// PBX-024: whatever the URL says, events are written with the majority and read from the primary.
+#[tokio::test]
+async fn a_url_that_asks_for_less_changes_nothing() {
+    let Some(site) = Site::new(THREE).await else { return };
+    let url = std::env::var(THREE).unwrap().replace("/pillarbox?", &format!("/{}?", site.database.name()));
+    let url = format!("{url}&w=1&journal=false&readPreference=secondaryPreferred&readConcernLevel=local");
+    let store = MongodbStore::open_url(&url).await.unwrap();
+    for number in 0..20 {
+        let name = |part: &str| format!("{number} {part}");
+        store.write(rows([name("alone")])).await.unwrap();
+        store.write(rows([name("one"), name("two")])).await.unwrap();
+        let read = store.fetch(read_from(Cursor::default())).await.unwrap().rows;
+        assert_eq!(read.len(), 3 * (number + 1), "a secondary may not have it yet");
+    }
+    store.close().await;
+    site.remove().await;
+}
+
+/// Has the server fail a command of the clients of this name; nothing if there is no command.
+async fn fail(site: &Site, name: &str, command: Option<&str>, how: Document) {
+    let mut data = doc! { "appName": name, "failCommands": [command.unwrap_or("none")] };
+    data.extend(how);
+    let mode = if command.is_some() { "alwaysOn" } else { "off" };
+    let admin = site.client.database("admin");
+    admin
+        .run_command(doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data })
+        .await
+        .unwrap();
+}
+
+/// PBX-024, PBX-121: a write whose answer is lost says so with its ids, and one with the same ids adds nothing twice.
+///
+/// One test has all that the server is told to fail: it knows one such order at a time.
+#[tokio::test]
+async fn what_the_server_does_not_answer_or_refuses() {
+    const NAME: &str = "unanswered";
+    let Some(site) = Site::called(MONGODB, NAME).await else { return };
+    let store = MongodbStore::builder(site.database.clone()).command_timeout(Duration::from_secs(1));
+    let store = store.open().await.unwrap();
+    let hung_up = || doc! { "closeConnection": true };
+    for (command, names) in [("insert", vec!["alone"]), ("commitTransaction", vec!["one", "two"])] {
+        let written = || rows(names.iter().map(|name| (*name).to_owned()));
+        fail(&site, NAME, Some(command), hung_up()).await;
+        let unknown = store.write(written()).await.expect_err("there is no answer");
+        assert_eq!(unknown.kind(), ErrorKind::Unknown, "{unknown}");
+        assert!(names.iter().all(|name| unknown.to_string().contains(name)), "{unknown}");
+        fail(&site, NAME, None, Document::new()).await;
+        store.write(written()).await.unwrap();
+        assert_eq!(store.write(written()).await.expect_err("they are there").kind(), ErrorKind::Conflict);
+    }
+    let mut tx = store.begin().await.unwrap();
+    store.insert(&mut tx, &rows(["three".to_owned()]).rows).await.unwrap();
+    fail(&site, NAME, Some("commitTransaction"), hung_up()).await;
+    let unknown = store.commit(tx).await.expect_err("there is no answer");
+    assert!(matches!(unknown, CommitError::Unknown(_)), "{unknown}");
+    fail(&site, NAME, None, Document::new()).await;
+
+    // PBX-016: where change streams are refused, the counter tells of rows written elsewhere.
+    fail(&site, NAME, Some("aggregate"), doc! { "errorCode": 13 }).await;
+    let mut hints = site.store.hints().expect("a replica set has change streams").0;
+    timeout(LONG, hints.changed()).await.unwrap().unwrap();
+    store.write(rows(["four".to_owned()])).await.unwrap();
+    timeout(LONG, hints.changed()).await.unwrap().unwrap();
+    fail(&site, NAME, None, Document::new()).await;
     site.remove().await;
 }
 
 /// PBX-016
 #[tokio::test]
 async fn a_change_stream_tells_of_rows_written_elsewhere() {
-    let Some(site) = Site::new(REPLICA_SET, WHAT).await else { return };
-    let mut hints = site.store.hints().expect("a replica set has change streams").0;
-    // The first hint comes once the stream is open.
-    tokio::time::timeout(Duration::from_secs(20), hints.changed()).await.unwrap().unwrap();
-    let beside = pillarbox_mongodb::MongodbStore::new(site.database.clone()).await.unwrap();
-    beside.write(rows(["a".to_owned()])).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(20), hints.changed()).await.unwrap().unwrap();
+    for variable in [MONGODB, THREE] {
+        let Some(site) = Site::new(variable).await else { return };
+        let mut hints = site.store.hints().expect("a replica set has change streams").0;
+        // The first hint comes once the stream is open.
+        timeout(LONG, hints.changed()).await.unwrap().unwrap();
+        let beside = MongodbStore::new(site.database.clone()).await.unwrap();
+        beside.write(rows(["a".to_owned()])).await.unwrap();
+        timeout(LONG, hints.changed()).await.unwrap().unwrap();
+        site.remove().await;
+    }
+}
+
+/// PBX-016: a process that ends after it has closed its store leaves no cursor on the server.
+#[tokio::test]
+async fn a_change_stream_is_closed_with_its_store() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let name = site.database.name().to_owned();
+    let url = std::env::var(MONGODB).unwrap();
+    let process = std::thread::spawn(move || {
+        // What a driver leaves to its tasks ends with them.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::with_uri_str(&url).await.unwrap();
+            let store = MongodbStore::new(client.database(&name)).await.unwrap();
+            let mut hints = store.hints().expect("a replica set has change streams").0;
+            timeout(LONG, hints.changed()).await.unwrap().unwrap();
+            store.close().await;
+        });
+    });
+    process.join().unwrap();
+    // A cursor that was in the middle of a wait is gone when that ends, and one that was left 10 minutes later.
+    let gone = async {
+        while streams(&site).await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, gone).await.expect("the server has let go of it");
     site.remove().await;
+}
+
+/// How many cursors of change streams the server has on the site's events.
+async fn streams(site: &Site) -> usize {
+    let all = doc! { "$currentOp": { "idleCursors": true, "allUsers": true } };
+    let of_site =
+        doc! { "ns": format!("{}.outbox_event", site.database.name()), "cursor": { "$ne": Bson::Null } };
+    let of_site = doc! { "$match": of_site };
+    let mut found = site.client.database("admin").aggregate([all, of_site]).await.unwrap();
+    let mut count = 0;
+    while found.advance().await.unwrap() {
+        count += 1;
+    }
+    count
 }

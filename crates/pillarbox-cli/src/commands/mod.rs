@@ -17,7 +17,8 @@ pub(crate) mod relay;
 pub(crate) mod stats;
 pub(crate) mod write;
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::Queue;
 use pillarbox::model::Layout;
@@ -33,12 +34,34 @@ use crate::target::Target;
 pub(crate) struct Session {
     pub(crate) output: Output,
     pub(crate) target: Target,
+    /// Ended with the command.
+    opened: Opened,
+}
+
+/// Stores that a command has opened.
+#[derive(Default)]
+struct Opened(Mutex<Vec<Arc<dyn Store>>>);
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opened")
+    }
 }
 
 impl Session {
     /// The store that the command line names.
     pub(crate) async fn store(&self) -> Outcome<Arc<dyn Store>> {
-        self.target.connect().await
+        let store = self.target.connect().await?;
+        self.opened.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
+        Ok(store)
+    }
+
+    /// Waits for what the stores still do.
+    async fn close(self) {
+        let opened = self.opened.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for store in opened {
+            store.shut_down().await;
+        }
     }
 
     /// Its queue, where its tables have one.
@@ -54,21 +77,28 @@ impl Session {
 
 /// Runs the command.
 pub(crate) async fn run(cli: Cli, output: Output) -> Outcome {
-    let session = Session { output, target: cli.target };
-    match cli.command {
+    let session = Session { output, target: cli.target, opened: Opened::default() };
+    let outcome = run_on(&session, cli.command).await;
+    session.close().await;
+    outcome
+}
+
+async fn run_on(session: &Session, command: Command) -> Outcome {
+    let output = session.output;
+    match command {
         Command::Demo(demo) => demo.run(output).await,
-        Command::Migrate(migrate) => migrate.run(&session).await,
-        Command::Write(write) => write.run(&session).await,
-        Command::Stats(stats) => stats.run(&session).await,
-        Command::Events(events) => events.run(&session).await,
-        Command::Dead(dead) => dead.run(&session).await,
-        Command::Groups(groups) => groups.run(&session).await,
-        Command::Nodes(nodes) => nodes.run(&session).await,
-        Command::Queue(queue) => queue.run(&session).await,
-        Command::Join(join) => join.run(&session).await,
-        Command::Purge(purge) => purge.run(&session).await,
-        Command::Relay(relay) => relay.run(&session).await,
-        Command::Config(config) => config.run(&session),
+        Command::Migrate(migrate) => migrate.run(session).await,
+        Command::Write(write) => write.run(session).await,
+        Command::Stats(stats) => stats.run(session).await,
+        Command::Events(events) => events.run(session).await,
+        Command::Dead(dead) => dead.run(session).await,
+        Command::Groups(groups) => groups.run(session).await,
+        Command::Nodes(nodes) => nodes.run(session).await,
+        Command::Queue(queue) => queue.run(session).await,
+        Command::Join(join) => join.run(session).await,
+        Command::Purge(purge) => purge.run(session).await,
+        Command::Relay(relay) => relay.run(session).await,
+        Command::Config(config) => config.run(session),
         Command::Completions(completions) => completions.run(output),
     }
 }

@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Permission,
     /// This store can't do that.
     Unsupported,
+    /// The answer was lost: it may have happened or not. Look before you try again.
+    Unknown,
     /// Anything else.
     Unexpected,
 }
@@ -39,6 +41,7 @@ impl ErrorKind {
             Self::Schema => "schema",
             Self::Permission => "permission",
             Self::Unsupported => "unsupported",
+            Self::Unknown => "unknown outcome",
             Self::Unexpected => "unexpected",
         }
     }

@@ -106,6 +106,11 @@ pub trait Store: Send + Sync + 'static {
     fn hints(&self) -> Option<Hints> {
         None
     }
+
+    /// Ends what the store does in the background, and waits for it: the last thing before a program ends its runtime.
+    fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// A shared store is a store.
@@ -176,5 +181,9 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn hints(&self) -> Option<Hints> {
         (**self).hints()
+    }
+
+    fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        (**self).shut_down()
     }
 }

@@ -12,10 +12,12 @@ use pillarbox_mongodb::mongodb::{Client, Database};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Any server that speaks the protocol.
-pub(crate) const SERVER: &str = "PILLARBOX_TEST_MONGODB_URL";
-/// A member of a replica set.
-pub(crate) const REPLICA_SET: &str = "PILLARBOX_TEST_MONGODB_REPLICA_SET_URL";
+/// A server without transactions.
+pub(crate) const FERRETDB: &str = "PILLARBOX_TEST_FERRETDB_URL";
+/// A replica set of one.
+pub(crate) const MONGODB: &str = "PILLARBOX_TEST_MONGODB_URL";
+/// One of three.
+pub(crate) const THREE: &str = "PILLARBOX_TEST_MONGODB_3_URL";
 
 /// A line that the summary of all tests repeats.
 pub(crate) fn say(line: &str) {
@@ -31,11 +33,27 @@ pub(crate) struct Site {
 
 impl Site {
     /// None, and a line that says so, where no server is named.
-    pub(crate) async fn new(variable: &str, what: &str) -> Option<Self> {
+    pub(crate) async fn new(variable: &str) -> Option<Self> {
+        Self::called(variable, "pillarbox").await
+    }
+
+    /// On every kind of server that is named.
+    pub(crate) async fn each() -> Vec<Self> {
+        let mut sites = Vec::new();
+        for variable in [FERRETDB, MONGODB] {
+            sites.extend(Self::new(variable).await);
+        }
+        sites
+    }
+
+    /// One whose client tells the server a name of its own.
+    pub(crate) async fn called(variable: &str, name: &str) -> Option<Self> {
         let Ok(url) = std::env::var(variable) else {
-            say(&format!("could not run: {what}: {variable} is not set"));
+            say(&format!("could not run: mongodb: {variable} is not set"));
             return None;
         };
+        let joint = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{joint}appName={name}");
         let client = Client::with_uri_str(&url).await.unwrap();
         let database = client.database(&format!("t_{}", Uuid::now_v7().simple()));
         let store = MongodbStore::new(database.clone()).await.unwrap();

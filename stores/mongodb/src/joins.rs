@@ -1,0 +1,221 @@
+//! Joins: every change reads a join and writes it in one transaction, and loses if another one has written it meanwhile.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, doc};
+use pillarbox::model::{EventId, JoinId, JoinMember, JoinRecord, JoinStatus, Lane, StepState};
+use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
+
+use crate::call::{Call, Find};
+use crate::error::Failure;
+use crate::join_record::{self, fields, in_state, read_member};
+use crate::number::head;
+use crate::operate::record;
+use crate::outbox::Step;
+use crate::row::Fields;
+use crate::steps::finish;
+use crate::store::MongodbStore;
+use crate::time::cut;
+
+impl Joins for MongodbStore {
+    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+        let request = Arc::new(request);
+        self.run("change join", Step::Together, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { change(call, &request).await })
+        })
+    }
+
+    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+        // Both as they stood at one moment.
+        self.run("show join", Step::Together, move |call| {
+            let join = join.clone();
+            Box::pin(async move { show(call, &join, members).await })
+        })
+    }
+
+    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+        let request = Arc::new(request);
+        self.run("list joins", Step::Single, move |call| {
+            let request = Arc::clone(&request);
+            Box::pin(async move { list(call, &request).await })
+        })
+    }
+}
+
+/// One change. Also in transactions of the user's own.
+pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<JoinChanged, Failure> {
+    let now = head(call).await?.now;
+    let now = request.now.map_or(now, cut);
+    let found = join_record::read(call, &request.join).await?;
+    let Some(mut join) = found else {
+        return match &request.action {
+            JoinAction::Start { .. } => start(call, request, now).await,
+            _ => Ok(JoinChanged::NoSuchJoin),
+        };
+    };
+    match &request.action {
+        JoinAction::Start { .. } => Ok(JoinChanged::Unchanged),
+        JoinAction::Report { message, state } => report(call, join, message, *state, now).await,
+        JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => Ok(JoinChanged::Unchanged),
+        _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
+        JoinAction::Attach { messages } => attach(call, join, messages, now).await,
+        JoinAction::Wait(_) if join.wait.is_some() => Ok(JoinChanged::AlreadyWaiting),
+        JoinAction::Wait(wait) => {
+            join.wait = Some(wait.clone());
+            finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
+        }
+        JoinAction::Cancel { by } => {
+            join.status = JoinStatus::Cancelled;
+            finish(call, vec![join], now).await?;
+            record(call, now, by, "cancel join", &[request.join.as_str()]).await?;
+            Ok(JoinChanged::Changed)
+        }
+    }
+}
+
+async fn start(call: &mut Call<'_>, request: &JoinChange, now: Timestamp) -> Result<JoinChanged, Failure> {
+    let JoinAction::Start { grouping_key, expected, metadata } = &request.action else {
+        return Ok(JoinChanged::NoSuchJoin);
+    };
+    let join = JoinRecord {
+        id: request.join.clone(),
+        grouping_key: grouping_key.clone(),
+        expected: *expected,
+        attached: 0,
+        completed: 0,
+        failed: 0,
+        status: JoinStatus::Pending,
+        metadata: metadata.clone(),
+        wait: None,
+        fired: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let mut document = fields(&join);
+    document.insert("_id", join.id.as_str());
+    match call.insert(&call.names().join, vec![document]).await {
+        // Whoever was faster is seen when it is begun again.
+        Err(failure) if failure.is_duplicate() => Err(Failure::met()),
+        made => made.map(|()| JoinChanged::Changed),
+    }
+}
+
+async fn report(
+    call: &mut Call<'_>,
+    mut join: JoinRecord,
+    message: &EventId,
+    state: StepState,
+    now: Timestamp,
+) -> Result<JoinChanged, Failure> {
+    let own = doc! { "join": join.id.as_str(), "message": message.as_str() };
+    let find = Find { filter: own.clone(), ..Find::default() };
+    let Some(member) = call.first(&call.names().member, find).await? else {
+        return Ok(JoinChanged::NotAMember);
+    };
+    if read_member(&member)?.state != StepState::Pending || state == StepState::Pending {
+        return Ok(JoinChanged::Unchanged);
+    }
+    call.update_all(&call.names().member, own, doc! { "$set": { "state": in_state(state) } }).await?;
+    count(&mut join, state);
+    finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
+}
+
+/// Marks the messages, which a settle beside it also writes: one of the two is begun again and sees the other.
+async fn attach(
+    call: &mut Call<'_>,
+    mut join: JoinRecord,
+    messages: &[EventId],
+    now: Timestamp,
+) -> Result<JoinChanged, Failure> {
+    let there = members_among(call, &join.id, messages).await?;
+    let asked: Vec<&EventId> = messages.iter().filter(|message| !there.contains(message.as_str())).collect();
+    let states = states(call, &asked).await?;
+    let mut fresh: BTreeMap<&EventId, StepState> = BTreeMap::new();
+    for message in asked {
+        match states.get(message.as_str()) {
+            Some(state) => fresh.insert(message, *state),
+            None => return Ok(JoinChanged::NoSuchMessage(message.clone())),
+        };
+    }
+    if fresh.is_empty() {
+        return Ok(JoinChanged::Unchanged);
+    }
+    if join.attached as usize + fresh.len() > join.expected as usize {
+        return Ok(JoinChanged::Full { expected: join.expected });
+    }
+    let ids: Vec<&str> = fresh.keys().map(|message| message.as_str()).collect();
+    let marked = doc! { "$set": { "joined": true } };
+    call.update_all(&call.names().event, doc! { "_id": { "$in": ids } }, marked).await?;
+    let member = |(message, state): (&&EventId, &StepState)| {
+        let member = JoinMember { message: (*message).clone(), state: *state, attached_at: now };
+        join_record::member(&join.id, &member)
+    };
+    let members = fresh.iter().map(member).collect();
+    call.insert(&call.names().member, members).await?;
+    join.attached += u32::try_from(fresh.len()).unwrap_or(u32::MAX);
+    fresh.values().for_each(|state| count(&mut join, *state));
+    finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
+}
+
+/// Those of these messages that are members already.
+async fn members_among(
+    call: &mut Call<'_>,
+    join: &JoinId,
+    messages: &[EventId],
+) -> Result<HashSet<String>, Failure> {
+    let ids: Vec<&str> = messages.iter().map(EventId::as_str).collect();
+    let filter = doc! { "join": join.as_str(), "message": { "$in": ids } };
+    let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
+    found.iter().map(|member| Ok(read_member(member)?.message.to_string())).collect()
+}
+
+/// How messages of the queue stand as steps; others are none.
+async fn states(call: &mut Call<'_>, messages: &[&EventId]) -> Result<HashMap<String, StepState>, Failure> {
+    let ids: Vec<&str> = messages.iter().map(|message| message.as_str()).collect();
+    let filter = doc! { "_id": { "$in": ids }, "slot": i32::from(Lane::QUEUE.0) };
+    let find = Find { filter, fields: Some(doc! { "status": 1 }), ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    let state = |row: &mongodb::bson::RawDocumentBuf| {
+        let mut fields = Fields::new(row);
+        (fields.id().to_string(), StepState::of(fields.status()))
+    };
+    Ok(found.iter().map(state).collect())
+}
+
+pub(crate) fn count(join: &mut JoinRecord, state: StepState) {
+    match state {
+        StepState::Pending => {}
+        StepState::Completed => join.completed += 1,
+        StepState::Failed => join.failed += 1,
+    }
+}
+
+async fn show(call: &mut Call<'_>, join: &JoinId, members: usize) -> Result<Option<JoinShown>, Failure> {
+    head(call).await?;
+    let Some(record) = join_record::read(call, join).await? else { return Ok(None) };
+    let mut shown = JoinShown { join: record, members: Vec::new() };
+    if members > 0 {
+        let filter = doc! { "join": join.as_str() };
+        let sort = Some(doc! { "message": 1 });
+        let find = Find { filter, sort, limit: members, ..Find::default() };
+        let found = call.find(&call.names().member, find).await?;
+        shown.members = found.iter().map(read_member).collect::<Result<_, _>>()?;
+    }
+    Ok(Some(shown))
+}
+
+async fn list(call: &mut Call<'_>, request: &ListJoins) -> Result<Vec<JoinRecord>, Failure> {
+    head(call).await?;
+    if request.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let mut filter = doc! {};
+    filter.extend(request.grouping_key.as_ref().map(|key| ("grouping_key".to_owned(), Bson::from(key))));
+    let status = request.status.map(|status| Bson::from(i32::from(status.code())));
+    filter.extend(status.map(|status| ("status".to_owned(), status)));
+    let sort = Some(doc! { "created_at": -1, "_id": -1 });
+    join_record::find(call, Find { filter, sort, limit: request.limit, ..Find::default() }).await
+}

@@ -1,0 +1,148 @@
+//! What the end of a message means for the joins it is a step of.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use jiff::Timestamp;
+use mongodb::bson::{Bson, Document, doc};
+use pillarbox::Event;
+use pillarbox::model::{
+    Continuation, EventId, Headers, JoinRecord, JoinStatus, JoinWait, NewRow, Placement, StepState,
+};
+
+use crate::call::{Call, Find};
+use crate::error::Failure;
+use crate::insert;
+use crate::join_record::{self, fields, in_state, read_member};
+use crate::joins::count;
+use crate::row::Fields;
+use crate::time::us;
+
+/// Those of these messages that are or were attached to a join.
+pub(crate) async fn joined(call: &mut Call<'_>, ids: Vec<&str>) -> Result<HashSet<String>, Failure> {
+    // Joins need transactions.
+    if ids.is_empty() || !call.in_transaction() {
+        return Ok(HashSet::new());
+    }
+    let filter = doc! { "_id": { "$in": ids }, "joined": true };
+    let find = Find { filter, fields: Some(doc! { "_id": 1 }), ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    Ok(found.iter().map(|row| Fields::new(row).id().to_string()).collect())
+}
+
+/// Messages have ended: each counts in the joins it is a pending member of, which then end in the order of their ids.
+pub(crate) async fn ended(
+    call: &mut Call<'_>,
+    messages: &[(&EventId, StepState)],
+    now: Timestamp,
+) -> Result<(), Failure> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let states: HashMap<&str, StepState> = messages.iter().map(|(id, state)| (id.as_str(), *state)).collect();
+    let ids: Vec<&str> = states.keys().copied().collect();
+    let filter = doc! { "message": { "$in": ids }, "state": in_state(StepState::Pending) };
+    let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
+    let mut counts: BTreeMap<String, Vec<StepState>> = BTreeMap::new();
+    let mut changes: Vec<Document> = Vec::new();
+    for member in &found {
+        let message = read_member(member)?.message;
+        let (Some(state), Some(join)) =
+            (states.get(message.as_str()), Fields::new(member).text("join").map(str::to_owned))
+        else {
+            continue;
+        };
+        let own = doc! { "_id": { "join": &join, "message": message.as_str() } };
+        changes.push(doc! { "q": own, "u": { "$set": { "state": in_state(*state) } } });
+        counts.entry(join).or_default().push(*state);
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    call.update(&call.names().member, changes).await?;
+    let ids: Vec<&str> = counts.keys().map(String::as_str).collect();
+    let find =
+        Find { filter: doc! { "_id": { "$in": ids } }, sort: Some(doc! { "_id": 1 }), ..Find::default() };
+    let mut joins = join_record::find(call, find).await?;
+    for join in &mut joins {
+        counts[join.id.as_str()].iter().for_each(|state| count(join, *state));
+    }
+    finish(call, joins, now).await
+}
+
+/// Writes joins that have changed, ends those whose end has come, and adds the messages that they end in.
+pub(crate) async fn finish(
+    call: &mut Call<'_>,
+    mut joins: Vec<JoinRecord>,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let mut fired: Vec<NewRow> = Vec::new();
+    for join in &mut joins {
+        join.updated_at = now;
+        fired.extend(end(join, now));
+    }
+    let statement =
+        |join: &JoinRecord| doc! { "q": { "_id": join.id.as_str() }, "u": { "$set": fields(join) } };
+    call.update(&call.names().join, joins.iter().map(statement).collect()).await?;
+    if fired.is_empty() {
+        return Ok(());
+    }
+    // One that is there was added before.
+    let ids: Vec<&str> = fired.iter().map(|row| row.event.id().as_str()).collect();
+    let find =
+        Find { filter: doc! { "_id": { "$in": ids } }, fields: Some(doc! { "_id": 1 }), ..Find::default() };
+    let there = call.find(&call.names().event, find).await?;
+    let mut there: HashSet<String> = there.iter().map(|row| Fields::new(row).id().to_string()).collect();
+    let fresh: Vec<&NewRow> = fired.iter().filter(|row| there.insert(row.event.id().to_string())).collect();
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    insert::add(call, &fresh, Some(now)).await.map(drop)
+}
+
+/// Ends a join whose last step has ended, if someone has said what happens then; the message of its end.
+fn end(join: &mut JoinRecord, now: Timestamp) -> Option<NewRow> {
+    if join.status != JoinStatus::Pending {
+        return None;
+    }
+    let status = join.verdict()?;
+    let JoinWait { on_complete, on_fail, message, headers, .. } = join.wait.clone()?;
+    join.status = status;
+    let next = if status == JoinStatus::Completed { on_complete } else { on_fail };
+    let Continuation { topic, payload } = next?;
+    join.fired = Some(message.clone());
+    let headers = headers.and_then(|json| Headers::from_stored(Some(&json)).ok()).unwrap_or_default();
+    let event = Event::text(topic, payload).headers(headers).occurred_at(now).build_from_row(message);
+    Some(NewRow { event, placement: Placement::Queue })
+}
+
+/// Those of these messages that are steps of joins that have not ended.
+pub(crate) async fn open_steps(call: &mut Call<'_>, ids: &[&str]) -> Result<HashSet<String>, Failure> {
+    let filter = doc! { "message": { "$in": ids } };
+    let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
+    let joins: Vec<String> =
+        found.iter().filter_map(|member| Fields::new(member).text("join").map(str::to_owned)).collect();
+    let pending = i32::from(JoinStatus::Pending.code());
+    let filter = doc! { "_id": { "$in": joins }, "status": pending };
+    let open = join_record::find(call, Find { filter, ..Find::default() }).await?;
+    let open: HashSet<&str> = open.iter().map(|join| join.id.as_str()).collect();
+    let mut steps = HashSet::new();
+    for member in &found {
+        if Fields::new(member).text("join").is_some_and(|join| open.contains(join)) {
+            steps.insert(read_member(member)?.message.to_string());
+        }
+    }
+    Ok(steps)
+}
+
+/// Deletes joins that ended before a time, at most so many, and their members first: a join without them is deleted next time.
+pub(crate) async fn purge(call: &mut Call<'_>, before: Timestamp, limit: usize) -> Result<(), Failure> {
+    let pending = i32::from(JoinStatus::Pending.code());
+    let filter = doc! { "status": { "$ne": pending }, "updated_at": { "$lt": us(before) } };
+    let old = join_record::find(call, Find { filter, limit, ..Find::default() }).await?;
+    if old.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Bson> = old.iter().map(|join| Bson::from(join.id.as_str())).collect();
+    call.delete(&call.names().member, doc! { "join": { "$in": ids.clone() } }).await?;
+    call.delete(&call.names().join, doc! { "_id": { "$in": ids } }).await.map(drop)
+}
