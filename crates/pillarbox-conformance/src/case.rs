@@ -97,6 +97,14 @@ pub struct Case {
     pub(crate) body: fn(Fixture) -> Later<'static, Checked>,
 }
 
+impl Case {
+    /// Why it does not apply to a store, by any outbox of it: nothing need be made to tell so.
+    #[must_use]
+    pub fn lacks(&self, fixture: &Fixture) -> Option<&'static str> {
+        self.need.lacking(fixture).ok().flatten()
+    }
+}
+
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}::{}", self.topic, self.name)

@@ -1,4 +1,4 @@
-//! Ten thousand rows and six claimers on every store: a test each, which prints the rate.
+//! Ten thousand rows, fewer on MongoDB's wire, and six claimers on every store: a test each, which prints the rate.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,6 +19,8 @@ use tokio::task::JoinSet;
 mod harness;
 
 const ROWS: usize = 10_000;
+/// MongoDB's wire takes several round trips a call where SQL takes one.
+const WIRE_ROWS: usize = 1_500;
 const CLAIMERS: usize = 6;
 const BATCH: usize = 100;
 const PAGE: usize = 500;
@@ -50,18 +52,19 @@ fn try_on(harness: &dyn Harness) -> Result<Completion, Failed> {
             return Ok(Completion::ignored_with(format!("could not run: {reason}")));
         }
     };
-    let took = runtime.block_on(every_row_is_had_by_one_of_six_claimers(&fixture))?;
-    let rate = ROWS as f64 / took.as_secs_f64();
+    let rows = if fixture.store.facts().kind == "mongodb" { WIRE_ROWS } else { ROWS };
+    let took = runtime.block_on(every_row_is_had_by_one_of_six_claimers(&fixture, rows))?;
+    let rate = rows as f64 / took.as_secs_f64();
     let name = harness.name();
     print(&format!(
-        "{name}: {ROWS} rows claimed and settled by {CLAIMERS} claimers: {rate:.0} rows a second"
+        "{name}: {rows} rows claimed and settled by {CLAIMERS} claimers: {rate:.0} rows a second"
     ));
     Ok(Completion::Completed)
 }
 
 /// RLY-010, OBX-098, OBX-101
-async fn every_row_is_had_by_one_of_six_claimers(t: &Fixture) -> Result<Duration, StoreError> {
-    for page in 0..ROWS / PAGE {
+async fn every_row_is_had_by_one_of_six_claimers(t: &Fixture, count: usize) -> Result<Duration, StoreError> {
+    for page in 0..count / PAGE {
         let rows = (page * PAGE..(page + 1) * PAGE).map(|number| row(t, number)).collect();
         t.store.write(Write { rows, now: None }).await?;
     }
@@ -69,16 +72,16 @@ async fn every_row_is_had_by_one_of_six_claimers(t: &Fixture) -> Result<Duration
     let mut claimers = JoinSet::new();
     for number in 0..CLAIMERS {
         let store = Arc::clone(if number % 2 == 0 { &t.store } else { &t.beside });
-        claimers.spawn(claim_and_settle(store, number, Arc::clone(&claimed)));
+        claimers.spawn(claim_and_settle(store, number, count, Arc::clone(&claimed)));
     }
     let shares: Vec<_> = claimers.join_all().await.into_iter().collect::<Result<_, _>>()?;
     let took = began.elapsed();
     let mut times: BTreeMap<EventId, usize> = BTreeMap::new();
     shares.concat().into_iter().for_each(|id| *times.entry(id).or_default() += 1);
     assert_eq!(times.values().filter(|times| **times > 1).count(), 0, "rows were claimed twice");
-    assert_eq!(times.len(), ROWS, "rows were not claimed");
+    assert_eq!(times.len(), count, "rows were not claimed");
     let done = Select { statuses: vec![Status::Done], ..Select::default() };
-    assert_eq!(t.beside.admin().count(done).await?, ROWS as u64);
+    assert_eq!(t.beside.admin().count(done).await?, count as u64);
     Ok(took)
 }
 
@@ -95,6 +98,7 @@ fn row(t: &Fixture, number: usize) -> NewRow {
 async fn claim_and_settle(
     store: Arc<dyn Store>,
     number: usize,
+    count: usize,
     claimed: Arc<AtomicUsize>,
 ) -> Result<Vec<EventId>, StoreError> {
     let owner = OwnerId::new(format!("claimer {number}")).expect("a valid owner");
@@ -109,7 +113,7 @@ async fn claim_and_settle(
         now: None,
     };
     let (mut mine, mut empty) = (Vec::new(), 0);
-    while claimed.load(Ordering::Relaxed) < ROWS && empty < EMPTY_CLAIMS {
+    while claimed.load(Ordering::Relaxed) < count && empty < EMPTY_CLAIMS {
         let rows = patiently(|| store.claim(claim.clone())).await?;
         if rows.is_empty() {
             empty += 1;

@@ -18,8 +18,17 @@ use crate::outbox::Outbox;
 use crate::relays::Relays;
 
 const GROUPS: usize = 50;
-const ITEMS: usize = 20_000;
-const KILLS: usize = 30;
+/// How much is done to a database: a slow one gets less.
+#[derive(Clone, Copy)]
+struct Size {
+    items: usize,
+    kills: usize,
+    /// Items of the case without faults.
+    fewer: usize,
+}
+
+const WHOLE: Size = Size { items: 20_000, kills: 30, fewer: 5_000 };
+const SMALL: Size = Size { items: 3_000, kills: 10, fewer: 1_000 };
 /// One relay is stopped past its lease after so many kills.
 const KILLS_PER_STOP: usize = 8;
 const RELAYS: usize = 3;
@@ -27,13 +36,13 @@ const RELAYS: usize = 3;
 const NEVER: Duration = Duration::from_secs(300);
 
 /// The databases that are tried, by the variable that names one.
-const DATABASES: [(&str, &str); 2] =
-    [("postgres", "PILLARBOX_TEST_POSTGRES_URL"), ("mariadb", "PILLARBOX_TEST_MARIADB_URL")];
+const DATABASES: [(&str, &str, Size); 3] = [
+    ("postgres", "PILLARBOX_TEST_POSTGRES_URL", WHOLE),
+    ("mariadb", "PILLARBOX_TEST_MARIADB_URL", WHOLE),
+    ("mongodb", "PILLARBOX_TEST_MONGODB_URL", SMALL),
+];
 
-type Run = fn(&str, Layout) -> Result<(), String>;
-
-/// Items of the case without faults.
-const FEWER: usize = 5_000;
+type Run = fn(&str, Layout, Size) -> Result<(), String>;
 
 const CASES: [(&str, Run); 2] = [
     ("killed_relays_lose_nothing_and_keep_every_group_in_order", nothing_is_lost),
@@ -42,11 +51,12 @@ const CASES: [(&str, Run); 2] = [
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for (database, variable) in DATABASES {
+    for (database, variable, size) in DATABASES {
         for layout in Layout::ALL {
             for (name, run) in CASES {
                 let title = format!("{database}::{layout}::{name}");
-                trials.push(Trial::ignorable_test(title, move || trial(database, variable, layout, run)));
+                trials
+                    .push(Trial::ignorable_test(title, move || trial(database, variable, layout, size, run)));
             }
         }
     }
@@ -56,12 +66,12 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trial(database: &str, variable: &str, layout: Layout, run: Run) -> Result<Completion, Failed> {
+fn trial(database: &str, variable: &str, layout: Layout, size: Size, run: Run) -> Result<Completion, Failed> {
     let Ok(url) = std::env::var(variable) else {
         let _ = writeln!(std::io::stdout(), "could not run: {database}: {variable} is not set");
         return Ok(Completion::ignored_with(format!("could not run: {variable} is not set")));
     };
-    run(&url, layout).map(|()| Completion::Completed).map_err(Failed::from)
+    run(&url, layout, size).map(|()| Completion::Completed).map_err(Failed::from)
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -69,41 +79,43 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// RLY-001, RLY-010, RLY-021, RLY-023, RLY-031, RLY-032, PBX-010, PBX-011, PBX-013, PBX-024
-fn nothing_is_lost(url: &str, layout: Layout) -> Result<(), String> {
+fn nothing_is_lost(url: &str, layout: Layout, size: Size) -> Result<(), String> {
+    let Size { items, kills, .. } = size;
     runtime().block_on(async {
         let endpoint = Endpoint::start(Manners::Moody).await;
         let outbox = Outbox::create(url, layout).await;
         let mut relays = Relays::start(RELAYS, url, &outbox, &endpoint);
-        let writing = outbox.write(ITEMS, GROUPS);
+        let writing = outbox.write(items, GROUPS);
         let blows = async {
-            for blow in 1..=KILLS {
-                endpoint.until_accepted(ITEMS * blow / (KILLS + 2), NEVER).await?;
+            for blow in 1..=kills {
+                endpoint.until_accepted(items * blow / (kills + 2), NEVER).await?;
                 relays.kill_one();
                 if blow % KILLS_PER_STOP == 0 {
                     relays.stop_one(&outbox, &endpoint).await?;
                 }
             }
-            endpoint.until_accepted(ITEMS, NEVER).await
+            endpoint.until_accepted(items, NEVER).await
         };
         let ((), arrived) = tokio::join!(writing, blows);
         arrived?;
         relays.stop()?;
-        endpoint.check(ITEMS)?;
-        outbox.check_settled(ITEMS).await
+        endpoint.check(items)?;
+        outbox.check_settled(items).await
     })
 }
 
 /// RLY-010, RLY-020, RLY-031, RLY-033, PBX-011, PBX-012
-fn each_comes_once(url: &str, layout: Layout) -> Result<(), String> {
+fn each_comes_once(url: &str, layout: Layout, size: Size) -> Result<(), String> {
+    let fewer = size.fewer;
     runtime().block_on(async {
         let endpoint = Endpoint::start(Manners::Good).await;
         let outbox = Outbox::create(url, layout).await;
         let relays = Relays::start(RELAYS, url, &outbox, &endpoint);
-        let ((), arrived) = tokio::join!(outbox.write(FEWER, GROUPS), endpoint.until_accepted(FEWER, NEVER));
+        let ((), arrived) = tokio::join!(outbox.write(fewer, GROUPS), endpoint.until_accepted(fewer, NEVER));
         arrived?;
         relays.stop()?;
-        endpoint.check(FEWER)?;
+        endpoint.check(fewer)?;
         endpoint.check_each_once()?;
-        outbox.check_settled(FEWER).await
+        outbox.check_settled(fewer).await
     })
 }

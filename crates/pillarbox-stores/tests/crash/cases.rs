@@ -85,7 +85,7 @@ impl Case {
     /// Whether it can be made on such a store.
     pub(crate) fn suits(&self, ground: &dyn Ground) -> bool {
         match self.needs {
-            Needs::Nothing => true,
+            Needs::Nothing => ground.is_spared(),
             Needs::Server => ground.has_server(),
             Needs::Backends => ground.has_backends(),
             Needs::Forgetful => ground.can_forget(),
@@ -195,14 +195,14 @@ fn kill_ten_times(crew: &mut Crew<'_>) -> Result<(), String> {
 /// PBX-010, PBX-011, PBX-012, PBX-014, PBX-024: three processes under load, thirty of which are killed, on a database that
 /// is stopped once in order and crashes twice; nothing is lost, nothing is made up, and groups keep their order.
 fn kill_and_restart(crew: &mut Crew<'_>) -> Result<(), String> {
-    const KILLS: usize = 30;
     const NAMES: [char; 3] = ['a', 'b', 'c'];
+    let kills = crew.ground.kills();
     let mut stops = [Stop::Fast, Stop::Immediate, Stop::Kill];
     crew.rng.shuffle(&mut stops);
     NAMES.iter().try_for_each(|name| crew.start(*name))?;
     crew.until_ready('a')?;
     let delivered = |line: &Line| matches!(line.what, What::Delivered { .. });
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let victim = NAMES[crew.rng.usize(..NAMES.len())];
         let label = crew.label(victim);
         let count = crew.rng.usize(1..150);
@@ -215,8 +215,9 @@ fn kill_and_restart(crew: &mut Crew<'_>) -> Result<(), String> {
             }
         }
         crew.kill(victim)?;
-        if kill % 10 == 5 {
-            crew.restart(stops[kill / 10])?;
+        let each = kills / stops.len();
+        if kill % each == each / 2 {
+            crew.restart(stops[kill / each])?;
         }
         crew.start(victim)?;
     }

@@ -31,7 +31,7 @@ const SEQUENCES: u64 = 300;
 /// A server takes one to two seconds for each, most of it to make and connect to a fresh outbox, and there are many servers.
 const SERVER_SEQUENCES: u64 = 12;
 /// MongoDB's wire takes several round trips a call where SQL takes one: two to three seconds for each.
-const WIRE_SEQUENCES: u64 = 5;
+const WIRE_SEQUENCES: u64 = 4;
 const STEPS: usize = 75;
 /// At once: they wait for servers most of the time.
 const THREADS: usize = 6;

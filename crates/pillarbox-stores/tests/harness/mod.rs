@@ -27,9 +27,13 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
     vec![
         Arc::new(memory::Memory),
         #[cfg(feature = "mongodb")]
-        Arc::new(mongodb::Mongodb),
+        Arc::new(mongodb::Mongodb::main()),
         #[cfg(feature = "mongodb")]
-        Arc::new(mongodb_items::MongodbItems),
+        Arc::new(mongodb::Mongodb::ferretdb()),
+        #[cfg(feature = "mongodb")]
+        Arc::new(mongodb_items::MongodbItems::main()),
+        #[cfg(feature = "mongodb")]
+        Arc::new(mongodb_items::MongodbItems::ferretdb()),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::main()),
         #[cfg(feature = "postgres")]

@@ -13,24 +13,48 @@ use pillarbox_mongodb::mongodb::error::Error;
 use pillarbox_mongodb::mongodb::{Client, Database};
 use uuid::Uuid;
 
-pub(crate) const VARIABLE: &str = "PILLARBOX_TEST_MONGODB_URL";
-
 /// How long a database may take to be dropped.
 const LONGEST: Duration = Duration::from_secs(30);
 
-pub(crate) struct Mongodb;
+pub(crate) struct Mongodb {
+    name: &'static str,
+    server: Wire,
+}
+
+/// A server that speaks MongoDB's protocol, by the variable that names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wire(&'static str);
+
+impl Wire {
+    /// A replica set.
+    pub(crate) const MONGODB: Self = Self("PILLARBOX_TEST_MONGODB_URL");
+    /// Without transactions.
+    pub(crate) const FERRETDB: Self = Self("PILLARBOX_TEST_FERRETDB_URL");
+
+    pub(crate) fn url(self) -> Result<String, String> {
+        let Self(variable) = self;
+        let missing = |_| format!("{variable} is not set; `cargo xtask test` starts a server");
+        std::env::var(variable).map_err(missing)
+    }
+}
+
+impl Mongodb {
+    pub(crate) fn main() -> Self {
+        Self { name: "mongodb", server: Wire::MONGODB }
+    }
+
+    pub(crate) fn ferretdb() -> Self {
+        Self { name: "ferretdb", server: Wire::FERRETDB }
+    }
+}
 
 impl Harness for Mongodb {
     fn name(&self) -> &str {
-        "mongodb"
+        self.name
     }
 
     fn fresh(&self) -> Later<'_, Result<Fixture, String>> {
-        Box::pin(async {
-            let url = std::env::var(VARIABLE)
-                .map_err(|_| format!("{VARIABLE} is not set; `cargo xtask test` starts a server"))?;
-            fixture(&url).await.map_err(|error| error.to_string())
-        })
+        Box::pin(async { fixture(&self.server.url()?).await.map_err(|error| error.to_string()) })
     }
 }
 
@@ -46,7 +70,7 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
         beside: Arc::new(MongodbStore::new(database.clone()).await?),
         foreign: Arc::new(Rows(database)),
         transactions: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
-        open: None,
+        open: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
         bare: Some(Arc::new(MongodbStore::new(client.database(&guard.names[1])).await?)),
         store: Arc::new(store),
         guard: Some(Box::new(guard)),

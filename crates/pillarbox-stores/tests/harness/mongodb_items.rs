@@ -11,21 +11,30 @@ use pillarbox_mongodb::mongodb::bson::{DateTime, Document, doc};
 use pillarbox_mongodb::mongodb::{Client, Database, IndexModel};
 use uuid::Uuid;
 
-use super::mongodb::{Guard, VARIABLE, failed};
+use super::mongodb::{Guard, Wire, failed};
 
-pub(crate) struct MongodbItems;
+pub(crate) struct MongodbItems {
+    name: &'static str,
+    server: Wire,
+}
+
+impl MongodbItems {
+    pub(crate) fn main() -> Self {
+        Self { name: "mongodb-flowcatalyst", server: Wire::MONGODB }
+    }
+
+    pub(crate) fn ferretdb() -> Self {
+        Self { name: "ferretdb-flowcatalyst", server: Wire::FERRETDB }
+    }
+}
 
 impl Harness for MongodbItems {
     fn name(&self) -> &str {
-        "mongodb-flowcatalyst"
+        self.name
     }
 
     fn fresh(&self) -> Later<'_, Result<Fixture, String>> {
-        Box::pin(async {
-            let url = std::env::var(VARIABLE)
-                .map_err(|_| format!("{VARIABLE} is not set; `cargo xtask test` starts a server"))?;
-            fixture(&url).await.map_err(|error| error.to_string())
-        })
+        Box::pin(async { fixture(&self.server.url()?).await.map_err(|error| error.to_string()) })
     }
 }
 

@@ -14,6 +14,8 @@ use crate::plan::Plan;
 mod mariadb;
 #[cfg(feature = "mysql")]
 mod mariadb_server;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -27,6 +29,10 @@ pub(crate) fn all() -> Vec<Arc<dyn Ground>> {
     vec![
         #[cfg(feature = "mysql")]
         Arc::new(mariadb::Mariadb),
+        #[cfg(feature = "mongodb")]
+        Arc::new(mongodb::Mongodb::one()),
+        #[cfg(feature = "mongodb")]
+        Arc::new(mongodb::Mongodb::three()),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres),
         #[cfg(feature = "sqlite")]
@@ -52,6 +58,16 @@ pub(crate) trait Ground: Send + Sync {
     /// Whether it can have a server that loses commits in a crash.
     fn can_forget(&self) -> bool {
         false
+    }
+
+    /// Whether it also stands for its kind where servers are left alone.
+    fn is_spared(&self) -> bool {
+        true
+    }
+
+    /// How many processes are killed while its server is restarted three times.
+    fn kills(&self) -> usize {
+        30
     }
 
     /// A new database with all tables. An error says why this store can't run here.
