@@ -181,6 +181,16 @@ impl Relay {
         Ok(left)
     }
 
+    /// Ends what the stores of a closed relay still do: the last thing before a program ends its runtime.
+    pub async fn shut_down(&self) {
+        for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
+            part.store.shut_down().await;
+        }
+        for beside in self.shared.sources.iter().filter_map(|source| source.beside()) {
+            beside.shut_down().await;
+        }
+    }
+
     /// Stops reading, drains what is in memory, gives the rest back, leaves, stops the admin server and tells the last metrics. A second close does nothing.
     pub async fn close(&mut self) {
         self.stop.cancel();

@@ -105,7 +105,6 @@ impl Part {
         if let Some(mut engine) = engine {
             engine.close().await;
         }
-        self.store.shut_down().await;
     }
 }
 

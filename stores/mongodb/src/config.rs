@@ -40,6 +40,15 @@ pub struct MongodbStoreBuilder {
     pub(crate) limits: Limits,
     pub(crate) wake_up: WakeUp,
     pub(crate) command_timeout: Duration,
+    pub(crate) client: Whose,
+}
+
+/// Whose client a store uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The store ends it.
+    Own,
+    Callers,
 }
 
 impl MongodbStoreBuilder {
@@ -52,6 +61,7 @@ impl MongodbStoreBuilder {
             limits: Limits::default(),
             wake_up: WakeUp::default(),
             command_timeout: DEFAULT_COMMAND_TIMEOUT,
+            client: Whose::Callers,
         }
     }
 
@@ -66,7 +76,7 @@ impl MongodbStoreBuilder {
             return Err(StoreError::new(ErrorKind::InvalidInput, "open", "mongodb", detail));
         };
         let client = Client::with_options(options).map_err(wrong)?;
-        Ok(Self::new(client.database(&name)))
+        Ok(Self { client: Whose::Own, ..Self::new(client.database(&name)) })
     }
 
     /// The name in logs and errors. Default: the name of the database.

@@ -15,7 +15,7 @@ use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
 
 use crate::call::Call;
-use crate::config::{MongodbStoreBuilder, WakeUp};
+use crate::config::{MongodbStoreBuilder, WakeUp, Whose};
 use crate::error::Failure;
 use crate::hints::Listener;
 use crate::insert::insert_rows;
@@ -45,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) outbox: Arc<Outbox>,
     wake_up: WakeUp,
     listener: OnceLock<Listener>,
+    client: Whose,
 }
 
 impl MongodbStore {
@@ -78,7 +79,8 @@ impl MongodbStore {
     }
 
     pub(crate) fn start(builder: MongodbStoreBuilder, server: (Server, Duration)) -> Self {
-        let MongodbStoreBuilder { database, name, table, layout, limits, wake_up, command_timeout } = builder;
+        let MongodbStoreBuilder { database, name, table, layout, limits, wake_up, command_timeout, client } =
+            builder;
         let table = table.unwrap_or_else(|| TableName::usual(layout));
         let facts = Facts {
             kind: "mongodb",
@@ -94,7 +96,7 @@ impl MongodbStore {
             limits: Limits { layout, ..limits },
         };
         let outbox = Arc::new(Outbox::new(database, table, layout, server, command_timeout));
-        Self(Arc::new(Shared { facts, outbox, wake_up, listener: OnceLock::new() }))
+        Self(Arc::new(Shared { facts, outbox, wake_up, listener: OnceLock::new(), client }))
     }
 
     pub(crate) fn outbox(&self) -> &Arc<Outbox> {
@@ -359,9 +361,17 @@ impl Store for MongodbStore {
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).hints())
     }
 
-    /// The driver panics where a command is sent on a runtime that is ending.
+    /// A client that is dropped tells the server so in a task of the driver's, which panics on a runtime that is ending.
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.close())
+        Box::pin(async move {
+            self.close().await;
+            if self.0.client == Whose::Own {
+                let ending = self.database().client().clone().shutdown().immediate(true);
+                if timeout(LOOK, ending).await.is_err() {
+                    tracing::debug!("the client did not end in time");
+                }
+            }
+        })
     }
 }
 

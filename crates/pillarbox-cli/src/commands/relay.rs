@@ -99,7 +99,9 @@ impl Relay {
         let ended = self.wait(&relay, &mut interrupts).await;
         close(&mut relay, &mut interrupts).await?;
         let ending = ended?;
-        Summary::of(&relay, matches!(ending, Ending::Empty)).await.print(session.output, prints_events)
+        let summary = Summary::of(&relay, matches!(ending, Ending::Empty)).await;
+        relay.shut_down().await;
+        summary.print(session.output, prints_events)
     }
 
     async fn wait(&self, relay: &Running, interrupts: &mut Interrupts) -> Outcome<Ending> {

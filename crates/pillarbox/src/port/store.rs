@@ -107,7 +107,8 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Ends what the store does in the background, and waits for it: the last thing before a program ends its runtime.
+    /// Ends what the store does in the background, and waits for it: the last thing before a program ends its runtime. The
+    /// store is of no use afterwards.
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
