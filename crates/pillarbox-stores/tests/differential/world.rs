@@ -319,8 +319,10 @@ impl World {
                 let after = after.as_ref().map(|id| self.names.known(id, 0).0);
                 let select = select_of(select);
                 let count = self.admin().count(select.clone()).await?;
-                let list =
-                    self.admin().list(List { select, order: *order, after, after_id, limit: *limit }).await?;
+                let list = self
+                    .admin()
+                    .list(List { select, order: *order, after, after_id, limit: *limit, ..List::default() })
+                    .await?;
                 let ids: Vec<_> = list.iter().map(|record| &record.id).collect();
                 format!("{count} {ids:?}")
             }
