@@ -13,6 +13,7 @@ use mongodb::options::{
 use mongodb::{ClientSession, Collection, Database};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::ErrorKind;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -118,6 +119,8 @@ pub(crate) struct Outbox {
     lifetime: Duration,
     pub(crate) tasks: TaskTracker,
     pub(crate) office: Office,
+    /// One for the transactions that have lost against others.
+    turns: Semaphore,
     /// For how many claims it is remembered that others claim the same rows.
     pub(crate) crowd: AtomicU32,
     options: CollectionOptions,
@@ -140,8 +143,21 @@ impl Outbox {
             Server::Alone => None,
         };
         let (names, tasks, crowd) = (Names::new(&table), TaskTracker::new(), AtomicU32::new(0));
-        let office = Office::new();
-        Self { database, names, table, layout, server, timeout, lifetime, tasks, office, crowd, options }
+        let (office, turns) = (Office::new(), Semaphore::new(1));
+        Self {
+            database,
+            names,
+            table,
+            layout,
+            server,
+            timeout,
+            lifetime,
+            tasks,
+            office,
+            turns,
+            crowd,
+            options,
+        }
     }
 
     /// A collection, read and written on the primary with the majority's consent.
@@ -182,6 +198,7 @@ impl Outbox {
     /// Runs a call to its end, whether or not the caller goes on waiting.
     ///
     /// A transaction that loses against others is begun again until shortly before the deadline, with a growing pause between.
+    /// Those of this process that have lost go one by one: the server makes no queue of them, and they would lose to each other.
     pub(crate) async fn perform<T, F>(
         self: &Arc<Self>,
         step: Step,
@@ -198,9 +215,13 @@ impl Outbox {
             Step::Briefly(tries) => tries,
             _ => u32::MAX,
         };
+        let mut turn = None;
         for tried in 1..tries {
             match self.transact(deadline, work).await {
                 Err(failure) if failure.is_transient() && Instant::now() + LAST < deadline => {
+                    if turn.is_none() {
+                        turn = timeout_at(deadline - LAST, self.turns.acquire()).await.ok();
+                    }
                     pause(tried).await
                 }
                 ended => return ended,
