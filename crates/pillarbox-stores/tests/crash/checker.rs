@@ -12,6 +12,10 @@ use crate::plan::Mode;
 /// What the engine logs when it learns that it was buried, by a beat or by a settle.
 const BURIED: [&str; 2] = ["node was buried", "ownership lost"];
 
+/// What it logs when done marks are kept out by a transaction of others. On MongoDB a killed process leaves such a transaction behind
+/// until the server ends it, and whoever stops before that leaves what it delivered to be delivered again.
+const KEPT_OUT: &str = "outcomes wait for rows that another transaction has locked";
+
 /// Why an incarnation may have delivered what another delivers again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
@@ -47,17 +51,24 @@ struct Ends<'a> {
     killed: BTreeMap<&'a str, usize>,
     /// Where it was counted what they had left.
     counted: BTreeMap<&'a str, usize>,
+    /// Where those stopped in order that could not settle everything.
+    kept_out: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Ends<'a> {
     fn read(evidence: &'a Evidence) -> Self {
         let is_burial = |line: &&Line| matches!(&line.what, What::Log { text } if BURIED.iter().any(|told| text.contains(told)));
+        let is_kept_out = |line: &&Line| matches!(&line.what, What::Log { text } if text.contains(KEPT_OUT));
         let by = |line: &'a Line| line.by.as_str();
         let places = |what: &What| {
             let lines = evidence.lines.iter().enumerate().filter(|(_, line)| line.what == *what);
             lines.map(|(at, line)| (by(line), at)).collect()
         };
+        let waiting: BTreeSet<&str> = evidence.lines.iter().filter(is_kept_out).map(by).collect();
+        let mut kept_out: BTreeMap<&str, usize> = places(&What::Left);
+        kept_out.retain(|by, _| waiting.contains(by));
         Self {
+            kept_out,
             evidence,
             buried: evidence.lines.iter().filter(is_burial).map(by).collect(),
             killed: places(&What::Killing),
@@ -65,8 +76,8 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Whether an event that was delivered comes again for a reason: a crash took its done mark back, a node stood still, or it was
-    /// in flight when its process was killed. What was done by then stays done, and what comes before that was counted may be either.
+    /// Whether an event that was delivered comes again for a reason: a crash took its done mark back or a lock kept it out to the end, a
+    /// node stood still, or it was in flight when its process was killed. What was done by then stays done, and what comes before that was counted may be either.
     fn explain(&self, id: &str, first: Delivery<'_>, again: Delivery<'_>) -> bool {
         let in_flight = || {
             let pending = self.evidence.killed.get(first.by)?;
@@ -78,6 +89,7 @@ impl<'a> Ends<'a> {
             // One that stood still in the middle of a delivery ends it after others have made it.
             || self.buried.contains(again.by)
             || in_flight() == Some(true)
+            || self.kept_out.get(first.by).is_some_and(|left| *left < again.at)
     }
 
     /// How many attempts of an event can have been counted by ends of processes: one by each kill at which it was pending, and one
