@@ -153,7 +153,7 @@ async fn bookings_stay_in_order_while_nodes_join_stop_and_die() {
         killed.map(|row| format!("{} {}", row.0, row.1)).any(|row| row == *what)
     };
     assert!(again.iter().all(by_killed), "came twice without a reason: {again:?}");
-    // A killed node is there until its lease ends and another one beats; the others have left.
+    // A killed node is there until its lease ends and another one heartbeats; the others have left.
     let nodes = PostgresStore::new(pool.clone()).nodes().await.unwrap();
     assert!(nodes.iter().all(|node| node.label == b.name), "{nodes:?}");
     pool.close().await;

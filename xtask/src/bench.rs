@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::process;
-use crate::servers::{self, Fleet};
+use pillarbox_servers::{self as servers, Fleet};
 
 /// The servers that are measured, by what the benchmark program calls them.
 const MEASURED: [(&str, &str); 5] = [

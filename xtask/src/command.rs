@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::servers::{self, Action};
 use crate::steps::{self, Step};
+use pillarbox_servers::{self as servers, Action};
 
 /// Whether uncited requirements only show or also fail.
 #[derive(Clone, Copy, Debug, PartialEq)]

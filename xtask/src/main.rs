@@ -6,7 +6,6 @@ mod command;
 mod disk;
 mod process;
 mod requirements;
-mod servers;
 mod source;
 mod steps;
 mod tidy;
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use command::Command;
+use pillarbox_servers as servers;
 
 const USAGE: u8 = 2;
 

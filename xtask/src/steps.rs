@@ -24,7 +24,7 @@ use tally::Tally;
 
 use crate::disk;
 use crate::process;
-use crate::servers::{self, Fleet, Pending};
+use pillarbox_servers::{self as servers, Fleet, Pending};
 
 /// One named part of the test run.
 pub(crate) struct Step {

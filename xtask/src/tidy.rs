@@ -9,6 +9,7 @@ mod places;
 mod readme;
 mod sizes;
 mod sleeps;
+mod unique_names;
 
 use std::fmt;
 use std::io;
@@ -16,7 +17,7 @@ use std::path::Path;
 
 use crate::tree::{File, Tree};
 
-const CHECKS: [fn(&Tree) -> Vec<Finding>; 9] = [
+const CHECKS: [fn(&Tree) -> Vec<Finding>; 10] = [
     clocks::check,
     leftovers::check,
     migrations::check,
@@ -26,6 +27,7 @@ const CHECKS: [fn(&Tree) -> Vec<Finding>; 9] = [
     readme::check,
     sizes::check,
     sleeps::check,
+    unique_names::check,
 ];
 
 /// Something to mend, and where.

@@ -1,15 +1,13 @@
-//! What a business writes, alone, with a bare insert of an event, and with our outbox.
+//! What a business writes in a transaction, alone, with a bare insert of an event, and with our outbox.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pillarbox::model::{NewRow, Placement};
-use pillarbox::port::{Store, Write};
 use pillarbox::{Event, Outbox};
 use pillarbox_mongodb::MongodbStore;
-use pillarbox_mongodb::mongodb::Database as Documents;
 use pillarbox_mongodb::mongodb::bson::{Document, doc};
+use pillarbox_mongodb::mongodb::options::{ReadConcern, WriteConcern};
+use pillarbox_mongodb::mongodb::{ClientSession, Database as Documents};
 
 use super::ground::Ground;
 use crate::database::end_to_end::Business;
@@ -29,18 +27,26 @@ impl Business for Ground {
     }
 
     fn ours(&self, outbox: &Outbox<MongodbStore>) -> anyhow::Result<Ours> {
-        let store = Arc::clone(outbox.store());
-        Ok(Ours { database: store.database().clone(), store, payload: payload() })
+        Ok(Ours { outbox: outbox.clone(), payload: payload() })
     }
 }
 
 /// Writes an order and changes an account.
-async fn business(database: &Documents, account: i64) -> anyhow::Result<()> {
+async fn business(database: &Documents, tx: &mut ClientSession, account: i64) -> anyhow::Result<()> {
     let order = doc! { "account_id": account, "amount": 1_i64, "note": NOTE };
-    database.collection::<Document>("orders").insert_one(order).await?;
+    database.collection::<Document>("orders").insert_one(order).session(&mut *tx).await?;
     let change = doc! { "$inc": { "balance": 1_i64 } };
-    database.collection::<Document>("account").update_one(doc! { "_id": account }, change).await?;
+    let accounts = database.collection::<Document>("account");
+    accounts.update_one(doc! { "_id": account }, change).session(&mut *tx).await?;
     Ok(())
+}
+
+/// A transaction as our outbox begins it.
+async fn begin(database: &Documents) -> anyhow::Result<ClientSession> {
+    let mut session = database.client().start_session().await?;
+    let start = session.start_transaction().read_concern(ReadConcern::snapshot());
+    start.write_concern(WriteConcern::majority()).await?;
+    Ok(session)
 }
 
 /// The business alone.
@@ -48,7 +54,9 @@ pub(crate) struct Alone(Documents);
 
 impl Work for Alone {
     async fn once(&self, account: i64) -> anyhow::Result<()> {
-        business(&self.0, account).await
+        let mut tx = begin(&self.0).await?;
+        business(&self.0, &mut tx, account).await?;
+        Ok(tx.commit_transaction().await?)
     }
 }
 
@@ -61,7 +69,8 @@ pub(crate) struct Bare {
 
 impl Work for Bare {
     async fn once(&self, account: i64) -> anyhow::Result<()> {
-        business(&self.database, account).await?;
+        let mut tx = begin(&self.database).await?;
+        business(&self.database, &mut tx, account).await?;
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?;
         let event = doc! {
@@ -78,24 +87,23 @@ impl Work for Bare {
             "aggregate_type": "__GLOBAL__",
             "payload": &self.payload,
         };
-        Ground::events(&self.database).insert_one(event).await?;
-        Ok(())
+        Ground::events(&self.database).insert_one(event).session(&mut tx).await?;
+        Ok(tx.commit_transaction().await?)
     }
 }
 
 /// Our outbox.
 pub(crate) struct Ours {
-    database: Documents,
-    store: Arc<MongodbStore>,
+    outbox: Outbox<MongodbStore>,
     payload: String,
 }
 
 impl Work for Ours {
     async fn once(&self, account: i64) -> anyhow::Result<()> {
-        business(&self.database, account).await?;
-        let event = Event::text(MEASURED, self.payload.clone()).build()?;
-        let rows = vec![NewRow { event, placement: Placement::Slot }];
-        self.store.write(Write { rows, now: None }).await?;
+        let mut tx = self.outbox.begin().await?;
+        business(self.outbox.store().database(), &mut tx, account).await?;
+        tx.write(Event::text(MEASURED, self.payload.clone()))?;
+        tx.commit().await?;
         Ok(())
     }
 }

@@ -37,6 +37,7 @@ impl Ground {
         let store = self.open_store(1).await?;
         store.admin().migrate().await?;
         Self::close_store(&store).await;
+        self.admin.create_collection("orders").await?;
         let accounts: Vec<Document> =
             (0..ACCOUNTS as i64).map(|number| doc! { "_id": number, "balance": 0_i64 }).collect();
         for page in accounts.chunks(PAGE) {
@@ -61,8 +62,9 @@ impl Database for Ground {
         Ok(ground)
     }
 
+    /// The stream of changes has a connection to itself, and so has a heartbeat that must not wait.
     async fn open_store(&self, connections: u32) -> anyhow::Result<MongodbStore> {
-        Ok(MongodbStore::builder(self.database(connections)?).open().await?)
+        Ok(MongodbStore::builder(self.database(connections + 2)?).open().await?)
     }
 
     async fn close_store(store: &MongodbStore) {

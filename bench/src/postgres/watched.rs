@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Lead,
-    Membership, Promote, Promoted, Reap, Settle, Settled, Store, Write, WriteOn,
+    Admin, Answer, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Heartbeat, Lead, Membership,
+    Promote, Promoted, Reap, Register, Settle, Settled, Store, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 
@@ -82,12 +82,12 @@ impl Store for Watched {
         })
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        self.store.join(request)
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        self.store.register(request)
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.store.beat(request)
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.store.heartbeat(request)
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
@@ -110,12 +110,12 @@ impl Store for Watched {
         self.store.admin()
     }
 
-    fn announce(&self) {
-        self.store.announce();
+    fn notify(&self) {
+        self.store.notify();
     }
 
-    fn hints(&self) -> Option<Hints> {
-        self.store.hints()
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.store.wakeups()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use pillarbox::port::StoreError;
-use pillarbox_terminal::failure::{Failure, Outcome};
-use pillarbox_terminal::output::{Answer, Ink, Output, Progress, counted};
+use pillarbox_terminal::error::{CommandError, CommandResult};
+use pillarbox_terminal::output::{Ink, Output, Printable, Progress, counted};
 use serde::Serialize;
 
 /// Rows changed in one transaction.
@@ -12,17 +12,17 @@ pub(crate) const BATCH: usize = 500;
 /// How sure the caller is.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Consent {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Only tell what would be changed
+    /// Print what would change and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 impl Consent {
     /// Asks unless `--yes` was given; an error unless the answer is yes.
-    pub(crate) fn obtain(self, output: Output, question: &str) -> Outcome {
+    pub(crate) fn obtain(self, output: Output, question: &str) -> CommandResult {
         if self.yes {
             return Ok(());
         }
@@ -30,13 +30,13 @@ impl Consent {
     }
 }
 
-fn agreed(answer: Option<&str>, question: &str) -> Outcome {
+fn agreed(answer: Option<&str>, question: &str) -> CommandResult {
     match answer.map(str::to_lowercase).as_deref() {
         Some("y" | "yes") => Ok(()),
-        Some(_) => Err(Failure::failed("not confirmed: nothing was changed")),
+        Some(_) => Err(CommandError::failed("not confirmed: nothing was changed")),
         None => {
             let message = format!("not confirmed, and nobody to ask: {question}");
-            Err(Failure::usage(message).hint("add --yes to do it, or --dry-run to see what it would do"))
+            Err(CommandError::usage(message).hint("add --yes to do it, or --dry-run to see what it would do"))
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) struct Sentence {
     pub(crate) what: &'static str,
 }
 
-impl Answer for Changed {
+impl Printable for Changed {
     fn for_people(&self, _: Ink) -> String {
         let things = counted(self.count, self.sentence.what);
         match self.dry_run {
@@ -74,13 +74,15 @@ impl Answer for Changed {
 pub(crate) async fn in_batches(
     progress: &Progress,
     mut change: impl AsyncFnMut(usize) -> Result<u64, StoreError>,
-) -> Outcome<u64> {
+) -> CommandResult<u64> {
     let mut total = 0;
     loop {
         let changed = match change(BATCH).await {
             Ok(changed) => changed,
             Err(error) if total > 0 => {
-                return Err(Failure::from(error).during(format!("stopped after {}", counted(total, "event"))));
+                return Err(
+                    CommandError::from(error).during(format!("stopped after {}", counted(total, "event")))
+                );
             }
             Err(error) => return Err(error.into()),
         };

@@ -8,12 +8,12 @@ use crate::commands::{
 };
 use crate::target::Target;
 
-/// A transactional outbox: look at it, write to it, operate it.
+/// A transactional outbox: inspect it, write to it, operate it.
 #[derive(Debug, Parser)]
 #[command(name = "pillarbox", version, after_help = exit::TABLE, max_term_width = 110)]
 #[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Print one JSON document for programs; errors too, on standard error
+    /// Print one JSON document instead of text; errors too, on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the main job on an embedded store, with nothing to install
+    /// Run a demo on an embedded store; nothing to install
     Demo(pillarbox_demo::Demo),
     /// Create or upgrade the tables, or print the SQL
     Migrate(migrate::Migrate),
@@ -35,29 +35,29 @@ pub(crate) enum Command {
     Relay(relay::Relay),
     /// Show the state of an outbox
     Stats(stats::Stats),
-    /// Look at events, take pending ones back
+    /// List and show events, cancel pending ones
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox events list --status pending")]
     Events(events::Events),
-    /// Look at dead events, bring them back or delete them
+    /// List and show dead events, replay or discard them
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox dead list")]
     Dead(dead::Dead),
-    /// Look at groups that are held back, hold them or let them go
+    /// List, pause and resume groups, replay or skip a dead head
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox groups unblock Account/42")]
     Groups(groups::Groups),
-    /// Look at the nodes that deliver
+    /// List the nodes that deliver
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox nodes list")]
     Nodes(nodes::Nodes),
-    /// Enqueue messages, claim them, settle them: the work queue
+    /// Work queue: enqueue, claim and settle messages, or run a worker
     #[command(subcommand, arg_required_else_help = true)]
     #[command(
         after_help = "Example:\n  pillarbox queue work --exec ./send-mail --topic mail.send\n\nTo look at messages: pillarbox events list, dead list."
     )]
     Queue(queue::Queue),
-    /// Join messages of the queue: when all have ended, another is enqueued
+    /// Join messages of the queue: enqueue another message when all have ended
     #[command(subcommand, arg_required_else_help = true)]
     #[command(
         after_help = "Example:\n  pillarbox join start --expected 3\n\nThen enqueue messages with --join, and say with `join wait` what follows the last."
@@ -65,10 +65,10 @@ pub(crate) enum Command {
     Join(join::Join),
     /// Delete old rows
     Purge(purge::Purge),
-    /// Look at the configuration of the relay: its keys, its schema, what is wrong with yours
+    /// Print the keys or the schema of the relay's configuration, or check a file
     #[command(subcommand, arg_required_else_help = true)]
     #[command(after_help = "Example:\n  pillarbox config check --config relay.toml")]
     Config(config::Config),
-    /// Print the completions of a shell
+    /// Print a completion script for a shell
     Completions(completions::Completions),
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use pillarbox_relay::config::{KEYS, Key, LogFormat};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::pipe::LogWriter;
 use tracing_subscriber::EnvFilter;
 
@@ -13,11 +13,11 @@ use crate::json_lines::JsonLines;
 /// What is logged to standard error, as in `pillarbox=debug`.
 const LOG: &str = "PILLARBOX_LOG";
 
-/// What a relay logs if nothing else is asked for.
-const RELAY_LOG: &str = "warn,pillarbox=info,pillarbox_relay=info,pillarbox_sinks=info,pillarbox_postgres=info,pillarbox_mysql=info";
+/// What a relay logs if nothing else is asked for: a target matches by its beginning, so this is every crate of ours.
+const RELAY_LOG: &str = "warn,pillarbox=info";
 
 /// Starts the log if it is asked for.
-pub(crate) fn start_log() -> Outcome {
+pub(crate) fn start_log() -> CommandResult {
     match directives() {
         Some(directives) => log(&directives, LogFormat::Text),
         None => Ok(()),
@@ -25,7 +25,7 @@ pub(crate) fn start_log() -> Outcome {
 }
 
 /// Starts the log of a relay, which always has one.
-pub(crate) fn start_relay_log(format: LogFormat) -> Outcome {
+pub(crate) fn start_relay_log(format: LogFormat) -> CommandResult {
     log(directives().as_deref().unwrap_or(RELAY_LOG), format)
 }
 
@@ -33,9 +33,9 @@ fn directives() -> Option<String> {
     env::var(LOG).ok().filter(|directives| !directives.is_empty())
 }
 
-fn log(directives: &str, format: LogFormat) -> Outcome {
+fn log(directives: &str, format: LogFormat) -> CommandResult {
     let filter = EnvFilter::try_new(directives).map_err(|_| {
-        Failure::usage(format!("{LOG} is not a list of levels")).hint("as in pillarbox=debug or warn")
+        CommandError::usage(format!("{LOG} is not a list of levels")).hint("as in pillarbox=debug or warn")
     })?;
     // It would complain of a line that can't be written by a print to standard error, which panics if that is closed.
     let log = tracing_subscriber::fmt().log_internal_errors(false);

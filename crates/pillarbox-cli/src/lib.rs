@@ -4,8 +4,8 @@ mod bulk;
 mod cli;
 mod commands;
 mod environment;
-mod form;
 mod json_lines;
+mod parse;
 mod target;
 mod view;
 

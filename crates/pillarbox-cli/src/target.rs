@@ -9,28 +9,28 @@ use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
 use pillarbox::model::{Status, TableName};
 use pillarbox::port::{Fetch, Select, Store};
-use pillarbox_stores::{ConnectError, Missing, Options};
-use pillarbox_terminal::failure::{Failure, Outcome};
-use pillarbox_terminal::redact::user_and_password;
+use pillarbox::redact;
+use pillarbox_stores::{ConnectError, MissingFile, Options};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 
 const URL: &str = "PILLARBOX_DATABASE_URL";
 const URL_FILE: &str = "PILLARBOX_DATABASE_URL_FILE";
 const HEADING: &str = "Outbox";
 
-/// The options that every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
     /// The database, as in sqlite:FILE or postgres://USER@HOST/DATABASE; or set PILLARBOX_DATABASE_URL, or PILLARBOX_DATABASE_URL_FILE to the name of
     /// a file that holds it, which keep a password out of the list of processes
     #[arg(long, visible_alias = "url", value_name = "URL", global = true, help_heading = HEADING)]
     database_url: Option<String>,
-    /// The layout of the tables; by default that of the tables that are there, and native where there are none
+    /// Table layout [default: detected; native if there are no tables]
     #[arg(long, global = true, help_heading = HEADING)]
     layout: Option<Layout>,
-    /// The schema of the tables, on PostgreSQL; by default the first one of the search path
+    /// Schema of the tables, on PostgreSQL [default: the first of the search path]
     #[arg(long, global = true, help_heading = HEADING)]
     schema: Option<String>,
-    /// The table of events; by default outbox_event, and outbox_events in the layout flowcatalyst
+    /// Table of events [default: outbox_event; outbox_events in the flowcatalyst layout]
     #[arg(long, global = true, help_heading = HEADING)]
     table: Option<String>,
 }
@@ -55,8 +55,8 @@ impl From<Layout> for pillarbox::model::Layout {
 
 impl Target {
     /// Opens a store that is there already.
-    pub(crate) async fn connect(&self) -> Outcome<Arc<dyn Store>> {
-        self.open(Missing::Refuse).await
+    pub(crate) async fn connect(&self) -> CommandResult<Arc<dyn Store>> {
+        self.open(MissingFile::Refuse).await
     }
 
     /// Whether a layout is named.
@@ -66,14 +66,14 @@ impl Target {
 
     /// Opens what is to be migrated; where it is a file that is not there, an empty one is made. Without a layout it is that of the
     /// tables that are there: beside tables of another program new ones would look like an empty outbox.
-    pub(crate) async fn to_migrate(&self) -> Outcome<Vec<Arc<dyn Store>>> {
+    pub(crate) async fn to_migrate(&self) -> CommandResult<Vec<Arc<dyn Store>>> {
         let url = self.url()?;
-        let first = self.open(Missing::Create).await?;
+        let first = self.open(MissingFile::Create).await?;
         let found = first.facts().layout();
         let mut stores = vec![first];
         if self.table.is_none() && found == pillarbox::model::Layout::Flowcatalyst {
             let table = TableName::new(DISPATCH_JOBS)?;
-            let options = Options { table, layout: Some(found), ..self.options(Missing::Refuse)? };
+            let options = Options { table, layout: Some(found), ..self.options(MissingFile::Refuse)? };
             let jobs =
                 pillarbox_stores::connect(&url, &options).await.map_err(|error| refused(&error, &url))?;
             // Whoever names the layout wants both of its tables; where it was found, so is what there is of it.
@@ -85,13 +85,13 @@ impl Target {
     }
 
     /// The first table of the layout flowcatalyst in which events are pending, and how many.
-    pub(crate) async fn pending_items(&self) -> Outcome<Option<(TableName, u64)>> {
+    pub(crate) async fn pending_items(&self) -> CommandResult<Option<(TableName, u64)>> {
         let url = self.url()?;
         let layout = Some(pillarbox::model::Layout::Flowcatalyst);
         let statuses = vec![Status::New, Status::Retry];
         for table in [EVENTS, DISPATCH_JOBS] {
             let table = TableName::new(table)?;
-            let options = Options { table: table.clone(), layout, ..self.options(Missing::Refuse)? };
+            let options = Options { table: table.clone(), layout, ..self.options(MissingFile::Refuse)? };
             // A store without this layout has none.
             let Ok(items) = pillarbox_stores::connect(&url, &options).await else { continue };
             if items.admin().check().await.is_err() {
@@ -124,9 +124,9 @@ impl Target {
     }
 
     /// The SQL of the tables, without opening anything.
-    pub(crate) fn schema_sql(&self) -> Outcome<String> {
+    pub(crate) fn schema_sql(&self) -> CommandResult<String> {
         let url = self.url()?;
-        let options = self.options(Missing::Refuse)?;
+        let options = self.options(MissingFile::Refuse)?;
         // A bare scheme says enough here.
         let url = if url.ends_with(':') { format!("{url}outbox") } else { url };
         let both = self.table.is_none() && self.layout() == Some(pillarbox::model::Layout::Flowcatalyst);
@@ -136,50 +136,50 @@ impl Target {
             let options = Options { table, ..options.clone() };
             pillarbox_stores::schema_sql(&url, &options).map_err(|error| refused(&error, &url))
         });
-        Ok(scripts.collect::<Outcome<Vec<String>>>()?.join("\n"))
+        Ok(scripts.collect::<CommandResult<Vec<String>>>()?.join("\n"))
     }
 
-    async fn open(&self, missing: Missing) -> Outcome<Arc<dyn Store>> {
+    async fn open(&self, missing: MissingFile) -> CommandResult<Arc<dyn Store>> {
         let url = self.url()?;
         let options = self.options(missing)?;
         let opened = pillarbox_stores::connect(&url, &options).await;
         opened.map_err(|error| refused(&error, &url))
     }
 
-    fn options(&self, missing: Missing) -> Outcome<Options> {
+    fn options(&self, missing: MissingFile) -> CommandResult<Options> {
         let table = self.table.as_deref().map(TableName::new).transpose()?.unwrap_or_default();
         Ok(Options { table, layout: self.layout(), schema: self.schema.clone(), missing })
     }
 
     /// The URL: the option over the variable over the file; a variable and a file at once are a mistake.
-    fn url(&self) -> Outcome<String> {
+    fn url(&self) -> CommandResult<String> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.database_url, variable(URL), variable(URL_FILE)) {
             (Some(url), _, _) => url.clone(),
             (None, Some(_), Some(_)) => {
                 return Err(
-                    Failure::usage(format!("{URL} and {URL_FILE} are both set")).hint("set one of them")
+                    CommandError::usage(format!("{URL} and {URL_FILE} are both set")).hint("set one of them")
                 );
             }
             (None, Some(url), None) => url,
             (None, None, Some(file)) => fs::read_to_string(&file).map_err(|error| {
-                Failure::usage(format!("the file {file:?} that {URL_FILE} names can't be read: {error}"))
+                CommandError::usage(format!("the file {file:?} that {URL_FILE} names can't be read: {error}"))
             })?,
             (None, None, None) => String::new(),
         };
         match url.trim() {
-            "" => Err(Failure::usage("no database is named")
-                .hint(format!("give --database-url, as in sqlite:orders.db or postgres://me@localhost/shop, or set {URL} or {URL_FILE}"))),
+            "" => Err(CommandError::usage("no database is named")
+                .hint(format!("give --database-url, as in sqlite:orders.db or postgres://localhost/shop, or set {URL} or {URL_FILE}"))),
             url => Ok(url.to_owned()),
         }
     }
 }
 
 /// The database's now: ends of rows are by its clock.
-pub(crate) async fn database_now(store: &dyn Store) -> Outcome<Timestamp> {
+pub(crate) async fn database_now(store: &dyn Store) -> CommandResult<Timestamp> {
     Ok(store.fetch(Fetch::time()).await?.now)
 }
 /// Why a store was not opened, without what the URL holds before its `@`.
-fn refused(error: &ConnectError, url: &str) -> Failure {
-    Failure::of_kind(error.kind(), &error.to_string()).without(user_and_password(url))
+fn refused(error: &ConnectError, url: &str) -> CommandError {
+    CommandError::of_kind(error.kind(), &redact::quoted(&error.to_string(), url))
 }

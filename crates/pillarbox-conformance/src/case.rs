@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::harness::{Fixture, Harness, Later};
 
 /// A case that takes longer than this hangs: a store may wait for a lock for some seconds, not for minutes.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// What a case needs of a store, beyond what every store must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl fmt::Debug for Case {
 
 /// How a case came out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// It holds.
     Passed,
     /// It does not hold, and how that showed.
@@ -125,26 +125,26 @@ pub enum Outcome {
 }
 
 /// Tries one case on an outbox of its own. Needs a runtime with timers and more than one thread.
-pub async fn run(case: &Case, harness: &dyn Harness) -> Outcome {
+pub async fn run(case: &Case, harness: &dyn Harness) -> CaseOutcome {
     let fixture = match harness.fresh().await {
         Ok(fixture) => fixture,
-        Err(reason) => return Outcome::CouldNotRun(reason),
+        Err(reason) => return CaseOutcome::CouldNotRun(reason),
     };
     match case.need.lacking(&fixture) {
         Ok(None) => {}
-        Ok(Some(why)) => return Outcome::NotApplicable(why.to_owned()),
-        Err(why) => return Outcome::Failed(why.to_owned()),
+        Ok(Some(why)) => return CaseOutcome::NotApplicable(why.to_owned()),
+        Err(why) => return CaseOutcome::Failed(why.to_owned()),
     }
     // In a task of its own, so that a failed assertion is an outcome and not the end of the run.
     let mut task = JoinSet::new();
     task.spawn((case.body)(fixture));
     match tokio::time::timeout(LONGEST, task.join_next()).await {
-        Ok(Some(Ok(Ok(())))) => Outcome::Passed,
-        Ok(Some(Ok(Err(Halt::NotApplicable(why))))) => Outcome::NotApplicable(why.to_owned()),
-        Ok(Some(Ok(Err(Halt::Store(error))))) => Outcome::Failed(format!("{error:?}")),
-        Ok(Some(Err(broken))) => Outcome::Failed(panic_text(broken)),
-        Ok(None) => Outcome::Failed("the case did not run".to_owned()),
-        Err(_) => Outcome::Failed(format!("it did not end within {LONGEST:?}")),
+        Ok(Some(Ok(Ok(())))) => CaseOutcome::Passed,
+        Ok(Some(Ok(Err(Halt::NotApplicable(why))))) => CaseOutcome::NotApplicable(why.to_owned()),
+        Ok(Some(Ok(Err(Halt::Store(error))))) => CaseOutcome::Failed(format!("{error:?}")),
+        Ok(Some(Err(broken))) => CaseOutcome::Failed(panic_text(broken)),
+        Ok(None) => CaseOutcome::Failed("the case did not run".to_owned()),
+        Err(_) => CaseOutcome::Failed(format!("it did not end within {LONGEST:?}")),
     }
 }
 

@@ -9,9 +9,9 @@ use pillarbox::model::{
     Slot, SlotSet, StepState, Written,
 };
 use pillarbox::port::{
-    Beat, ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction,
-    GroupChange, HeldGroup, Join, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone,
-    Outcome, Part, Replay, Scope, Select, Settle, Settled, Store, StoreError, Wait, Write,
+    ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction, GroupChange,
+    Heartbeat, HeldGroup, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone, Outcome,
+    Part, Register, Replay, Scope, Select, Settle, Settled, Store, StoreError, Wait, Write,
 };
 
 use tokio::task::JoinSet;
@@ -108,7 +108,7 @@ pub(crate) fn held(membership: &Membership) -> Vec<i16> {
     membership.held.iter().map(|held| held.slot.0).collect()
 }
 
-/// Those it took from a node that was buried.
+/// Those it took from a node that was evicted.
 pub(crate) fn suspects(membership: &Membership) -> Vec<i16> {
     membership.held.iter().filter(|held| held.suspect).map(|held| held.slot.0).collect()
 }
@@ -158,9 +158,9 @@ pub(crate) fn claim(from: ClaimFrom, by: &str, rows: usize, now: Timestamp) -> C
     }
 }
 
-/// A plain beat.
-pub(crate) fn beat(number: u128, now: Timestamp) -> Beat {
-    Beat {
+/// A plain heartbeat.
+pub(crate) fn heartbeat(number: u128, now: Timestamp) -> Heartbeat {
+    Heartbeat {
         node: node(number),
         lease: LEASE,
         trusted: Vec::new(),
@@ -250,23 +250,23 @@ impl Fixture {
     pub(crate) async fn join(&self, number: u128, now: Timestamp) -> Answered<Membership> {
         let label = format!("node {number}");
         self.store
-            .join(Join { node: node(number), label, part: Part::Share, lease: LEASE, now: Some(now) })
+            .register(Register { node: node(number), label, part: Part::Share, lease: LEASE, now: Some(now) })
             .await
     }
 
-    /// A beat of a node that must be there.
-    pub(crate) async fn beat(&self, number: u128, now: Timestamp) -> Answered<Membership> {
-        self.beat_with(beat(number, now)).await
+    /// A heartbeat of a node that must be there.
+    pub(crate) async fn heartbeat(&self, number: u128, now: Timestamp) -> Answered<Membership> {
+        self.heartbeat_with(heartbeat(number, now)).await
     }
 
-    pub(crate) async fn beat_with(&self, beat: Beat) -> Answered<Membership> {
-        let node = beat.node;
-        Ok(self.store.beat(beat).await?.unwrap_or_else(|| panic!("node {node} was buried")))
+    pub(crate) async fn heartbeat_with(&self, heartbeat: Heartbeat) -> Answered<Membership> {
+        let node = heartbeat.node;
+        Ok(self.store.heartbeat(heartbeat).await?.unwrap_or_else(|| panic!("node {node} was evicted")))
     }
 
     pub(crate) async fn release(&self, number: u128, slots: &[i16], now: Timestamp) -> Answered<Membership> {
         let release = slots.iter().map(|slot| Slot(*slot)).collect();
-        self.beat_with(Beat { release, ..beat(number, now) }).await
+        self.heartbeat_with(Heartbeat { release, ..heartbeat(number, now) }).await
     }
 
     /// Works in a transaction that commits, unless it is said otherwise.

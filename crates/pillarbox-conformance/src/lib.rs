@@ -5,12 +5,12 @@
 //! the store's facts; one that does not apply says so, it never counts as passed.
 //!
 //! ```
-//! use pillarbox_conformance::{Harness, Outcome, cases, run};
+//! use pillarbox_conformance::{CaseOutcome, Harness, cases, run};
 //!
 //! async fn failures(harness: &dyn Harness) -> Vec<String> {
 //!     let mut failures = Vec::new();
 //!     for case in cases() {
-//!         if let Outcome::Failed(how) = run(&case, harness).await {
+//!         if let CaseOutcome::Failed(how) = run(&case, harness).await {
 //!             failures.push(format!("{case:?}: {how}"));
 //!         }
 //!     }
@@ -26,7 +26,7 @@ mod rights;
 mod topics;
 
 pub use adapt::{OnBegin, OnTransact};
-pub use case::{Case, Need, Outcome, run};
+pub use case::{Case, CaseOutcome, Need, run};
 pub use harness::{
     Ending, Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OpenTransaction, Planted,
     Transactions, Unlock, Work, WorkInTransaction, Worked,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Placement, Seq, Slot};
 use pillarbox::port::{
-    Beat, ByteLimits, Change, Counts, Fence, Join, OnDone, Order, Outcome, Part, Recover, Settle, Store,
-    StoreError, Take, Wait, Write,
+    ByteLimits, Change, Counts, Fence, Heartbeat, OnDone, Order, Outcome, Part, Recover, Register, Settle,
+    Store, StoreError, Take, Wait, Write,
 };
 
 /// Writes items of four groups into FlowCatalyst's tables, as whoever owns them.
@@ -25,7 +25,9 @@ pub async fn fill_items(store: &dyn Store) -> Result<(), StoreError> {
 pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreError> {
     store.admin().check().await?;
     let lease = Duration::from_secs(60);
-    store.join(Join { node, label: "grants".to_owned(), part: Part::Share, lease, now: None }).await?;
+    store
+        .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
+        .await?;
     let lead = store.lead().expect("a leader");
     let take = Take {
         node,
@@ -49,7 +51,7 @@ pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreErr
     }
     let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
     assert_eq!(lead.recover(recover).await?, 1);
-    let beat = |release, sweep| Beat {
+    let heartbeat = |release, sweep| Heartbeat {
         node,
         lease,
         release,
@@ -59,7 +61,7 @@ pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreErr
         trusted: Vec::new(),
         now: None,
     };
-    store.beat(beat(Vec::new(), false)).await?.expect("a member");
-    store.beat(beat(vec![Slot(0)], true)).await?.expect("a member");
+    store.heartbeat(heartbeat(Vec::new(), false)).await?.expect("a member");
+    store.heartbeat(heartbeat(vec![Slot(0)], true)).await?.expect("a member");
     store.leave(node).await
 }

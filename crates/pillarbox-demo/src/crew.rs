@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -33,7 +33,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts one and waits until it delivers.
-    pub(crate) async fn start(label: &str, orders: Orders<'_>) -> Outcome<Self> {
+    pub(crate) async fn start(label: &str, orders: Orders<'_>) -> CommandResult<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(COMMAND)
             .arg("--database")
@@ -44,12 +44,14 @@ impl Worker {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let stdout = child.stdout.take().ok_or_else(|| Failure::failed("a worker has no output"))?;
+        let stdout = child.stdout.take().ok_or_else(|| CommandError::failed("a worker has no output"))?;
         let mut lines = BufReader::new(stdout).lines();
         match timeout(TO_START, lines.next_line()).await {
             Ok(Ok(Some(line))) if line == READY => Ok(Self { label: label.to_owned(), child }),
-            Ok(_) => Err(Failure::failed(format!("{label} ended before it was ready"))),
-            Err(_) => Err(Failure::failed(format!("{label} was not ready within {} s", TO_START.as_secs()))),
+            Ok(_) => Err(CommandError::failed(format!("{label} ended before it was ready"))),
+            Err(_) => {
+                Err(CommandError::failed(format!("{label} was not ready within {} s", TO_START.as_secs())))
+            }
         }
     }
 
@@ -64,13 +66,13 @@ impl Worker {
     }
 
     /// Asks it to drain and end.
-    pub(crate) async fn end(mut self) -> Outcome {
+    pub(crate) async fn end(mut self) -> CommandResult {
         drop(self.child.stdin.take());
         match timeout(TO_END, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(Failure::failed(format!("{} ended with {status}", self.label))),
+            Ok(Ok(status)) => Err(CommandError::failed(format!("{} ended with {status}", self.label))),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Failure::failed(format!("{} did not end in time", self.label))),
+            Err(_) => Err(CommandError::failed(format!("{} did not end in time", self.label))),
         }
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use clap::Args;
 use pillarbox::port::Store;
 use pillarbox_sqlite::SqliteStore;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::interrupts::Interrupts;
 use pillarbox_terminal::output::{Output, count};
 
@@ -62,7 +62,7 @@ pub struct Demo {
 
 impl Demo {
     /// Runs it to its end and prints what happened.
-    pub async fn run(self, output: Output) -> Outcome {
+    pub async fn run(self, output: Output) -> CommandResult {
         let mut interrupts = Interrupts::listen()?;
         let plan = Plan::new(self.events, self.seed);
         let place = self.place()?;
@@ -90,7 +90,7 @@ impl Demo {
         };
         let mut ending = tokio::select! {
             ending = story.play() => ending?,
-            () = interrupts.come() => return Err(Failure::failed("interrupted")),
+            () = interrupts.come() => return Err(CommandError::failed("interrupted")),
         };
         if self.serve {
             serve::stay(&mut screen, &plan, &shop, &mut ending, orders, &mut interrupts).await?;
@@ -105,10 +105,14 @@ impl Demo {
         shop.close().await;
         output.note("");
         output.answer(&summary)?;
-        if summary.is_perfect() { Ok(()) } else { Err(Failure::failed("the demo did not keep its promises")) }
+        if summary.is_perfect() {
+            Ok(())
+        } else {
+            Err(CommandError::failed("the demo did not keep its promises"))
+        }
     }
 
-    fn place(&self) -> Outcome<Place> {
+    fn place(&self) -> CommandResult<Place> {
         match &self.dir {
             Some(folder) => Place::in_folder(folder),
             None if self.keep => Place::kept(),

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use pillarbox_demo::{Demo, DemoWorker, WORKER_COMMAND};
+use pillarbox_terminal::error::CommandError;
 use pillarbox_terminal::exit::{self, Exit};
-use pillarbox_terminal::failure::Failure;
 use pillarbox_terminal::output::{Output, Reader};
 use pillarbox_terminal::program::{ended, on_runtime};
 use pillarbox_terminal::usage;
@@ -18,7 +18,7 @@ const COMMAND: &str = "demo";
 #[derive(Debug, Parser)]
 #[command(name = "pillarbox-demo", version, after_long_help = exit::TABLE, max_term_width = 110)]
 struct Program {
-    /// Print one JSON document for programs; errors too, on standard error
+    /// Print one JSON document instead of text; errors too, on standard error
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -56,6 +56,6 @@ fn work(arguments: &[OsString]) -> Exit {
 fn not_here(arguments: &[OsString]) -> Exit {
     let is_json = arguments.iter().any(|argument| argument == "--json");
     let output = Output::new(if is_json { Reader::Programs } else { Reader::People });
-    let failure = Failure::usage("this program has the demo only");
+    let failure = CommandError::usage("this program has the demo only");
     output.failure(&failure.hint("the command line is run by `cargo run --release -p pillarbox-cli --`"))
 }

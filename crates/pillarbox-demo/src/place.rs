@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use tempfile::TempDir;
 
 const FILE: &str = "demo.db";
@@ -18,25 +18,25 @@ pub(crate) struct Place {
 
 impl Place {
     /// A folder of one's own choice, which is kept.
-    pub(crate) fn in_folder(folder: &Path) -> Outcome<Self> {
+    pub(crate) fn in_folder(folder: &Path) -> CommandResult<Self> {
         let name = folder.display();
         fs::create_dir_all(folder)
-            .map_err(|error| Failure::usage(format!("--dir {name} can't be made: {error}")))?;
+            .map_err(|error| CommandError::usage(format!("--dir {name} can't be made: {error}")))?;
         if folder.join(FILE).exists() {
             let message = format!("there is a {FILE} in --dir {name} already");
-            return Err(Failure::usage(message).hint("name a folder without one, or delete it"));
+            return Err(CommandError::usage(message).hint("name a folder without one, or delete it"));
         }
         Ok(Self { folder: folder.to_owned(), _temporary: None })
     }
 
     /// A temporary folder that goes with this value.
-    pub(crate) fn temporary() -> Outcome<Self> {
+    pub(crate) fn temporary() -> CommandResult<Self> {
         let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
         Ok(Self { folder: made.path().to_owned(), _temporary: Some(made) })
     }
 
     /// A temporary folder that stays.
-    pub(crate) fn kept() -> Outcome<Self> {
+    pub(crate) fn kept() -> CommandResult<Self> {
         let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
         Ok(Self { folder: made.keep(), _temporary: None })
     }

@@ -28,7 +28,7 @@ const ANSWER_DELAY: Duration = Duration::from_millis(4);
 const REFUSED_FIRST: u64 = 20;
 
 #[derive(Debug)]
-struct Desk {
+struct ReceiverState {
     ledger: Ledger,
     repaired: bool,
     /// Orders that were refused once.
@@ -38,7 +38,7 @@ struct Desk {
 /// The state shared with those who watch.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    desk: Mutex<Desk>,
+    state: Mutex<ReceiverState>,
     seed: u64,
     /// Counts arrivals, so that watchers wake.
     news: watch::Sender<u64>,
@@ -46,8 +46,8 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
-        let desk = Desk { ledger: Ledger::default(), repaired: false, refused: HashSet::new() };
-        Arc::new(Self { desk: Mutex::new(desk), seed, news: watch::Sender::new(0) })
+        let state = ReceiverState { ledger: Ledger::default(), repaired: false, refused: HashSet::new() };
+        Arc::new(Self { state: Mutex::new(state), seed, news: watch::Sender::new(0) })
     }
 
     /// Looks into the ledger or writes to it.
@@ -73,24 +73,24 @@ impl Receiver {
         self.news.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ReceiverState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, order: &Order, worker: &str) -> StatusCode {
-        let mut desk = self.lock();
+        let mut state = self.lock();
         let key = (order.account, order.number);
-        let status = if order.cents < 0 && !desk.repaired {
-            desk.ledger.rejected();
+        let status = if order.cents < 0 && !state.repaired {
+            state.ledger.rejected();
             StatusCode::UNPROCESSABLE_ENTITY
-        } else if self.is_flaky(order) && desk.refused.insert(key) {
-            desk.ledger.refused_for_now();
+        } else if self.is_flaky(order) && state.refused.insert(key) {
+            state.ledger.refused_for_now();
             StatusCode::INTERNAL_SERVER_ERROR
         } else {
-            desk.ledger.arrived(order, worker);
+            state.ledger.arrived(order, worker);
             StatusCode::NO_CONTENT
         };
-        drop(desk);
+        drop(state);
         self.news.send_modify(|count| *count += 1);
         status
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::model::Status;
 use pillarbox::port::Store;
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::interrupts::Interrupts;
 use pillarbox_terminal::pipe;
 use tokio::time::interval;
@@ -27,7 +27,7 @@ pub(crate) async fn stay(
     ending: &mut Ending,
     orders: Orders<'_>,
     interrupts: &mut Interrupts,
-) -> Outcome {
+) -> CommandResult {
     ending.workers.push(Worker::start("worker-3", orders).await?);
     screen.tell("worker-3 has joined; five orders are placed each second until Ctrl-C. Look at it with");
     screen.tell(&format!("  pillarbox stats --watch --url sqlite:{}", orders.database.display()));
@@ -46,7 +46,7 @@ async fn go_on(
     shop: &Shop,
     ending: &Ending,
     interrupts: &mut Interrupts,
-) -> Outcome {
+) -> CommandResult {
     let mut rng = fastrand::Rng::with_seed(plan.seed ^ u64::MAX);
     let mut ticks = interval(ORDER_EVERY);
     loop {

@@ -7,7 +7,7 @@ use pillarbox::events::WriteError;
 use pillarbox::port::TransactError;
 use pillarbox::{AggregateType, Event, EventType, Outbox};
 use pillarbox_sqlite::SqliteStore;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -57,14 +57,18 @@ enum NoOrder {
 }
 
 impl Shop {
-    pub(crate) async fn open(store: SqliteStore, receiver: Arc<Receiver>, accounts: u32) -> Outcome<Self> {
+    pub(crate) async fn open(
+        store: SqliteStore,
+        receiver: Arc<Receiver>,
+        accounts: u32,
+    ) -> CommandResult<Self> {
         let outbox = Outbox::writer_only(store.clone()).start().await?;
         let opened = outbox.transaction(move |tx| {
             tx.execute_batch(TABLES)?;
             (1..=accounts).try_for_each(|account| tx.execute(NEW_ACCOUNT, [account]).map(drop))
         });
         opened.await.map_err(|error: TransactError<pillarbox_sqlite::rusqlite::Error>| {
-            Failure::failed(format!("the shop's tables can't be made: {error}"))
+            CommandError::failed(format!("the shop's tables can't be made: {error}"))
         })?;
         Ok(Self { store, outbox, receiver })
     }
@@ -78,7 +82,7 @@ impl Shop {
     }
 
     /// Places an order, and tells the ledger how that ended.
-    pub(crate) async fn place(&self, planned: Planned) -> Outcome {
+    pub(crate) async fn place(&self, planned: Planned) -> CommandResult {
         let Planned { account, cents, fate } = planned;
         let placed = self.outbox.transaction(move |tx| {
             let number: u32 = tx.query_row(NEXT_NUMBER, [account], |row| row.get(0))?;
@@ -97,13 +101,13 @@ impl Shop {
             Err(TransactError::Body(NoOrder::CardRefused)) => {
                 self.receiver.ledger(|ledger| ledger.rolled_back())
             }
-            Err(error) => return Err(Failure::failed(format!("an order was not written: {error}"))),
+            Err(error) => return Err(CommandError::failed(format!("an order was not written: {error}"))),
         }
         Ok(())
     }
 
     /// Places all orders of a plan at its rate.
-    pub(crate) async fn place_all(self: Arc<Self>, plan: Plan) -> Outcome {
+    pub(crate) async fn place_all(self: Arc<Self>, plan: Plan) -> CommandResult {
         let mut bursts = interval(BURST_EVERY);
         bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut placing = JoinSet::new();
@@ -129,10 +133,10 @@ impl Shop {
     }
 }
 
-fn ended(placed: Option<Result<Outcome, tokio::task::JoinError>>) -> Outcome {
+fn ended(placed: Option<Result<CommandResult, tokio::task::JoinError>>) -> CommandResult {
     match placed {
         None => Ok(()),
         Some(Ok(outcome)) => outcome,
-        Some(Err(_)) => Err(Failure::failed("the shop's code panicked")),
+        Some(Err(_)) => Err(CommandError::failed("the shop's code panicked")),
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pillarbox::model::Status;
 use pillarbox::port::{Replay, Select, Store};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::count;
 use pillarbox_terminal::output::counted;
 use tokio::task::JoinSet;
@@ -63,7 +63,7 @@ enum Chapter {
 
 impl Story<'_> {
     /// Plays it to its end, or until nothing moves any more.
-    pub(crate) async fn play(&mut self) -> Outcome<Ending> {
+    pub(crate) async fn play(&mut self) -> CommandResult<Ending> {
         let mut ending = Ending::default();
         let mut chapter = Chapter::Peace(Box::new(self.hire(VICTIM).await?));
         ending.workers.push(self.hire(HEIR).await?);
@@ -75,7 +75,7 @@ impl Story<'_> {
         while !matches!(chapter, Chapter::End) {
             looks.tick().await;
             if let Some(ended) = writing.try_join_next() {
-                ended.map_err(|_| Failure::failed("the shop's code panicked"))??;
+                ended.map_err(|_| CommandError::failed("the shop's code panicked"))??;
                 self.screen.tell(&format!("all {} orders are written", count(self.plan.events)));
             }
             let state = self.look(&mut ending, &chapter).await?;
@@ -90,7 +90,7 @@ impl Story<'_> {
         Ok(ending)
     }
 
-    async fn next(&self, chapter: Chapter, state: State, ending: &mut Ending) -> Outcome<Chapter> {
+    async fn next(&self, chapter: Chapter, state: State, ending: &mut Ending) -> CommandResult<Chapter> {
         Ok(match chapter {
             Chapter::Peace(victim) if state.counts.delivered >= self.plan.kill_after() => {
                 ending.delivered_before_kill = state.counts.delivered;
@@ -106,14 +106,14 @@ impl Story<'_> {
         })
     }
 
-    async fn hire(&self, label: &str) -> Outcome<Worker> {
+    async fn hire(&self, label: &str) -> CommandResult<Worker> {
         let worker = Worker::start(label, self.orders).await?;
         let to = self.orders.receiver;
         self.screen.tell(&format!("{label} (process {}) delivers their events to http://{to}", worker.pid()));
         Ok(worker)
     }
 
-    async fn look(&self, ending: &mut Ending, chapter: &Chapter) -> Outcome<State> {
+    async fn look(&self, ending: &mut Ending, chapter: &Chapter) -> CommandResult<State> {
         if !matches!(chapter, Chapter::Repaired) {
             ending.dead = self.shop.store().admin().count(the_dead()).await?;
         }
@@ -128,7 +128,7 @@ impl Story<'_> {
         Ok(State { counts, dead: ending.dead, replayed: ending.replayed })
     }
 
-    async fn kill(&self, victim: Worker) -> Outcome {
+    async fn kill(&self, victim: Worker) -> CommandResult {
         self.receiver.ledger(|ledger| ledger.killed(&victim.label));
         victim.kill().await?;
         self.screen.tell(&format!("{VICTIM} is killed (SIGKILL), in the middle of its deliveries"));
@@ -142,7 +142,7 @@ impl Story<'_> {
         state.counts.delivered >= deliverable && state.dead >= stuck
     }
 
-    async fn repair_and_replay(&self, ending: &Ending) -> Outcome<u64> {
+    async fn repair_and_replay(&self, ending: &Ending) -> CommandResult<u64> {
         let waiting = self.receiver.ledger(|ledger| ledger.lost());
         let dead = counted(ending.dead, "event");
         self.screen

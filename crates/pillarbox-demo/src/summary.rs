@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Ink, count, fields};
+use pillarbox_terminal::output::{Ink, Printable, count, fields};
 use serde::Serialize;
 
 use crate::ledger::Counts;
@@ -111,7 +111,7 @@ impl Summary {
     }
 }
 
-impl Answer for Summary {
+impl Printable for Summary {
     fn for_people(&self, ink: Ink) -> String {
         let verdict = |name: &str, number: u64| {
             let line = format!("{name} {}", count(number));

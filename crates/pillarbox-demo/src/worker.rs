@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::Parser;
 use hyper::Uri;
 use pillarbox::rules::Exponential;
-use pillarbox::{Event, Failure as NotDelivered, Outbox};
+use pillarbox::{Event, Failure, Outbox};
 use pillarbox_sqlite::SqliteStore;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use tokio::sync::oneshot;
 
 use crate::post::{Answer, Post};
@@ -37,13 +37,13 @@ pub struct DemoWorker {
 
 impl DemoWorker {
     /// Delivers until its standard input closes.
-    pub async fn run(self) -> Outcome {
+    pub async fn run(self) -> CommandResult {
         let receiver = Uri::builder()
             .scheme("http")
             .authority(self.receiver.to_string())
             .path_and_query(PATH)
             .build()
-            .map_err(|_| Failure::usage("the receiver is not an address"))?;
+            .map_err(|_| CommandError::usage("the receiver is not an address"))?;
         let post = Post::new(receiver, self.label.clone());
         let store = SqliteStore::open(&self.database)?;
         let retry = Exponential { base: Duration::from_millis(50), max: Duration::from_secs(1) };
@@ -67,12 +67,12 @@ impl DemoWorker {
 }
 
 /// What the outbox is told of an order.
-fn verdict(answer: Answer) -> Result<(), NotDelivered> {
+fn verdict(answer: Answer) -> Result<(), Failure> {
     match answer {
         Answer::Taken => Ok(()),
-        Answer::Refused(status) => Err(NotDelivered::retry(format!("the receiver answered {status}"))),
-        Answer::Rejected(status) => Err(NotDelivered::permanent(format!("the receiver answered {status}"))),
-        Answer::Silence => Err(NotDelivered::unavailable("the receiver does not answer", None)),
+        Answer::Refused(status) => Err(Failure::retry(format!("the receiver answered {status}"))),
+        Answer::Rejected(status) => Err(Failure::permanent(format!("the receiver answered {status}"))),
+        Answer::Silence => Err(Failure::unavailable("the receiver does not answer", None)),
     }
 }
 

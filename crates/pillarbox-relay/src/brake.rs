@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pillarbox::model::EventId;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 
-/// So many distinct events refused and none accepted: the fault is in the configuration, not in the events.
+/// This many distinct events refused and none accepted: the fault is in the configuration, not in the events.
 const REFUSED_TO_HOLD: usize = 20;
 
 /// What the endpoint has made of the events since the start.

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use pillarbox::engine::Ungrouped;
-use pillarbox::model::{GroupKey, Layout, Record, Slot, Status};
+use pillarbox::model::{GroupKey, Lane, Layout, Record, Slot, Status};
 use pillarbox::port::{Contents, List, Select, Store, StoreError};
 
 /// Rows looked at in one go.
 const PAGE: usize = 500;
 /// Where rows wait for their time.
-const DELAYED: Slot = Slot(-1);
+const DELAYED: Slot = Lane::DELAYED.slot();
 /// Where messages of the queue are.
-const QUEUE: Slot = Slot(-2);
+const QUEUE: Slot = Lane::QUEUE.slot();
 
 /// Whether nothing is left to deliver. What waits behind a blocked or paused group, in the queue, or for its time does not count; a
 /// retry does.

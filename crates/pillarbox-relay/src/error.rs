@@ -2,6 +2,7 @@
 
 use pillarbox::model::Layout;
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::redact;
 use pillarbox_stores::ConnectError;
 
 use crate::config::Problems;
@@ -26,7 +27,7 @@ impl SourceError {
     }
 
     pub(crate) fn connecting(name: &str, url: &str, error: &ConnectError) -> Self {
-        Self { name: name.to_owned(), kind: error.kind(), what: without(&error.to_string(), url) }
+        Self { name: name.to_owned(), kind: error.kind(), what: redact::quoted(&error.to_string(), url) }
     }
 
     pub(crate) fn of_table(name: &str, url: &str, table: &str, layout: Layout, error: &StoreError) -> Self {
@@ -41,7 +42,7 @@ impl SourceError {
         let error_text = error.to_string();
         let error_text = error_text.split("; run `pillarbox migrate").next().unwrap_or_default();
         let what = format!("table {table}: {error_text}{advice}");
-        Self { name: name.to_owned(), kind: error.kind(), what: without(&what, url) }
+        Self { name: name.to_owned(), kind: error.kind(), what: redact::quoted(&what, url) }
     }
 
     /// The database user may not do what delivering needs.
@@ -54,29 +55,18 @@ impl SourceError {
     }
 }
 
-/// Takes user and password of a URL out of a text: a driver may quote them.
-fn without(text: &str, url: &str) -> String {
-    let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(user, _)| user);
-    let Some(user) = user.filter(|user| !user.is_empty()) else { return text.to_owned() };
-    let text = text.replace(user, "***");
-    match user.split_once(':') {
-        Some((_, password)) if password.len() > 3 => text.replace(password, "***"),
-        _ => text,
-    }
-}
-
 /// Why a relay does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum RelayStartError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] Problems),
     /// No source can run, and waiting would not help.
     #[error("{}", listed(.0))]
     Sources(Vec<SourceError>),
-    /// The admin address can't be listened on.
-    #[error("the admin address {address} can't be listened on: {source}")]
+    /// The admin server cannot listen.
+    #[error("cannot listen on admin address {address}: {source}")]
     Admin {
         /// The address.
         address: std::net::SocketAddr,
@@ -90,17 +80,4 @@ pub enum StartError {
 
 fn listed(errors: &[SourceError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// PBX-023
-    #[test]
-    fn what_drivers_quote_of_a_url_is_taken_out() {
-        let url = "postgres://me:s3cret@db/x";
-        assert_eq!(without("user me:s3cret, password s3cret", url), "user ***, password ***");
-        assert_eq!(without("nothing", "sqlite:x.db"), "nothing");
-    }
 }

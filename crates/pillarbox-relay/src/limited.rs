@@ -1,4 +1,4 @@
-//! A sink of which only so many batches are out at once, however many engines share it.
+//! A sink with a limit on batches in flight, which all engines that use it share.
 
 use std::sync::Arc;
 

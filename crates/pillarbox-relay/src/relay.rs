@@ -15,12 +15,12 @@ use tokio_util::task::TaskTracker;
 use crate::admin::Server;
 use crate::config::{Problem, Problems, RelayConfig};
 use crate::empty::is_empty;
-use crate::error::{SourceError, StartError};
+use crate::error::{RelayStartError, SourceError};
 use crate::failures::LastFailure;
 use crate::left::{Left, pending};
-use crate::metrics::{Counts, Exporter, Reading};
+use crate::metrics::{Exporter, Reading, SourceCounts};
 use crate::sinks::{Route, Sinks, UrlSinks};
-use crate::source::{Source, Standing};
+use crate::source::{Source, SourceStatus};
 
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
@@ -40,12 +40,13 @@ pub struct RelayParts {
 pub struct SourceReport {
     /// Its name.
     pub name: String,
-    /// Where it stands.
-    pub standing: Standing,
+    /// Whether it runs.
+    #[serde(rename = "standing")]
+    pub status: SourceStatus,
     /// The tables that are drained.
     pub tables: Vec<String>,
     /// What was counted.
-    pub counts: Counts,
+    pub counts: SourceCounts,
     /// The last failure of its sink.
     pub last_failure: Option<LastFailure>,
 }
@@ -77,7 +78,7 @@ impl Relay {
     ///
     /// A source whose database is away, or whose tables are missing, is tried again while the others run; it is an error only if
     /// no source runs and waiting would help none.
-    pub async fn start(parts: RelayParts) -> Result<Self, StartError> {
+    pub async fn start(parts: RelayParts) -> Result<Self, RelayStartError> {
         let RelayParts { config, sinks } = parts;
         sinks_of(&config, &*sinks)?;
         let longest_drain = config.sources.iter().map(|source| source.drain).max().unwrap_or_default();
@@ -85,7 +86,7 @@ impl Relay {
         let source = |source| Arc::new(Source::new(source, label, Arc::clone(&sinks)));
         let shared = Arc::new(Shared { sources: config.sources.into_iter().map(source).collect() });
         let exporter = config.otlp.map(|otlp| Exporter::start(otlp, label, Arc::clone(&shared)));
-        let exporter = exporter.transpose().map_err(StartError::Metrics)?;
+        let exporter = exporter.transpose().map_err(RelayStartError::Metrics)?;
         let admin = match config.admin {
             Some(admin) => Some(Server::start(admin, Arc::clone(&shared)).await?),
             None => None,
@@ -101,7 +102,7 @@ impl Relay {
         }
     }
 
-    async fn start_sources(&self) -> Result<(), StartError> {
+    async fn start_sources(&self) -> Result<(), RelayStartError> {
         let enabled = || self.shared.sources.iter().filter(|source| source.config.enabled);
         let first = enabled().map(|source| {
             let (tell, told) = oneshot::channel();
@@ -113,7 +114,7 @@ impl Relay {
         let errors: Vec<SourceError> = results.into_iter().filter_map(|told| told.ok()?.err()).collect();
         let hopeless = errors.len() == enabled().count() && errors.iter().all(|error| !error.is_transient());
         if !errors.is_empty() && hopeless {
-            return Err(StartError::Sources(errors));
+            return Err(RelayStartError::Sources(errors));
         }
         Ok(())
     }
@@ -149,7 +150,7 @@ impl Relay {
     /// A source that does not run, or a table that can't be asked, has something left.
     async fn is_empty(&self) -> bool {
         for source in self.shared.sources.iter().filter(|source| source.config.enabled) {
-            if source.standing() == Standing::Waiting {
+            if source.status() == SourceStatus::Waiting {
                 return false;
             }
             for part in source.parts() {
@@ -217,7 +218,7 @@ impl SourceReport {
     pub(crate) fn of(source: &Source) -> Self {
         Self {
             name: source.config.name.clone(),
-            standing: source.standing(),
+            status: source.status(),
             tables: source.parts().iter().map(|part| part.table.clone()).collect(),
             counts: source.counts(),
             last_failure: source.last_failure(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::port::Sink;
-use pillarbox_sinks::{Answers, Compression, Egress, Format, Http2, LineWriter, SinkOptions, TokenSource};
+use pillarbox_sinks::{DISPATCH_JOBS_PATH, EVENTS_PATH, LineWriter, SinkOptions};
 
 use crate::config::{SinkConfig, SinkKind};
 
@@ -21,8 +21,8 @@ impl Route {
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
-            Self::Events => "/api/events/batch",
-            Self::DispatchJobs => "/api/dispatch/jobs/batch",
+            Self::Events => EVENTS_PATH,
+            Self::DispatchJobs => DISPATCH_JOBS_PATH,
         }
     }
 }
@@ -42,51 +42,10 @@ pub struct UrlSinks {
 
 impl Sinks for UrlSinks {
     fn open(&self, config: &SinkConfig, route: Route) -> Result<Arc<dyn Sink>, String> {
-        let options = SinkOptions { writer: self.writer.clone(), ..options(config, route) };
+        let mut options = SinkOptions { writer: self.writer.clone(), ..config.options.clone() };
+        if config.kind == SinkKind::Api && options.destination.is_none() {
+            options.destination = Some(route.path().to_owned());
+        }
         pillarbox_sinks::open(config.url.reveal(), &options).map_err(|error| error.to_string())
-    }
-}
-
-fn options(config: &SinkConfig, route: Route) -> SinkOptions {
-    let secret = |text: &crate::Secret| pillarbox_sinks::Secret::new(text.reveal());
-    let usual = || (config.kind == SinkKind::Api).then(|| route.path().to_owned());
-    let token_file = config.token_file.clone().map(TokenSource::File);
-    let egress = Egress {
-        plain_http: config.allow_http,
-        internal: config.allow_private,
-        // An operator who opens the inside names whole services there, on whatever port.
-        ports: if config.allow_private { Vec::new() } else { Egress::default().ports },
-    };
-    SinkOptions {
-        format: match config.format.as_str() {
-            "cloudevents" => Format::CloudEventsStructured,
-            "cloudevents-binary" => Format::CloudEventsBinary,
-            _ => Format::Raw,
-        },
-        source: config.source.clone(),
-        destination: config.destination.clone().or_else(usual),
-        connect_timeout: config.connect_timeout,
-        timeout: config.request_timeout,
-        compression: match config.compression.as_str() {
-            "gzip" => Compression::Gzip,
-            "zstd" => Compression::Zstd,
-            _ => Compression::None,
-        },
-        retry_after_max: config.retry_after_max,
-        answers: match config.answers.as_str() {
-            "by-status" => Answers::ByStatus,
-            _ => Answers::ItemByItem,
-        },
-        http2: match config.http2.as_str() {
-            "prior-knowledge" => Http2::PriorKnowledge,
-            _ => Http2::Negotiated,
-        },
-        proxy: config.proxy.as_ref().map(secret),
-        properties: config.properties.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),
-        token: token_file.or_else(|| config.token.as_ref().map(secret).map(TokenSource::Text)),
-        secrets: config.webhook_secrets.iter().map(secret).collect(),
-        egress,
-        ca_file: config.ca_file.clone(),
-        ..SinkOptions::default()
     }
 }

@@ -1,4 +1,4 @@
-//! One source: connects, starts an engine a table, tries again while its database is away, and closes.
+//! One source: connects, starts an engine per table, retries while its database is unavailable, and closes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
 use pillarbox::model::{Layout, NodeId, TableName};
 use pillarbox::port::{ErrorKind, OnDone, Order, PurgeStatus, Sink, Store};
 use pillarbox::rules::Exponential;
-use pillarbox_stores::{Missing, Options};
+use pillarbox_stores::{MissingFile, Options};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -19,19 +19,19 @@ use crate::error::SourceError;
 use crate::failures::{Failures, LastFailure, Observed};
 use crate::left::pending;
 use crate::limited::Limited;
-use crate::metrics::{Counts, Meter, Reading};
+use crate::metrics::{Meter, Reading, SourceCounts};
 use crate::purge::{kinds, purge};
 use crate::sinks::{Route, Sinks};
 use crate::watch::{tell, watch};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// After rows were found the next look comes so soon: more may be on their way.
+/// The poll interval after rows were found: more may follow.
 const QUICK_POLL: Duration = Duration::from_millis(20);
-/// What a delivery may take beyond the time-outs of its sink.
+/// Time that a delivery has beyond the timeouts of its sink.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// How an engine is, for programs.
+/// Health of an engine, as JSON.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Health {
     pub(crate) member: bool,
@@ -62,17 +62,17 @@ impl Health {
     }
 }
 
-/// Where a source stands.
+/// What a source is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
-    /// It is switched off.
+pub enum SourceStatus {
+    /// Disabled by its configuration.
     Off,
-    /// Its database is not there yet, or is not as it should be.
+    /// Its database is unavailable or not usable.
     Waiting,
-    /// It is delivered.
+    /// It delivers.
     Running,
-    /// It has ended.
+    /// Closed.
     Closed,
 }
 
@@ -88,13 +88,13 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// How its engine is; none: it has ended.
+    /// Health of its engine; none: it has ended.
     pub(crate) fn health(&self) -> Option<Health> {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.as_ref().map(|engine| engine.health().into())
     }
 
-    /// Has its engine see now what was changed in the store.
+    /// Has its engine reload group state from the store now.
     pub(crate) fn look(&self) {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.iter().for_each(Engine::look);
@@ -116,9 +116,9 @@ pub(crate) struct Source {
     state: Mutex<State>,
 }
 
-/// What others see of it.
+/// Its state, shared with the admin server and the reports.
 struct State {
-    standing: Standing,
+    status: SourceStatus,
     parts: Vec<Arc<Part>>,
     trouble: Option<SourceError>,
     /// An outbox of another layout in the same database, which is not drained.
@@ -128,8 +128,8 @@ struct State {
 impl Source {
     pub(crate) fn new(config: SourceConfig, label: Option<&str>, sinks: Arc<dyn Sinks>) -> Self {
         let label = format!("{}/{}", label.unwrap_or("relay"), config.name);
-        let standing = if config.enabled { Standing::Waiting } else { Standing::Off };
-        let state = Mutex::new(State { standing, parts: Vec::new(), trouble: None, beside: None });
+        let status = if config.enabled { SourceStatus::Waiting } else { SourceStatus::Off };
+        let state = Mutex::new(State { status, parts: Vec::new(), trouble: None, beside: None });
         Self { config, label, sinks, state }
     }
 
@@ -137,8 +137,8 @@ impl Source {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.with(|state| state.standing)
+    pub(crate) fn status(&self) -> SourceStatus {
+        self.with(|state| state.status)
     }
 
     pub(crate) fn parts(&self) -> Vec<Arc<Part>> {
@@ -155,14 +155,14 @@ impl Source {
         self.with(|state| state.trouble.clone())
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> SourceCounts {
         self.parts()
             .iter()
             .map(|part| {
                 let endpoint_failures = part.failures.requests().iter().sum();
-                Counts { endpoint_failures, ..part.meter.counts() }
+                SourceCounts { endpoint_failures, ..part.meter.counts() }
             })
-            .fold(Counts::default(), |all, counts| all + counts)
+            .fold(SourceCounts::default(), |all, counts| all + counts)
     }
 
     /// The last failure of its sinks; one that lasts before one that has ended.
@@ -179,7 +179,7 @@ impl Source {
         self.parts().iter().map(read).collect()
     }
 
-    /// Runs until it is told to stop; how the first try went is told at once.
+    /// Runs until it is stopped; reports the result of the first attempt at once.
     pub(crate) async fn run(
         self: Arc<Self>,
         first: oneshot::Sender<Result<(), SourceError>>,
@@ -201,7 +201,7 @@ impl Source {
             match started {
                 Ok(parts) => {
                     self.with(|state| {
-                        state.standing = Standing::Running;
+                        state.status = SourceStatus::Running;
                         state.parts.clone_from(&parts);
                         state.trouble = None;
                     });
@@ -221,10 +221,10 @@ impl Source {
             }
         }
         self.close().await;
-        self.with(|state| state.standing = Standing::Closed);
+        self.with(|state| state.status = SourceStatus::Closed);
     }
 
-    /// Closes its engines, and says what that waits for.
+    /// Closes its engines and logs what it waits for.
     async fn close(&self) {
         let parts = self.parts();
         for part in &parts {
@@ -278,7 +278,7 @@ impl Source {
         let config = &self.config;
         let table = TableName::default();
         let options =
-            Options { table, layout: None, schema: config.schema.clone(), missing: Missing::Refuse };
+            Options { table, layout: None, schema: config.schema.clone(), missing: MissingFile::Refuse };
         let other = pillarbox_stores::beside(config.database_url.reveal(), &options, layout).await;
         if let Some(other) = &other
             && let Ok(events @ 1..) = pending(&**other).await
@@ -321,7 +321,7 @@ impl Source {
         table: &TableName,
     ) -> Result<Arc<dyn Store>, SourceError> {
         let config = &self.config;
-        let missing = if config.migrate { Missing::Create } else { Missing::Refuse };
+        let missing = if config.migrate { MissingFile::Create } else { MissingFile::Refuse };
         let options = Options { table: table.clone(), layout, schema: config.schema.clone(), missing };
         let url = config.database_url.reveal();
         let connected = pillarbox_stores::connect(url, &options).await;
@@ -416,7 +416,7 @@ fn table_of(config: &SourceConfig, layout: Layout, route: Route) -> TableName {
 fn settings(config: &SourceConfig, layout: Layout, label: &str) -> EngineSettings {
     let is_webhook = config.sink.url.reveal().starts_with("webhook");
     // Where two tables share the limit of groups, a batch may wait for another one to end first.
-    let deadline = (config.sink.connect_timeout + config.sink.request_timeout) * 2 + MARGIN;
+    let deadline = (config.sink.options.connect_timeout + config.sink.options.timeout) * 2 + MARGIN;
     EngineSettings {
         order: Order::PerGroup,
         ungrouped: config.ungrouped,

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize as _;
+use serde::de::{IntoDeserializer as _, value};
+
 use crate::envelope::Format;
 use crate::error::SinkError;
 use crate::options::SinkOptions;
@@ -88,14 +91,10 @@ impl Address {
     /// The options with what the URL says instead. What it says and nobody knows is an error.
     pub(crate) fn finish(mut self, options: &SinkOptions) -> Result<SinkOptions, SinkError> {
         let mut options = options.clone();
-        match self.take("format").as_deref() {
-            None => {}
-            Some("raw") => options.format = Format::Raw,
-            Some("cloudevents") => options.format = Format::CloudEventsStructured,
-            Some("cloudevents-binary") => options.format = Format::CloudEventsBinary,
-            Some(_) => {
-                return Err(SinkError::option("format", "must be raw, cloudevents or cloudevents-binary"));
-            }
+        if let Some(word) = self.take("format") {
+            let known: Result<_, value::Error> = Format::deserialize(word.into_deserializer());
+            options.format = known
+                .map_err(|_| SinkError::option("format", "must be raw, cloudevents or cloudevents-binary"))?;
         }
         match self.query.keys().next() {
             // A name that is long may be a value that lost its name.

@@ -1,4 +1,4 @@
-//! Carrying a batch to a broker in order: what goes to one place is sent together, and nothing goes past a failure.
+//! Delivers a batch to a broker in order: what goes to one place is sent together, and nothing goes past a failure.
 
 use std::future::Future;
 
@@ -26,7 +26,7 @@ pub(crate) trait Courier: Sync {
 /// Messages to one place are sent without waiting for each other's answers, since the broker takes or refuses them in order. What goes
 /// elsewhere waits: the one place may be missing and the other not, and the later event would be there first. After a
 /// failure everything is `Skipped`, also what the broker may have taken: it is sent again after its forerunners, a duplicate but no inversion.
-pub(crate) async fn carry<'a, C: Courier>(courier: &'a C, batch: &'a [Delivery]) -> Vec<Verdict> {
+pub(crate) async fn deliver<'a, C: Courier>(courier: &'a C, batch: &'a [Delivery]) -> Vec<Verdict> {
     let mut verdicts = Vec::with_capacity(batch.len());
     let mut run: Vec<C::Message<'a>> = Vec::with_capacity(batch.len());
     let mut refused = None;

@@ -37,7 +37,7 @@ enum Kind {
     /// Nothing to send to, ever.
     Never(&'static str),
     /// A way to an IPv4 address: allowed on demand, if that is.
-    Way(&'static str, Ipv4Addr),
+    Embedded(&'static str, Ipv4Addr),
 }
 
 impl Egress {
@@ -54,8 +54,8 @@ impl Egress {
         match kind {
             Kind::Public => Ok(()),
             Kind::Internal(_) if self.internal => Ok(()),
-            Kind::Way(_, address) if self.internal => self.judge(of_v4(address)),
-            Kind::Internal(kind) | Kind::Never(kind) | Kind::Way(kind, _) => Err(Blocked { kind }),
+            Kind::Embedded(_, address) if self.internal => self.judge(of_v4(address)),
+            Kind::Internal(kind) | Kind::Never(kind) | Kind::Embedded(kind, _) => Err(Blocked { kind }),
         }
     }
 
@@ -91,14 +91,14 @@ fn of_v6(address: Ipv6Addr) -> Kind {
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => Kind::Never("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Kind::Internal("loopback"),
-        [0, 0, 0, 0, 0, 0xffff, high, low] => Kind::Way("IPv4-mapped", v4(high, low)),
-        [0, 0, 0, 0, 0xffff, 0, high, low] => Kind::Way("IPv4-translated", v4(high, low)),
-        [0, 0, 0, 0, 0, 0, high, low] => Kind::Way("IPv4-compatible", v4(high, low)),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Kind::Way("behind NAT64", v4(high, low)),
-        [0x64, 0xff9b, 1, _, _, _, high, low] => Kind::Way("behind NAT64", v4(high, low)),
-        [0x2002, high, low, ..] => Kind::Way("6to4", v4(high, low)),
+        [0, 0, 0, 0, 0, 0xffff, high, low] => Kind::Embedded("IPv4-mapped", v4(high, low)),
+        [0, 0, 0, 0, 0xffff, 0, high, low] => Kind::Embedded("IPv4-translated", v4(high, low)),
+        [0, 0, 0, 0, 0, 0, high, low] => Kind::Embedded("IPv4-compatible", v4(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Kind::Embedded("behind NAT64", v4(high, low)),
+        [0x64, 0xff9b, 1, _, _, _, high, low] => Kind::Embedded("behind NAT64", v4(high, low)),
+        [0x2002, high, low, ..] => Kind::Embedded("6to4", v4(high, low)),
         // The client's address is at its end, all bits turned.
-        [0x2001, 0, _, _, _, _, high, low] => Kind::Way("Teredo", v4(!high, !low)),
+        [0x2001, 0, _, _, _, _, high, low] => Kind::Embedded("Teredo", v4(!high, !low)),
         [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
             Kind::Never("a metadata service")
         }
@@ -109,7 +109,7 @@ fn of_v6(address: Ipv6Addr) -> Kind {
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Kind::Never("for documentation"),
         [0x2001, 1..=0x1ff, ..] => Kind::Never("for protocols (2001::/23)"),
         // ISATAP: an IPv4 address behind a fixed mark, below any prefix.
-        [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, high, low] => Kind::Way("ISATAP", v4(high, low)),
+        [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, high, low] => Kind::Embedded("ISATAP", v4(high, low)),
         [0x2000..=0x3fff, ..] => Kind::Public,
         _ => Kind::Never("reserved"),
     }

@@ -1,23 +1,26 @@
 //! Envelopes: how an event is put into a request or message, raw or as a CloudEvent.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use pillarbox::Event;
 use pillarbox::model::{GroupKey, Payload};
 use pillarbox::port::Delivery;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::carried::{carried, is_visible};
+use crate::forwarded_headers::{forwarded_headers, is_visible};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const OCTETS: &str = "application/octet-stream";
 const CLOUDEVENT: &str = "application/cloudevents+json";
+
+/// What CloudEvents keeps out of headers: all but visible ASCII, and of that quotes and percents.
+const OUTSIDE_HEADER: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// How an event is put into a request or message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -105,7 +108,7 @@ impl Envelope {
     /// The headers besides.
     pub(crate) fn each_header(&self, event: &Event, mut put: impl FnMut(&str, &str)) {
         trace(event).iter().for_each(|(name, value)| put(name, value));
-        carried(event).for_each(|(name, value)| put(&name, &value));
+        forwarded_headers(event).for_each(|(name, value)| put(&name, &value));
         match self.format {
             Format::Raw => {
                 put("pillarbox-event-id", &self.written(event.id().as_str()));
@@ -239,18 +242,8 @@ pub(crate) fn is_json(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
-/// As CloudEvents asks for in headers: visible ASCII but for quotes and percents stays, the bytes of all else are encoded.
 fn percent_encoded(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        if matches!(byte, b'!'..=b'~') && !matches!(byte, b'"' | b'%') {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    utf8_percent_encode(value, OUTSIDE_HEADER).to_string()
 }
 
 #[cfg(test)]

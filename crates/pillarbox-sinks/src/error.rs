@@ -21,7 +21,7 @@ pub enum SinkError {
     },
     /// The sink was left out when the program was built.
     #[error(
-        "sinks of the scheme `{scheme}` need the feature `{feature}`, without which this program was built"
+        "this program was built without sinks of the scheme `{scheme}`: rebuild it with `--features {feature}`"
     )]
     NotBuilt {
         /// The scheme.

@@ -23,7 +23,7 @@ use crate::courier::{self, Courier, rejected, unavailable};
 use crate::envelope::{Binding, Envelope};
 use crate::error::SinkError;
 use crate::fault::Fault;
-use crate::link::Link;
+use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
 use crate::template::Template;
 use runs::Runs;
@@ -44,7 +44,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(10);
 /// The key is the event's group, else its id: a group stays in one partition, in order. The producer is idempotent, so what it sends
 /// again by itself is there once; an event that is delivered again later is there twice.
 pub struct KafkaSink {
-    link: Link<Producer>,
+    connection: LazyConnection<Producer>,
     config: ClientConfig,
     topic: Template,
     envelope: Envelope,
@@ -66,7 +66,7 @@ struct Watcher {
 impl ClientContext for Watcher {
     /// Texts of the client name servers and users: only the part that spoke is told.
     fn log(&self, _: RDKafkaLogLevel, facility: &str, _: &str) {
-        tracing::debug!(facility, "the client of Kafka has something to say");
+        tracing::debug!(facility, "Kafka client log");
     }
 
     fn error(&self, error: KafkaError, _: &str) {
@@ -112,7 +112,7 @@ impl KafkaSink {
         let config = config::of(&mut address, options, timeout)?;
         let options = address.finish(options)?;
         let envelope = Envelope::new(options.format, Binding::Kafka, options.source.clone());
-        Ok(Self { link: Link::new(), config, topic, envelope, timeout })
+        Ok(Self { connection: LazyConnection::new(), config, topic, envelope, timeout })
     }
 
     /// The client is made here and connects by itself, again and again.
@@ -121,7 +121,7 @@ impl KafkaSink {
     }
 
     fn topic(&self, event: &Event) -> Result<Cow<'_, str>, String> {
-        let topic = match self.topic.constant() {
+        let topic = match self.topic.as_constant() {
             Some(topic) => topic.into(),
             None => Cow::Owned(self.topic.render(event, escaped).map_err(|error| error.to_string())?),
         };
@@ -292,7 +292,7 @@ impl Courier for KafkaSink {
     }
 
     async fn send<'a>(&'a self, run: Vec<Record<'a>>) -> Vec<Verdict> {
-        let held = match self.link.held(|| self.connect()).await {
+        let held = match self.connection.held(|| self.connect()).await {
             Ok(held) => held,
             Err(error) => return vec![unavailable(error)],
         };
@@ -302,7 +302,7 @@ impl Courier for KafkaSink {
         };
         // After a fatal error a producer takes nothing any more.
         if producer.producer.client().fatal_error().is_some() {
-            self.link.give_up(&held);
+            self.connection.give_up(&held);
         }
         let mut verdicts = vec![Verdict::Accepted; failure.taken];
         if is_too_large(&failure.error) && failure.by == By::Broker {
@@ -316,6 +316,6 @@ impl Courier for KafkaSink {
 
 impl Sink for KafkaSink {
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
-        Box::pin(courier::carry(self, batch))
+        Box::pin(courier::deliver(self, batch))
     }
 }

@@ -6,19 +6,19 @@
 
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod address;
-mod carried;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod courier;
 mod egress;
 mod envelope;
 mod error;
 mod fault;
+mod forwarded_headers;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
-mod link;
+mod lazy_connection;
 #[cfg(feature = "nats")]
 mod nats;
 mod open;
@@ -33,13 +33,13 @@ mod stdout;
 mod template;
 #[cfg(any(feature = "http", feature = "nats", feature = "redis", feature = "webhook"))]
 mod tls;
+#[cfg(any(feature = "http", feature = "webhook"))]
+mod transport;
 #[cfg(feature = "webhook")]
 mod webhook;
-#[cfg(any(feature = "http", feature = "webhook"))]
-mod wire;
 
 #[cfg(feature = "http")]
-pub use self::http::BatchSink;
+pub use self::http::{BatchSink, DISPATCH_JOBS_PATH, EVENTS_PATH};
 #[cfg(feature = "redis")]
 pub use crate::redis::RedisSink;
 pub use egress::{Blocked, Egress};

@@ -23,7 +23,7 @@ use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
 use crate::fault::{Fault, cause_of};
-use crate::link::Link;
+use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
 use crate::secret::{Secret, TokenSource};
 use crate::template::Template;
@@ -49,7 +49,7 @@ const NO_STREAM: &str = "no stream takes the subject: create one whose subjects 
 /// A message's id is the event's, so a stream drops a second one that comes within its deduplication window, two minutes by
 /// default. An event that is sent again later than that is there twice.
 pub struct NatsSink {
-    link: Link<Connection>,
+    connection: LazyConnection<Connection>,
     sizes: Sizes,
     servers: Vec<ServerAddr>,
     login: Login,
@@ -96,7 +96,15 @@ impl NatsSink {
         let servers = servers.map_err(|_| SinkError::url("has a server that can't be one"))?;
         let options = address.finish(options)?;
         let envelope = Envelope::new(options.format, Binding::Nats, options.source.clone());
-        Ok(Self { link: Link::new(), sizes: Sizes::default(), servers, login, subject, envelope, options })
+        Ok(Self {
+            connection: LazyConnection::new(),
+            sizes: Sizes::default(),
+            servers,
+            login,
+            subject,
+            envelope,
+            options,
+        })
     }
 
     /// Connects, for as long as that one connection lasts.
@@ -281,7 +289,7 @@ impl Courier for NatsSink {
     }
 
     async fn send(&self, run: Vec<Message>) -> Vec<Verdict> {
-        let held = match self.link.held(|| self.connect()).await {
+        let held = match self.connection.held(|| self.connect()).await {
             Ok(held) => held,
             Err(error) => return vec![unavailable(error)],
         };
@@ -289,7 +297,7 @@ impl Courier for NatsSink {
         // Many messages share one flight, whose limit counts for all of them together.
         let sent = timeout(self.timeout(), self.publish(connection, run)).await;
         if sent.is_err() || connection.client.connection_state() != State::Connected {
-            self.link.give_up(&held);
+            self.connection.give_up(&held);
         }
         sent.unwrap_or_else(|_| {
             vec![unavailable(Fault::new(Cause::Timeout, "NATS did not acknowledge in time"))]
@@ -317,7 +325,7 @@ fn verdict(error: &PublishError) -> Verdict {
 
 impl Sink for NatsSink {
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
-        Box::pin(courier::carry(self, batch))
+        Box::pin(courier::deliver(self, batch))
     }
 }
 

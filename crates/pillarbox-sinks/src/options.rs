@@ -11,7 +11,7 @@ use crate::envelope::Format;
 use crate::secret::{Secret, TokenSource};
 
 /// Options of a sink; each kind takes what it knows of.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct SinkOptions {
     /// How events are put into requests and messages. Default: raw.
     pub format: Format,

@@ -17,7 +17,7 @@ use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
 use crate::fault::{Fault, cause_of};
-use crate::link::Link;
+use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
 use crate::template::Template;
 
@@ -38,7 +38,7 @@ const UNROUTABLE: &str = "unroutable: no queue is bound to the exchange for this
 /// Messages are persistent and mandatory. RabbitMQ does not know a message it has had before: one that is sent again after
 /// a lost confirmation is there twice, with the same message id.
 pub struct RabbitMqSink {
-    link: Link<Connection>,
+    connection: LazyConnection<Connection>,
     uri: AMQPUri,
     trusted: Option<String>,
     exchange: Option<Template>,
@@ -90,7 +90,16 @@ impl RabbitMqSink {
         let options = address.finish(options)?;
         let envelope = Envelope::new(options.format, Binding::Amqp, options.source.clone());
         let size_max = AtomicUsize::new(usize::MAX);
-        Ok(Self { link: Link::new(), uri, trusted, exchange, routing_key, envelope, options, size_max })
+        Ok(Self {
+            connection: LazyConnection::new(),
+            uri,
+            trusted,
+            exchange,
+            routing_key,
+            envelope,
+            options,
+            size_max,
+        })
     }
 
     async fn connect(&self) -> Result<Connection, Fault> {
@@ -286,7 +295,7 @@ impl Courier for RabbitMqSink {
     }
 
     async fn send(&self, run: Vec<Message>) -> Vec<Verdict> {
-        let held = match self.link.held(|| self.connect()).await {
+        let held = match self.connection.held(|| self.connect()).await {
             Ok(held) => held,
             Err(error) => return vec![unavailable(error)],
         };
@@ -297,7 +306,7 @@ impl Courier for RabbitMqSink {
         if let Err(Broken { fault, broke }) = published.unwrap_or_else(|_| Err(silent())) {
             self.learn(&fault.error);
             if broke {
-                self.link.give_up(&held);
+                self.connection.give_up(&held);
             }
             verdicts.push(unavailable(fault.during("RabbitMQ did not take it")));
         }
@@ -307,7 +316,7 @@ impl Courier for RabbitMqSink {
 
 impl Sink for RabbitMqSink {
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
-        Box::pin(courier::carry(self, batch))
+        Box::pin(courier::deliver(self, batch))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
 use crate::fault::Fault;
-use crate::link::Link;
+use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
 use crate::template::Template;
 use crate::tls::ensure_tls_provider;
@@ -34,7 +34,7 @@ const IN_FLIGHT_MAX: usize = 1_024;
 ///
 /// Redis does not know an entry it has had before: one that is sent again after a lost answer is there twice.
 pub struct RedisSink {
-    link: Link<MultiplexedConnection>,
+    connection: LazyConnection<MultiplexedConnection>,
     client: Client,
     stream: Template,
     maxlen: Option<u64>,
@@ -64,7 +64,7 @@ impl RedisSink {
         let client = client(&address, certificates(options)?)?;
         let options = address.finish(options)?;
         let envelope = Envelope::new(options.format, Binding::Kafka, options.source.clone());
-        Ok(Self { link: Link::new(), client, stream, maxlen, replicas, envelope, options })
+        Ok(Self { connection: LazyConnection::new(), client, stream, maxlen, replicas, envelope, options })
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, Fault> {
@@ -217,7 +217,7 @@ impl Courier for RedisSink {
     }
 
     async fn send(&self, run: Vec<Entry>) -> Vec<Verdict> {
-        let held = match self.link.held(|| self.connect()).await {
+        let held = match self.connection.held(|| self.connect()).await {
             Ok(held) => held,
             Err(error) => return vec![unavailable(error)],
         };
@@ -226,7 +226,7 @@ impl Courier for RedisSink {
         match added.unwrap_or_else(|_| Err(Fault::new(Cause::Timeout, "no answer in time"))) {
             Ok(added) => vec![Verdict::Accepted; added],
             Err(fault) => {
-                self.link.give_up(&held);
+                self.connection.give_up(&held);
                 vec![unavailable(fault.during("Redis did not take it"))]
             }
         }
@@ -235,7 +235,7 @@ impl Courier for RedisSink {
 
 impl Sink for RedisSink {
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
-        Box::pin(courier::carry(self, batch))
+        Box::pin(courier::deliver(self, batch))
     }
 }
 

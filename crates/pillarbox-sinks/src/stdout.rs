@@ -1,5 +1,6 @@
 //! The stdout sink: one line of JSON for each event, to a writer it is given.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,12 @@ struct Lines {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     bytes: Vec<u8>,
     written: usize,
+}
+
+impl fmt::Debug for LineWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LineWriter")
+    }
 }
 
 impl LineWriter {
@@ -91,7 +98,7 @@ impl StdoutSink {
                 payload.as_bytes().to_vec()
             }
             (Format::Raw, _) => {
-                return Err("the payload is not JSON; as a CloudEvent it could be written".to_owned());
+                return Err("the payload is not JSON; the format `cloudevents` writes it as text".to_owned());
             }
             _ => structured(event, &self.source)?,
         };

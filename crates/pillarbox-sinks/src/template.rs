@@ -1,8 +1,8 @@
 //! Templates: a path, topic, subject, routing key or stream made of what an event says of itself.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pillarbox::Event;
 use pillarbox::model::GroupKey;
 
@@ -12,6 +12,9 @@ const TEMPLATE_MAX: usize = 1_024;
 const PLACES_MAX: usize = 32;
 /// Longest text that comes out, in bytes.
 const RENDERED_MAX: usize = 2_048;
+
+/// What a value of a path does not hold as it is, so that none makes a segment of its own.
+const OUTSIDE_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A text with places for parts of an event.
 ///
@@ -132,15 +135,6 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// The text, if there is no place in it.
-    #[cfg(feature = "kafka")]
-    pub(crate) fn constant(&self) -> Option<&str> {
-        match &self.parts[..] {
-            [Part::Text(text)] => Some(text),
-            _ => None,
-        }
-    }
-
     /// Fills the places from an event. Values and defaults go through `escape`, the text of the template does not.
     pub fn render<F>(&self, event: &Event, escape: F) -> Result<String, RenderError>
     where
@@ -243,22 +237,9 @@ impl Name {
     }
 }
 
-/// The value as part of one segment of a path: all but letters, digits, `-`, `_`, `~` and single dots percent-encoded.
+/// The value as part of one segment of a path.
 fn percent_encoded(value: &str) -> Cow<'_, str> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
-    if value.bytes().all(plain) {
-        return Cow::Borrowed(value);
-    }
-    let mut out = String::with_capacity(value.len() + 16);
-    for byte in value.bytes() {
-        if plain(byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    Cow::Owned(out)
+    utf8_percent_encode(value, OUTSIDE_SEGMENT).into()
 }
 
 #[cfg(test)]

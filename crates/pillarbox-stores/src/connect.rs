@@ -6,15 +6,7 @@ use pillarbox::model::{Layout, TableName};
 use pillarbox::port::{ErrorKind, Store, StoreError};
 
 use crate::error::ConnectError;
-use crate::kind::by_scheme;
-#[cfg(feature = "mongodb")]
-use crate::mongodb;
-#[cfg(feature = "mysql")]
-use crate::mysql;
-#[cfg(feature = "postgres")]
-use crate::postgres;
-#[cfg(feature = "sqlite")]
-use crate::sqlite;
+use crate::registry::kind_of;
 
 /// What a store is opened with beside its URL. The default is what the URL alone gives.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +18,7 @@ pub struct Options {
     /// The schema the tables are in, for stores that have schemas. Default: the connection's own.
     pub schema: Option<String>,
     /// What to do about a database file that is not there. Default: make an empty one.
-    pub missing: Missing,
+    pub missing: MissingFile,
 }
 
 impl Options {
@@ -43,7 +35,7 @@ impl Options {
 
 /// What to do about a database file that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Missing {
+pub enum MissingFile {
     /// Make an empty one.
     #[default]
     Create,
@@ -83,7 +75,7 @@ pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<Arc<
     let options = Options {
         layout: Some(layout),
         table: TableName::usual(layout),
-        missing: Missing::Refuse,
+        missing: MissingFile::Refuse,
         ..options.clone()
     };
     let other = open(url, &options).await.ok()?;
@@ -91,39 +83,10 @@ pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<Arc<
 }
 
 async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
-    match kind_of(url)? {
-        #[cfg(feature = "mongodb")]
-        "mongodb" => mongodb::connect(url, options).await,
-        #[cfg(feature = "mysql")]
-        "mysql" => mysql::connect(url, options).await,
-        #[cfg(feature = "postgres")]
-        "postgres" => postgres::connect(url, options).await,
-        #[cfg(feature = "sqlite")]
-        "sqlite" => sqlite::connect(url, options).await,
-        name => Err(ConnectError::NotBuiltIn { name }),
-    }
+    (kind_of(url)?.opener()?.connect)(url, options).await
 }
 
 /// The statements that make the tables of the store that a URL names, without opening it.
 pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
-    match kind_of(url)? {
-        #[cfg(feature = "mongodb")]
-        "mongodb" => mongodb::schema_sql(url, options),
-        #[cfg(feature = "mysql")]
-        "mysql" => mysql::schema_sql(url, options),
-        #[cfg(feature = "postgres")]
-        "postgres" => postgres::schema_sql(url, options),
-        #[cfg(feature = "sqlite")]
-        "sqlite" => sqlite::schema_sql(url, options),
-        name => Err(ConnectError::NotBuiltIn { name }),
-    }
-}
-
-fn kind_of(url: &str) -> Result<&'static str, ConnectError> {
-    let (scheme, _) = url.split_once(':').ok_or(ConnectError::NoScheme)?;
-    let scheme = scheme.to_ascii_lowercase();
-    match by_scheme(&scheme) {
-        Some(kind) => Ok(kind.name),
-        None => Err(ConnectError::UnknownScheme { scheme: scheme.chars().take(20).collect() }),
-    }
+    (kind_of(url)?.opener()?.schema_sql)(url, options)
 }

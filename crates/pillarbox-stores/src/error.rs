@@ -2,17 +2,17 @@
 
 use pillarbox::port::{ErrorKind, StoreError};
 
-use crate::kind::stores;
+use crate::registry::stores;
 
 /// Why a URL did not lead to a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL has no scheme.
-    #[error("the database URL has no scheme; known are {}", known())]
+    #[error("the database URL has no scheme; supported: {}", supported())]
     NoScheme,
     /// No store has this scheme.
-    #[error("no store has the URL scheme {scheme:?}; known are {}", known())]
+    #[error("no store for the URL scheme {scheme:?}; supported: {}", supported())]
     UnknownScheme {
         /// The scheme, cut to 20 characters.
         scheme: String,
@@ -50,11 +50,14 @@ impl ConnectError {
     }
 }
 
-fn known() -> String {
-    stores().iter().map(|kind| kind.example).collect::<Vec<_>>().join(", ")
+/// How URLs of the stores in this build look.
+#[must_use]
+pub fn supported() -> String {
+    let built_in = stores().iter().filter(|kind| kind.is_built_in());
+    built_in.map(|kind| kind.example).collect::<Vec<_>>().join(", ")
 }
 
 fn built_in() -> String {
-    let names: Vec<_> = stores().iter().filter(|kind| kind.built_in).map(|kind| kind.name).collect();
+    let names: Vec<_> = stores().iter().filter(|kind| kind.is_built_in()).map(|kind| kind.name).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

@@ -1,17 +1,9 @@
-//! The one list of stores: which there are, and the right one for a URL.
+//! The registry of stores: which there are, and the right one for a URL.
 
 mod connect;
 mod error;
-mod kind;
-#[cfg(feature = "mongodb")]
-mod mongodb;
-#[cfg(feature = "mysql")]
-mod mysql;
-#[cfg(feature = "postgres")]
-mod postgres;
-#[cfg(feature = "sqlite")]
-mod sqlite;
+mod registry;
 
-pub use connect::{Missing, Options, beside, connect, schema_sql};
-pub use error::ConnectError;
-pub use kind::{StoreKind, stores};
+pub use connect::{MissingFile, Options, beside, connect, schema_sql};
+pub use error::{ConnectError, supported};
+pub use registry::{StoreKind, kind_of, stores};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use pillarbox_conformance::{Case, Harness, Outcome, cases, run};
+use pillarbox_conformance::{Case, CaseOutcome, Harness, cases, run};
 use pillarbox_stores::stores;
 
 mod harness;
@@ -41,9 +41,9 @@ fn trial(harness: Arc<dyn Harness>, case: Case, ignored: Option<String>) -> Tria
             return Ok(Completion::ignored_with(why));
         }
         match block_on(run(&case, &*harness)) {
-            Outcome::Passed => Ok(Completion::Completed),
-            Outcome::NotApplicable(why) => Ok(Completion::ignored_with(format!("not applicable: {why}"))),
-            Outcome::Failed(how) | Outcome::CouldNotRun(how) => Err(Failed::from(how)),
+            CaseOutcome::Passed => Ok(Completion::Completed),
+            CaseOutcome::NotApplicable(why) => Ok(Completion::ignored_with(format!("not applicable: {why}"))),
+            CaseOutcome::Failed(how) | CaseOutcome::CouldNotRun(how) => Err(Failed::from(how)),
         }
     })
 }
@@ -55,7 +55,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 fn every_store_of_the_list_is_tried() -> Result<(), Failed> {
     let tried: Vec<String> = harness::all().iter().map(|harness| harness.name().to_owned()).collect();
-    let missing = stores().iter().filter(|kind| kind.built_in && !tried.iter().any(|name| name == kind.name));
+    let missing =
+        stores().iter().filter(|kind| kind.is_built_in() && !tried.iter().any(|name| name == kind.name));
     match missing.map(|kind| kind.name).collect::<Vec<_>>() {
         missing if missing.is_empty() => Ok(()),
         missing => Err(format!("no harness for {}", missing.join(", ")).into()),

@@ -2,7 +2,7 @@
 
 use pillarbox::model::TableName;
 use pillarbox::port::ErrorKind;
-use pillarbox_stores::{ConnectError, Missing, Options, connect, schema_sql, stores};
+use pillarbox_stores::{ConnectError, MissingFile, Options, connect, schema_sql, stores};
 
 async fn refused(url: &str, options: &Options) -> ConnectError {
     match connect(url, options).await {
@@ -35,7 +35,7 @@ async fn the_scheme_of_the_url_chooses_the_store() {
 /// EVT-050
 #[tokio::test]
 async fn a_store_that_is_not_built_in_is_named() {
-    for kind in stores().iter().filter(|kind| !kind.built_in) {
+    for kind in stores().iter().filter(|kind| !kind.is_built_in()) {
         for scheme in kind.schemes {
             let error = refused(&format!("{scheme}://u:pa55@host/db"), &Options::default()).await;
             assert!(matches!(error, ConnectError::NotBuiltIn { name } if name == kind.name));
@@ -59,7 +59,7 @@ async fn an_unknown_url_is_refused_with_the_known_ones_and_without_its_password(
 async fn options_reach_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("a.db").display());
-    let missing = Options { missing: Missing::Refuse, ..Options::default() };
+    let missing = Options { missing: MissingFile::Refuse, ..Options::default() };
     assert_eq!(refused(&url, &missing).await.kind(), ErrorKind::Unavailable);
     let schema = Options { schema: Some("sales".to_owned()), ..Options::default() };
     assert!(matches!(refused(&url, &schema).await, ConnectError::NoSuchOption { option: "schema", .. }));

@@ -12,10 +12,10 @@ use serde::Serialize;
 pub use human::{ago, bytes, count, counted, shortened, span};
 pub use ink::Ink;
 pub use progress::Progress;
-pub use table::{Column, Table, fields};
+pub use table::{Table, TableColumn, fields};
 
+use crate::error::{CommandError, CommandResult};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::pipe;
 
 /// For whom a command prints.
@@ -28,7 +28,7 @@ pub enum Reader {
 }
 
 /// Something a command answers, in both forms.
-pub trait Answer: Serialize {
+pub trait Printable: Serialize {
     /// The answer as people read it, without a line break at the end.
     fn for_people(&self, ink: Ink) -> String;
 }
@@ -36,7 +36,7 @@ pub trait Answer: Serialize {
 /// A failure as programs read it.
 #[derive(Serialize)]
 struct Complaint<'a> {
-    error: &'a Failure,
+    error: &'a CommandError,
 }
 
 /// Where a command prints to.
@@ -59,7 +59,7 @@ impl Output {
     }
 
     /// Prints an answer, for people or as one JSON document on one line.
-    pub fn answer(self, answer: &impl Answer) -> Outcome {
+    pub fn answer(self, answer: &impl Printable) -> CommandResult {
         match self.reader {
             Reader::People => self.line(&answer.for_people(self.out)),
             Reader::Programs => self.json(answer),
@@ -67,7 +67,7 @@ impl Output {
     }
 
     /// Prints one JSON document on one line.
-    pub fn json(self, document: &(impl Serialize + ?Sized)) -> Outcome {
+    pub fn json(self, document: &(impl Serialize + ?Sized)) -> CommandResult {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, document)?;
         writeln!(out)?;
@@ -75,19 +75,19 @@ impl Output {
     }
 
     /// Prints a line as it is.
-    pub fn line(self, line: &str) -> Outcome {
+    pub fn line(self, line: &str) -> CommandResult {
         self.text(&format!("{line}\n"))
     }
 
     /// Prints a text as it is.
-    pub fn text(self, text: &str) -> Outcome {
+    pub fn text(self, text: &str) -> CommandResult {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
     /// Clears a terminal, so that what follows takes the place of what was there; elsewhere leaves a line free.
-    pub fn start_screen(self) -> Outcome {
+    pub fn start_screen(self) -> CommandResult {
         const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[2J";
         self.text(if io::stdout().is_terminal() { HOME_AND_CLEAR } else { "\n" })
     }
@@ -100,7 +100,7 @@ impl Output {
     }
 
     /// Asks a question on standard error and reads the answer; `None` where nobody can answer.
-    pub fn ask(self, question: &str) -> Outcome<Option<String>> {
+    pub fn ask(self, question: &str) -> CommandResult<Option<String>> {
         let attended = io::stdin().is_terminal() && io::stderr().is_terminal();
         if !attended || self.reader == Reader::Programs {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Output {
     }
 
     /// Tells why the command failed and how the program ends.
-    pub fn failure(self, failure: &Failure) -> Exit {
+    pub fn failure(self, failure: &CommandError) -> Exit {
         if failure.exit == Exit::Done {
             return Exit::Done;
         }

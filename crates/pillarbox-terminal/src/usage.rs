@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::output::{Output, Reader};
 
 /// Tells what is wrong, or prints the help that was asked for.
@@ -23,9 +23,9 @@ pub fn report(error: &clap::Error, arguments: &[OsString]) -> Exit {
     Output::new(reader).failure(&failure(error))
 }
 
-fn failure(error: &clap::Error) -> Failure {
+fn failure(error: &clap::Error) -> CommandError {
     if let Some(message) = in_own_words(error) {
-        return Failure::usage(message).hint("see --help; values that hold spaces need quotes");
+        return CommandError::usage(message).hint("see --help; values that hold spaces need quotes");
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -38,7 +38,7 @@ fn failure(error: &clap::Error) -> Failure {
         (None, Some(usage)) => format!("usage: {}; see --help", usage.trim_end()),
         (None, None) => "see --help".to_owned(),
     };
-    Failure::usage(message.split_whitespace().collect::<Vec<_>>().join(" ")).hint(hint)
+    CommandError::usage(message.split_whitespace().collect::<Vec<_>>().join(" ")).hint(hint)
 }
 
 /// A word that nothing takes may be part of a payload or a password: it is not repeated.
@@ -49,7 +49,7 @@ fn in_own_words(error: &clap::Error) -> Option<&'static str> {
     };
     match error.kind() {
         ErrorKind::UnknownArgument if !word(ContextKind::InvalidArg)?.starts_with('-') => {
-            Some("there is an argument that nothing takes")
+            Some("unexpected argument")
         }
         ErrorKind::InvalidSubcommand if !is_plain(word(ContextKind::InvalidSubcommand)?) => {
             Some("there is no such command")

@@ -9,6 +9,7 @@ pub mod memory;
 pub mod model;
 pub mod port;
 pub mod queue;
+pub mod redact;
 pub mod rules;
 pub mod testing;
 

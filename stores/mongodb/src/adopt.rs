@@ -217,17 +217,33 @@ async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), Failur
     for entry in entries {
         let plain = doc! { "q": without(entry), "u": { "$set": entry.set.clone() } };
         match call.update(&call.names().event, vec![plain]).await {
-            // It is far beyond what a payload may be, and has no room for a number beside it.
-            Err(failure) if failure.is_too_large() => {
-                let mut set = entry.set.clone();
-                set.insert("malformed", "payload left no room in its document, and was removed");
-                let change = doc! { "$set": set, "$unset": { "payload": "", "payload_bytes": "" } };
-                call.update(&call.names().event, vec![doc! { "q": without(entry), "u": change }]).await?;
-            }
+            Err(failure) if failure.is_too_large() => set_apart(call, entry).await?,
             updated => drop(updated?),
         }
     }
     Ok(())
+}
+
+/// A document that has no room for a number beside its payload: the payload is kept in a document of its own, and this one
+/// says so. It is far beyond what can be delivered.
+async fn set_apart(call: &mut Call<'_>, entry: &Entry) -> Result<(), Failure> {
+    let without = doc! { "_id": entry.key.clone(), "seq": Bson::Null };
+    let fields = Some(doc! { "payload": 1, "payload_bytes": 1 });
+    let find = Find { filter: without.clone(), fields, ..Find::default() };
+    let Some(payload) = call.first(&call.names().event, find).await? else { return Ok(()) };
+    match call.insert(&call.names().oversized, vec![Document::try_from(&*payload)?]).await {
+        // Of an attempt whose answer was lost.
+        Err(failure) if failure.is_duplicate() => {}
+        kept => kept?,
+    }
+    let place = &call.names().oversized;
+    let mut set = entry.set.clone();
+    set.insert(
+        "malformed",
+        format!("payload left no room in its document, and is in {place} under the same id"),
+    );
+    let change = doc! { "$set": set, "$unset": { "payload": "", "payload_bytes": "" } };
+    call.update(&call.names().event, vec![doc! { "q": without, "u": change }]).await.map(drop)
 }
 
 /// What is wrong is written down, and something right put in its place, so that every later statement can work on it.

@@ -7,8 +7,8 @@ use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{AggregateOptions, FindOptions};
 
+use crate::allocator;
 use crate::error::Failure;
-use crate::office;
 use crate::outbox::{Names, Outbox, confirmed_document, pause};
 
 /// How many statements one command holds at most: with the longest errors it stays below the bound of a message.
@@ -279,7 +279,7 @@ impl<'s> Call<'s> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let (Some(session), false) = (&self.session, self.draws.is_empty()) {
-            office::come_with(self.outbox, &session.id().to_string(), std::mem::take(&mut self.draws));
+            allocator::come_with(self.outbox, &session.id().to_string(), std::mem::take(&mut self.draws));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
-use pillarbox::model::{Lane, Row};
+use pillarbox::model::{Lane, Row, WithClaim};
 use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, reaped, unclaimed};
 use crate::error::Failure;
-use crate::row::{Claimed, Fields, SIZE, read_within, size, size_of};
+use crate::row::{Fields, SIZE, read_within, size, size_of};
 use crate::time::{cut, earlier, later, us};
 
 /// How many rows one claim takes at most: their ids stand in one command.
@@ -139,7 +139,7 @@ async fn take(
     let taken = call.find(&call.names().event, find).await?;
     let read = |document: &RawDocumentBuf| {
         let lapsed = Fields::new(document).is("mark", lapsed_mark);
-        (key_text(document), Row { lapsed, ..read_within(document, Claimed::Yes, &request.bytes) })
+        (key_text(document), Row { lapsed, ..read_within(document, WithClaim::Yes, &request.bytes) })
     };
     let mut rows: HashMap<String, Row> = taken.iter().map(read).collect();
     Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())

@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::outbox::Server;
 use crate::store::MongodbStore;
 
-/// Shorter, and a busy server could not answer a beat; longer, and nothing would ever be given up.
+/// Shorter, and a busy server could not answer a heartbeat; longer, and nothing would ever be given up.
 const COMMAND_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a store opened from a URL looks for a server, unless the URL says otherwise.

@@ -1,8 +1,9 @@
 //! Deleting rows that are done as they are. Marking them first tells whose they were, but costs many times as much, so
-//! it is left for those of which that is in doubt.
+//! it is left for those of which that is in doubt. So is looking at them first, where a transaction can be begun again.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::port::{Change, Fence, OnDone, Outcome, Settle};
@@ -11,21 +12,62 @@ use crate::call::{Call, Find};
 use crate::document::pending;
 use crate::error::Failure;
 use crate::row::Fields;
+use crate::settle::named;
 
 /// How many rows one command looks for.
 const LOOK: usize = 5_000;
 /// How many rows one statement names: a server may compare each row with all of its numbers.
 pub(crate) const NAMED: usize = 100;
 
-/// The places of outcomes whose rows can be deleted: done, there, pending, without a message id or join, let through by the fence.
-pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
-    let done = |at: &usize| request.outcomes[*at].change == Change::Done;
-    let done: Vec<usize> = (0..request.outcomes.len()).filter(done).collect();
+/// For how many settles rows are looked at first, after one found others than it had thought.
+const DOUBTED: u32 = 100;
+
+/// Whether rows are looked at before they are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caution {
+    LookFirst,
+    /// Nearly always all of them can be deleted. Where not, the transaction is begun again, and looks.
+    IfInDoubt,
+}
+
+impl Caution {
+    /// What a call does that can be begun again.
+    pub(crate) fn of(call: &Call<'_>, request: &Settle) -> Self {
+        let is_doubted = || {
+            let doubts = &call.outbox().doubts;
+            doubts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        };
+        match request.fence {
+            Fence::Node(_) if call.in_transaction() && !is_doubted() => Self::IfInDoubt,
+            _ => Self::LookFirst,
+        }
+    }
+}
+
+/// The places of outcomes whose rows are to be deleted if they can be.
+fn done(request: &Settle) -> Vec<usize> {
     let numbers: HashSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
     // Of two outcomes of one row only the first counts, as the marks will tell.
     if request.on_done == OnDone::Keep || numbers.len() < request.outcomes.len() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
+    let done = |at: &usize| request.outcomes[*at].change == Change::Done;
+    (0..request.outcomes.len()).filter(done).collect()
+}
+
+/// Deletes the rows of all outcomes that are done, or fails for the transaction to be begun again; the places of these.
+pub(crate) async fn delete_all(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
+    let places = done(request);
+    if places.is_empty() || delete_rows(call, request, &places, pairs).await? == places.len() as u64 {
+        return Ok(places);
+    }
+    call.outbox().doubts.store(DOUBTED, Ordering::Relaxed);
+    Err(Failure::met())
+}
+
+/// The places of outcomes whose rows can be deleted: done, there, pending, without a message id or join, let through by the fence.
+pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
+    let done = done(request);
     let mut found = HashMap::new();
     for part in done.chunks(LOOK) {
         let mut filter = doc! { "_id": ids(request, part) };
@@ -60,22 +102,7 @@ pub(crate) async fn delete(
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    let mut alike: HashMap<Option<i64>, Vec<usize>> = HashMap::new();
-    for at in places {
-        alike.entry(token(request, &request.outcomes[*at])).or_default().push(*at);
-    }
-    let statement = |token: Option<i64>, part: &[usize]| {
-        let numbers: Vec<i64> = part.iter().map(|at| request.outcomes[*at].seq.0).collect();
-        let mut filter = doc! { "_id": ids(request, part), "seq": { "$in": numbers } };
-        filter.extend(condition(request));
-        filter.extend(token.map(|token| ("lock_token".to_owned(), Bson::from(token))));
-        filter
-    };
-    let filters = alike.iter().flat_map(|(token, places)| {
-        places.chunks(NAMED).map(|part| statement(*token, part)).collect::<Vec<_>>()
-    });
-    let filters = filters.collect();
-    match call.delete_each(&call.names().event, filters).await? {
+    match delete_rows(call, request, places, keys).await? {
         0 => return Ok(places.to_vec()),
         deleted if deleted == places.len() as u64 => return Ok(Vec::new()),
         _ => {}
@@ -89,6 +116,40 @@ pub(crate) async fn delete(
         there.extend(found.iter().map(|row| Fields::new(row).seq()));
     }
     Ok(places.iter().copied().filter(|at| there.contains(&request.outcomes[*at].seq)).collect())
+}
+
+/// Deletes the rows that these places name in one way or the other; how many.
+async fn delete_rows(
+    call: &mut Call<'_>,
+    request: &Settle,
+    places: &[usize],
+    named: fn(&Settle, &[usize]) -> Document,
+) -> Result<u64, Failure> {
+    let mut alike: HashMap<Option<i64>, Vec<usize>> = HashMap::new();
+    for at in places {
+        alike.entry(token(request, &request.outcomes[*at])).or_default().push(*at);
+    }
+    let statement = |token: Option<i64>, part: &[usize]| {
+        let mut filter = named(request, part);
+        filter.extend(condition(request));
+        filter.extend(token.map(|token| ("lock_token".to_owned(), Bson::from(token))));
+        filter
+    };
+    let filters = alike.iter().flat_map(|(token, places)| {
+        places.chunks(NAMED).map(|part| statement(*token, part)).collect::<Vec<_>>()
+    });
+    call.delete_each(&call.names().event, filters.collect()).await
+}
+
+/// Rows by their ids and numbers. It is known which number is whose.
+fn keys(request: &Settle, places: &[usize]) -> Document {
+    let numbers: Vec<i64> = places.iter().map(|at| request.outcomes[*at].seq.0).collect();
+    doc! { "_id": ids(request, places), "seq": { "$in": numbers } }
+}
+
+/// Rows each by its id and its own number.
+fn pairs(request: &Settle, places: &[usize]) -> Document {
+    named(&Change::Done, &places.iter().map(|at| &request.outcomes[*at]).collect::<Vec<_>>())
 }
 
 fn ids(request: &Settle, places: &[usize]) -> Document {

@@ -189,6 +189,8 @@ fn by_code(code: i32) -> (ErrorKind, String) {
         26 => (ErrorKind::Schema, "a collection is missing; run `pillarbox migrate`"),
         27 => (ErrorKind::Schema, "an index is missing; run `pillarbox migrate`"),
         85 | 86 => (ErrorKind::Schema, "an index of the same name is another one"),
+        // A commit that was interrupted may have happened.
+        11_601 => (ErrorKind::Unavailable, "the call was interrupted"),
         6 | 7 | 89 | 91 | 134 | 189 | 9_001 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436 | 14_031 => {
             (ErrorKind::Unavailable, "the server is not available")
         }
@@ -218,6 +220,7 @@ mod tests {
             (26, ErrorKind::Schema),
             (10_107, ErrorKind::Unavailable),
             (91, ErrorKind::Unavailable),
+            (11_601, ErrorKind::Unavailable),
             (10_334, ErrorKind::InvalidInput),
             (115, ErrorKind::Unsupported),
             (1, ErrorKind::Unexpected),

@@ -4,14 +4,15 @@ use std::ops::ControlFlow;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
-use pillarbox::model::{Row, Seq, SlotSet};
+use pillarbox::model::{Row, Seq, SlotSet, WithClaim};
 use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
 
 use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, unclaimed};
 use crate::error::Failure;
-use crate::row::{Claimed, Fields, read_within};
+use crate::number::Head;
+use crate::row::{Fields, read_within};
 use crate::time::{cut, earlier, us};
 
 /// Why a read ended.
@@ -50,7 +51,7 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
         Scope::Slots { slots, cursor } => {
             let cursor = &started(cursor, head.last);
             if let Some(slots) = slots_filter(slots) {
-                read.slots(call, &slots, cursor.decided.0, head.last).await?;
+                read.slots(call, &slots, cursor.decided.0, &head).await?;
             }
             next_cursor.decided = next(cursor, &read, head.vouched);
         }
@@ -117,18 +118,22 @@ impl<'a> Read<'a> {
         Self { request, now, rows: Vec::new(), bytes: 0, end: End::Nothing }
     }
 
-    /// Reads slots above a number and up to `last`, in windows.
+    /// Reads slots above a number and up to the last one, in windows.
+    ///
+    /// Above what is vouched for there is one window: rows of one transaction have numbers side by side, and a commit
+    /// between the reads of two windows would show those of the second without those of the first.
     async fn slots(
         &mut self,
         call: &mut Call<'_>,
         slots: &Bson,
         mut above: i64,
-        last: i64,
+        head: &Head,
     ) -> Result<(), Failure> {
+        let last = head.last;
         let of_slots = doc! { "status": pending(), "slot": slots.clone() };
         let rows = i64::try_from(self.request.rows).unwrap_or(i64::MAX);
         let mut width = rows.saturating_add(1).max(SMALLEST_WINDOW);
-        while above.saturating_add(width) < last {
+        while above.saturating_add(width) < head.vouched {
             let upto = above + width;
             let window = doc! { "$gt": above, "$lte": upto };
             if width > self.room() || !self.small(call, &of_slots, &window).await? {
@@ -217,7 +222,7 @@ impl<'a> Read<'a> {
             self.end = End::Cut;
             return ControlFlow::Break(());
         }
-        let row = read_within(document, Claimed::No, &request.bytes);
+        let row = read_within(document, WithClaim::No, &request.bytes);
         self.bytes = self.bytes.saturating_add(row.bytes);
         self.rows.push(row);
         ControlFlow::Continue(())

@@ -55,7 +55,7 @@ fn held_group(document: &RawDocument) -> HeldGroup {
     }
 }
 
-/// The groups and the number of their state. It is read first: what changes meanwhile is read again at the next beat.
+/// The groups and the number of their state. It is read first: what changes meanwhile is read again at the next heartbeat.
 pub(crate) async fn group_states(call: &mut Call<'_>, epoch: i64) -> Result<GroupStates, Failure> {
     Ok(GroupStates { epoch, held: held_groups(call, &HeldGroups::first()).await? })
 }

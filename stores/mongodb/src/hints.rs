@@ -1,4 +1,4 @@
-//! Hints of new rows: by a change stream, or by a look at the counter where the server has none.
+//! Wakeups of new rows: by a change stream, or by a look at the counter where the server has none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use mongodb::bson::{Document, doc};
 use mongodb::{ClientSession, Collection, Database};
-use pillarbox::port::Hints;
+use pillarbox::port::Wakeups;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -81,8 +81,8 @@ impl Listener {
         self.ends.cancel();
     }
 
-    pub(crate) fn hints(&self) -> Hints {
-        Hints(self.told.sender.subscribe())
+    pub(crate) fn wakeups(&self) -> Wakeups {
+        Wakeups(self.told.sender.subscribe())
     }
 
     /// This process has written rows: its own reader is told soon.

@@ -38,6 +38,7 @@
 
 mod admin;
 mod adopt;
+mod allocator;
 mod call;
 mod claim;
 mod config;
@@ -56,12 +57,12 @@ mod members;
 mod membership;
 mod migrate;
 mod number;
-mod office;
 mod operate;
 mod outbox;
 mod promote;
 mod rights;
 mod row;
+mod sessions;
 mod settle;
 mod steps;
 mod store;

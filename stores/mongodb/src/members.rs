@@ -21,7 +21,7 @@ pub(crate) struct Node {
     pub(crate) state: Option<String>,
 }
 
-/// A slot of groups or a lane, who holds it, whether its last holder was buried, and what is quarantined since one was.
+/// A slot of groups or a lane, who holds it, whether its last holder was evicted, and what is quarantined since one was.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     state: SlotState,
@@ -40,7 +40,7 @@ impl Held {
 enum Removal {
     Left,
     /// The highest pending number then, where rows have numbers.
-    Buried(Option<Seq>),
+    Evicted(Option<Seq>),
 }
 
 /// Nodes in the order they joined, slots ascending, and what this call took from the dead.
@@ -91,9 +91,9 @@ impl Members {
         };
         // A list of its own: an older release writes the slots anew, and leaves this alone.
         let quarantine = |held: &Held| {
-            let Quarantine { burials, upto } = held.quarantine?;
+            let Quarantine { evictions, upto } = held.quarantine?;
             let slot = i32::from(held.state.slot.0);
-            Some(Bson::from(doc! { "slot": slot, "evictions": i64::from(burials), "upto": upto.0 }))
+            Some(Bson::from(doc! { "slot": slot, "evictions": i64::from(evictions), "upto": upto.0 }))
         };
         let nodes: Vec<Bson> = self.nodes.iter().map(node).collect();
         let slots: Vec<Bson> = self.slots.iter().map(slot).collect();
@@ -120,16 +120,16 @@ impl Members {
         found.map(|node| node.expires_at = expires_at).is_some()
     }
 
-    /// Every node that has expired, but the one that is just beating.
-    pub(crate) fn expired(&self, now: Timestamp, beating: Option<NodeId>) -> Vec<NodeId> {
-        let expired = |node: &&Node| node.expires_at <= now && Some(node.id) != beating;
+    /// Every node that has expired, but the one that is just renewing.
+    pub(crate) fn expired(&self, now: Timestamp, renewing: Option<NodeId>) -> Vec<NodeId> {
+        let expired = |node: &&Node| node.expires_at <= now && Some(node.id) != renewing;
         self.nodes.iter().filter(expired).map(|node| node.id).collect()
     }
 
     /// Removes dead nodes, and quarantines what was pending in their slots: rows up to this number, where they have numbers.
-    pub(crate) fn bury(&mut self, dead: &[NodeId], upto: Option<Seq>) {
+    pub(crate) fn evict(&mut self, dead: &[NodeId], upto: Option<Seq>) {
         for node in dead {
-            self.remove(*node, Removal::Buried(upto));
+            self.remove(*node, Removal::Evicted(upto));
         }
     }
 
@@ -144,10 +144,10 @@ impl Members {
         self.nodes.retain(|one| one.id != node);
         for held in self.slots.iter_mut().filter(|held| held.state.holder == Some(node)) {
             held.state.holder = None;
-            held.suspect = matches!(removal, Removal::Buried(_));
-            if let Removal::Buried(Some(upto)) = removal {
-                let burials = held.quarantine.map_or(0, |quarantine| quarantine.burials) + 1;
-                held.quarantine = Some(Quarantine { burials, upto });
+            held.suspect = matches!(removal, Removal::Evicted(_));
+            if let Removal::Evicted(Some(upto)) = removal {
+                let evictions = held.quarantine.map_or(0, |quarantine| quarantine.evictions) + 1;
+                held.quarantine = Some(Quarantine { evictions, upto });
             }
         }
     }
@@ -295,10 +295,10 @@ fn read_slot(document: &Document) -> Result<Held, Failure> {
 }
 
 fn read_quarantine(document: &Document) -> Result<(Slot, Quarantine), Failure> {
-    let burials = whole(document, "evictions").and_then(|burials| u32::try_from(burials).ok());
+    let evictions = whole(document, "evictions").and_then(|evictions| u32::try_from(evictions).ok());
     let upto = whole(document, "upto").map(Seq);
-    let (burials, upto) = burials.zip(upto).ok_or_else(unreadable)?;
-    Ok((Slot(small(document, "slot")?), Quarantine { burials, upto }))
+    let (evictions, upto) = evictions.zip(upto).ok_or_else(unreadable)?;
+    Ok((Slot(small(document, "slot")?), Quarantine { evictions, upto }))
 }
 
 #[cfg(test)]
@@ -307,11 +307,11 @@ mod tests {
 
     /// PBX-063: an older release writes nodes and slots anew, as it knows them, and nothing else of the document.
     #[test]
-    fn a_quarantine_outlives_the_beat_of_an_older_release() {
+    fn a_quarantine_outlives_the_heartbeat_of_an_older_release() {
         let (dead, slot) = (NodeId::from_random(1), Slot(1));
         let mut members = Members::none(2);
         members.take(dead, vec![slot]);
-        members.bury(&[dead], Some(Seq(7)));
+        members.evict(&[dead], Some(Seq(7)));
         let document = members.to_document();
         for slot in document.get_array("slots").unwrap() {
             let fields: Vec<&String> = slot.as_document().unwrap().keys().collect();
@@ -321,7 +321,7 @@ mod tests {
         let heir = NodeId::from_random(2);
         read.take(heir, vec![Slot(0), slot]);
         let held = read.standing(heir, Vec::new(), None, Timestamp::UNIX_EPOCH).held;
-        let quarantine = Some(Quarantine { burials: 1, upto: Seq(7) });
+        let quarantine = Some(Quarantine { evictions: 1, upto: Seq(7) });
         assert_eq!(held[0], HeldSlot { slot: Slot(0), suspect: false, quarantine: None });
         assert_eq!(held[1], HeldSlot { slot, suspect: true, quarantine });
     }

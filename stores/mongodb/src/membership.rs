@@ -1,4 +1,4 @@
-//! Membership: joining, renewing, burying; taking and giving slots.
+//! Membership: joining, renewing, evicting; taking and giving slots.
 //!
 //! Nodes and slots are one document with a version. A call reads it, works out the next state by the rules, and writes
 //! it if the version is still the same: that is exclusive without a lock or a transaction, and a process that dies in the
@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{Layout, NodeId, Seq, Slot, SlotSet};
-use pillarbox::port::{Beat, ErrorKind, Join, Membership};
+use pillarbox::port::{ErrorKind, Heartbeat, Membership, Register};
 use pillarbox::rules::free_lane;
 use tokio::time::timeout;
 
@@ -21,18 +21,19 @@ use crate::fetch::slots_filter;
 use crate::flowcatalyst;
 use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::members::{Members, Node};
-use crate::outbox::{Server, pause};
+use crate::outbox::{Server, late, pause};
 use crate::row::Fields;
+use crate::sessions;
 use crate::time::{cut, earlier, from_date, later, until, us};
 
 /// The document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
 /// How often a change is made again that met another one.
 const TRIES: u32 = 30;
-/// How long a burial waits for a settle of the buried node that is under way. One whose process has died in the middle
-/// stays open for a minute; it can't commit any more.
+/// How long an eviction takes for ending what the evicted node has left open. What the server does not end by then, it
+/// ends after a minute.
 const SETTLED: Duration = Duration::from_secs(1);
-/// What settles were held to is kept this long after its node was buried while a settle was open.
+/// What settles were held to is kept this long after its node was evicted while a settle was open.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// What a call found: members, groups' epoch, the database's now.
@@ -43,12 +44,12 @@ struct Found {
     now: Timestamp,
 }
 
-pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membership, Failure> {
+pub(crate) async fn join(call: &mut Call<'_>, request: &Register) -> Result<Membership, Failure> {
     let mut is_held = false;
     for tried in 0..TRIES {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
-        let buried = bury(call, &mut members, now, None).await?;
+        let evicted = evict(call, &mut members, now, None).await?;
         if members.has(request.node) {
             let detail = format!("node {} is there already", request.node);
             return Err(Failure::Refused(ErrorKind::Conflict, detail));
@@ -72,8 +73,8 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
         members.take(request.node, share.take);
         if swap(call, &members, version).await? {
             // One that was there before under the same id is held to the same documents.
-            let gone: Vec<NodeId> = buried.into_iter().filter(|node| *node != request.node).collect();
-            end_holds(call, &gone).await?;
+            let gone: Vec<NodeId> = evicted.into_iter().filter(|node| *node != request.node).collect();
+            end_evicted(call, &gone).await?;
             let groups = Some(group_states(call, epoch).await?);
             return Ok(members.standing(request.node, share.give, groups, now));
         }
@@ -82,7 +83,10 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Join) -> Result<Membersh
     Err(Failure::lost())
 }
 
-pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<Membership>, Failure> {
+pub(crate) async fn heartbeat(
+    call: &mut Call<'_>,
+    request: &Heartbeat,
+) -> Result<Option<Membership>, Failure> {
     let sweep = request.sweep && call.outbox().layout == Layout::Native;
     let lanes = if sweep { lanes_in_use(call).await? } else { Vec::new() };
     for tried in 0..TRIES {
@@ -91,7 +95,7 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         if !members.renew(request.node, later(now, request.lease)) {
             return Ok(None);
         }
-        let buried = bury(call, &mut members, now, Some(request.node)).await?;
+        let evicted = evict(call, &mut members, now, Some(request.node)).await?;
         members.trust(request.node, &request.trusted);
         members.release(request.node, &request.release);
         members.know(&lanes);
@@ -99,7 +103,7 @@ pub(crate) async fn beat(call: &mut Call<'_>, request: &Beat) -> Result<Option<M
         let take = share.take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
         members.take(request.node, take);
         if swap(call, &members, version).await? {
-            end_holds(call, &buried).await?;
+            end_evicted(call, &evicted).await?;
             if sweep {
                 forget_holds(call, &members, now).await?;
             }
@@ -140,16 +144,16 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
     Err(Failure::lost())
 }
 
-/// Removes every node that has expired, but the one that is just beating; these.
-async fn bury(
+/// Removes every node that has expired, but the one that is just renewing; these.
+async fn evict(
     call: &mut Call<'_>,
     members: &mut Members,
     now: Timestamp,
-    beating: Option<NodeId>,
+    renewing: Option<NodeId>,
 ) -> Result<Vec<NodeId>, Failure> {
-    let dead = members.expired(now, beating);
+    let dead = members.expired(now, renewing);
     if !dead.is_empty() {
-        members.bury(&dead, pending_upto(call).await?);
+        members.evict(&dead, pending_upto(call).await?);
     }
     Ok(dead)
 }
@@ -171,7 +175,7 @@ async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Failure> {
 
 /// The right of a node to settle, until the call's transaction ends: `None` if it is gone, else the database's now.
 ///
-/// In a transaction the node's own document is written, so that burying it conflicts. Without, a node that is buried
+/// In a transaction the node's own document is written, so that evicting it conflicts. Without, a node that is evicted
 /// between this and what follows has its outcomes applied all the same.
 pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, Failure> {
     let find = Find {
@@ -229,39 +233,59 @@ async fn make_holds(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result
     if !is_held(call) {
         return Ok(());
     }
-    let mut documents = vec![doc! { "_id": node.to_string(), "settles": 0_i64, "made_at": us(now) }];
+    let made_at = us(now);
+    let mut documents = vec![
+        (node.to_string(), doc! { "settles": 0_i64, "made_at": made_at }),
+        (sessions::key(node), doc! { "sessions": [], "made_at": made_at }),
+    ];
     if call.outbox().layout == Layout::Flowcatalyst {
-        documents.push(doc! { "_id": lead_key(node), "takes": 0_i64, "made_at": us(now) });
+        documents.push((lead_key(node), doc! { "takes": 0_i64, "made_at": made_at }));
     }
-    match call.insert(&call.names().node, documents).await {
-        // Of an attempt to join whose answer was lost.
-        Err(failure) if failure.is_duplicate() => Ok(()),
-        made => made,
+    // Those of an attempt to join whose answer was lost stay.
+    let missing = |(key, new): (String, Document)| doc! { "q": { "_id": key }, "u": { "$setOnInsert": new }, "upsert": true };
+    call.update(&call.names().node, documents.into_iter().map(missing).collect()).await.map(drop)
+}
+
+/// Ends what nodes have left open that were evicted, and removes what their settles and takes are held to.
+async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
+    if !is_held(call) || gone.is_empty() {
+        return Ok(());
     }
+    let ended = timeout(SETTLED, sessions::end(call, gone)).await;
+    if let Err(failure) = ended.unwrap_or_else(|_| Err(late())) {
+        let error = failure.into_store_error("end sessions", call.outbox().database.name());
+        tracing::warn!(%error, "what an evicted node has left open stays so until the server ends it");
+    }
+    end_holds(call, gone).await
 }
 
 /// Removes what settles and takes of nodes are held to that are gone from the list. A settle that began before waits or is
 /// waited for; one that begins now finds its node gone.
 async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
-    if !is_held(call) || gone.is_empty() {
+    if !is_held(call) {
         return Ok(());
     }
-    let ids: Vec<String> = gone.iter().flat_map(|node| [node.to_string(), lead_key(*node)]).collect();
+    let ids: Vec<String> = gone.iter().flat_map(|node| holds_of(*node)).collect();
     match timeout(SETTLED, call.delete(&call.names().node, doc! { "_id": { "$in": ids } })).await {
         Ok(ended) => ended.map(drop),
         Err(_) => {
-            tracing::debug!("a node was buried in the middle of a settle");
+            tracing::debug!("a node was removed in the middle of a settle");
             Ok(())
         }
     }
 }
 
-/// Removes what such burials left.
+/// The keys of all documents of a node.
+fn holds_of(node: NodeId) -> [String; 3] {
+    [node.to_string(), lead_key(node), sessions::key(node)]
+}
+
+/// Removes what such evictions left.
 async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) -> Result<(), Failure> {
     if !is_held(call) {
         return Ok(());
     }
-    let living: Vec<String> = members.ids().flat_map(|node| [node.to_string(), lead_key(node)]).collect();
+    let living: Vec<String> = members.ids().flat_map(holds_of).collect();
     let left = doc! { "_id": { "$nin": living }, "made_at": { "$lt": us(earlier(now, KEPT)) } };
     call.delete(&call.names().node, left).await.map(drop)
 }
@@ -333,7 +357,7 @@ impl Waiting {
     }
 }
 
-/// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
+/// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
 pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<Waiting, Failure> {
     if call.outbox().layout == Layout::Flowcatalyst {
         return flowcatalyst::waiting(call, held).await;

@@ -1,6 +1,6 @@
 //! The order number: a counter, and who has drawn numbers whose rows are not there yet.
 //!
-//! The office draws numbers, never inside a transaction: one that its process has died in stays open on the server for a
+//! The allocator draws numbers, never inside a transaction: one that its process has died in stays open on the server for a
 //! minute, and would keep the counter from all others. It notes beside the counter from which number on rows may still
 //! come; readers do not go past it meanwhile.
 
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
 
+use crate::allocator::{self, Round, crowded};
 use crate::call::{Call, Find, whole};
 use crate::error::Failure;
-use crate::office::{self, Round, crowded};
 use crate::outbox::Outbox;
 use crate::time::from_date;
 
@@ -35,7 +35,7 @@ pub(crate) struct Drawn {
     pub(crate) first: i64,
     /// The database's now.
     pub(crate) now: Timestamp,
-    /// What the office knows it by.
+    /// What the allocator knows it by.
     pub(crate) open: u64,
 }
 
@@ -54,10 +54,10 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
         fields: Some(doc! { "value": 1, "open": 1, "now": "$$NOW" }),
         ..Find::default()
     };
-    let quiet = call.outbox().office.quiet().filter(|_| !call.in_transaction());
+    let quiet = call.outbox().allocator.quiet().filter(|_| !call.in_transaction());
     let found = call.first(&call.names().meta, find).await?;
     // Asked after the answer: what has ended by now the next read sees.
-    let own = call.outbox().office.own(quiet);
+    let own = call.outbox().allocator.own(quiet);
     let counter = Document::try_from(&*found.ok_or_else(Failure::missing)?)?;
     let now = counter.get_datetime("now").copied().map_err(|_| Failure::missing())?;
     let last = whole(&counter, "value").ok_or_else(Failure::missing)?;
@@ -76,7 +76,7 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
 
 /// Draws so many numbers.
 pub(crate) async fn draw(call: &Call<'_>, count: usize) -> Result<Drawn, Failure> {
-    office::draw(call.outbox(), i64::try_from(count).unwrap_or(i64::MAX)).await
+    allocator::draw(call.outbox(), i64::try_from(count).unwrap_or(i64::MAX)).await
 }
 
 /// Ends the draw once its work has ended, which in a transaction is the end of that. One of whose work nobody knows
@@ -85,12 +85,12 @@ pub(crate) fn closed<T>(call: &mut Call<'_>, drawn: &Drawn, ended: Result<T, Fai
     if call.in_transaction() {
         call.draws.push(drawn.open);
     } else if ended.as_ref().err().is_none_or(Failure::is_answer) {
-        office::end(call.outbox(), drawn.open);
+        allocator::end(call.outbox(), drawn.open);
     }
     ended
 }
 
-/// Raises the counter for a round of the office, and puts the note of this process in its place.
+/// Raises the counter for a round of the allocator, and puts the note of this process in its place.
 pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised, Failure> {
     let mut call = Call::new(outbox, None);
     let until_ms = i64::try_from(outbox.hold().as_millis()).unwrap_or(i64::MAX / 2);

@@ -11,16 +11,17 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{ClientSession, Collection, Database};
-use pillarbox::model::{Layout, TableName};
+use pillarbox::model::{Layout, NodeId, TableName};
 use pillarbox::port::ErrorKind;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::allocator::{self, GRACE, SequenceAllocator};
 use crate::call::{Call, whole};
 use crate::error::Failure;
-use crate::office::{self, GRACE, Office};
+use crate::sessions::{self, Sessions};
 
 /// What a call does; boxed, because it borrows the call.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
@@ -46,12 +47,16 @@ impl Server {
     /// Asks. A server that knows of no replica set has no transactions, whatever commands it accepts.
     pub(crate) async fn ask(database: &Database) -> Result<Self, Failure> {
         let answer = database.run_command(doc! { "hello": 1 }).await?;
-        if whole(&answer, "maxWireVersion").is_some_and(|version| version < OLDEST_WIRE) {
+        if is_too_old(&answer) {
             tracing::warn!("this server is older than MongoDB 6: the store was never tried on it");
         }
-        let router = answer.get_str("msg").is_ok_and(|text| text == "isdbgrid");
-        let member = answer.get_str("setName").is_ok_and(|name| !name.is_empty());
-        Ok(if router || member { Self::Replicated } else { Self::Alone })
+        Ok(Self::read(&answer))
+    }
+
+    fn read(hello: &Document) -> Self {
+        let router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
+        let member = hello.get_str("setName").is_ok_and(|name| !name.is_empty());
+        if router || member { Self::Replicated } else { Self::Alone }
     }
 
     /// How long the server lets a transaction live at most. Few users may ask; the default counts for the others.
@@ -69,6 +74,11 @@ impl Server {
     }
 }
 
+/// Whether a server that answered so to `hello` is older than MongoDB 6.
+fn is_too_old(hello: &Document) -> bool {
+    whole(hello, "maxWireVersion").is_some_and(|version| version < OLDEST_WIRE)
+}
+
 /// Whether what a call changes must change together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -78,6 +88,18 @@ pub(crate) enum Step {
     Together,
     /// The same, and it gives up after so many tries where it loses against others.
     Briefly(u32),
+    /// The same, in a session that is ended with this node.
+    OfNode(NodeId, u32),
+}
+
+impl Step {
+    /// How often it is tried where it loses against others.
+    fn tries(self) -> u32 {
+        match self {
+            Self::Single | Self::Together => u32::MAX,
+            Self::Briefly(tries) | Self::OfNode(_, tries) => tries,
+        }
+    }
 }
 
 /// The names of the collections.
@@ -89,6 +111,8 @@ pub(crate) struct Names {
     pub(crate) node: String,
     pub(crate) join: String,
     pub(crate) member: String,
+    /// Payloads that left no room for anything else in their documents.
+    pub(crate) oversized: String,
 }
 
 impl Names {
@@ -102,6 +126,7 @@ impl Names {
             node: beside("node"),
             join: beside("join"),
             member: beside("join_member"),
+            oversized: beside("oversized"),
         }
     }
 }
@@ -118,11 +143,14 @@ pub(crate) struct Outbox {
     /// How long a transaction may live.
     lifetime: Duration,
     pub(crate) tasks: TaskTracker,
-    pub(crate) office: Office,
+    pub(crate) allocator: SequenceAllocator,
+    pub(crate) sessions: Sessions,
     /// One for the transactions that have lost against others.
     turns: Semaphore,
     /// For how many claims it is remembered that others claim the same rows.
     pub(crate) crowd: AtomicU32,
+    /// For how many settles it is remembered that rows were not as they should be.
+    pub(crate) doubts: AtomicU32,
     options: CollectionOptions,
 }
 
@@ -143,7 +171,7 @@ impl Outbox {
             Server::Alone => None,
         };
         let (names, tasks, crowd) = (Names::new(&table), TaskTracker::new(), AtomicU32::new(0));
-        let (office, turns) = (Office::new(), Semaphore::new(1));
+        let (allocator, sessions, turns) = (SequenceAllocator::new(), Sessions::default(), Semaphore::new(1));
         Self {
             database,
             names,
@@ -153,9 +181,11 @@ impl Outbox {
             timeout,
             lifetime,
             tasks,
-            office,
+            allocator,
+            sessions,
             turns,
             crowd,
+            doubts: AtomicU32::new(0),
             options,
         }
     }
@@ -211,13 +241,9 @@ impl Outbox {
         if step == Step::Single || self.server == Server::Alone {
             return work(&mut Call::new(self, None)).await;
         }
-        let tries = match step {
-            Step::Briefly(tries) => tries,
-            _ => u32::MAX,
-        };
         let mut turn = None;
-        for tried in 1..tries {
-            match self.transact(deadline, work).await {
+        for tried in 1..step.tries() {
+            match self.transact(step, deadline, work).await {
                 Err(failure) if failure.is_transient() && Instant::now() + LAST < deadline => {
                     if turn.is_none() {
                         turn = timeout_at(deadline - LAST, self.turns.acquire()).await.ok();
@@ -227,20 +253,40 @@ impl Outbox {
                 ended => return ended,
             }
         }
-        self.transact(deadline, work).await
+        self.transact(step, deadline, work).await
     }
 
-    async fn transact<T, F>(self: &Arc<Self>, deadline: Instant, work: &F) -> Result<T, Failure>
+    async fn transact<T, F>(self: &Arc<Self>, step: Step, deadline: Instant, work: &F) -> Result<T, Failure>
     where
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
     {
-        let mut session = self.begin().await?;
-        let mut call = Call::new(self, Some(&mut session));
+        let Step::OfNode(node, _) = step else {
+            return self
+                .transact_in(&mut self.database.client().start_session().await?, deadline, work)
+                .await;
+        };
+        let mut session = sessions::of_node(self, node).await?;
+        let ended = self.transact_in(&mut session, deadline, work).await;
+        self.sessions.give_back(node, session);
+        ended
+    }
+
+    async fn transact_in<T, F>(
+        self: &Arc<Self>,
+        session: &mut ClientSession,
+        deadline: Instant,
+        work: &F,
+    ) -> Result<T, Failure>
+    where
+        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
+    {
+        session.start_transaction().with_options(self.transaction()).await?;
+        let mut call = Call::new(self, Some(session));
         let answer = work(&mut call).await;
         let draws = std::mem::take(&mut call.draws);
         drop(call);
         let ended = match answer {
-            Ok(value) => commit(&mut session, deadline).await.map(|()| value),
+            Ok(value) => commit(session, deadline).await.map(|()| value),
             Err(failure) => {
                 // An abort that is lost is made up for by the server, which ends what is idle.
                 let _ = session.abort_transaction().await;
@@ -249,7 +295,7 @@ impl Outbox {
         };
         // Rows of a commit whose answer was lost may still come.
         if !matches!(ended, Err(Failure::Open(_))) {
-            draws.into_iter().for_each(|draw| office::end(self, draw));
+            draws.into_iter().for_each(|draw| allocator::end(self, draw));
         }
         ended
     }
@@ -309,4 +355,25 @@ pub(crate) fn confirmed_document(timeout: Duration) -> Document {
 
 pub(crate) fn late() -> Failure {
     Failure::Refused(ErrorKind::Timeout, "the server took too long to answer".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-127
+    #[test]
+    fn what_a_server_is_shows_in_its_answer_to_hello() {
+        let alone = doc! { "isWritablePrimary": true, "maxWireVersion": 17 };
+        let member = doc! { "setName": "rs0", "maxWireVersion": 17 };
+        let router = doc! { "msg": "isdbgrid", "maxWireVersion": 21 };
+        assert_eq!(
+            [&alone, &member, &router].map(Server::read),
+            [Server::Alone, Server::Replicated, Server::Replicated]
+        );
+        assert!(![&alone, &member, &router].into_iter().any(is_too_old));
+        for wire in [13_i32, 6] {
+            assert!(is_too_old(&doc! { "setName": "rs0", "maxWireVersion": wire }), "MongoDB 5 and 3.6");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawBsonRef, RawDocument, doc};
 use pillarbox::model::{
     Attempt, Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq,
-    Slot, Status, Token,
+    Slot, Status, Token, WithClaim,
 };
 use pillarbox::port::ByteLimits;
 
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Bytes of the names and contents.
-    fn size(&self, keys: &Keys<'_>, claimed: Claimed) -> usize {
+    fn size(&self, keys: &Keys<'_>, claimed: WithClaim) -> usize {
         const COUNTED: [&str; 10] = [
             "_id",
             "event_type",
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
             "payload",
             "payload_bytes",
         ];
-        let error = if claimed == Claimed::Yes { self.length("last_error") } else { 0 };
+        let error = if claimed == WithClaim::Yes { self.length("last_error") } else { 0 };
         let fields: usize = COUNTED.iter().map(|field| self.length(field)).sum();
         fields + error + keys.aggregate_type.map_or(0, str::len)
     }
@@ -264,15 +264,8 @@ impl Keys<'_> {
     }
 }
 
-/// Whether a claim goes with the row that is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claimed {
-    No,
-    Yes,
-}
-
 /// A pending row as it is read for delivery.
-pub(crate) fn read_row(document: &RawDocument, claimed: Claimed) -> Row {
+pub(crate) fn read_row(document: &RawDocument, claimed: WithClaim) -> Row {
     let mut fields = Fields::new(document);
     let id = fields.id();
     let created_at = fields.time("created_at").unwrap_or_default();
@@ -287,10 +280,10 @@ pub(crate) fn read_row(document: &RawDocument, claimed: Claimed) -> Row {
         available_at: fields.time("available_at").unwrap_or_default(),
         expires_at,
         token: match claimed {
-            Claimed::Yes => Token(fields.number("lock_token").unwrap_or_default()),
-            Claimed::No => Token::default(),
+            WithClaim::Yes => Token(fields.number("lock_token").unwrap_or_default()),
+            WithClaim::No => Token::default(),
         },
-        last_error: if matches!(claimed, Claimed::Yes) { fields.owned("last_error") } else { None },
+        last_error: if matches!(claimed, WithClaim::Yes) { fields.owned("last_error") } else { None },
         lapsed: false,
         group: keys.group(),
         bytes: fields.size(&keys, claimed),
@@ -300,9 +293,9 @@ pub(crate) fn read_row(document: &RawDocument, claimed: Claimed) -> Row {
 }
 
 /// A pending row within limits: what has more bytes than a row may have is dropped here. No document is very large.
-pub(crate) fn read_within(document: &RawDocument, claimed: Claimed, limits: &ByteLimits) -> Row {
+pub(crate) fn read_within(document: &RawDocument, claimed: WithClaim, limits: &ByteLimits) -> Row {
     let mut read = read_row(document, claimed);
-    if claimed == Claimed::Yes {
+    if claimed == WithClaim::Yes {
         // As the claim has counted it.
         read.bytes = document.as_bytes().len();
     }
@@ -315,7 +308,7 @@ pub(crate) fn read_within(document: &RawDocument, claimed: Claimed, limits: &Byt
 
 /// Everything in a row, for people.
 pub(crate) fn read_record(document: &RawDocument) -> Record {
-    let read = read_row(document, Claimed::Yes);
+    let read = read_row(document, WithClaim::Yes);
     let mut fields = Fields::new(document);
     Record {
         seq: read.seq,

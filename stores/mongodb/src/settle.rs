@@ -10,7 +10,7 @@ use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, W
 
 use crate::call::{Call, Find};
 use crate::document::{code, pending, unlocked};
-use crate::done::{self, NAMED, deletable};
+use crate::done::{self, Caution, NAMED, deletable};
 use crate::error::Failure;
 use crate::groups;
 use crate::membership::hold;
@@ -22,14 +22,23 @@ use crate::time::{cut, later, us};
 /// How many failed attempts a document keeps, the newest: with the longest errors it stays within its bound.
 const FAILURES: i32 = -200;
 
-pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
-    let (now, deleting) = look(call, request).await?;
+pub(crate) async fn settle(
+    call: &mut Call<'_>,
+    request: &Settle,
+    caution: Caution,
+) -> Result<Settled, Failure> {
+    let (now, deleting) = look(call, request, caution).await?;
     let Some(now) = now else {
         return Ok(Settled::lost(request.outcomes.len()));
     };
     let steps = joined(call, ending(request)).await?;
-    let left = done::delete(call, request, &deleting).await?;
-    let deleted: HashSet<usize> = deleting.into_iter().filter(|at| !left.contains(at)).collect();
+    let deleted: HashSet<usize> = match caution {
+        Caution::IfInDoubt => done::delete_all(call, request).await?.into_iter().collect(),
+        Caution::LookFirst => {
+            let left = done::delete(call, request, &deleting).await?;
+            deleting.into_iter().filter(|at| !left.contains(at)).collect()
+        }
+    };
     let changing = request.outcomes.iter().enumerate().filter(|(place, _)| !deleted.contains(place));
     let batch = Batch { request, changing: changing.collect(), now, mark: ObjectId::new() };
     if batch.changing.is_empty() {
@@ -75,9 +84,16 @@ fn ending(request: &Settle) -> Vec<&str> {
 }
 
 /// The time, if the fence lets the call through, and which outcomes only need their rows deleted.
-async fn look(call: &mut Call<'_>, request: &Settle) -> Result<(Option<Timestamp>, Vec<usize>), Failure> {
+async fn look(
+    call: &mut Call<'_>,
+    request: &Settle,
+    caution: Caution,
+) -> Result<(Option<Timestamp>, Vec<usize>), Failure> {
     let at = |now| request.now.map_or(now, cut);
     match &request.fence {
+        Fence::Node(node) if caution == Caution::IfInDoubt => {
+            Ok((hold(call, *node).await?.map(at), Vec::new()))
+        }
         Fence::Node(node) if call.in_transaction() => match hold(call, *node).await? {
             Some(now) => Ok((Some(at(now)), deletable(call, request).await?)),
             None => Ok((None, Vec::new())),
@@ -283,7 +299,7 @@ impl Batch<'_> {
 /// The rows that these outcomes name, each by its number and the id beside it: numbers come again when a server is put back.
 ///
 /// A key that is no text is no event's id, and has none to compare: nothing was delivered of it, and it ends by its number.
-fn named(change: &Change, rows: &[&Outcome]) -> Document {
+pub(crate) fn named(change: &Change, rows: &[&Outcome]) -> Document {
     let numbers: Vec<i64> = rows.iter().map(|outcome| outcome.seq.0).collect();
     let ids: Vec<&str> = rows.iter().map(|outcome| outcome.id.as_str()).collect();
     let beside = doc! { "$indexOfArray": [{ "$literal": numbers.clone() }, "$seq"] };

@@ -8,14 +8,16 @@ use std::time::Duration;
 use mongodb::Database;
 use pillarbox::model::{Layout, Limits, NewRow, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Hints, Join, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Heartbeat, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken,
+    Wakeups, Write,
 };
 use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
 
 use crate::call::Call;
 use crate::config::{MongodbStoreBuilder, WakeUp, Whose};
+use crate::done::Caution;
 use crate::error::Failure;
 use crate::hints::Listener;
 use crate::insert::insert_rows;
@@ -32,7 +34,7 @@ const QUEUE_SETTLES: u32 = 12;
 const TAKES: u32 = 12;
 /// How many ids an error names.
 const IDS_TOLD: usize = 20;
-/// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
+/// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// An outbox in a MongoDB database. A clone is the same outbox.
@@ -124,6 +126,8 @@ impl MongodbStore {
         }
         self.0.outbox.tasks.close();
         self.0.outbox.tasks.wait().await;
+        // A client of the application that shuts down waits for them.
+        self.0.outbox.sessions.clear();
     }
 
     /// Runs a call to its end, within its bound, and names the operation in its error.
@@ -132,16 +136,28 @@ impl MongodbStore {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T> + Send + Sync + 'static,
     {
+        self.run_or(late, operation, step, work)
+    }
+
+    /// The same, with what is said of a call that runs out of time.
+    fn run_or<T, F>(
+        &self,
+        late: fn() -> Failure,
+        operation: &'static str,
+        step: Step,
+        work: F,
+    ) -> Answer<'_, T>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T> + Send + Sync + 'static,
+    {
         Box::pin(async move {
             let outbox = Arc::clone(self.outbox());
             let answer = self.to_its_end(async move {
                 let deadline = outbox.deadline();
-                match timeout_at(deadline, outbox.perform(step, deadline, &work)).await {
-                    Ok(answer) => answer,
-                    // The driver throws a connection away whose answer nobody waits for.
-                    Err(_) if operation == WRITE => Err(Failure::Open(Box::new(late()))),
-                    Err(_) => Err(late()),
-                }
+                let answer = timeout_at(deadline, outbox.perform(step, deadline, &work)).await;
+                // The driver throws a connection away whose answer nobody waits for.
+                answer.unwrap_or_else(|_| Err(late()))
             });
             answer.await.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
@@ -252,7 +268,7 @@ impl Store for MongodbStore {
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         let step = match request.fence {
-            Fence::Node(_) => Step::Briefly(SETTLES),
+            Fence::Node(node) => Step::OfNode(node, SETTLES),
             Fence::Owner(_) | Fence::Open => Step::Briefly(QUEUE_SETTLES),
         };
         let settle = move |request: Settle| {
@@ -261,7 +277,10 @@ impl Store for MongodbStore {
                 let request = Arc::clone(&request);
                 Box::pin(async move {
                     match call.outbox().layout {
-                        Layout::Native => settle::settle(call, &request).await,
+                        Layout::Native => {
+                            let caution = Caution::of(call, &request);
+                            settle::settle(call, &request, caution).await
+                        }
                         Layout::Flowcatalyst => flowcatalyst::settle(call, &request).await,
                     }
                 })
@@ -271,7 +290,7 @@ impl Store for MongodbStore {
         Box::pin(request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle))
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
         let request = Arc::new(request);
         let joined = self.run("join", Step::Single, move |call| {
             let request = Arc::clone(&request);
@@ -280,15 +299,15 @@ impl Store for MongodbStore {
         Box::pin(async move { Ok(self.look(joined.await?, Seq(0)).await) })
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
         let after = request.after;
         let request = Arc::new(request);
-        let beaten = self.run("beat", Step::Single, move |call| {
+        let renewed = self.run("heartbeat", Step::Single, move |call| {
             let request = Arc::clone(&request);
-            Box::pin(async move { membership::beat(call, &request).await })
+            Box::pin(async move { membership::heartbeat(call, &request).await })
         });
         Box::pin(async move {
-            match beaten.await? {
+            match renewed.await? {
                 Some(membership) => Ok(Some(self.look(membership, after).await)),
                 None => Ok(None),
             }
@@ -322,7 +341,9 @@ impl Store for MongodbStore {
         // One document comes whole or not at all.
         let step = if request.rows.len() == 1 { Step::Single } else { Step::Together };
         let writing = Arc::clone(&request);
-        let written = self.run(WRITE, step, move |call| {
+        // Rows of a write whose answer did not come in time may be there.
+        let open = || Failure::Open(Box::new(late()));
+        let written = self.run_or(open, WRITE, step, move |call| {
             let request = Arc::clone(&writing);
             Box::pin(async move { insert_rows(call, &request.rows, request.now).await })
         });
@@ -352,13 +373,13 @@ impl Store for MongodbStore {
         self
     }
 
-    fn hints(&self) -> Option<Hints> {
+    fn wakeups(&self) -> Option<Wakeups> {
         if self.0.wake_up == WakeUp::Off
             || self.0.facts.layout() == Layout::Flowcatalyst && !self.0.facts.transactions
         {
             return None;
         }
-        Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).hints())
+        Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).wakeups())
     }
 
     /// A client that is dropped tells the server so in a task of the driver's, which panics on a runtime that is ending.
@@ -378,7 +399,7 @@ impl Store for MongodbStore {
 impl Lead for MongodbStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         let request = Arc::new(request);
-        self.run("take", Step::Briefly(TAKES), move |call| {
+        self.run("take", Step::OfNode(request.node, TAKES), move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { flowcatalyst::take(call, &request).await })
         })
@@ -386,7 +407,7 @@ impl Lead for MongodbStore {
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
         let request = Arc::new(request);
-        self.run("recover", Step::Together, move |call| {
+        self.run("recover", Step::OfNode(request.node, u32::MAX), move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { flowcatalyst::recover(call, &request).await })
         })

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use mongodb::ClientSession;
 use pillarbox::model::{EventId, Layout, NewRow, Written};
 use pillarbox::port::{
-    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, WriteOn,
+    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError,
+    WriteOn,
 };
 use tokio::time::timeout_at;
 
 use crate::call::Call;
+use crate::done::Caution;
 use crate::error::Failure;
 use crate::insert::insert_rows;
 use crate::operate::cancel;
 use crate::outbox::{Server, commit, late};
 use crate::store::MongodbStore;
-use crate::{flowcatalyst, joins, office, settle};
+use crate::{allocator, flowcatalyst, joins, settle};
 
 impl MongodbStore {
     /// A server that is alone takes the commands of a transaction and applies each at once: nothing would be undone.
@@ -28,6 +30,16 @@ impl MongodbStore {
                 Err(Failure::Refused(ErrorKind::Unsupported, detail.to_owned()))
             }
         }
+    }
+
+    /// Runs work on a session within the bound of a call, and names the operation in its error.
+    async fn bounded<T>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, StoreError> {
+        let ended = timeout_at(self.outbox().deadline(), work).await.unwrap_or_else(|_| Err(late()));
+        ended.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 
     /// Refuses a session without an open transaction: it would write each document at once. The driver tells only by
@@ -51,8 +63,7 @@ impl WriteOn<ClientSession> for MongodbStore {
                 self.within(tx).await?;
                 insert_rows(&mut Call::new(self.outbox(), Some(tx)), rows, None).await
             };
-            let written = timeout_at(self.outbox().deadline(), insert).await.unwrap_or_else(|_| Err(late()));
-            written.map_err(|failure| failure.into_store_error("write", self.name()))
+            self.bounded("write", insert).await
         })
     }
 
@@ -62,8 +73,7 @@ impl WriteOn<ClientSession> for MongodbStore {
                 self.within(tx).await?;
                 cancel(&mut Call::new(self.outbox(), Some(tx)), &request).await
             };
-            let ended = timeout_at(self.outbox().deadline(), cancel).await.unwrap_or_else(|_| Err(late()));
-            ended.map_err(|failure| failure.into_store_error("cancel", self.name()))
+            self.bounded("cancel", cancel).await
         })
     }
 
@@ -73,12 +83,11 @@ impl WriteOn<ClientSession> for MongodbStore {
                 self.within(tx).await?;
                 let mut call = Call::new(self.outbox(), Some(tx));
                 match self.outbox().layout {
-                    Layout::Native => settle::settle(&mut call, &request).await,
+                    Layout::Native => settle::settle(&mut call, &request, Caution::LookFirst).await,
                     Layout::Flowcatalyst => flowcatalyst::settle(&mut call, &request).await,
                 }
             };
-            let ended = timeout_at(self.outbox().deadline(), settle).await.unwrap_or_else(|_| Err(late()));
-            ended.map_err(|failure| failure.into_store_error("settle", self.name()))
+            self.bounded("settle", settle).await
         })
     }
 
@@ -96,8 +105,7 @@ impl WriteOn<ClientSession> for MongodbStore {
                 }
                 joins::change(&mut Call::new(self.outbox(), Some(tx)), &request).await
             };
-            let ended = timeout_at(self.outbox().deadline(), change).await.unwrap_or_else(|_| Err(late()));
-            ended.map_err(|failure| failure.into_store_error("change a join", self.name()))
+            self.bounded("change a join", change).await
         })
     }
 }
@@ -109,15 +117,11 @@ impl Begin for MongodbStore {
         Box::pin(async move {
             let begun = async {
                 self.transactional()?;
-                let outbox = Arc::clone(self.outbox());
-                let begin = async move {
-                    let session = outbox.begin().await?;
-                    office::begun(&outbox, session.id().to_string());
-                    Ok(session)
-                };
-                timeout_at(self.outbox().deadline(), begin).await.unwrap_or_else(|_| Err(late()))
+                let session = self.outbox().begin().await?;
+                allocator::begun(self.outbox(), session.id().to_string());
+                Ok(session)
             };
-            begun.await.map_err(|failure| failure.into_store_error("begin", self.name()))
+            self.bounded("begin", begun).await
         })
     }
 
@@ -127,7 +131,7 @@ impl Begin for MongodbStore {
             let ended = commit(&mut tx, deadline).await;
             // Rows of a commit whose answer was lost may still come.
             if !matches!(ended, Err(Failure::Open(_))) {
-                office::over(&outbox, &tx.id().to_string());
+                allocator::over(&outbox, &tx.id().to_string());
             }
             ended
         });
@@ -146,7 +150,7 @@ impl Begin for MongodbStore {
             let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
             let ended = self.to_its_end(async move {
                 // Whatever is answered, nobody will commit it.
-                office::over(&outbox, &tx.id().to_string());
+                allocator::over(&outbox, &tx.id().to_string());
                 let abort = async { tx.abort_transaction().await.map_err(Failure::from) };
                 timeout_at(deadline, abort).await.unwrap_or_else(|_| Err(late()))
             });

@@ -278,6 +278,9 @@ async fn documents_of_others_that_are_wrong_hold_nothing_up() {
         );
         let unnumbered = events.count_documents(doc! { "seq": Bson::Null }).await.unwrap();
         assert_eq!(unnumbered, 0, "every one has its place");
+        let oversized = site.database.collection::<Document>("outbox_oversized");
+        let kept = oversized.find_one(doc! { "_id": "large" }).await.unwrap().expect("nothing is lost");
+        assert_eq!(kept.get_str("payload").unwrap().len(), BOUND - 120);
         site.remove().await;
     }
 }

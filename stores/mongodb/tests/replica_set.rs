@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pillarbox::model::{NodeId, Seq};
 use pillarbox::port::{
-    Admin, Begin, CommitError, Cursor, ErrorKind, Join, Order, Part, Promote, Select, Store, WriteOn,
+    Admin, Begin, CommitError, Cursor, ErrorKind, Order, Part, Promote, Register, Select, Store, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
@@ -132,17 +132,23 @@ async fn a_writer_that_died_in_its_transaction_holds_nobody_up() {
     site.remove().await;
 }
 
-fn join(node: NodeId) -> Join {
-    Join { node, label: "node".to_owned(), lease: Duration::from_millis(1), part: Part::default(), now: None }
+fn join(node: NodeId) -> Register {
+    Register {
+        node,
+        label: "node".to_owned(),
+        lease: Duration::from_millis(1),
+        part: Part::default(),
+        now: None,
+    }
 }
 
-/// PBX-120, PBX-014: a node that died in the middle of a settle is buried when its lease has run out, and its late outcome
+/// PBX-120, PBX-014: a node that died in the middle of a settle is evicted when its lease has run out, and its late outcome
 /// changes nothing.
 #[tokio::test]
-async fn a_node_that_died_in_a_settle_is_buried_all_the_same() {
+async fn a_node_that_died_in_a_settle_is_evicted_all_the_same() {
     let Some(site) = Site::new(MONGODB).await else { return };
     let (dead, heir) = (NodeId::from_random(1), NodeId::from_random(2));
-    let held = site.store.join(join(dead)).await.unwrap().held.len();
+    let held = site.store.register(join(dead)).await.unwrap().held.len();
     let nodes = site.database.collection::<Document>("outbox_node");
     let mut settle = site.client.start_session().await.unwrap();
     settle.start_transaction().await.unwrap();
@@ -150,7 +156,7 @@ async fn a_node_that_died_in_a_settle_is_buried_all_the_same() {
     let touched =
         nodes.update_one(own, doc! { "$inc": { "settles": 1 } }).session(&mut settle).await.unwrap();
     assert_eq!(touched.matched_count, 1, "settles are held to it");
-    let joined = timeout(SOON, site.store.join(join(heir))).await.expect("nobody waits").unwrap();
+    let joined = timeout(SOON, site.store.register(join(heir))).await.expect("nobody waits").unwrap();
     assert_eq!((joined.held.len(), joined.nodes), (held, 1));
     let promote = Promote { node: dead, lane: joined.lane, order: Order::PerGroup, rows: 1, now: None };
     assert_eq!(site.store.promote(promote).await.unwrap().next_due, None, "it is no member any more");
@@ -233,7 +239,7 @@ async fn what_the_server_does_not_answer_or_refuses() {
 
     // PBX-016: where change streams are refused, the counter tells of rows written elsewhere.
     fail(&site, NAME, Some("aggregate"), doc! { "errorCode": 13 }).await;
-    let mut hints = site.store.hints().expect("a replica set has change streams").0;
+    let mut hints = site.store.wakeups().expect("a replica set has change streams").0;
     timeout(LONG, hints.changed()).await.unwrap().unwrap();
     store.write(rows(["four".to_owned()])).await.unwrap();
     timeout(LONG, hints.changed()).await.unwrap().unwrap();
@@ -246,7 +252,7 @@ async fn what_the_server_does_not_answer_or_refuses() {
 async fn a_change_stream_tells_of_rows_written_elsewhere() {
     for variable in [MONGODB, THREE] {
         let Some(site) = Site::new(variable).await else { return };
-        let mut hints = site.store.hints().expect("a replica set has change streams").0;
+        let mut hints = site.store.wakeups().expect("a replica set has change streams").0;
         // The first hint comes once the stream is open.
         timeout(LONG, hints.changed()).await.unwrap().unwrap();
         let beside = MongodbStore::new(site.database.clone()).await.unwrap();
@@ -268,7 +274,7 @@ async fn a_change_stream_is_closed_with_its_store() {
         runtime.block_on(async {
             let client = Client::with_uri_str(&url).await.unwrap();
             let store = MongodbStore::new(client.database(&name)).await.unwrap();
-            let mut hints = store.hints().expect("a replica set has change streams").0;
+            let mut hints = store.wakeups().expect("a replica set has change streams").0;
             timeout(LONG, hints.changed()).await.unwrap().unwrap();
             store.close().await;
         });

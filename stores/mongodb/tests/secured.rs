@@ -3,28 +3,27 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pillarbox::model::{EventId, GroupKey, NodeId, Seq, Token};
 use pillarbox::port::{
-    Admin, Beat, Begin, Cancel, Change, Counts, Cursor, ErrorKind, Fence, GroupAction, GroupChange, Join,
-    OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Replay, Select, Settle, Store, WriteOn,
+    Admin, Begin, Cancel, Change, Counts, Cursor, ErrorKind, Fence, GroupAction, GroupChange, Heartbeat,
+    OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Register, Replay, Select, Settle, Store,
+    WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
-use pillarbox_mongodb::mongodb::bson::{Bson, doc};
+use pillarbox_mongodb::mongodb::bson::{Bson, Document, doc};
 use tokio::time::timeout;
 
 mod server;
 
+use server::mongod::{Folder, MONGOD, Mongod, STARTED, initiate};
 use server::{read_from, rows, say};
 
-const MONGOD: &str = "PILLARBOX_TEST_MONGOD";
-const STARTED: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "one that is long";
 
 const WRITER: &[(&str, &[&str])] =
@@ -34,6 +33,7 @@ const RELAY: &[(&str, &[&str])] = &[
     ("outbox_meta", &["find", "insert", "update"]),
     ("outbox_group", &["find", "insert", "update"]),
     ("outbox_node", &["find", "insert", "update", "remove"]),
+    ("outbox_oversized", &["insert"]),
     ("outbox_join", &["find", "remove"]),
     ("outbox_join_member", &["find", "remove"]),
 ];
@@ -42,76 +42,50 @@ const OPERATOR: &[(&str, &[&str])] = &[
     ("outbox_meta", &["find", "insert", "update"]),
     ("outbox_group", &["find", "insert", "update", "remove"]),
     ("outbox_audit", &["find", "insert"]),
+    ("outbox_oversized", &["find"]),
     ("outbox_join", &["find", "insert", "update"]),
     ("outbox_join_member", &["find", "insert", "update"]),
 ];
 
 /// A server of the test's own.
-struct Secured {
-    process: Child,
-    folder: PathBuf,
-    port: u16,
-}
-
-impl Drop for Secured {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
+struct Secured(Mongod);
 
 impl Secured {
     fn start(program: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("pillarbox-secured-{}", std::process::id()));
-        fs::create_dir_all(folder.join("data")).unwrap();
-        fs::write(folder.join("key"), "c2VjcmV0IG9mIHRoZSBtZW1iZXJz").unwrap();
-        fs::set_permissions(folder.join("key"), Permissions::from_mode(0o600)).unwrap();
-        certify(&folder);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut mongod = Command::new(program);
-        mongod.args([
-            "--bind_ip",
-            "127.0.0.1",
+        let folder = Folder::new().unwrap();
+        fs::write(folder.path().join("key"), "c2VjcmV0IG9mIHRoZSBtZW1iZXJz").unwrap();
+        fs::set_permissions(folder.path().join("key"), Permissions::from_mode(0o600)).unwrap();
+        certify(folder.path());
+        let word = |option: &str, file: &str| format!("{option}={}", folder.path().join(file).display());
+        let (key, authority) = (word("--keyFile", "key"), word("--tlsCAFile", "ca.pem"));
+        let certificate = word("--tlsCertificateKeyFile", "both.pem");
+        let words = [
             "--replSet",
             "s",
             "--auth",
-            "--nounixsocket",
-            "--oplogSize",
-            "16",
-        ]);
-        mongod.args(["--tlsMode", "requireTLS", "--tlsAllowConnectionsWithoutCertificates", "--port"]);
-        mongod
-            .arg(port.to_string())
-            .args(["--wiredTigerCacheSizeGB", "0.25", "--dbpath"])
-            .arg(folder.join("data"));
-        mongod.arg("--keyFile").arg(folder.join("key")).arg("--tlsCAFile").arg(folder.join("ca.pem"));
-        mongod.arg("--tlsCertificateKeyFile").arg(folder.join("both.pem"));
-        let process = mongod.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        Self { process, folder, port }
+            "--tlsMode",
+            "requireTLS",
+            "--tlsAllowConnectionsWithoutCertificates",
+        ];
+        let words: Vec<&str> = words.into_iter().chain([key.as_str(), &authority, &certificate]).collect();
+        Self(Mongod::start(program, folder, &words).unwrap())
     }
 
     fn url(&self, user: Option<&str>) -> String {
         let login = user.map(|user| format!("{user}:{}@", PASSWORD.replace(' ', "%20"))).unwrap_or_default();
-        let authority = self.folder.join("ca.pem");
+        let authority = self.0.folder.path().join("ca.pem");
         format!(
             "mongodb://{login}127.0.0.1:{}/shop?authSource=admin&directConnection=true&tls=true&tlsCAFile={}",
-            self.port,
+            self.0.port,
             authority.display()
         )
     }
 
     /// Makes a set of it and its first user, as only a client of the same machine may, while there is none.
     async fn initiate(&self) {
-        let admin = Client::with_uri_str(self.url(None)).await.unwrap().database("admin");
-        let members = vec![Bson::from(doc! { "_id": 0, "host": format!("127.0.0.1:{}", self.port) })];
-        let set = doc! { "replSetInitiate": { "_id": "s", "members": members } };
-        while admin.run_command(set.clone()).await.is_err() {}
-        let is_primary = || async {
-            let hello = admin.run_command(doc! { "hello": 1 }).await;
-            hello.is_ok_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or(false))
-        };
-        while !is_primary().await {}
+        let client = Client::with_uri_str(self.url(None)).await.unwrap();
+        initiate(&client, "s", &[self.0.address()]).await;
+        let admin = client.database("admin");
         let root = doc! { "createUser": "root", "pwd": PASSWORD, "roles": ["root"] };
         admin.run_command(root).await.unwrap();
     }
@@ -165,7 +139,7 @@ async fn users_with_the_roles_of_the_guide_write_deliver_and_operate() {
     assert_eq!(refused.kind(), ErrorKind::Permission, "{refused}");
     let plain = format!(
         "mongodb://127.0.0.1:{}/shop?directConnection=true&serverSelectionTimeoutMS=500",
-        server.port
+        server.0.port
     );
     assert!(MongodbStore::open_url(&plain).await.is_err(), "it takes nobody without TLS");
 }
@@ -177,24 +151,30 @@ async fn write(store: &MongodbStore) {
     store.insert(&mut tx, &rows(["four".to_owned()]).rows).await.unwrap();
     store.commit(tx).await.unwrap();
     let replay = Replay { select: Select::default(), limit: 1, by: "ann".to_owned(), now: None };
-    let refused = store.join(join()).await.expect_err("it may not");
+    let refused = store.register(join()).await.expect_err("it may not");
     assert_eq!(refused.kind(), ErrorKind::Permission, "{refused}");
     assert_eq!(store.replay(replay).await.unwrap(), 0, "nothing is dead");
 }
 
-fn join() -> Join {
+fn join() -> Register {
     let node = NodeId::from_random(1);
-    Join { node, label: "node".to_owned(), lease: Duration::from_secs(60), part: Part::default(), now: None }
+    Register {
+        node,
+        label: "node".to_owned(),
+        lease: Duration::from_secs(60),
+        part: Part::default(),
+        now: None,
+    }
 }
 
 async fn deliver(store: &MongodbStore) {
     store.check().await.unwrap();
     let lacking = store.lacking().await.unwrap();
     assert_eq!((lacking.deliver.len(), lacking.purge.len()), (0, 0));
-    let mut hints = store.hints().expect("change streams").0;
+    let mut hints = store.wakeups().expect("change streams").0;
     timeout(STARTED, hints.changed()).await.unwrap().unwrap();
     let node = join().node;
-    let lane = store.join(join()).await.unwrap().lane;
+    let lane = store.register(join()).await.unwrap().lane;
     let fetched = store.fetch(read_from(Cursor::default())).await.unwrap();
     let change = |place: usize| match place {
         0 => Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: Some(GroupKey::new("g")) },
@@ -214,7 +194,7 @@ async fn deliver(store: &MongodbStore) {
     assert!(store.settle(settle).await.unwrap().stale.is_empty());
     let promote = Promote { node, lane, order: Order::PerGroup, rows: 10, now: None };
     store.promote(promote).await.unwrap();
-    let beat = Beat {
+    let heartbeat = Heartbeat {
         node,
         lease: Duration::from_secs(60),
         trusted: Vec::new(),
@@ -224,7 +204,14 @@ async fn deliver(store: &MongodbStore) {
         after: Seq(0),
         now: None,
     };
-    assert!(store.beat(beat).await.unwrap().is_some());
+    assert!(store.heartbeat(heartbeat).await.unwrap().is_some());
+    // Whoever evicts it ends the sessions that it settles in.
+    let nodes = store.database().collection::<Document>("outbox_node");
+    let noted = nodes.find_one(doc! { "_id": format!("{node} sessions") }).await.unwrap().unwrap();
+    let sessions = noted.get_array("sessions").unwrap();
+    assert_eq!(sessions.len(), 1);
+    let admin = store.database().client().database("admin");
+    admin.run_command(doc! { "killSessions": sessions.clone() }).await.unwrap();
     let purge = Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None };
     store.purge(purge).await.unwrap();
     store.leave(node).await.unwrap();

@@ -1,7 +1,5 @@
 //! The operators' port.
 
-use std::sync::Arc;
-
 use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
@@ -13,27 +11,22 @@ use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
 
 impl Admin for MysqlStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
-        if self.facts().layout() == Layout::Flowcatalyst {
-            let tables = Arc::clone(&self.shared().tables);
-            return self.at_desk("migrate", tables, |session, sql, tables| {
-                Box::pin(flowcatalyst::migrate(session, sql, tables))
-            });
-        }
-        let migrations = Arc::clone(&self.shared().migrations);
-        self.at_desk("migrate", migrations, |session, sql, migrations| {
-            Box::pin(migrate::migrate(session, sql, migrations))
+        self.on_general("migrate", (), |session, sql, ()| {
+            Box::pin(async move {
+                match sql.layout {
+                    Layout::Native => migrate::migrate(session, sql).await,
+                    Layout::Flowcatalyst => flowcatalyst::migrate(session, sql).await,
+                }
+            })
         })
     }
 
     fn schema_sql(&self) -> String {
-        match self.facts().layout() {
-            Layout::Native => self.shared().migrations.script(),
-            Layout::Flowcatalyst => self.shared().tables.script(),
-        }
+        migrate::script(&self.shared().sql)
     }
 
     fn check(&self) -> Answer<'_, ()> {
-        self.at_desk("check", (), |session, sql, ()| {
+        self.on_general("check", (), |session, sql, ()| {
             Box::pin(async move {
                 match sql.layout {
                     Layout::Native => migrate::check(session, sql).await,
@@ -44,52 +37,56 @@ impl Admin for MysqlStore {
     }
 
     fn lacking(&self) -> Answer<'_, Lacking> {
-        self.at_desk("rights", (), |session, sql, ()| Box::pin(rights::lacking(session, sql)))
+        self.on_general("rights", (), |session, sql, ()| Box::pin(rights::lacking(session, sql)))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
-        self.at_desk("stats", (), |session, sql, ()| Box::pin(inspect::stats(session, sql)))
+        self.on_general("stats", (), |session, sql, ()| Box::pin(inspect::stats(session, sql)))
     }
 
     fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
-        self.at_desk("list", request, |session, sql, request| Box::pin(inspect::list(session, sql, request)))
+        self.on_general("list", request, |session, sql, request| {
+            Box::pin(inspect::list(session, sql, request))
+        })
     }
 
     fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
-        self.at_desk("show", id, |session, sql, id| Box::pin(inspect::show(session, sql, id)))
+        self.on_general("show", id, |session, sql, id| Box::pin(inspect::show(session, sql, id)))
     }
 
     fn count(&self, select: Select) -> Answer<'_, u64> {
-        self.at_desk("count", select, |session, sql, select| Box::pin(inspect::count(session, sql, select)))
+        self.on_general("count", select, |session, sql, select| {
+            Box::pin(inspect::count(session, sql, select))
+        })
     }
 
     fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
-        self.at_desk("cancel", request, |session, sql, request| {
+        self.on_general("cancel", request, |session, sql, request| {
             Box::pin(operate::cancel_here(session, sql, request))
         })
     }
 
     fn replay(&self, request: Replay) -> Answer<'_, u64> {
-        self.at_desk("replay", request, |session, sql, request| {
+        self.on_general("replay", request, |session, sql, request| {
             Box::pin(operate::replay(session, sql, request))
         })
     }
 
     fn discard(&self, request: Discard) -> Answer<'_, u64> {
-        self.at_desk("discard", request, |session, sql, request| {
+        self.on_general("discard", request, |session, sql, request| {
             Box::pin(operate::discard(session, sql, request))
         })
     }
 
     fn purge(&self, request: Purge) -> Answer<'_, u64> {
         if self.facts().layout() == Layout::Flowcatalyst {
-            return self.at_desk("purge", request, |session, sql, request| {
+            return self.on_general("purge", request, |session, sql, request| {
                 Box::pin(flowcatalyst::purge(session, sql, request))
             });
         }
         Box::pin(async move {
             let locking = self.locking("purge").await?;
-            let purged = self.at_desk("purge", (request, locking), |session, sql, (request, locking)| {
+            let purged = self.on_general("purge", (request, locking), |session, sql, (request, locking)| {
                 Box::pin(operate::purge(session, sql, request, *locking))
             });
             purged.await
@@ -99,7 +96,7 @@ impl Admin for MysqlStore {
     fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
         Box::pin(async move {
             let locking = self.locking("purge").await?;
-            let purged = self.at_desk("purge", (request, locking), |session, sql, (request, locking)| {
+            let purged = self.on_general("purge", (request, locking), |session, sql, (request, locking)| {
                 Box::pin(operate::purge_in_turn(session, sql, request, *locking))
             });
             purged.await
@@ -107,26 +104,26 @@ impl Admin for MysqlStore {
     }
 
     fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
-        self.at_desk("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
+        self.on_general("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
     }
 
     fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
-        self.at_desk("held groups", groups, |session, sql, groups| {
+        self.on_general("held groups", groups, |session, sql, groups| {
             Box::pin(groups::held_of(session, sql, groups))
         })
     }
 
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
-        self.at_desk("change group", request, |session, sql, request| {
+        self.on_general("change group", request, |session, sql, request| {
             Box::pin(groups::change_group(session, sql, request))
         })
     }
 
     fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
-        self.at_desk("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
+        self.on_general("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
     }
 
     fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
-        self.at_desk("audit", limit, |session, sql, limit| Box::pin(inspect::audits(session, sql, *limit)))
+        self.on_general("audit", limit, |session, sql, limit| Box::pin(inspect::audits(session, sql, *limit)))
     }
 }

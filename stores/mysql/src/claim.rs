@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use pillarbox::model::{OwnerId, Row, Token};
+use pillarbox::model::{OwnerId, Row, RowDecoder, Token, WithClaim};
 use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
+use pillarbox_store_kit::{Light, put_in_place, read_row};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, numbers};
 use crate::error::Failure;
-use crate::fetch::{put_in_place, set_aside};
 use crate::probe::Locking;
-use crate::row::{number_of, read_claimed, text_of};
+use crate::row::{Values, number_of, read_all, text_of, told_now};
 use crate::sql::{Sql, fill, list, quoted, quoted_list};
 use crate::time::{micros, micros_back, now_sql, youngest_sql};
 
@@ -78,25 +78,22 @@ async fn loaded(
     found: &[MySqlRow],
 ) -> Result<(Vec<Row>, Vec<i64>), Failure> {
     let limits = &request.bytes;
-    let read: Vec<(Row, Option<usize>)> = found.iter().map(read_claimed).collect();
-    let fitting = limits.fitting(read.iter().map(|(row, left_out)| left_out.unwrap_or(row.bytes)));
-    let left = read[fitting..].iter().map(|(row, _)| row.seq.0).collect();
+    let read = |decoder: &RowDecoder, values: &Values<'_>| read_row(decoder, values, WithClaim::Yes, limits);
+    let light = read_all(found, read);
+    let fitting = limits.fitting(light.iter().map(|light| light.get().bytes));
+    let left = light[fitting..].iter().map(|light| light.get().seq.0).collect();
     let (mut rows, mut large) = (Vec::with_capacity(fitting), Vec::new());
-    for (row, left_out) in read.into_iter().take(fitting) {
-        rows.push(match left_out {
-            Some(size) if size > limits.row => set_aside(row, size, limits),
-            Some(_) => {
-                large.push(row.seq.0);
-                row
-            }
-            None => row,
-        });
+    for light in light.into_iter().take(fitting) {
+        if let Light::Large(row) = &light {
+            large.push(row.seq.0);
+        }
+        rows.push(light.into_inner());
     }
     if !large.is_empty() {
         let parts =
             [("{now}", now_sql(request.now)), ("{most}", limits.row.to_string()), ("{seqs}", list(&large))];
         let found = session.once(fill(&sql.claim_large, &parts)).fetch_all(&mut session.connection).await?;
-        put_in_place(&mut rows, &large, found.iter().map(read_claimed), limits);
+        put_in_place(&mut rows, &large, read_all(&found, read).into_iter().map(Light::into_inner));
     }
     Ok((rows, left))
 }
@@ -154,8 +151,7 @@ pub(crate) async fn due_topics(
 
 /// The time at which the rows were found due.
 fn rows_now(found: &[MySqlRow], request: &Claim) -> String {
-    let read = found.first().and_then(|row| crate::row::time_of(row, crate::row::NOW));
-    now_sql(request.now.or(read))
+    now_sql(request.now.or_else(|| told_now(found)))
 }
 
 async fn skip_locked(

@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_store_kit::{ServerSettings, Settings, setters};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 
 use crate::error::describe;
-use crate::flowcatalyst::Tables;
-use crate::migrate::Migrations;
-use crate::sql::Names;
+use crate::migrate;
+use crate::sql::{Names, Sql};
 use crate::store::MysqlStore;
-
-/// Shorter, and a busy server could not answer a beat; longer, and nothing would ever be given up.
-const STATEMENT_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
-const DEFAULT_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-const DEFAULT_DESK: usize = 4;
 
 /// How rows are claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,13 +28,9 @@ pub enum Claiming {
 #[must_use = "a builder does nothing until it is opened"]
 pub struct MysqlStoreBuilder {
     pub(crate) pool: MySqlPool,
-    pub(crate) name: String,
-    pub(crate) table: Option<TableName>,
-    pub(crate) layout: Layout,
-    pub(crate) limits: Limits,
+    pub(crate) settings: Settings,
+    pub(crate) server: ServerSettings,
     pub(crate) claiming: Claiming,
-    pub(crate) statement_timeout: Duration,
-    pub(crate) desk: usize,
 }
 
 impl MysqlStoreBuilder {
@@ -48,13 +38,9 @@ impl MysqlStoreBuilder {
         let name = pool.connect_options().get_database().unwrap_or("mysql").to_owned();
         Self {
             pool,
-            name,
-            table: None,
-            layout: Layout::default(),
-            limits: Limits::default(),
+            settings: Settings::new(name),
+            server: ServerSettings::default(),
             claiming: Claiming::default(),
-            statement_timeout: DEFAULT_STATEMENT_TIMEOUT,
-            desk: DEFAULT_DESK,
         }
     }
 
@@ -66,29 +52,7 @@ impl MysqlStoreBuilder {
         Ok(Self::new(MySqlPoolOptions::new().connect_lazy_with(options)))
     }
 
-    /// The name in logs and errors. Default: the name of the database.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
-    pub fn table(mut self, table: TableName) -> Self {
-        self.table = Some(table);
-        self
-    }
-
-    /// The layout of the tables. Default: native.
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
-        self
-    }
-
-    /// The bounds of fields. Default: 1 MiB of payload, no NUL.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
+    setters!(named_by: "database");
 
     /// How rows are claimed. Default: find out.
     pub fn claiming(mut self, claiming: Claiming) -> Self {
@@ -100,30 +64,25 @@ impl MysqlStoreBuilder {
     ///
     /// The server ends it then (MySQL: only reads); a connection that does not answer even so is thrown away 5 s later.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.statement_timeout = timeout.clamp(STATEMENT_TIMEOUTS.0, STATEMENT_TIMEOUTS.1);
+        self.server.set_statement_timeout(timeout);
         self
     }
 
     /// How many connections claims, promotions and operators share, beside one each for reading, settling and
-    /// beating. Default: 4; at least 1. All are opened when they are first needed.
-    pub fn desk_connections(mut self, connections: usize) -> Self {
-        self.desk = connections.max(1);
+    /// heartbeats. Default: 4; at least 1. All are opened when they are first needed.
+    pub fn general_connections(mut self, connections: usize) -> Self {
+        self.server.set_general_connections(connections);
         self
     }
 
     /// The statements that make the tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        let names = self.names();
-        match self.layout {
-            Layout::Native => Migrations::new(&names).script(),
-            Layout::Flowcatalyst => Tables::new(&names).script(),
-        }
+        migrate::script(&Sql::new(&self.names()))
     }
 
     pub(crate) fn names(&self) -> Names {
-        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
-        Names::new(&table, self.layout)
+        Names::new(&self.settings.table(), self.settings.layout)
     }
 
     /// The store. Connections are opened when they are needed; the tables need not be there yet.

@@ -1,18 +1,15 @@
-//! Connections of the store's own, each kind reserved for its work, so that a busy pool can't take a lease away.
+//! Connections of the store's own: how they are made, and how statements and transactions run on them.
 
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use pillarbox::port::ErrorKind;
+use pillarbox_store_kit::{self as kit, OpenSession, Purpose};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either, Executor};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout_at};
-use tokio_util::task::TaskTracker;
 
 use crate::cursor::Committed;
 use crate::error::Failure;
@@ -25,44 +22,38 @@ const BEGIN: &str = "SET SESSION wait_timeout = 5; START TRANSACTION";
 /// A connection of ours that is idle is not a forgotten one.
 const COMMIT: &str = "COMMIT; SET SESSION wait_timeout = 604800";
 
-/// How often work that lost against another transaction is done again, and how long it waits before the first time.
-const TRIES: u32 = 5;
-const FIRST_PAUSE_MS: u64 = 2;
+/// Work that loses may be done again: each try has this part of a statement's time to wait for a lock.
+const LOCK_PART: u64 = 5;
 
 /// The shortest time to wait for a lock that every server can be told.
 const SHORTEST_LOCK_S: u64 = 1;
 
-/// How long the statements of a connection wait for locks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// A good part of the time that a statement has.
-    Usual,
-    /// Hardly: while a settle waits it holds up the heartbeats of its node.
-    Short,
-}
+/// What a call does on a session.
+pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
 
-/// What a call does on a session; boxed, because it borrows the session.
-pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
-
-/// How every connection of the store is made, and who waits for the work on them.
-pub(crate) struct Sessions {
+/// How every connection of the store is made.
+pub(crate) struct Connector {
     options: MySqlConnectOptions,
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     statement_timeout: Duration,
-    tasks: TaskTracker,
 }
 
-impl Sessions {
+impl Connector {
     pub(crate) fn new(options: MySqlConnectOptions, statement_timeout: Duration) -> Self {
         let options = options.charset("utf8mb4").disable_statement_logging();
-        Self { options, statement_timeout, tasks: TaskTracker::new() }
+        Self { options, statement_timeout }
     }
+}
 
-    pub(crate) async fn connect(&self, patience: Patience) -> Result<Session, Failure> {
+impl OpenSession for Connector {
+    type Session = Session;
+
+    async fn connect(&self, purpose: Purpose) -> Result<Session, Failure> {
         let mut connection = MySqlConnection::connect_with(&self.options).await?;
-        let lock_s = match patience {
-            Patience::Usual => self.statement_timeout.as_secs().div_ceil(u64::from(TRIES)).max(1),
-            Patience::Short => SHORTEST_LOCK_S,
+        let lock_s = match purpose {
+            // While a settle waits it holds up the heartbeats of its node.
+            Purpose::Settle => SHORTEST_LOCK_S,
+            _ => self.statement_timeout.as_secs().div_ceil(LOCK_PART).max(1),
         };
         let settings = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
@@ -80,16 +71,6 @@ impl Sessions {
             number: next_number(),
             committed: Committed::default(),
         })
-    }
-
-    pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.statement_timeout + Duration::from_secs(5)
-    }
-
-    /// Waits for all work that is under way.
-    pub(crate) async fn close(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 }
 
@@ -208,36 +189,21 @@ impl Session {
         self.open = false;
         Ok(())
     }
+}
 
-    async fn run<T, F>(&mut self, work: &F) -> Result<T, Failure>
-    where
-        F: for<'c> Fn(&'c mut Self) -> Work<'c, T>,
-    {
-        let mut pause_ms = FIRST_PAUSE_MS;
-        for attempt in 1.. {
-            let answer = work(self).await;
-            let Err(failure) = &answer else {
-                // Work that ends without committing has found that there is nothing to do.
-                if self.open {
-                    self.roll_back().await?;
-                }
-                return answer;
-            };
-            if failure.spares_connection() {
-                self.roll_back().await?;
-            }
-            if !failure.is_lost_race() || attempt == TRIES {
-                return answer;
-            }
-            tracing::debug!(
-                attempt,
-                code = failure.number(),
-                "lost against another transaction; trying again"
-            );
-            sleep(Duration::from_millis(pause_ms)).await;
-            pause_ms *= 3;
+impl kit::Session for Session {
+    type Failure = Failure;
+
+    async fn begin_work(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn end_work(&mut self, failed: Option<&Failure>) -> Result<(), Failure> {
+        // Work that ends well without committing has found that there is nothing to do.
+        if failed.map_or(self.open, kit::ServerFailure::spares_connection) {
+            self.roll_back().await?;
         }
-        Err(late("the server"))
+        Ok(())
     }
 }
 
@@ -277,93 +243,4 @@ pub(crate) fn number(row: &MySqlRow, column: usize) -> Result<i64, Failure> {
     number_of(row, column).ok_or_else(|| {
         Failure::Refused(ErrorKind::Unexpected, "the server answered with no number".to_owned())
     })
-}
-
-/// Connections for one kind of work: opened when they are needed, kept, and replaced when they break.
-pub(crate) struct Line {
-    sessions: Arc<Sessions>,
-    patience: Patience,
-    free: Arc<Free>,
-}
-
-struct Free {
-    permits: Semaphore,
-    idle: Mutex<Vec<Session>>,
-}
-
-impl Free {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Line {
-    pub(crate) fn new(sessions: &Arc<Sessions>, connections: usize, patience: Patience) -> Self {
-        let free = Free { permits: Semaphore::new(connections), idle: Mutex::new(Vec::new()) };
-        Self { sessions: Arc::clone(sessions), patience, free: Arc::new(free) }
-    }
-
-    /// Closes the connections that nobody uses.
-    pub(crate) fn hang_up(&self) {
-        self.free.idle().clear();
-    }
-
-    /// Runs work on a connection of this line, to its end, whether or not the caller goes on waiting. Work that loses
-    /// against another transaction is undone and done again.
-    pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Failure>
-    where
-        T: Send + 'static,
-        F: for<'c> Fn(&'c mut Session) -> Work<'c, T> + Send + Sync + 'static,
-    {
-        let (sessions, free, patience) = (Arc::clone(&self.sessions), Arc::clone(&self.free), self.patience);
-        let task = self.sessions.tasks.spawn(async move {
-            let deadline = sessions.deadline();
-            let busy = || Failure::Refused(ErrorKind::Timeout, "no connection became free".to_owned());
-            let permit = timeout_at(deadline, free.permits.acquire()).await;
-            let _permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
-            let idle = free.idle().pop();
-            let mut session = match idle {
-                Some(session) => session,
-                None => {
-                    let connected = timeout_at(deadline, sessions.connect(patience)).await;
-                    connected.map_err(|_| late("connecting"))??
-                }
-            };
-            let answer = timeout_at(sessions.deadline(), session.run(&work)).await;
-            match answer {
-                Ok(Ok(value)) => {
-                    free.idle().push(session);
-                    Ok(value)
-                }
-                Ok(Err(failure)) => {
-                    if failure.spares_connection() {
-                        free.idle().push(session);
-                    } else {
-                        // What broke one has most likely broken the others.
-                        free.idle().clear();
-                    }
-                    Err(failure)
-                }
-                // Nobody knows what it is doing: it is dropped, never used again.
-                Err(_) => Err(late("the server")),
-            }
-        });
-        task.await.unwrap_or_else(|_| {
-            Err(Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned()))
-        })
-    }
-}
-
-pub(crate) fn late(who: &str) -> Failure {
-    Failure::Refused(ErrorKind::Timeout, format!("{who} took too long to answer"))
-}
-
-/// Runs a call to its end in a task, for calls that must not be dropped half way.
-#[cfg(feature = "sqlx-0_9")]
-pub(crate) async fn to_its_end<T: Send + 'static>(
-    sessions: &Sessions,
-    call: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Failure> {
-    let gone = || Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned());
-    sessions.tasks.spawn(call).await.map_err(|_| gone())
 }

@@ -1,6 +1,7 @@
 //! What MySQL says, as a kind that a caller can act on.
 
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_store_kit::{self as kit, Refused};
 use sqlx::mysql::MySqlDatabaseError;
 
 /// The server took this transaction's locks away to end a deadlock, and rolled it back.
@@ -29,8 +30,14 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-impl Failure {
-    pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused.kind, refused.detail)
+    }
+}
+
+impl kit::ServerFailure for Failure {
+    fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
         match self {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
             Self::Driver(error) => {
@@ -41,6 +48,23 @@ impl Failure {
         }
     }
 
+    fn spares_connection(&self) -> bool {
+        match self {
+            Self::Refused(..) => true,
+            Self::Driver(_) => self.number().is_some_and(stays),
+        }
+    }
+
+    fn is_answer(&self) -> bool {
+        self.number().is_some()
+    }
+
+    fn is_lost_race(&self) -> bool {
+        matches!(self.number(), Some(DEADLOCK | LOCK_WAIT | NUMBER_WAIT))
+    }
+}
+
+impl Failure {
     /// The number of the server's error, if it is one.
     pub(crate) fn number(&self) -> Option<u16> {
         match self {
@@ -49,17 +73,6 @@ impl Failure {
             }
             _ => None,
         }
-    }
-
-    /// Whether it is the server's answer to the statement, not the want of one.
-    #[cfg(feature = "sqlx-0_9")]
-    pub(crate) fn is_answer(&self) -> bool {
-        self.number().is_some()
-    }
-
-    /// Whether it lost against another transaction, and may win the next time.
-    pub(crate) fn is_lost_race(&self) -> bool {
-        matches!(self.number(), Some(DEADLOCK | LOCK_WAIT | NUMBER_WAIT))
     }
 
     /// As what is not tried again by itself, where a row is locked.
@@ -84,15 +97,6 @@ impl Failure {
     pub(crate) fn is_duplicate(&self) -> bool {
         self.number() == Some(DUPLICATE)
     }
-
-    /// Whether the connection may serve another call. One that was broken, or whose server no longer takes writes,
-    /// is thrown away, so that the next call finds the new primary.
-    pub(crate) fn spares_connection(&self) -> bool {
-        match self {
-            Self::Refused(..) => true,
-            Self::Driver(_) => self.number().is_some_and(stays),
-        }
-    }
 }
 
 /// Whether a server that answers with this number goes on serving writes on the connection.
@@ -100,45 +104,12 @@ fn stays(number: u16) -> bool {
     !matches!(number, 1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1290 | 1836 | 1792 | 1927 | 3032 | 3169 | 4031)
 }
 
-/// Why there is no encrypted connection; that the build lacks TLS is told by words only.
-fn tls(error: &str) -> (ErrorKind, String) {
-    if error.contains("without TLS support") {
-        let advice = "TLS is demanded and not built in: turn on the feature `tls-rustls` or `tls-native` of pillarbox-mysql";
-        return (ErrorKind::Unsupported, advice.to_owned());
-    }
-    (ErrorKind::Unavailable, "the encrypted connection failed".to_owned())
-}
-
 /// The kind of an error, and what it means in words. Neither holds a bound value.
 pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
-    match error {
-        sqlx::Error::Database(error) => {
-            let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
-            by_number(number.unwrap_or_default(), error.message())
-        }
-        sqlx::Error::Io(error) => {
-            (ErrorKind::Unavailable, format!("the server can't be reached ({})", error.kind()))
-        }
-        sqlx::Error::Tls(error) => tls(&error.to_string()),
-        sqlx::Error::PoolTimedOut => {
-            (ErrorKind::Timeout, "no connection of the pool became free; make the pool larger".to_owned())
-        }
-        sqlx::Error::PoolClosed => (ErrorKind::Unavailable, "the pool is closed".to_owned()),
-        sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
-            (ErrorKind::Unavailable, "the connection broke".to_owned())
-        }
-        sqlx::Error::Configuration(_) => {
-            (ErrorKind::InvalidInput, "the URL or its options are wrong".to_owned())
-        }
-        sqlx::Error::BeginFailed => (ErrorKind::Unavailable, "a transaction could not be begun".to_owned()),
-        other => (ErrorKind::Unexpected, format!("the driver failed ({})", variant(other))),
-    }
-}
-
-/// The name of an error without what it carries, which may be a value.
-fn variant(error: &sqlx::Error) -> String {
-    let text = format!("{error:?}");
-    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+    kit::describe(error, "pillarbox-mysql", |error| {
+        let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
+        by_number(number.unwrap_or_default(), error.message())
+    })
 }
 
 fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
@@ -182,15 +153,6 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_build_without_tls_names_the_feature_that_a_url_demands() {
-        let driver = "TLS upgrade required by connect options but SQLx was built without TLS support enabled";
-        let (kind, words) = tls(driver);
-        assert_eq!(kind, ErrorKind::Unsupported);
-        assert!(words.contains("`tls-rustls`"), "{words}");
-        assert_eq!(tls("unexpected end of file").0, ErrorKind::Unavailable);
-    }
 
     #[test]
     fn every_number_has_the_kind_a_caller_can_act_on() {

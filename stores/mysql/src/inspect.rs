@@ -1,6 +1,6 @@
 //! What people look at: pages, one event, counts, the state of it all.
 
-use pillarbox::model::{Attempt, EventId, GLOBAL, GroupKey, Lane, Layout, Record, Status};
+use pillarbox::model::{Attempt, COLUMNS, EventId, GLOBAL, GroupKey, Lane, Layout, Record, Status};
 use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlRow};
 use sqlx::query::Query;
@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::flowcatalyst;
 use crate::membership::node_id;
 use crate::migrate::version;
-use crate::row::{COLUMNS, number_of, read_record, text_of, time_of};
+use crate::row::{Values, decoder, number_of, read_all, text_of, time_of};
 use crate::sql::{GROUP_KEY, Sql, fill, list as numbers, listed, places};
 use crate::time::{Time, until};
 
@@ -94,7 +94,7 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
     let query = query.bind(request.after.map_or(bound, |seq| seq.0));
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(rows.iter().map(read_record).collect())
+    Ok(read_all(&rows, |decoder, values| decoder.record(values)))
 }
 
 pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
@@ -110,7 +110,10 @@ pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Resu
         by: owned(row, 2),
         error: owned(row, 3),
     };
-    Ok(Some(Shown { record: read_record(&row), attempts: rows.iter().map(attempt).collect() }))
+    Ok(Some(Shown {
+        record: decoder(&row).record(&Values(&row)),
+        attempts: rows.iter().map(attempt).collect(),
+    }))
 }
 
 pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {

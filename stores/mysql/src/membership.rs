@@ -1,10 +1,12 @@
-//! Membership: joining, renewing, burying; taking and giving slots.
+//! Membership: joining, renewing, evicting; taking and giving slots.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot, SlotSet};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
+use pillarbox::port::{
+    ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
+};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::mysql::MySqlRow;
 
@@ -16,11 +18,11 @@ use crate::row::{number_of, text_of, time_of};
 use crate::sql::{Sql, fill, list};
 use crate::time::{Time, literal, micros, now_sql, until};
 
-pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Result<Standing, Failure> {
+pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Register) -> Result<Standing, Failure> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
     let mut view = View::read(session, sql).await?;
-    if view.bury(session, sql, None, now).await? {
+    if view.evict(session, sql, None, now).await? {
         view = View::read(session, sql).await?;
     }
     if view.nodes.iter().any(|node| node.id == request.node) {
@@ -42,10 +44,10 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
     Ok(view.standing(request.node, give, groups, now))
 }
 
-pub(crate) async fn beat(
+pub(crate) async fn heartbeat(
     session: &mut Session,
     sql: &Sql,
-    request: &Beat,
+    request: &Heartbeat,
 ) -> Result<Option<Standing>, Failure> {
     let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
@@ -132,7 +134,7 @@ pub(crate) struct Waiting {
     next_due: Option<Timestamp>,
 }
 
-/// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
+/// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
 pub(crate) async fn waiting(
     session: &mut Session,
     sql: &Sql,
@@ -145,15 +147,15 @@ pub(crate) async fn waiting(
     Ok(Waiting { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
 }
 
-/// Whether a beat needed nothing but a renewal.
+/// Whether a heartbeat needed nothing but a renewal.
 enum Quiet {
     Yes(Box<Standing>),
     No,
     Gone,
 }
 
-/// The usual beat: renews without the lock of all, and looks whether there is anything to do under it.
-async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Quiet, Failure> {
+/// The usual heartbeat: renews without the lock of all, and looks whether there is anything to do under it.
+async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, Failure> {
     if !renew(session, sql, request, request.now).await? {
         return Ok(Quiet::Gone);
     }
@@ -167,7 +169,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Resu
     if expired || !take.is_empty() {
         return Ok(Quiet::No);
     }
-    // The epoch is read first: groups that change meanwhile are read again at the next beat.
+    // The epoch is read first: groups that change meanwhile are read again at the next heartbeat.
     let groups = match epoch(session, sql).await? {
         epoch if epoch == request.groups_seen => None,
         epoch => Some(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? }),
@@ -178,7 +180,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Resu
 async fn renew(
     session: &mut Session,
     sql: &Sql,
-    request: &Beat,
+    request: &Heartbeat,
     now: Option<Timestamp>,
 ) -> Result<bool, Failure> {
     let query = session.query(fill(&sql.node_renew, &[("{now}", now_sql(now))]));
@@ -186,15 +188,19 @@ async fn renew(
     Ok(query.execute(&mut session.connection).await?.rows_affected() > 0)
 }
 
-/// A beat that buries, takes, trusts, releases or sweeps, exclusive against every other.
-async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Standing>, Failure> {
+/// A heartbeat that evicts, takes, trusts, releases or sweeps, exclusive against every other.
+async fn rearrange(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Heartbeat,
+) -> Result<Option<Standing>, Failure> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
     if !renew(session, sql, request, Some(now)).await? {
         return Ok(None);
     }
     let view = View::read(session, sql).await?;
-    view.bury(session, sql, Some(request.node), now).await?;
+    view.evict(session, sql, Some(request.node), now).await?;
     if !request.trusted.is_empty() && sql.layout == Layout::Native {
         let slots = list(request.trusted.iter().map(|slot| slot.0));
         let query = session.once(fill(&sql.slots_trust, &[("{seqs}", slots)]));
@@ -225,7 +231,7 @@ async fn lock(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Res
     }
 }
 
-async fn release(session: &mut Session, sql: &Sql, request: &Beat, own: Slot) -> Result<(), Failure> {
+async fn release(session: &mut Session, sql: &Sql, request: &Heartbeat, own: Slot) -> Result<(), Failure> {
     let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
     for statement in [&sql.slots_drop, &sql.slots_release] {
         let query = session.once(fill(statement, &[("{seqs}", list(&slots))]));
@@ -289,11 +295,11 @@ impl Held {
     fn read(row: &MySqlRow) -> Result<Self, Failure> {
         let holder = text_of(row, 1).map(node_id).transpose()?;
         let quarantine =
-            Quarantine { burials: u32::try_from(number(row, 3)?).unwrap_or(0), upto: Seq(number(row, 4)?) };
+            Quarantine { evictions: u32::try_from(number(row, 3)?).unwrap_or(0), upto: Seq(number(row, 4)?) };
         Ok(Self {
             state: SlotState { slot: Slot(small(row, 0)), holder },
             suspect: number(row, 2)? != 0,
-            quarantine: Some(quarantine).filter(|quarantine| quarantine.burials > 0),
+            quarantine: Some(quarantine).filter(|quarantine| quarantine.evictions > 0),
         })
     }
 }
@@ -323,24 +329,24 @@ impl View {
         })
     }
 
-    /// Removes every node that has expired, but the one that is just beating; whether there was one.
-    async fn bury(
+    /// Removes every node that has expired, but the one that is just renewing; whether there was one.
+    async fn evict(
         &self,
         session: &mut Session,
         sql: &Sql,
-        beating: Option<NodeId>,
+        renewing: Option<NodeId>,
         now: Timestamp,
     ) -> Result<bool, Failure> {
-        let mut buried = false;
-        let expired = self.nodes.iter().filter(|node| node.expires_at <= now && Some(node.id) != beating);
+        let mut evicted = false;
+        let expired = self.nodes.iter().filter(|node| node.expires_at <= now && Some(node.id) != renewing);
         for node in expired {
-            let query = session.query(&*sql.node_bury).bind(node.id.to_string()).bind(Time(now));
+            let query = session.query(&*sql.node_evict).bind(node.id.to_string()).bind(Time(now));
             if query.execute(&mut session.connection).await?.rows_affected() > 0 {
                 evict(session, sql, node.id).await?;
-                buried = true;
+                evicted = true;
             }
         }
-        Ok(buried)
+        Ok(evicted)
     }
 
     fn states(&self) -> Vec<SlotState> {

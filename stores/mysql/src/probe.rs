@@ -1,9 +1,10 @@
 //! Finding out whether SKIP LOCKED really skips what is locked: a server may take the words and lock nothing.
 
+use pillarbox_store_kit::{OpenSession, Purpose};
 use tokio::sync::OnceCell;
 
 use crate::config::Claiming;
-use crate::connection::{Patience, Session, Sessions};
+use crate::connection::{Connector, Session};
 use crate::error::Failure;
 use crate::sql::Sql;
 
@@ -34,14 +35,14 @@ impl Probe {
     pub(crate) async fn locking(
         &self,
         claiming: Claiming,
-        sessions: &Sessions,
+        connector: &Connector,
         sql: &Sql,
     ) -> Result<Locking, Failure> {
         let found = self.0.get_or_try_init(|| async {
             match claiming {
                 Claiming::SkipLocked => Ok(Locking::Skips),
                 Claiming::Update => Ok(Locking::Waits),
-                Claiming::Detect => detect(sessions, sql).await,
+                Claiming::Detect => detect(connector, sql).await,
             }
         });
         Ok(*found.await?)
@@ -49,9 +50,9 @@ impl Probe {
 }
 
 /// One connection holds a row; another must not get it.
-async fn detect(sessions: &Sessions, sql: &Sql) -> Result<Locking, Failure> {
+async fn detect(connector: &Connector, sql: &Sql) -> Result<Locking, Failure> {
     let (mut holder, mut other) =
-        (sessions.connect(Patience::Usual).await?, sessions.connect(Patience::Usual).await?);
+        (connector.connect(Purpose::General).await?, connector.connect(Purpose::General).await?);
     holder.begin().await?;
     let held = rows(&mut holder, &sql.probe_hold).await?;
     other.begin().await?;

@@ -5,6 +5,7 @@
 
 use pillarbox::model::Layout;
 use pillarbox::port::Lacking;
+use pillarbox_store_kit::ServerFailure as _;
 
 use crate::connection::Session;
 use crate::error::Failure;
@@ -83,10 +84,10 @@ pub(crate) async fn lacking(session: &mut Session, sql: &Sql) -> Result<Lacking,
 async fn grants(session: &mut Session, sql: &Sql, needed: &[Needed]) -> Result<Vec<String>, Failure> {
     let mut grants = Vec::new();
     for (table, rights) in needed {
-        let table = sql.full(table);
+        let table = sql.names.get(table);
         let mut missing = Vec::new();
         for right in *rights {
-            if is_denied(session, right.probe(sql, &table)).await? {
+            if is_denied(session, right.probe(sql, table)).await? {
                 missing.push(right.as_str());
             }
         }

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use pillarbox::model::{Layout, TableName};
+use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
 use pillarbox::port::Contents;
+use pillarbox_store_kit::{Replacements, selected, statements};
 
-use crate::row::{CLAIM_TAIL, COLUMNS, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS};
+use crate::migrate::MIGRATIONS;
+use crate::row::{CLAIM_TAIL, LEFT_OUT, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
 
 /// The group of a row.
@@ -21,10 +23,9 @@ const SHORT_RUN: i64 = 3;
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
-    layout: Layout,
+    pub(crate) layout: Layout,
     table: TableName,
-    replacements: Vec<(&'static str, String)>,
-    event: String,
+    replacements: Replacements,
 }
 
 impl Names {
@@ -32,13 +33,13 @@ impl Names {
         let (event, family) = (table.as_str(), table.family());
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("`{name}`");
-        let (columns, light, left_out) = match layout {
-            Layout::Native => (COLUMNS, LIGHT_COLUMNS, LEFT_OUT),
-            Layout::Flowcatalyst => {
-                (flowcatalyst::COLUMNS, flowcatalyst::LIGHT_COLUMNS, flowcatalyst::LEFT_OUT)
-            }
+        let (columns, heavy, left_out) = match layout {
+            Layout::Native => (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT),
+            Layout::Flowcatalyst => (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
         };
-        let mut replacements = vec![
+        // Contents that are larger than may be loaded at once are NULL.
+        let light = |column: &str| format!("CASE WHEN length({column}) <= {{most}} THEN {column} END");
+        let mut replacements = Replacements::new(vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{by_bytes}", BY_BYTES.to_owned()),
             ("{event}", full(event)),
@@ -47,14 +48,14 @@ impl Names {
             ("{slot_name}", format!("'{family}_slot'")),
             ("{event_status}", format!("`idx_{event}_status`")),
             ("{columns}", columns.to_owned()),
-            ("{light_columns}", light.to_owned()),
+            ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
             ("{left_out}", left_out.to_owned()),
             ("{claim_tail}", CLAIM_TAIL.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
             ("{join_columns}", joins::COLUMNS.to_owned()),
             ("{join_state}", joins::STATE_COLUMNS.to_owned()),
-        ];
-        for (place, beside) in [
+        ]);
+        let beside = [
             ("{node}", "node"),
             ("{slot}", "slot"),
             ("{group}", "group"),
@@ -63,20 +64,18 @@ impl Names {
             ("{meta}", "meta"),
             ("{join}", "join"),
             ("{join_member}", "join_member"),
-        ] {
-            replacements.push((place, full(&format!("{family}_{beside}"))));
-        }
-        Self { layout, table: table.clone(), replacements, event: full(event) }
+        ];
+        replacements.add_each(&beside, |table| full(&format!("{family}_{table}")));
+        Self { layout, table: table.clone(), replacements }
     }
 
-    /// The text with all names put in.
-    pub(crate) fn fill(&self, text: &str) -> String {
-        self.replacements.iter().fold(text.to_owned(), |text, (place, name)| text.replace(place, name))
+    /// A text for people, with its comments.
+    fn script(&self, text: &str) -> String {
+        self.replacements.fill(text)
     }
 
     fn statement(&self, text: &str) -> Arc<str> {
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-        self.fill(&lines.join("\n")).into()
+        self.replacements.statement(text).into()
     }
 }
 
@@ -93,12 +92,10 @@ pub(crate) fn places(count: usize) -> String {
 
 /// The columns of a list, with NULL for contents that are left out.
 pub(crate) fn listed(columns: &str, contents: Contents) -> String {
-    const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
-    let listed = columns.split(", ").map(|column| match (contents, HEAVY.contains(&column)) {
-        (Contents::LeftOut, true) => format!("NULL AS {column}"),
-        _ => column.to_owned(),
-    });
-    listed.collect::<Vec<_>>().join(", ")
+    match contents {
+        Contents::Whole => columns.to_owned(),
+        Contents::LeftOut => selected(columns, &HEAVY_COLUMNS, str::to_owned, |_| "NULL".to_owned()),
+    }
 }
 
 /// Numbers as a list; one that no row has where there are none.
@@ -142,216 +139,60 @@ pub(crate) fn locked_rows(numbers: impl IntoIterator<Item = i64>) -> String {
     ranges.join(" OR ")
 }
 
-macro_rules! statements {
-    (
-        native: $($name:ident),* ;
-        each: $($each:ident),* ;
-        items: $($item:ident = $file:literal),*
-    ) => {
-        /// Every statement of the store.
-        pub(crate) struct Sql {
-            pub(crate) layout: Layout,
-            pub(crate) table: TableName,
-            /// The table of events.
-            pub(crate) event: String,
-            /// The full names of tables, by their places in statements.
-            full: Vec<(&'static str, String)>,
-            /// The words that name the index of items, once that was looked for.
-            pub(crate) by_status: OnceLock<String>,
-            $(pub(crate) $name: Arc<str>,)*
-            $(pub(crate) $each: Arc<str>,)*
-            $(pub(crate) $item: Arc<str>,)*
-        }
-
-        impl Sql {
-            pub(crate) fn new(names: &Names) -> Self {
-                let each = |native: &'static str, items: &'static str| match names.layout {
-                    Layout::Native => native,
-                    Layout::Flowcatalyst => items,
-                };
-                Self {
-                    layout: names.layout,
-                    table: names.table.clone(),
-                    event: names.event.clone(),
-                    full: names.replacements.clone(),
-                    by_status: OnceLock::new(),
-                    $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    $($each: names.statement(each(
-                        include_str!(concat!("../sql/", stringify!($each), ".sql")),
-                        include_str!(concat!("../sql/flowcatalyst/", stringify!($each), ".sql")),
-                    )),)*
-                    $($item: names.statement(include_str!(concat!("../sql/flowcatalyst/", $file, ".sql"))),)*
-                }
-            }
-        }
-    };
-}
-
-// Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
-statements!(
-    native:
-        alive,
-        attempts,
-        attempts_add,
-        attempts_forget,
-        audit,
-        audits,
-        cancel_find,
-        claim,
-        claim_find,
-        claim_large,
-        claim_mark,
-        claim_marked,
-        claim_queue_find,
-        claim_queue_mark,
-        claim_topic_find,
-        claim_topic_lock,
-        claim_unmark,
-        clock,
-        committed,
-        count,
-        dead_find,
-        delete,
-        done,
-        done_lock,
-        draw,
-        due_topics,
-        epoch,
-        epoch_grow,
-        fetch_due,
-        fetch_group,
-        fetch_large,
-        fetch_slots,
-        group_free,
-        group_head,
-        group_hold,
-        group_show,
-        groups,
-        groups_behind,
-        groups_named,
-        insert,
-        join_count,
-        join_end,
-        join_fire,
-        join_show,
-        join_start,
-        join_wait,
-        joins,
-        joins_ended,
-        joins_lock,
-        joins_purge,
-        later_due,
-        list,
-        list_newest,
-        member_end,
-        member_show,
-        members_add,
-        members_end,
-        members_pending,
-        members_purge,
-        members_there,
-        membership_lock,
-        migrate_lock,
-        migrate_unlock,
-        next_due,
-        next_number,
-        node_bury,
-        node_join,
-        node_leave,
-        node_lock,
-        node_publish,
-        node_renew,
-        node_state,
-        node_state_there,
-        nodes,
-        peek,
-        pending_upto,
-        probe_hold,
-        probe_skip,
-        promote_find,
-        purge,
-        purge_any,
-        purge_any_find,
-        purge_find,
-        purge_turn,
-        purge_turn_over,
-        reap,
-        reap_find,
-        reap_lock,
-        renumber,
-        renumber_begin,
-        rights_delete,
-        rights_insert,
-        rights_select,
-        rights_update,
-        rights_user,
-        settle,
-        settle_busy,
-        settle_find,
-        show,
-        slots_drop,
-        slots_evict,
-        slots_free,
-        slots_release,
-        slots_take,
-        slots_trust,
-        stats_beside,
-        step,
-        steps_find,
-        steps_lock,
-        steps_mark,
-        steps_seek,
-        written,
-        written_ids;
-    each:
-        waiting,
-        slots,
-        slots_sweep,
-        revive,
-        stats_pending,
-        stats_ended,
-        stats_written,
-        stats_dead,
-        version;
-    items:
-        items_fetch_due = "fetch_due",
-        items_large = "large",
-        items_claim_find = "claim_find",
-        items_claim = "claim",
-        items_settle_busy = "settle_busy",
-        items_settle_find = "settle_find",
-        items_settle = "settle",
-        items_delete = "delete",
-        items_stuck = "stuck",
-        items_recover_find = "recover_find",
-        items_recover_lock = "recover_lock",
-        items_leads = "leads",
-        items_take_find = "take_find",
-        items_take_lock = "take_lock",
-        items_recover = "recover",
-        items_insert = "insert",
-        items_list = "list",
-        items_list_newest = "list_newest",
-        items_show = "show",
-        items_dead_find = "dead_find",
-        items_cancel_find = "cancel_find",
-        items_purge = "purge",
-        items_purge_any = "purge_any",
-        items_columns = "columns",
-        items_index_name = "index_name"
-);
-
-impl Sql {
-    /// The full name of a table, by its place in statements.
-    pub(crate) fn full(&self, table: &str) -> String {
-        let name = self.full.iter().find(|(place, _)| place.trim_matches(['{', '}']) == table);
-        name.map(|(_, name)| name.clone()).unwrap_or_default()
+// Those under `one` are the same in both layouts, or have no meaning in the other and are never run there.
+statements! {
+    /// Every statement of the store.
+    pub(crate) struct Sql(names: &Names) {
+        layout: Layout = names.layout,
+        table: TableName = names.table.clone(),
+        names: Replacements = names.replacements.clone(),
+        /// The table of events.
+        event: String = names.replacements.get("event").to_owned(),
+        /// The words that name the index of items, once that was looked for.
+        by_status: OnceLock<String> = OnceLock::new(),
+        /// The migrations, for people too.
+        migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
+    one statement -> Arc<str> {
+        insert: insert, written, written_ids, alive;
+        fetch: fetch_slots, fetch_group, fetch_due, fetch_large, clock, committed, next_number, peek, next_due, later_due,
+            promote_find, draw, renumber_begin, renumber;
+        claim: probe_hold, probe_skip, claim_find, claim_queue_find, claim_topic_find, claim_topic_lock, claim, claim_large,
+            claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, reap_find, reap_lock, reap;
+        settle: node_lock, done_lock, done, settle_find, settle_busy, settle, delete, attempts_add, attempts_forget;
+        membership: membership_lock, nodes, node_join, node_renew, node_leave, node_evict, node_publish, slots_take,
+            slots_release, slots_drop, slots_free, slots_evict, slots_trust, pending_upto;
+        joins: join_start, join_show, joins_lock, join_count, join_wait, join_end, join_fire, joins, joins_ended, joins_purge,
+            member_show, member_end, members_there, members_add, members_end, members_pending, members_purge, steps_find,
+            steps_seek, steps_lock, steps_mark;
+        operate: groups, groups_named, group_show, group_head, group_hold, group_free, groups_behind, epoch, epoch_grow,
+            dead_find, cancel_find, purge_find, purge, purge_any_find, purge_any, purge_turn, purge_turn_over, audit, audits;
+        inspect: list, list_newest, show, count, attempts, stats_beside;
+        schema: migrate_lock, migrate_unlock, step, node_state_there, node_state, rights_user, rights_select, rights_insert,
+            rights_update, rights_delete;
+        items: items_columns, items_index_name, items_insert, items_fetch_due, items_large, items_claim_find, items_claim,
+            items_leads, items_stuck, items_take_find, items_take_lock, items_recover_find, items_recover_lock, items_recover,
+            items_settle_find, items_settle_busy, items_settle, items_delete, items_dead_find, items_cancel_find, items_purge,
+            items_purge_any, items_list, items_list_newest, items_show;
+    }
+    each statement -> Arc<str> {
+        membership: slots, slots_sweep, waiting;
+        operate: revive;
+        inspect: stats_pending, stats_ended, stats_written, stats_dead;
+        schema: version;
+    }
+    one script -> String { items: create_items, create_beside; }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_statement_in_the_files_is_used() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql").as_ref();
+        assert_eq!(pillarbox_store_kit::undeclared(folder, Sql::DECLARED).unwrap(), [""; 0]);
+    }
 
     #[test]
     fn texts_stand_in_statements_by_their_bytes() {

@@ -4,28 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
+use pillarbox::model::{Layout, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins,
-    Lead, Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken,
-    Write,
+    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken,
+    Wakeups, Write,
 };
-use pillarbox::rules::SLOTS;
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
 use sqlx::mysql::MySqlPool;
 use tokio::time::timeout;
 
 use crate::config::{Claiming, MysqlStoreBuilder};
-use crate::connection::{Line, Patience, Session, Sessions, Work};
-use crate::error::Failure;
-use crate::flowcatalyst::Tables;
+use crate::connection::{Connector, Session, Work};
 use crate::insert::insert_rows;
 use crate::membership::Standing;
-use crate::migrate::Migrations;
 use crate::probe::{Locking, Probe};
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
 
-/// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
+/// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// An outbox in a MySQL or MariaDB database. A clone is the same outbox; its connections close with the last one.
@@ -37,13 +34,7 @@ pub(crate) struct Shared {
     facts: Facts,
     pub(crate) pool: MySqlPool,
     pub(crate) sql: Arc<Sql>,
-    pub(crate) migrations: Arc<Migrations>,
-    pub(crate) tables: Arc<Tables>,
-    pub(crate) sessions: Arc<Sessions>,
-    fetching: Line,
-    settling: Line,
-    beating: Line,
-    desk: Line,
+    pub(crate) pools: Arc<Pools<Connector>>,
     claiming: Claiming,
     probe: Probe,
 }
@@ -76,39 +67,17 @@ impl MysqlStore {
 
     pub(crate) fn start(builder: MysqlStoreBuilder) -> Self {
         let names = builder.names();
-        let MysqlStoreBuilder { pool, name, layout, limits, claiming, statement_timeout, desk, .. } = builder;
+        let MysqlStoreBuilder { pool, settings, server, claiming, .. } = builder;
         let options = (*pool.connect_options()).clone();
-        let sessions = Arc::new(Sessions::new(options, statement_timeout));
-        let line = |connections| Line::new(&sessions, connections, Patience::Usual);
-        let facts = Facts {
-            kind: "mysql",
-            name,
-            slots: match layout {
-                Layout::Native => SLOTS,
-                Layout::Flowcatalyst => 1,
-            },
-            concurrent_writers: true,
-            transactions: true,
-            durable: true,
-            shared: true,
-            limits: match layout {
-                Layout::Native => Limits { layout, ..limits },
-                Layout::Flowcatalyst => {
-                    Limits { layout, payload: limits.payload.min(flowcatalyst::PAYLOAD_MAX), ..limits }
-                }
-            },
-        };
+        let mut facts = settings.facts("mysql");
+        if settings.layout == Layout::Flowcatalyst {
+            facts.limits.payload = facts.limits.payload.min(flowcatalyst::PAYLOAD_MAX);
+        }
         Self(Arc::new(Shared {
             facts,
+            pools: Pools::new(Connector::new(options, server.statement_timeout), &server),
             pool,
             sql: Arc::new(Sql::new(&names)),
-            migrations: Arc::new(Migrations::new(&names)),
-            tables: Arc::new(Tables::new(&names)),
-            fetching: line(1),
-            settling: Line::new(&sessions, 1, Patience::Short),
-            beating: line(1),
-            desk: line(desk),
-            sessions: Arc::clone(&sessions),
             claiming,
             probe: Probe::default(),
         }))
@@ -131,50 +100,43 @@ impl MysqlStore {
     /// Waits for calls that are under way, also those that nobody waits for any more; then closes the store's own
     /// connections. The pool stays open.
     pub async fn close(&self) {
-        self.0.sessions.close().await;
-        for line in [&self.0.fetching, &self.0.settling, &self.0.beating, &self.0.desk] {
-            line.hang_up();
-        }
+        self.0.pools.close().await;
     }
 
-    /// Runs a call on a line and names the operation in its error.
-    fn on<'a, R, T>(
-        &'a self,
-        line: &'a Line,
+    /// Makes a call on a connection for this purpose and names the operation in its error.
+    fn on<R, T>(
+        &self,
+        purpose: Purpose,
         operation: &'static str,
         request: R,
         call: Call<R, T>,
-    ) -> Answer<'a, T>
+    ) -> Answer<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let given = Arc::new((Arc::clone(&self.0.sql), request));
         Box::pin(async move {
-            let run = line.run(move |session| {
-                let given = Arc::clone(&given);
-                Box::pin(async move { call(session, &given.0, &given.1).await })
-            });
-            run.await.map_err(|failure: Failure| failure.into_store_error(operation, self.name()))
+            let called = self.0.pools.call(purpose, Arc::clone(&self.0.sql), request, call).await;
+            called.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
     }
 
-    /// Runs a call on the connections that claims, promotions and operators share.
-    pub(crate) fn at_desk<R, T>(&self, operation: &'static str, request: R, call: Call<R, T>) -> Answer<'_, T>
+    /// The same on the connections that claims, promotions and operators share.
+    pub(crate) fn on_general<R, T>(
+        &self,
+        operation: &'static str,
+        request: R,
+        call: Call<R, T>,
+    ) -> Answer<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.on(&self.0.desk, operation, request, call)
+        self.on(Purpose::General, operation, request, call)
     }
 
-    fn settle_on_line<'a>(
-        &'a self,
-        line: &'a Line,
-        request: Settle,
-        locking: Locking,
-    ) -> Answer<'a, Settled> {
-        self.on(line, "settle", (request, locking), |session, sql, (request, locking)| {
+    fn settle_once(&self, purpose: Purpose, request: Settle, locking: Locking) -> Answer<'_, Settled> {
+        self.on(purpose, "settle", (request, locking), |session, sql, (request, locking)| {
             Box::pin(async move {
                 let (locking, settled) = match sql.layout {
                     Layout::Native => (*locking, settle::settle(session, sql, request, *locking).await),
@@ -194,14 +156,14 @@ impl MysqlStore {
 
     /// Whether the server honours SKIP LOCKED.
     pub(crate) async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
-        let found = self.0.probe.locking(self.0.claiming, &self.0.sessions, &self.0.sql).await;
+        let found = self.0.probe.locking(self.0.claiming, self.0.pools.connector(), &self.0.sql).await;
         found.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 
     /// Adds the rows that wait to where a node stands, if they are found soon.
     async fn member(&self, standing: Standing, after: Seq) -> Membership {
         let looked =
-            self.at_desk("look for rows", (standing.slots(), after), |session, sql, (slots, after)| {
+            self.on_general("look for rows", (standing.slots(), after), |session, sql, (slots, after)| {
                 Box::pin(membership::waiting(session, sql, slots.clone(), *after))
             });
         let waiting = match timeout(LOOK, looked).await {
@@ -228,7 +190,7 @@ impl Store for MysqlStore {
     }
 
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.on(&self.0.fetching, "fetch", request, |session, sql, request| {
+        self.on(Purpose::Fetch, "fetch", request, |session, sql, request| {
             Box::pin(async move {
                 match sql.layout {
                     Layout::Native => fetch::fetch(session, sql, request).await,
@@ -240,13 +202,13 @@ impl Store for MysqlStore {
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
         if self.0.facts.layout() == Layout::Flowcatalyst {
-            return self.at_desk("claim", request, |session, sql, request| {
+            return self.on_general("claim", request, |session, sql, request| {
                 Box::pin(flowcatalyst::claim(session, sql, request))
             });
         }
         Box::pin(async move {
             let locking = self.locking("claim").await?;
-            let claimed = self.at_desk("claim", (request, locking), |session, sql, (request, locking)| {
+            let claimed = self.on_general("claim", (request, locking), |session, sql, (request, locking)| {
                 Box::pin(claim::claim(session, sql, request, *locking))
             });
             claimed.await
@@ -257,20 +219,20 @@ impl Store for MysqlStore {
         if self.0.facts.layout() == Layout::Flowcatalyst {
             return Box::pin(async { Ok(Vec::new()) });
         }
-        self.at_desk("due topics", request, |session, sql, request| {
+        self.on_general("due topics", request, |session, sql, request| {
             Box::pin(claim::due_topics(session, sql, request))
         })
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
         if self.0.facts.layout() == Layout::Flowcatalyst {
-            return self.at_desk("reap", request, |session, sql, request| {
+            return self.on_general("reap", request, |session, sql, request| {
                 Box::pin(flowcatalyst::reap(session, sql, request))
             });
         }
         Box::pin(async move {
             let locking = self.locking("reap").await?;
-            let reaped = self.at_desk("reap", (request, locking), |session, sql, (request, locking)| {
+            let reaped = self.on_general("reap", (request, locking), |session, sql, (request, locking)| {
                 Box::pin(claim::reap(session, sql, request, *locking))
             });
             reaped.await
@@ -280,32 +242,32 @@ impl Store for MysqlStore {
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
-        let line = if renews { &self.0.beating } else { &self.0.settling };
+        let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
         Box::pin(async move {
             // Items are in tables of others, where there is nothing to find out with.
             let locking = match self.0.facts.layout() {
                 Layout::Native => self.locking("settle").await?,
                 Layout::Flowcatalyst => Locking::Skips,
             };
-            let settle = |request| self.settle_on_line(line, request, locking);
+            let settle = |request| self.settle_once(purpose, request, locking);
             request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle).await
         })
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        let joined = self.on(&self.0.beating, "join", request, |session, sql, request| {
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        let joined = self.on(Purpose::Heartbeat, "join", request, |session, sql, request| {
             Box::pin(membership::join(session, sql, request))
         });
         Box::pin(async move { Ok(self.member(joined.await?, Seq(0)).await) })
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
         let after = request.after;
-        let beaten = self.on(&self.0.beating, "beat", request, |session, sql, request| {
-            Box::pin(membership::beat(session, sql, request))
+        let renewed = self.on(Purpose::Heartbeat, "heartbeat", request, |session, sql, request| {
+            Box::pin(membership::heartbeat(session, sql, request))
         });
         Box::pin(async move {
-            match beaten.await? {
+            match renewed.await? {
                 Some(standing) => Ok(Some(self.member(standing, after).await)),
                 None => Ok(None),
             }
@@ -313,13 +275,13 @@ impl Store for MysqlStore {
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
-        self.at_desk("publish", (node, state), |session, sql, told| {
+        self.on_general("publish", (node, state), |session, sql, told| {
             Box::pin(membership::publish(session, sql, told))
         })
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.on(&self.0.beating, "leave", node, |session, sql, node| {
+        self.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
             Box::pin(membership::leave(session, sql, *node))
         })
     }
@@ -330,7 +292,7 @@ impl Store for MysqlStore {
         }
         Box::pin(async move {
             let locking = self.locking("promote").await?;
-            let moved = self.at_desk("promote", (request, locking), |session, sql, (request, locking)| {
+            let moved = self.on_general("promote", (request, locking), |session, sql, (request, locking)| {
                 Box::pin(promote::promote(session, sql, request, *locking))
             });
             moved.await
@@ -338,7 +300,7 @@ impl Store for MysqlStore {
     }
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        self.at_desk("write", request, |session, sql, request| {
+        self.on_general("write", request, |session, sql, request| {
             Box::pin(async move {
                 session.begin().await?;
                 let rows = insert_rows(&mut session.connection, sql, &request.rows, request.now).await?;
@@ -361,9 +323,9 @@ impl Store for MysqlStore {
     }
 
     /// There is nobody to tell: rows are found by polling.
-    fn announce(&self) {}
+    fn notify(&self) {}
 
-    fn hints(&self) -> Option<Hints> {
+    fn wakeups(&self) -> Option<Wakeups> {
         None
     }
 }
@@ -371,13 +333,13 @@ impl Store for MysqlStore {
 impl Lead for MysqlStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         // Nothing else is fetched where there is a leader.
-        self.on(&self.0.fetching, "take", request, |session, sql, request| {
+        self.on(Purpose::Fetch, "take", request, |session, sql, request| {
             Box::pin(flowcatalyst::take(session, sql, request))
         })
     }
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        self.at_desk("recover", request, |session, sql, request| {
+        self.on_general("recover", request, |session, sql, request| {
             Box::pin(flowcatalyst::recover(session, sql, request))
         })
     }

@@ -5,10 +5,10 @@ use pillarbox::port::{
     Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, Store,
     StoreError, WriteOn,
 };
+use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
 use sqlx::mysql::MySql;
 
-use crate::connection::to_its_end;
 use crate::error::Failure;
 use crate::flight::Flight;
 use crate::insert::insert_rows;
@@ -85,21 +85,14 @@ impl Begin for MysqlStore {
     type Tx = Transaction<'static, MySql>;
 
     fn begin(&self) -> Answer<'_, Self::Tx> {
-        let pool = self.shared().pool.clone();
         Box::pin(async move {
-            // Dropped half way it would leave an open transaction in the pool.
-            let begun = to_its_end(&self.shared().sessions, async move { pool.begin().await }).await;
-            let begun = begun.and_then(|tx| tx.map_err(Failure::from));
+            let begun = self.shared().pools.begin(self.shared().pool.clone()).await;
             begun.map_err(|failure| failure.into_store_error("begin", self.name()))
         })
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<(), CommitError> {
-        let ended = to_its_end(&self.shared().sessions, async move { tx.commit().await }).await;
-        match ended.and_then(|end| end.map_err(Failure::from)) {
-            Ok(()) => Ok(()),
-            Err(failure) => Err(commit_error(failure, self.name())),
-        }
+        self.shared().pools.commit(tx).await.map_err(|failure| commit_error(failure, self.name()))
     }
 
     async fn commit_with(
@@ -110,7 +103,7 @@ impl Begin for MysqlStore {
     ) -> Result<Vec<Written>, CommitError> {
         // Dropped while a statement is prepared, the driver loses count of the server's answers, and the pool its connection.
         let (store, rows) = (self.clone(), rows.to_vec());
-        let added = to_its_end(&self.shared().sessions, async move {
+        let added = self.shared().pools.to_its_end(async move {
             let mut tx = tx;
             let written = WriteOn::insert(&store, &mut tx, &rows).await;
             (tx, written)
@@ -133,16 +126,8 @@ impl Begin for MysqlStore {
 
     fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
         Box::pin(async move {
-            let ended = to_its_end(&self.shared().sessions, async move { tx.rollback().await }).await;
-            let ended = ended.and_then(|end| end.map_err(Failure::from));
+            let ended = self.shared().pools.roll_back(tx).await;
             ended.map_err(|failure| failure.into_store_error("roll back", self.name()))
         })
     }
-}
-
-/// A server that answers has not committed; one that is gone may have.
-fn commit_error(failure: Failure, store: &str) -> CommitError {
-    let answered = failure.is_answer() && failure.spares_connection();
-    let error = failure.into_store_error("commit", store);
-    if answered { CommitError::Refused(error) } else { CommitError::Unknown(error) }
 }

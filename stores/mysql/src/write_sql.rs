@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use pillarbox::model::{Layout, NewRow, When};
 use pillarbox::port::{Insert, Store, StoreError, WriteSql};
+use pillarbox_store_kit::ServerFailure as _;
 
 use crate::flowcatalyst;
 use crate::insert::Values;

@@ -10,10 +10,10 @@ use pillarbox::model::{
     OwnerId, Placement, Row, Seq, SlotSet, Token, Written,
 };
 use pillarbox::port::{
-    Admin, Beat, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind,
-    Fence, Fetch, GroupAction, GroupChange, Join, JoinAction, JoinChange, Joins, OnDone, Order, Outcome,
-    Part, Promote, Purge, PurgeStatus, Reap, Replay, Scope, Select, Settle, Store, StoreError, Wait, Write,
-    WriteOn,
+    Admin, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence,
+    Fetch, GroupAction, GroupChange, Heartbeat, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Part,
+    Promote, Purge, PurgeStatus, Reap, Register, Replay, Scope, Select, Settle, Store, StoreError, Wait,
+    Write, WriteOn,
 };
 use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_mysql::MysqlStore;
@@ -107,12 +107,12 @@ impl Site {
     }
 
     fn store(&self, user: &str) -> MysqlStore {
-        MysqlStore::builder(self.pool(user)).desk_connections(1).open()
+        MysqlStore::builder(self.pool(user)).general_connections(1).open()
     }
 
     /// The same on FlowCatalyst's tables.
     fn items(&self, user: &str) -> MysqlStore {
-        MysqlStore::builder(self.pool(user)).layout(Layout::Flowcatalyst).desk_connections(1).open()
+        MysqlStore::builder(self.pool(user)).layout(Layout::Flowcatalyst).general_connections(1).open()
     }
 
     /// What a plain statement of a user is answered.
@@ -180,8 +180,9 @@ async fn write(store: &MysqlStore) -> Result<Vec<Written>, StoreError> {
 async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError> {
     store.check().await?;
     let (node, lease) = (random_node(), Duration::from_secs(60));
-    let joined =
-        store.join(Join { node, label: "grants".to_owned(), part: Part::Share, lease, now: None }).await?;
+    let joined = store
+        .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
+        .await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
     let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
@@ -207,7 +208,7 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
     store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
     let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
     assert_eq!(store.promote(promote).await?.moved, 1);
-    let beat = |release, sweep| Beat {
+    let heartbeat = |release, sweep| Heartbeat {
         node,
         lease,
         trusted: Vec::new(),
@@ -217,8 +218,8 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
         sweep,
         now: None,
     };
-    store.beat(beat(Vec::new(), false)).await?.expect("a member");
-    store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
+    store.heartbeat(heartbeat(Vec::new(), false)).await?.expect("a member");
+    store.heartbeat(heartbeat(vec![joined.held[0].slot], true)).await?.expect("a member");
     store
         .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
         .await?;

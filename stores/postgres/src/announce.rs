@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use crate::connection::{Line, Sessions};
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
+
+use crate::connection::Connector;
 use crate::sql::Sql;
 
 /// Commits within this time after an announcement share the next one.
@@ -20,16 +22,16 @@ pub(crate) struct Announcer(Arc<AtomicU8>);
 
 impl Announcer {
     /// Tells soon, without waiting for it. What goes wrong costs only latency: readers poll underneath.
-    pub(crate) fn announce(&self, line: &Arc<Line>, sessions: &Sessions, sql: &Arc<Sql>, channel: &str) {
+    pub(crate) fn notify(&self, pools: &Arc<Pools<Connector>>, sql: &Arc<Sql>, channel: &str) {
         if self.0.swap(AGAIN, Ordering::AcqRel) != IDLE {
             return;
         }
-        let (state, line) = (Arc::clone(&self.0), Arc::clone(line));
+        let (state, shared) = (Arc::clone(&self.0), Arc::clone(pools));
         let (sql, channel) = (Arc::clone(sql), channel.to_owned());
-        let spawned = sessions.spawn(async move {
+        let spawned = pools.spawn(async move {
             while state.swap(TELLING, Ordering::AcqRel) == AGAIN {
                 let (sql, channel) = (Arc::clone(&sql), channel.clone());
-                let told = line.run(move |session| {
+                let told = shared.call(Purpose::General, sql, channel, |session, sql, channel| {
                     Box::pin(async move {
                         session.query(&sql.notify).bind(channel).execute(&mut session.connection).await?;
                         Ok(())

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::row::read_claimed;
+use crate::row::{read_all, read_claimed};
 use crate::sql::Sql;
 use crate::time::{Time, micros, skipped};
 
@@ -29,7 +29,7 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         query = query.bind(&*request.topics);
     }
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(rows.iter().map(|row| read_claimed(row, request.bytes.row)).collect())
+    Ok(read_all(&rows, |decoder, values| read_claimed(decoder, values, request.bytes.row)))
 }
 
 /// The largest row that is loaded, as statements add such up.

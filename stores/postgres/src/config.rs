@@ -2,21 +2,16 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{Layout, Limits, TableName};
+use pillarbox::model::TableName;
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_store_kit::{ServerSettings, Settings, setters};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::describe;
-use crate::flowcatalyst::Tables;
-use crate::migrate::Migrations;
+use crate::migrate;
 use crate::pooler::Pooler;
-use crate::sql::Names;
+use crate::sql::{Names, Sql};
 use crate::store::PostgresStore;
-
-/// Shorter, and a busy server could not answer a beat; longer, and nothing would ever be given up.
-const STATEMENT_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
-const DEFAULT_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-const DEFAULT_DESK: usize = 4;
 
 /// Whether other processes are told of new rows, and whether this one listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,15 +28,11 @@ pub enum WakeUp {
 #[must_use = "a builder does nothing until it is opened"]
 pub struct PostgresStoreBuilder {
     pub(crate) pool: PgPool,
-    pub(crate) name: String,
+    pub(crate) settings: Settings,
+    pub(crate) server: ServerSettings,
     pub(crate) schema: Option<TableName>,
-    pub(crate) table: Option<TableName>,
-    pub(crate) layout: Layout,
-    pub(crate) limits: Limits,
     pub(crate) pooler: Pooler,
     pub(crate) wake_up: WakeUp,
-    pub(crate) statement_timeout: Duration,
-    pub(crate) desk: usize,
 }
 
 impl PostgresStoreBuilder {
@@ -49,15 +40,11 @@ impl PostgresStoreBuilder {
         let name = pool.connect_options().get_database().unwrap_or("postgres").to_owned();
         Self {
             pool,
-            name,
+            settings: Settings::new(name),
+            server: ServerSettings::default(),
             schema: None,
-            table: None,
-            layout: Layout::default(),
-            limits: Limits::default(),
             pooler: Pooler::default(),
             wake_up: WakeUp::default(),
-            statement_timeout: DEFAULT_STATEMENT_TIMEOUT,
-            desk: DEFAULT_DESK,
         }
     }
 
@@ -70,33 +57,11 @@ impl PostgresStoreBuilder {
         Ok(Self::new(PgPoolOptions::new().connect_lazy_with(options)))
     }
 
-    /// The name in logs and errors. Default: the name of the database.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
+    setters!(named_by: "database");
 
     /// The schema of the tables. Default: the first one of the connection's search path.
     pub fn schema(mut self, schema: TableName) -> Self {
         self.schema = Some(schema);
-        self
-    }
-
-    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
-    pub fn table(mut self, table: TableName) -> Self {
-        self.table = Some(table);
-        self
-    }
-
-    /// The layout of the tables. Default: native.
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
-        self
-    }
-
-    /// The bounds of fields. Default: 1 MiB of payload, no NUL.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
         self
     }
 
@@ -116,30 +81,25 @@ impl PostgresStoreBuilder {
     ///
     /// The server ends it then; a connection that does not answer even so is thrown away 5 s later.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.statement_timeout = timeout.clamp(STATEMENT_TIMEOUTS.0, STATEMENT_TIMEOUTS.1);
+        self.server.set_statement_timeout(timeout);
         self
     }
 
-    /// How many connections claims, promotions and operators share, beside one each for reading, settling, beating
+    /// How many connections claims, promotions and operators share, beside one each for reading, settling, heartbeats
     /// and listening. Default: 4; at least 1. All are opened when they are first needed.
-    pub fn desk_connections(mut self, connections: usize) -> Self {
-        self.desk = connections.max(1);
+    pub fn general_connections(mut self, connections: usize) -> Self {
+        self.server.set_general_connections(connections);
         self
     }
 
     /// The statements that make the tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        let names = self.names();
-        match self.layout {
-            Layout::Native => Migrations::new(&names).script(),
-            Layout::Flowcatalyst => Tables::new(&names).script(),
-        }
+        migrate::script(&Sql::new(&self.names()))
     }
 
     pub(crate) fn names(&self) -> Names {
-        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
-        Names::new(self.schema.as_ref(), &table, self.layout)
+        Names::new(self.schema.as_ref(), &self.settings.table(), self.settings.layout)
     }
 
     /// The store. Connections are opened when they are needed; the tables need not be there yet.

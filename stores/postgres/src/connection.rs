@@ -1,18 +1,16 @@
-//! Connections of the store's own, each kind reserved for its work, so that a busy pool can't take a lease away.
+//! Connections of the store's own: how they are made, and how statements and transactions run on them.
 
 use std::ops::{Deref, DerefMut};
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pillarbox::port::ErrorKind;
+use pillarbox_store_kit::{self as kit, OpenSession, Purpose};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Transaction};
-use tokio::sync::{OnceCell, Semaphore};
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::task::TaskTracker;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::error::Failure;
 use crate::insert::Prepared;
@@ -26,24 +24,23 @@ const PAUSE_MS: u32 = 5_000;
 /// see what was committed after its transaction began would pass rows by, and membership would fail for no reason.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// What a call does on a session; boxed, because it borrows the session.
-pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
+/// What a call does on a session.
+pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
 
-/// How every connection of the store is made, and who waits for the work on them.
-pub(crate) struct Sessions {
+/// How every connection of the store is made.
+pub(crate) struct Connector {
     options: PgConnectOptions,
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     statement_timeout: Duration,
     pooler: Pooler,
     found: OnceCell<bool>,
-    tasks: TaskTracker,
 }
 
-impl Sessions {
+impl Connector {
     pub(crate) fn new(options: PgConnectOptions, statement_timeout: Duration, pooler: Pooler) -> Self {
         // Poolers refuse what they do not know of.
         let options = options.extra_float_digits(None).disable_statement_logging();
-        Self { options, statement_timeout, pooler, found: OnceCell::new(), tasks: TaskTracker::new() }
+        Self { options, statement_timeout, pooler, found: OnceCell::new() }
     }
 
     /// Whether sessions last only as long as a transaction.
@@ -58,7 +55,15 @@ impl Sessions {
         Ok(*found.await?)
     }
 
-    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+    pub(crate) fn options(&self) -> &PgConnectOptions {
+        &self.options
+    }
+}
+
+impl OpenSession for Connector {
+    type Session = Session;
+
+    async fn connect(&self, _: Purpose) -> Result<Session, Failure> {
         let pooled = self.pooled().await?;
         let mut connection = PgConnection::connect_with(&self.options).await?;
         if !pooled {
@@ -74,27 +79,6 @@ impl Sessions {
             connection.execute(sqlx::raw_sql(AssertSqlSafe(settings))).await?;
         }
         Ok(Session { connection, pooled, kept: true, number: next_number() })
-    }
-
-    pub(crate) fn options(&self) -> &PgConnectOptions {
-        &self.options
-    }
-
-    /// Runs a task that `close` waits for; false where there is no runtime.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
-        self.tasks.spawn_on(task, &runtime);
-        true
-    }
-
-    pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.statement_timeout + Duration::from_secs(5)
-    }
-
-    /// Waits for all work that is under way.
-    pub(crate) async fn close(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 }
 
@@ -198,111 +182,28 @@ impl Tx<'_> {
     }
 }
 
-/// Connections for one kind of work: opened when they are needed, kept, and replaced when they break.
-pub(crate) struct Line {
-    sessions: Arc<Sessions>,
-    free: Arc<Free>,
-}
+impl kit::Session for Session {
+    type Failure = Failure;
 
-struct Free {
-    permits: Semaphore,
-    idle: Mutex<Vec<Session>>,
-}
-
-impl Free {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Line {
-    pub(crate) fn new(sessions: &Arc<Sessions>, connections: usize) -> Self {
-        let free = Free { permits: Semaphore::new(connections), idle: Mutex::new(Vec::new()) };
-        Self { sessions: Arc::clone(sessions), free: Arc::new(free) }
-    }
-
-    /// Closes the connections that nobody uses.
-    pub(crate) fn hang_up(&self) {
-        self.free.idle().clear();
-    }
-
-    /// Runs work on a connection of this line, to its end, whether or not the caller goes on waiting.
-    pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Failure>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut Session) -> Work<'c, T> + Send + 'static,
-    {
-        let (sessions, free) = (Arc::clone(&self.sessions), Arc::clone(&self.free));
-        let task = self.sessions.tasks.spawn(async move {
-            let deadline = sessions.deadline();
-            let busy = || Failure::Refused(ErrorKind::Timeout, "no connection became free".to_owned());
-            let permit = timeout_at(deadline, free.permits.acquire()).await;
-            let _permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
-            let idle = free.idle().pop();
-            let mut session = match idle {
-                Some(session) => session,
-                None => timeout_at(deadline, sessions.connect()).await.map_err(|_| late("connecting"))??,
-            };
-            let answer = timeout_at(sessions.deadline(), session.run(work)).await;
-            match answer {
-                Ok(Ok(value)) => {
-                    free.idle().push(session);
-                    Ok(value)
-                }
-                Ok(Err(failure)) => {
-                    if failure.spares_connection() {
-                        free.idle().push(session);
-                    } else {
-                        // What broke one has most likely broken the others.
-                        free.idle().clear();
-                    }
-                    Err(failure)
-                }
-                // Nobody knows what it is doing: it is dropped, never used again.
-                Err(_) => Err(late("the server")),
-            }
-        });
-        task.await.unwrap_or_else(|_| {
-            Err(Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned()))
-        })
-    }
-}
-
-impl Session {
-    async fn run<T, F>(&mut self, work: F) -> Result<T, Failure>
-    where
-        F: for<'c> FnOnce(&'c mut Self) -> Work<'c, T>,
-    {
-        if !self.pooled {
-            let answer = work(self).await;
-            // A transaction that was dropped is rolled back now, not when the connection is next needed.
-            if self.connection.should_flush() {
-                self.connection.flush().await?;
-            }
-            return answer;
+    async fn begin_work(&mut self) -> Result<(), Failure> {
+        if self.pooled {
+            // Preparing and running a statement are two steps: only a transaction keeps them on one server connection.
+            self.connection.execute(BEGIN).await?;
+            self.kept = true;
         }
-        // Preparing and running a statement are two steps: only a transaction keeps them on one server connection.
-        self.connection.execute(BEGIN).await?;
-        self.kept = true;
-        let answer = work(self).await;
-        let end = if answer.is_ok() && self.kept { "COMMIT" } else { "ROLLBACK" };
-        self.connection.execute(end).await?;
-        answer
+        Ok(())
     }
-}
 
-pub(crate) fn late(who: &str) -> Failure {
-    Failure::Refused(ErrorKind::Timeout, format!("{who} took too long to answer"))
-}
-
-/// Runs a call to its end in a task, for calls that must not be dropped half way.
-#[cfg(feature = "sqlx-0_9")]
-pub(crate) async fn to_its_end<T: Send + 'static>(
-    sessions: &Sessions,
-    call: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Failure> {
-    let gone = || Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned());
-    sessions.tasks.spawn(call).await.map_err(|_| gone())
+    async fn end_work(&mut self, failed: Option<&Failure>) -> Result<(), Failure> {
+        if self.pooled {
+            let end = if failed.is_none() && self.kept { "COMMIT" } else { "ROLLBACK" };
+            self.connection.execute(end).await?;
+        } else if self.connection.should_flush() {
+            // A transaction that was dropped is rolled back now, not when the connection is next needed.
+            self.connection.flush().await?;
+        }
+        Ok(())
+    }
 }
 
 /// Closes a connection in order, within a bound.

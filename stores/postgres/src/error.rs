@@ -1,6 +1,9 @@
 //! What PostgreSQL says, as a kind that a caller can act on.
 
+use std::borrow::Cow;
+
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_store_kit::{self as kit, Refused};
 
 /// A lock was not to be had in time.
 const LOCKED: &str = "55P03";
@@ -30,8 +33,14 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-impl Failure {
-    pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused.kind, refused.detail)
+    }
+}
+
+impl kit::ServerFailure for Failure {
+    fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
         match self {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
             Self::Driver(error) => {
@@ -47,9 +56,7 @@ impl Failure {
         }
     }
 
-    /// Whether it is the server's answer to the statement, not the want of one.
-    #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
-    pub(crate) fn is_answer(&self) -> bool {
+    fn is_answer(&self) -> bool {
         match self {
             Self::Refused(..) => false,
             Self::Driver(error) => matches!(error, sqlx::Error::Database(_)),
@@ -58,17 +65,7 @@ impl Failure {
         }
     }
 
-    /// Whether a lock was not to be had in time.
-    pub(crate) fn is_locked(&self) -> bool {
-        match self {
-            Self::Driver(sqlx::Error::Database(error)) => error.code().as_deref() == Some(LOCKED),
-            _ => false,
-        }
-    }
-
-    /// Whether the connection may serve another call. One that was broken, or whose server no longer takes writes,
-    /// is thrown away, so that the next call finds the new primary.
-    pub(crate) fn spares_connection(&self) -> bool {
+    fn spares_connection(&self) -> bool {
         match self {
             Self::Refused(..) => true,
             Self::Driver(sqlx::Error::Database(error)) => stays(&error.code().unwrap_or_default()),
@@ -76,6 +73,25 @@ impl Failure {
             #[cfg(feature = "tokio-postgres-0_7")]
             Self::Pipelined(error) => error.code().is_some_and(|code| stays(code.code())),
         }
+    }
+
+    fn is_lost_race(&self) -> bool {
+        matches!(self.code().as_deref(), Some("40001" | "40003" | "40P01"))
+    }
+}
+
+impl Failure {
+    /// The server's code, as this store's own driver tells it.
+    fn code(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Driver(sqlx::Error::Database(error)) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether a lock was not to be had in time.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.code().as_deref() == Some(LOCKED)
     }
 }
 
@@ -98,45 +114,11 @@ fn describe_pipelined(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     }
 }
 
-/// Why there is no encrypted connection; that the build lacks TLS is told by words only.
-fn tls(error: &str) -> (ErrorKind, String) {
-    if error.contains("without TLS support") {
-        let advice = "TLS is demanded and not built in: turn on the feature `tls-rustls` or `tls-native` of pillarbox-postgres";
-        return (ErrorKind::Unsupported, advice.to_owned());
-    }
-    (ErrorKind::Unavailable, "the encrypted connection failed".to_owned())
-}
-
 /// The kind of an error, and what it means in words. Neither holds a bound value.
 pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
-    match error {
-        sqlx::Error::Database(error) => {
-            let code = error.code().unwrap_or_default();
-            by_code(&code, error.message())
-        }
-        sqlx::Error::Io(error) => {
-            (ErrorKind::Unavailable, format!("the server can't be reached ({})", error.kind()))
-        }
-        sqlx::Error::Tls(error) => tls(&error.to_string()),
-        sqlx::Error::PoolTimedOut => {
-            (ErrorKind::Timeout, "no connection of the pool became free; make the pool larger".to_owned())
-        }
-        sqlx::Error::PoolClosed => (ErrorKind::Unavailable, "the pool is closed".to_owned()),
-        sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
-            (ErrorKind::Unavailable, "the connection broke".to_owned())
-        }
-        sqlx::Error::Configuration(_) => {
-            (ErrorKind::InvalidInput, "the URL or its options are wrong".to_owned())
-        }
-        sqlx::Error::BeginFailed => (ErrorKind::Unavailable, "a transaction could not be begun".to_owned()),
-        other => (ErrorKind::Unexpected, format!("the driver failed ({})", variant(other))),
-    }
-}
-
-/// The name of an error without what it carries, which may be a value.
-fn variant(error: &sqlx::Error) -> String {
-    let text = format!("{error:?}");
-    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+    kit::describe(error, "pillarbox-postgres", |error| {
+        by_code(&error.code().unwrap_or_default(), error.message())
+    })
 }
 
 fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
@@ -175,15 +157,6 @@ fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_build_without_tls_names_the_feature_that_a_url_demands() {
-        let driver = "TLS upgrade required by connect options but SQLx was built without TLS support enabled";
-        let (kind, words) = tls(driver);
-        assert_eq!(kind, ErrorKind::Unsupported);
-        assert!(words.contains("`tls-rustls`"), "{words}");
-        assert_eq!(tls("unexpected end of file").0, ErrorKind::Unavailable);
-    }
 
     #[test]
     fn every_code_has_the_kind_a_caller_can_act_on() {

@@ -1,17 +1,17 @@
 //! Reading pending rows in order, and how far the next read may start.
 
-use std::collections::HashMap;
-
+use futures_util::TryStreamExt;
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Malformed, Row, Seq, SlotSet};
+use pillarbox::model::{Column, Lane, Seq, SlotSet, WithClaim};
 use pillarbox::port::{Cursor, Fetch, Fetched, Horizon, Scope};
+use pillarbox_store_kit::{End, Page, put_in_place, read_row};
 use sqlx::Row as _;
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::row::{NOW, created_at, read_light, seq_of};
+use crate::row::{self, Values};
 use crate::sql::Sql;
 use crate::time::{Time, skipped};
 
@@ -19,23 +19,6 @@ use crate::time::{Time, skipped};
 const HORIZONS: usize = 8;
 /// A transaction that is prepared for a two-phase commit changes its name when it is: it stands for any other.
 const PREPARED: u64 = u64::MAX;
-
-/// Why a read ended.
-enum End {
-    /// Nothing more was there.
-    Nothing,
-    /// A limit was reached, and there was more.
-    Cut,
-    /// The next row, with this number, is too young.
-    Young(Seq),
-}
-
-/// The rows of one read.
-struct Read {
-    rows: Vec<Row>,
-    end: End,
-    now: Option<Timestamp>,
-}
 
 pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
     // One more than asked for tells whether there is more.
@@ -64,12 +47,12 @@ async fn answer(
     request: &Fetch,
     query: Query<'_, Postgres, PgArguments>,
 ) -> Result<Fetched, Failure> {
-    let read = read(session, sql, request, query).await?;
-    let now = match read.now {
+    let (page, now) = read(session, sql, request, query).await?;
+    let now = match now {
         Some(now) => now,
         None => clock(session, sql).await?,
     };
-    Ok(Fetched { rows: read.rows, cursor: Cursor::default(), more: matches!(read.end, End::Cut), now })
+    Ok(Fetched { rows: page.rows, cursor: Cursor::default(), more: page.end == End::Cut, now })
 }
 
 /// The database's now.
@@ -94,19 +77,19 @@ async fn fetch_slots(
     }
     let bound = vouched(&cursor).unwrap_or(cursor.decided);
     let query = slots_query(session, sql, slots, cursor.decided, request, limit);
-    let read = match query {
+    let (page, read_at) = match query {
         Some(query) => read(session, sql, request, query).await?,
-        None => Read { rows: Vec::new(), end: End::Nothing, now },
+        None => (Page::new(request), now),
     };
-    let seen = match &read.end {
+    let seen = match page.end {
         End::Nothing => Seq(i64::MAX),
-        End::Cut => read.rows.last().map_or(cursor.decided, |row| row.seq),
+        End::Cut => page.rows.last().map_or(cursor.decided, |row| row.seq),
         End::Young(seq) => Seq(seq.0 - 1),
     };
     cursor.decided = cursor.decided.max(seen.min(bound));
     let decided = cursor.decided;
     cursor.waiting.retain(|horizon| horizon.upto > decided);
-    let now = match read.now.or(now) {
+    let now = match read_at.or(now) {
         Some(now) => now,
         None => {
             let now = look(session, sql, &mut cursor).await?;
@@ -117,7 +100,7 @@ async fn fetch_slots(
             now
         }
     };
-    Ok(Fetched { rows: read.rows, cursor, more: matches!(read.end, End::Cut), now })
+    Ok(Fetched { rows: page.rows, cursor, more: page.end == End::Cut, now })
 }
 
 /// How far a read may take the cursor: to the last horizon behind which nothing is open.
@@ -203,83 +186,32 @@ pub(crate) fn most(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
-async fn read(
+/// Reads rows within limits, and the database's now if a row told it.
+async fn read<'r>(
     session: &mut Session,
     sql: &Sql,
-    request: &Fetch,
+    request: &'r Fetch,
     query: Query<'_, Postgres, PgArguments>,
-) -> Result<Read, Failure> {
-    let (mut read, large) = read_light_rows(session, request, query).await?;
-    if !large.is_empty() {
-        load(session, sql, request, large, &mut read.rows).await?;
-    }
-    Ok(read)
-}
-
-/// Reads rows until a limit is reached, and the numbers of those whose contents have still to be loaded.
-async fn read_light_rows(
-    session: &mut Session,
-    request: &Fetch,
-    query: Query<'_, Postgres, PgArguments>,
-) -> Result<(Read, Vec<i64>), Failure> {
-    use futures_util::TryStreamExt;
-
+) -> Result<(Page<'r>, Option<Timestamp>), Failure> {
+    let (mut page, mut now, mut decoder) = (Page::new(request), request.now, None);
     let mut found = query.fetch(&mut session.connection);
-    let mut read =
-        Read { rows: Vec::with_capacity(request.rows.min(1_024)), end: End::Nothing, now: request.now };
-    let (mut bytes, mut large) = (0_usize, Vec::new());
     while let Some(row) = found.try_next().await? {
-        let now = match read.now {
-            Some(now) => now,
-            None => *read.now.insert(row.try_get::<Time, _>(NOW)?.0),
-        };
-        let youngest = now.saturating_sub(request.skip_recent).unwrap_or(Timestamp::MIN);
-        if !request.skip_recent.is_zero() && created_at(&row) > youngest {
-            read.end = End::Young(seq_of(&row));
+        let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values(&row));
+        let told = || decoder.time(&values, Column::Now).unwrap_or_default();
+        if page.admit(decoder, &values, *now.get_or_insert_with(told)).is_break() {
             break;
         }
-        if read.rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !read.rows.is_empty()) {
-            read.end = End::Cut;
-            break;
-        }
-        let row = match read_light(&row) {
-            (row, None) => row,
-            (row, Some(size)) if size > request.bytes.row => set_aside(row, size, request),
-            (row, Some(size)) => {
-                large.push(row.seq.0);
-                Row { bytes: size, ..row }
-            }
-        };
-        bytes = bytes.saturating_add(row.bytes);
-        read.rows.push(row);
     }
-    Ok((read, large))
-}
-
-/// Puts rows in the place of those whose contents were left out; what is not pending any more is no row.
-async fn load(
-    session: &mut Session,
-    sql: &Sql,
-    request: &Fetch,
-    seqs: Vec<i64>,
-    rows: &mut Vec<Row>,
-) -> Result<(), Failure> {
-    let query = session.query(&sql.fetch_large).bind(most(request.bytes.row)).bind(seqs.clone());
-    let found = query.fetch_all(&mut session.connection).await?;
-    let loaded = found.iter().map(|row| match read_light(row) {
-        (row, None) => row,
-        (row, Some(size)) => set_aside(row, size, request),
-    });
-    let mut loaded: HashMap<i64, Row> = loaded.map(|row| (row.seq.0, row)).collect();
-    rows.retain_mut(|row| match seqs.binary_search(&row.seq.0) {
-        Ok(_) => loaded.remove(&row.seq.0).map(|whole| *row = whole).is_some(),
-        Err(_) => true,
-    });
-    Ok(())
-}
-
-fn set_aside(row: Row, size: usize, request: &Fetch) -> Row {
-    Row { bytes: 0, event: Err(Malformed::too_large(size, request.bytes.row)), ..row }
+    drop(found);
+    if !page.large.is_empty() {
+        let query = session.query(&sql.fetch_large).bind(most(request.bytes.row)).bind(page.large.clone());
+        let found = query.fetch_all(&mut session.connection).await?;
+        let loaded = row::read_all(&found, |decoder, values| {
+            read_row(decoder, values, WithClaim::No, &request.bytes).into_inner()
+        });
+        put_in_place(&mut page.rows, &page.large, loaded.into_iter());
+    }
+    Ok((page, now))
 }
 
 #[cfg(test)]

@@ -22,6 +22,27 @@ pub(crate) fn page_of<'q>(
     query.bind(after).bind(i64::try_from(page.limit).unwrap_or(i64::MAX))
 }
 
+/// A page of the groups that are held.
+pub(crate) async fn groups(
+    session: &mut Session,
+    sql: &Sql,
+    page: &HeldGroups,
+) -> Result<Vec<HeldGroup>, Failure> {
+    let query = page_of(session.query(&sql.groups), page);
+    held_groups(&query.fetch_all(&mut session.connection).await?)
+}
+
+/// Those of these groups that are held.
+pub(crate) async fn named(
+    session: &mut Session,
+    sql: &Sql,
+    groups: &[GroupKey],
+) -> Result<Vec<HeldGroup>, Failure> {
+    let groups: Vec<&str> = groups.iter().map(GroupKey::as_str).collect();
+    let query = session.query(&sql.groups_named).bind(groups);
+    held_groups(&query.fetch_all(&mut session.connection).await?)
+}
+
 /// Groups as they were read.
 pub(crate) fn held_groups(rows: &[PgRow]) -> Result<Vec<HeldGroup>, Failure> {
     let group = |row: &PgRow| {

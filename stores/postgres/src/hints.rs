@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::port::Hints;
+use pillarbox::port::Wakeups;
+use pillarbox_store_kit::{Pools, ServerFailure as _};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::connection::Sessions;
+use crate::connection::Connector;
 use crate::error::Failure;
 
 /// How long a lost connection is left alone.
@@ -22,12 +23,12 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn start(sessions: &Arc<Sessions>, channel: &str) -> Self {
+    pub(crate) fn start(pools: &Arc<Pools<Connector>>, channel: &str) -> Self {
         let (sender, hints) = watch::channel(0);
         let ends = CancellationToken::new();
-        let (token, channel, shared) = (ends.clone(), channel.to_owned(), Arc::clone(sessions));
-        sessions.spawn(async move {
-            let listening = listen(&shared, &channel, &sender);
+        let (token, channel, shared) = (ends.clone(), channel.to_owned(), Arc::clone(pools));
+        pools.spawn(async move {
+            let listening = listen(shared.connector(), &channel, &sender);
             token.run_until_cancelled(listening).await;
         });
         Self { hints, _dropped: ends.clone().drop_guard(), ends }
@@ -38,14 +39,14 @@ impl Listener {
         self.ends.cancel();
     }
 
-    pub(crate) fn hints(&self) -> Hints {
-        Hints(self.hints.clone())
+    pub(crate) fn wakeups(&self) -> Wakeups {
+        Wakeups(self.hints.clone())
     }
 }
 
-async fn listen(sessions: &Sessions, channel: &str, sender: &watch::Sender<u64>) {
+async fn listen(connector: &Connector, channel: &str, sender: &watch::Sender<u64>) {
     loop {
-        match sessions.pooled().await {
+        match connector.pooled().await {
             Ok(true) => {
                 tracing::info!(
                     "a transaction pooler stands before the server: new rows are found by polling"
@@ -53,7 +54,7 @@ async fn listen(sessions: &Sessions, channel: &str, sender: &watch::Sender<u64>)
                 return;
             }
             Ok(false) => {
-                if let Err(failure) = forward(sessions, channel, sender).await {
+                if let Err(failure) = forward(connector, channel, sender).await {
                     let error = failure.into_store_error("listen", "postgres");
                     tracing::debug!(%error, "listening for new rows was interrupted");
                 }
@@ -65,12 +66,12 @@ async fn listen(sessions: &Sessions, channel: &str, sender: &watch::Sender<u64>)
 }
 
 /// Passes notifications on until the connection is lost.
-async fn forward(sessions: &Sessions, channel: &str, sender: &watch::Sender<u64>) -> Result<(), Failure> {
+async fn forward(connector: &Connector, channel: &str, sender: &watch::Sender<u64>) -> Result<(), Failure> {
     let pool = PgPoolOptions::new()
         .max_connections(1)
         .max_lifetime(None)
         .idle_timeout(None)
-        .connect_lazy_with(sessions.options().clone());
+        .connect_lazy_with(connector.options().clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);
     listener.listen(channel).await?;

@@ -9,6 +9,7 @@ use sqlx::query::Query;
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::membership::node_id;
+use crate::row::{Values, decoder, read_all};
 use crate::sql::Sql;
 use crate::time::{Time, until};
 
@@ -57,14 +58,15 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let query = query.bind(request.contents == Contents::Whole);
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(rows.iter().map(|row| sql.record(row)).collect())
+    Ok(read_all(&rows, |decoder, values| sql.record(decoder, values)))
 }
 
 pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
     let query = session.query(&sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
+    let record = sql.record(&decoder(&row), &Values(&row));
     if sql.layout == Layout::Flowcatalyst {
-        return Ok(Some(Shown { record: sql.record(&row), attempts: Vec::new() }));
+        return Ok(Some(Shown { record, attempts: Vec::new() }));
     }
     let rows = session.query(&sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
     let attempt = |row: &PgRow| {
@@ -76,7 +78,7 @@ pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Resu
         })
     };
     let attempts = rows.iter().map(attempt).collect::<Result<_, _>>()?;
-    Ok(Some(Shown { record: sql.record(&row), attempts }))
+    Ok(Some(Shown { record, attempts }))
 }
 
 pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {

@@ -33,16 +33,11 @@ pub(crate) struct Fired(pub(crate) i32);
 
 impl Joins for PostgresStore {
     fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+        let changed = self.on_general("change join", request, |session, sql, request| {
+            let prepared = session.prepared();
+            Box::pin(change(&mut session.connection, sql, request, prepared))
+        });
         Box::pin(async move {
-            let changed = self.insist(|| {
-                let request = request.clone();
-                self.on(&self.shared().desk, "change join", move |session, sql| {
-                    Box::pin(async move {
-                        let prepared = session.prepared();
-                        change(&mut session.connection, sql, &request, prepared).await
-                    })
-                })
-            });
             let (changed, fired) = changed.await?;
             self.tell_of(fired);
             Ok(changed)
@@ -50,15 +45,13 @@ impl Joins for PostgresStore {
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
-        self.on(&self.shared().desk, "show join", move |session, sql| {
-            Box::pin(async move { show(session, sql, &join, members).await })
+        self.on_general("show join", (join, members), |session, sql, (join, members)| {
+            Box::pin(show(session, sql, join, *members))
         })
     }
 
     fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
-        self.on(&self.shared().desk, "list joins", move |session, sql| {
-            Box::pin(async move { list(session, sql, &request).await })
-        })
+        self.on_general("list joins", request, |session, sql, request| Box::pin(list(session, sql, request)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The PostgreSQL store of Pillarbox: one node or many, delivered by leases instead of row claims.
 //!
 //! An event goes in on a transaction that the outbox begins on the application's pool, or on one that the application
-//! already has. Reading, settling and beating have connections of their own, so that a busy pool takes no lease away.
+//! already has. Reading, settling and renewing have connections of their own, so that a busy pool takes no lease away.
 //!
 //! ```no_run
 //! use pillarbox::{Event, Outbox};

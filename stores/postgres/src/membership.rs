@@ -1,10 +1,12 @@
-//! Membership: joining, renewing, burying; taking and giving slots.
+//! Membership: joining, renewing, evicting; taking and giving slots.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
+use pillarbox::port::{
+    ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
+};
 use pillarbox::rules::{Share, SlotState, free_lane, share};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -15,10 +17,10 @@ use crate::groups::{held_groups, page_of};
 use crate::sql::Sql;
 use crate::time::{Time, micros, until};
 
-pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Result<Standing, Failure> {
+pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Register) -> Result<Standing, Failure> {
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
-    bury(&mut tx, sql, None, now).await?;
+    evict(&mut tx, sql, None, now).await?;
     let mut view = View::read(&mut tx, sql).await?;
     if view.nodes.iter().any(|node| node.id == request.node) {
         let detail = format!("node {} is there already", request.node);
@@ -39,10 +41,10 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Join) -> Re
     Ok(view.standing(request.node, give, groups, now))
 }
 
-pub(crate) async fn beat(
+pub(crate) async fn heartbeat(
     session: &mut Session,
     sql: &Sql,
-    request: &Beat,
+    request: &Heartbeat,
 ) -> Result<Option<Standing>, Failure> {
     let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
@@ -103,7 +105,7 @@ pub(crate) struct Waiting {
     next_due: Option<Timestamp>,
 }
 
-/// Looks for rows above a number. Not part of a beat: however slow this is, it takes no lease away.
+/// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
 pub(crate) async fn waiting(
     session: &mut Session,
     sql: &Sql,
@@ -117,16 +119,16 @@ pub(crate) async fn waiting(
     Ok(Waiting { ready: row.try_get(0)?, oldest: time(1)?, next_due: time(2)? })
 }
 
-/// Whether a beat needed nothing but a renewal.
+/// Whether a heartbeat needed nothing but a renewal.
 enum Quiet {
     Yes(Box<Standing>),
     No,
     Gone,
 }
 
-/// The usual beat: renews without the lock of all, and looks whether there is anything to do under it.
-async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Quiet, Failure> {
-    let query = session.query(&sql.beat).bind(request.node.to_string()).bind(request.now.map(Time));
+/// The usual heartbeat: renews without the lock of all, and looks whether there is anything to do under it.
+async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, Failure> {
+    let query = session.query(&sql.heartbeat).bind(request.node.to_string()).bind(request.now.map(Time));
     let query = query.bind(micros(request.lease)).bind(request.groups_seen);
     let row = query.fetch_one(&mut session.connection).await?;
     let now = row.try_get::<Time, _>(0)?.0;
@@ -146,8 +148,12 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Beat) -> Resu
     Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
 }
 
-/// A beat that buries, takes, trusts, releases or sweeps, exclusive against every other.
-async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<Option<Standing>, Failure> {
+/// A heartbeat that evicts, takes, trusts, releases or sweeps, exclusive against every other.
+async fn rearrange(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Heartbeat,
+) -> Result<Option<Standing>, Failure> {
     let node = request.node.to_string();
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
@@ -155,7 +161,7 @@ async fn rearrange(session: &mut Session, sql: &Sql, request: &Beat) -> Result<O
     if renew.execute(&mut *tx.tx).await?.rows_affected() == 0 {
         return Ok(None);
     }
-    bury(&mut tx, sql, Some(request.node), now).await?;
+    evict(&mut tx, sql, Some(request.node), now).await?;
     if !request.trusted.is_empty() && sql.layout == Layout::Native {
         let slots: Vec<i16> = request.trusted.iter().map(|slot| slot.0).collect();
         tx.query(&sql.slots_trust).bind(slots).bind(&node).execute(&mut *tx.tx).await?;
@@ -185,14 +191,14 @@ async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Ti
     }
 }
 
-/// Removes every node that has expired, but the one that is just beating.
-async fn bury(tx: &mut Tx<'_>, sql: &Sql, beating: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
-    let beating = beating.map(|node| node.to_string()).unwrap_or_default();
-    tx.query(&sql.node_bury).bind(Time(now)).bind(beating).execute(&mut *tx.tx).await?;
+/// Removes every node that has expired, but the one that is just renewing.
+async fn evict(tx: &mut Tx<'_>, sql: &Sql, renewing: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
+    let renewing = renewing.map(|node| node.to_string()).unwrap_or_default();
+    tx.query(&sql.node_evict).bind(Time(now)).bind(renewing).execute(&mut *tx.tx).await?;
     Ok(())
 }
 
-async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Beat) -> Result<(), Failure> {
+async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Heartbeat) -> Result<(), Failure> {
     let own = View::read(tx, sql).await?.lane_of(request.node).slot();
     let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
     tx.query(&sql.slots_release).bind(slots).bind(request.node.to_string()).execute(&mut *tx.tx).await?;
@@ -205,7 +211,7 @@ async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, Failure
     Ok(GroupStates { epoch, held: held_groups(&rows)? })
 }
 
-/// The epoch is read first: groups that change meanwhile are read again at the next beat.
+/// The epoch is read first: groups that change meanwhile are read again at the next heartbeat.
 async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
     let epoch = session.query(&sql.epoch).fetch_one(&mut session.connection).await?.try_get(0)?;
     let first = page_of(session.query(&sql.groups), &HeldGroups::first());
@@ -286,7 +292,7 @@ impl View {
             Ok::<_, Failure>(Node { id: node_id(&id)?, lane: Lane(lane), expires_at: expires.0 })
         });
         let quarantines = evictions.into_iter().zip(bounds).map(|(evictions, bound)| {
-            let quarantine = Quarantine { burials: evictions.unsigned_abs(), upto: Seq(bound) };
+            let quarantine = Quarantine { evictions: evictions.unsigned_abs(), upto: Seq(bound) };
             (evictions > 0).then_some(quarantine)
         });
         let slots = slots.into_iter().zip(holders).zip(suspicions).zip(quarantines);

@@ -60,8 +60,11 @@ pub(crate) async fn lacking(session: &mut Session, sql: &Sql) -> Result<Lacking,
         Layout::Native => NATIVE,
         Layout::Flowcatalyst => ITEMS,
     };
-    let rights: Vec<(String, &'static str, For)> =
-        own.iter().chain(BESIDE).map(|(table, right, needed)| (sql.full(table), *right, *needed)).collect();
+    let rights: Vec<(String, &'static str, For)> = own
+        .iter()
+        .chain(BESIDE)
+        .map(|(table, right, needed)| (sql.names.get(table).to_owned(), *right, *needed))
+        .collect();
     let names: Vec<&str> = rights.iter().map(|(name, _, _)| name.as_str()).collect();
     let wanted: Vec<&str> = rights.iter().map(|(_, right, _)| *right).collect();
     // Not kept prepared: a pooler may hand the next statement to another server connection.

@@ -97,7 +97,7 @@ pub(crate) async fn settle_any(
     locked: Locked,
 ) -> Result<(Settled, Fired), Failure> {
     let columns = Columns::new(request);
-    let statement = Arc::clone(sql.settle(request.on_done).of(locked));
+    let statement = Arc::clone(sql.settle.of(request.on_done).of(locked));
     let query = sqlx::query(AssertSqlSafe(statement)).persistent(prepared == Prepared::Kept);
     let row = query
         .bind(columns.now)

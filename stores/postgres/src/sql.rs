@@ -2,19 +2,52 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{Layout, NewRow, Record, Status, TableName, flowcatalyst::NewItem};
-use pillarbox::port::{ErrorKind, OnDone, Order, Select};
-use sqlx::postgres::PgRow;
+use pillarbox::model::{
+    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewRow, Record, RowDecoder, TableName,
+    flowcatalyst::NewItem,
+};
+use pillarbox::port::{ErrorKind, OnDone, Order};
+use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
 
 use crate::error::Failure;
 use crate::flowcatalyst;
-use crate::insert::Values;
+use crate::insert::Values as NewValues;
 use crate::joins::JOIN_COLUMNS;
-use crate::row::{CLAIM_BYTES, COLUMNS, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS, read_record};
+use crate::migrate::MIGRATIONS;
+use crate::row::{CLAIM_BYTES, LEFT_OUT, RECORD_COLUMNS, Values};
 
 /// The group of a row.
 const GROUP_KEY: &str =
     "coalesce(message_group, coalesce(aggregate_type, '__GLOBAL__') || '/' || aggregate_id)";
+
+/// Names of indexes, after that of the table of events.
+const EVENT_INDEXES: [(&str, &str); 6] = [
+    ("{event_pending}", "pending"),
+    ("{event_message}", "message"),
+    ("{event_ended}", "ended"),
+    ("{event_delayed}", "delayed"),
+    ("{event_queue}", "queue"),
+    ("{event_topic}", "topic"),
+];
+const JOIN_INDEXES: [(&str, &str); 3] =
+    [("{join_group}", "group"), ("{join_created}", "created"), ("{join_event}", "event")];
+
+/// Tables and functions beside the table of events, by the end of their names.
+const BESIDE: [(&str, &str); 13] = [
+    ("{node}", "node"),
+    ("{slot}", "slot"),
+    ("{group}", "group"),
+    ("{attempt}", "attempt"),
+    ("{audit}", "audit"),
+    ("{meta}", "meta"),
+    ("{join}", "join"),
+    ("{join_member}", "join_member"),
+    ("{join_end}", "join_end"),
+    ("{join_settle}", "join_settle"),
+    ("{join_attach}", "join_attach"),
+    ("{join_report}", "join_report"),
+    ("{join_wait}", "join_wait"),
+];
 
 /// What a selection of operators has in common; parameters 1 to 6.
 const MATCHES: &str = "status = ANY($2::smallint[]) AND ($3::text IS NULL OR event_type = $3) \
@@ -38,17 +71,14 @@ const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $7 FO
 /// nearly no settle needs.
 const BRIEF: &str = "50ms";
 
-/// The columns that are left out where a row is too large.
-const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
-
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
-    layout: Layout,
+    pub(crate) layout: Layout,
     table: TableName,
-    replacements: Vec<(&'static str, String)>,
+    replacements: Replacements,
     pub(crate) channel: String,
     /// Whether a schema was named; else it is the connection's.
-    pub(crate) has_schema: bool,
+    has_schema: bool,
 }
 
 impl Names {
@@ -57,32 +87,23 @@ impl Names {
         let within = schema.map(|schema| format!("\"{}\".", schema.as_str())).unwrap_or_default();
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("{within}\"{name}\"");
-        let (columns, light, left_out, bytes, heavy) = match layout {
-            Layout::Native => (COLUMNS, LIGHT_COLUMNS, LEFT_OUT, CLAIM_BYTES, &HEAVY[..]),
-            Layout::Flowcatalyst => (
-                flowcatalyst::COLUMNS,
-                flowcatalyst::LIGHT_COLUMNS,
-                flowcatalyst::LEFT_OUT,
-                flowcatalyst::ITEM_BYTES,
-                &flowcatalyst::HEAVY[..],
-            ),
+        let (columns, heavy, left_out, bytes) = match layout {
+            Layout::Native => (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT, CLAIM_BYTES),
+            Layout::Flowcatalyst => {
+                (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT, flowcatalyst::ITEM_BYTES)
+            }
         };
         // Rows without numbers have no quarantine, and their tables no columns for it.
         let (evictions, quarantined_upto) = match layout {
             Layout::Native => ("evictions", "quarantined_upto"),
             Layout::Flowcatalyst => ("0", "0::bigint"),
         };
-        let taken = columns.split(", ").map(|column| match heavy.contains(&column) {
-            true => format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END AS {column}"),
-            false => format!("e.{column}"),
-        });
-        let taken: Vec<String> = taken.collect();
-        let listed = columns.split(", ").map(|column| match heavy.contains(&column) {
-            true => format!("CASE WHEN $9::boolean THEN {column} END AS {column}"),
-            false => column.to_owned(),
-        });
-        let listed: Vec<String> = listed.collect();
-        let mut replacements = vec![
+        // Contents that are larger than may be loaded at once, than a claim may load, or that a list leaves out are NULL.
+        let light = |column: &str| format!("CASE WHEN octet_length({column}) <= $1 THEN {column} END");
+        let taken = |column: &str| format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END");
+        let listed = |column: &str| format!("CASE WHEN $9::boolean THEN {column} END");
+        let of_row = |column: &str| format!("e.{column}");
+        let mut replacements = Replacements::new(vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
             ("{event_name}", format!("'{}'", full(event))),
@@ -93,66 +114,41 @@ impl Names {
             // An index is in the schema of its table.
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{join_columns}", JOIN_COLUMNS.to_owned()),
-            ("{taken_columns}", taken.join(", ")),
+            ("{taken_columns}", selected(columns, heavy, of_row, taken)),
             ("{columns}", columns.to_owned()),
-            ("{listed_columns}", listed.join(", ")),
-            ("{light_columns}", light.to_owned()),
-            ("{left_out}", left_out.to_owned()),
+            ("{listed_columns}", selected(columns, heavy, str::to_owned, listed)),
+            ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
+            ("{left_out}", format!("{left_out} AS left_out")),
             ("{bytes}", bytes.to_owned()),
             ("{evictions}", evictions.to_owned()),
             ("{quarantined_upto}", quarantined_upto.to_owned()),
             ("{counted}", format!("CASE WHEN {bytes} <= t.row_most THEN {bytes}::int ELSE 0 END")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
-        ];
-        for (place, index) in [
-            ("{event_pending}", "pending"),
-            ("{event_message}", "message"),
-            ("{event_ended}", "ended"),
-            ("{event_delayed}", "delayed"),
-            ("{event_queue}", "queue"),
-            ("{event_topic}", "topic"),
-        ] {
-            replacements.push((place, format!("\"{event}_{index}\"")));
-        }
-        for (place, index) in
-            [("{join_group}", "group"), ("{join_created}", "created"), ("{join_event}", "event")]
-        {
-            replacements.push((place, format!("\"{family}_join_{index}\"")));
-        }
-        for (place, beside) in [
-            ("{node}", "node"),
-            ("{slot}", "slot"),
-            ("{group}", "group"),
-            ("{attempt}", "attempt"),
-            ("{audit}", "audit"),
-            ("{meta}", "meta"),
-            ("{join}", "join"),
-            ("{join_member}", "join_member"),
-            ("{join_end}", "join_end"),
-            ("{join_settle}", "join_settle"),
-            ("{join_attach}", "join_attach"),
-            ("{join_report}", "join_report"),
-            ("{join_wait}", "join_wait"),
-        ] {
-            replacements.push((place, full(&format!("{family}_{beside}"))));
-        }
+        ]);
+        replacements.add_each(&EVENT_INDEXES, |index| format!("\"{event}_{index}\""));
+        replacements.add_each(&JOIN_INDEXES, |index| format!("\"{family}_join_{index}\""));
+        replacements.add_each(&BESIDE, |table| full(&format!("{family}_{table}")));
         if let Some(schema) = schema {
-            replacements.push(("{schema}", format!("\"{}\"", schema.as_str())));
-            replacements.push(("{schema_name}", format!("'\"{}\"'", schema.as_str())));
+            replacements.add("{schema}", format!("\"{}\"", schema.as_str()));
+            replacements.add("{schema_name}", format!("'\"{}\"'", schema.as_str()));
         }
         let (channel, has_schema) = (event.to_owned(), schema.is_some());
         Self { layout, table: table.clone(), replacements, channel, has_schema }
     }
 
-    /// The text with all names put in.
-    pub(crate) fn fill(&self, text: &str) -> String {
-        self.replacements.iter().fold(text.to_owned(), |text, (place, name)| text.replace(place, name))
+    /// A text for people, with its comments.
+    fn script(&self, text: &str) -> String {
+        self.replacements.fill(text)
+    }
+
+    /// The same, where a schema was named.
+    fn schema_script(&self, text: &str) -> Option<String> {
+        self.has_schema.then(|| self.script(text))
     }
 
     fn statement(&self, text: &str) -> Arc<str> {
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-        self.fill(&lines.join("\n")).into()
+        self.replacements.statement(text).into()
     }
 
     fn inserting(&self, text: &str) -> Inserting {
@@ -162,6 +158,14 @@ impl Names {
         }
     }
 
+    fn done(&self, text: &str) -> Settling {
+        self.settling(text, OnDone::Keep)
+    }
+
+    fn done_delete(&self, text: &str) -> Settling {
+        self.settling(text, OnDone::Delete)
+    }
+
     /// A settle, in a form for each way to meet locked rows.
     fn settling(&self, text: &str, on_done: OnDone) -> Settling {
         let form =
@@ -169,15 +173,28 @@ impl Names {
         Settling { waiting: form("waiting"), brief: form("brief"), skipping: form("skipping") }
     }
 
-    fn settling_items(&self, on_done: OnDone) -> ItemSettling {
-        let text = form(include_str!("../sql/flowcatalyst/settle.sql"), &[word(on_done)]);
-        let form = |me: &str, by: &str, held: &str| {
-            self.statement(&text.replace("{me}", me).replace("{by}", by).replace("{held}", held))
-        };
-        ItemSettling { by_any: form("", "", "true"), by_node: form(ME, "me, ", "EXISTS (SELECT 1 FROM me)") }
+    fn settle(&self, text: &str) -> ByOnDone<Settling> {
+        ByOnDone { keep: self.done(text), delete: self.done_delete(text) }
     }
 
-    fn selecting(&self, text: &str) -> Selecting {
+    fn settle_items(&self, text: &str) -> ByOnDone<ItemSettling> {
+        let settling = |on_done| {
+            let text = form(text, &[word(on_done)]);
+            let form = |me: &str, by: &str, held: &str| {
+                self.statement(&text.replace("{me}", me).replace("{by}", by).replace("{held}", held))
+            };
+            let by_node = form(ME, "me, ", "EXISTS (SELECT 1 FROM me)");
+            ItemSettling { by_any: form("", "", "true"), by_node }
+        };
+        ByOnDone { keep: settling(OnDone::Keep), delete: settling(OnDone::Delete) }
+    }
+
+    fn taking(&self, text: &str) -> Taking {
+        let form = |part: &str| self.statement(&form(text, &[part]));
+        Taking { ordered: form("ordered"), parallel: form("parallel") }
+    }
+
+    fn selecting(&self, text: &str) -> Selecting<Arc<str>> {
         let matches = match self.layout {
             Layout::Native => MATCHES,
             Layout::Flowcatalyst => ITEM_MATCHES,
@@ -208,7 +225,7 @@ pub(crate) struct Inserting {
 
 impl Inserting {
     /// The form for these rows.
-    pub(crate) fn of(&self, rows: &[Values<'_>]) -> &Arc<str> {
+    pub(crate) fn of(&self, rows: &[NewValues<'_>]) -> &Arc<str> {
         if rows.iter().any(|row| row.message_id.is_some()) { &self.once } else { &self.plain }
     }
 }
@@ -264,158 +281,92 @@ const fn word(on_done: OnDone) -> &'static str {
     }
 }
 
-/// A statement over a selection, in a form for each way the rows are found.
-pub(crate) struct Selecting {
-    any: Arc<str>,
-    among: Arc<str>,
-    pending: Arc<str>,
-    dead: Arc<str>,
+/// A statement in a form for each fate of rows that are done.
+pub(crate) struct ByOnDone<T> {
+    keep: T,
+    delete: T,
 }
 
-impl Selecting {
-    /// The form that reads the fewest rows.
-    pub(crate) fn of(&self, select: &Select) -> &Arc<str> {
-        let only =
-            |wanted: fn(&Status) -> bool| !select.statuses.is_empty() && select.statuses.iter().all(wanted);
-        if !select.ids.is_empty() {
-            &self.among
-        } else if only(|status| status.is_pending()) {
-            &self.pending
-        } else if only(|status| *status == Status::Dead) {
-            &self.dead
-        } else {
-            &self.any
+impl<T> ByOnDone<T> {
+    pub(crate) const fn of(&self, on_done: OnDone) -> &T {
+        match on_done {
+            OnDone::Keep => &self.keep,
+            OnDone::Delete => &self.delete,
         }
     }
 }
 
-macro_rules! statements {
-    (
-        native: $($name:ident),* ;
-        each: $($each:ident),* ;
-        items: $($item:ident),* ;
-        added: $($added:ident),* ;
-        over: $($over:ident),*
-    ) => {
-        /// Every statement of the store.
-        pub(crate) struct Sql {
-            pub(crate) layout: Layout,
-            pub(crate) table: TableName,
-            full: Vec<(&'static str, String)>,
-            $(pub(crate) $name: Arc<str>,)*
-            $(pub(crate) $each: Arc<str>,)*
-            $(pub(crate) $item: Arc<str>,)*
-            $(pub(crate) $added: Inserting,)*
-            done: Settling,
-            done_delete: Settling,
-            settle: Settling,
-            settle_delete: Settling,
-            items_settle: ItemSettling,
-            items_settle_delete: ItemSettling,
-            take: Arc<str>,
-            take_parallel: Arc<str>,
-            pub(crate) count: Selecting,
-            $(pub(crate) $over: Selecting,)*
-        }
-
-        impl Sql {
-            pub(crate) fn new(names: &Names) -> Self {
-                let each = |native: &'static str, items: &'static str| match names.layout {
-                    Layout::Native => native,
-                    Layout::Flowcatalyst => items,
-                };
-                Self {
-                    layout: names.layout,
-                    table: names.table.clone(),
-                    full: names.replacements.clone(),
-                    $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    $($each: names.statement(each(
-                        include_str!(concat!("../sql/", stringify!($each), ".sql")),
-                        include_str!(concat!("../sql/flowcatalyst/", stringify!($each), ".sql")),
-                    )),)*
-                    $($item: names.statement(include_str!(concat!("../sql/flowcatalyst/", stringify!($item), ".sql"))),)*
-                    $($added: names.inserting(each(
-                        include_str!(concat!("../sql/", stringify!($added), ".sql")),
-                        include_str!(concat!("../sql/flowcatalyst/", stringify!($added), ".sql")),
-                    )),)*
-                    done: names.settling(include_str!("../sql/done.sql"), OnDone::Keep),
-                    done_delete: names.settling(include_str!("../sql/done_delete.sql"), OnDone::Delete),
-                    settle: names.settling(include_str!("../sql/settle.sql"), OnDone::Keep),
-                    settle_delete: names.settling(include_str!("../sql/settle.sql"), OnDone::Delete),
-                    items_settle: names.settling_items(OnDone::Keep),
-                    items_settle_delete: names.settling_items(OnDone::Delete),
-                    take: names.statement(&form(include_str!("../sql/flowcatalyst/take.sql"), &["ordered"])),
-                    take_parallel: names.statement(&form(include_str!("../sql/flowcatalyst/take.sql"), &["parallel"])),
-                    count: names.selecting(include_str!("../sql/count.sql")),
-                    $($over: names.selecting(each(
-                        include_str!(concat!("../sql/", stringify!($over), ".sql")),
-                        include_str!(concat!("../sql/flowcatalyst/", stringify!($over), ".sql")),
-                    )),)*
-                }
-            }
-        }
-    };
+/// Takes items, by whether those without a group keep their order.
+pub(crate) struct Taking {
+    ordered: Arc<str>,
+    parallel: Arc<str>,
 }
 
-// Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
-statements!(
-    native: written, alive, horizon, fetch_slots, fetch_ranges, fetch_group, fetch_large, clock, claim_queue, claim_topics, due_topics, step,
-        attempts, membership_lock, node_join, node_renew, node_leave, node_publish, node_state, node_state_there, nodes, rights,
-        members, beat, slots_take, slots_release, slots_trust,
-        next_due, later_due, promote, epoch, epoch_grow, groups, groups_named, group_show, group_hold, group_free, audit, audits, stats_beside,
-        migrate_lock, purge_turn, tables, notify, join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list,
-        join_list_grouped;
-    each: fetch_due, claim, reap, waiting, node_bury, slots_sweep, show, revive, cancel, purge, purge_any, stats_pending, stats_ended,
-        stats_written, stats_dead, version;
-    items: node_share, group_block, lacking, recover, fetch_large_items;
-    added: insert, insert_many, insert_json;
-    over: list, list_newest, replay, discard
-);
+impl Taking {
+    pub(crate) const fn of(&self, ungrouped: Order) -> &Arc<str> {
+        match ungrouped {
+            Order::PerGroup => &self.ordered,
+            Order::None => &self.parallel,
+        }
+    }
+}
+
+// Those under `one` are the same in both layouts, or have no meaning in the other and are never run there.
+statements! {
+    /// Every statement of the store.
+    pub(crate) struct Sql(names: &Names) {
+        layout: Layout = names.layout,
+        table: TableName = names.table.clone(),
+        names: Replacements = names.replacements.clone(),
+        /// The migrations, for people too.
+        migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
+    }
+    one statement -> Arc<str> {
+        insert: written, alive, notify;
+        fetch: fetch_slots, fetch_ranges, fetch_group, fetch_large, horizon, clock, next_due, later_due, promote;
+        claim: claim_queue, claim_topics, due_topics;
+        membership: membership_lock, members, heartbeat, node_join, node_renew, node_leave, node_publish, slots_take,
+            slots_release, slots_trust;
+        joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
+        operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;
+        inspect: attempts, nodes, stats_beside;
+        schema: migrate_lock, tables, step, node_state_there, rights;
+        items: lacking, fetch_large_items, recover, node_share, group_block;
+    }
+    each statement -> Arc<str> {
+        fetch: fetch_due;
+        claim: claim, reap;
+        membership: node_evict, slots_sweep, waiting;
+        operate: revive, cancel, purge, purge_any;
+        inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
+        schema: version;
+    }
+    each inserting -> Inserting { insert: insert, insert_many, insert_json; }
+    one done -> Settling { settle: done; }
+    one done_delete -> Settling { settle: done_delete; }
+    one settle -> ByOnDone<Settling> { settle: settle; }
+    one settle_items -> ByOnDone<ItemSettling> { items: items_settle; }
+    one taking -> Taking { items: take; }
+    one selecting -> Selecting<Arc<str>> { inspect: count; }
+    each selecting -> Selecting<Arc<str>> { operate: replay, discard; inspect: list, list_newest; }
+    one script -> String { schema: node_state; items: create_items, create_beside; }
+    one schema_script -> Option<String> { schema: schema; }
+}
 
 impl Sql {
-    /// The full name of a table, by its place in statements.
-    pub(crate) fn full(&self, table: &str) -> String {
-        let name = self.full.iter().find(|(place, _)| place.trim_matches(['{', '}']) == table);
-        name.map(|(_, name)| name.clone()).unwrap_or_default()
-    }
-
     /// Marks or deletes rows that are done.
-    pub(crate) fn done(&self, on_done: OnDone) -> &Settling {
+    pub(crate) const fn done(&self, on_done: OnDone) -> &Settling {
         match on_done {
             OnDone::Keep => &self.done,
             OnDone::Delete => &self.done_delete,
         }
     }
 
-    /// Applies outcomes of every kind.
-    pub(crate) fn settle(&self, on_done: OnDone) -> &Settling {
-        match on_done {
-            OnDone::Keep => &self.settle,
-            OnDone::Delete => &self.settle_delete,
-        }
-    }
-
-    /// The same over items.
-    pub(crate) fn items_settle(&self, on_done: OnDone) -> &ItemSettling {
-        match on_done {
-            OnDone::Keep => &self.items_settle,
-            OnDone::Delete => &self.items_settle_delete,
-        }
-    }
-
-    /// Takes items, by whether those without a group keep their order.
-    pub(crate) fn take(&self, ungrouped: Order) -> &Arc<str> {
-        match ungrouped {
-            Order::PerGroup => &self.take,
-            Order::None => &self.take_parallel,
-        }
-    }
-
     /// Everything in a row, for people.
-    pub(crate) fn record(&self, row: &PgRow) -> Record {
+    pub(crate) fn record(&self, decoder: &RowDecoder, values: &Values<'_>) -> Record {
         match self.layout {
-            Layout::Native => read_record(row),
-            Layout::Flowcatalyst => flowcatalyst::read_record(row),
+            Layout::Native => decoder.record(values),
+            Layout::Flowcatalyst => decoder.item(values).into_record(),
         }
     }
 
@@ -427,5 +378,16 @@ impl Sql {
                 .map(drop)
                 .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_statement_in_the_files_is_used() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql").as_ref();
+        assert_eq!(pillarbox_store_kit::undeclared(folder, Sql::DECLARED).unwrap(), [""; 0]);
     }
 }

@@ -5,36 +5,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pillarbox::model::{Layout, Limits, NodeId, Row, Seq, Written};
+use pillarbox::model::{Layout, NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins,
-    Lead, Membership, Promote, Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken,
+    Admin, Answer, Change, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, Joins, Lead, Membership,
+    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken, Wakeups,
     Write,
 };
-use pillarbox::rules::SLOTS;
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
 use sqlx::postgres::PgPool;
 use tokio::time::timeout;
 
 use crate::announce::Announcer;
 use crate::config::{PostgresStoreBuilder, WakeUp};
-use crate::connection::{Line, Session, Sessions, Work};
+use crate::connection::{Connector, Session, Work};
 use crate::error::Failure;
-use crate::flowcatalyst::Tables;
 use crate::hints::Listener;
 #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
 use crate::insert::Prepared;
 use crate::insert::insert_rows;
 use crate::joins::Fired;
 use crate::membership::Standing;
-use crate::migrate::Migrations;
 use crate::sql::{Locked, Sql};
 use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
 
-/// How often a call is made that loses against others: the order of locks can't always be told before.
-const TRIES: usize = 5;
-
-/// How long a beat waits for a look at the rows; beyond, the reader looks for itself.
+/// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// A call on a session, with its request.
+pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
 
 /// An outbox in a PostgreSQL database. A clone is the same outbox; its connections close with the last one.
 #[derive(Clone)]
@@ -45,18 +43,12 @@ pub(crate) struct Shared {
     facts: Facts,
     pub(crate) pool: PgPool,
     pub(crate) sql: Arc<Sql>,
-    pub(crate) migrations: Arc<Migrations>,
-    pub(crate) tables: Arc<Tables>,
-    pub(crate) sessions: Arc<Sessions>,
-    fetching: Line,
-    settling: Line,
-    beating: Line,
-    pub(crate) desk: Arc<Line>,
+    pub(crate) pools: Arc<Pools<Connector>>,
     channel: String,
     wake_up: WakeUp,
     announcer: Announcer,
     listener: OnceLock<Listener>,
-    /// Whether the last beat found no other node: then there is nobody to tell of new rows.
+    /// Whether the last heartbeat found no other node: then there is nobody to tell of new rows.
     alone: AtomicBool,
 }
 
@@ -85,36 +77,13 @@ impl PostgresStore {
 
     pub(crate) fn start(builder: PostgresStoreBuilder) -> Self {
         let names = builder.names();
-        let PostgresStoreBuilder {
-            pool, name, layout, limits, pooler, wake_up, statement_timeout, desk, ..
-        } = builder;
+        let PostgresStoreBuilder { pool, settings, server, pooler, wake_up, .. } = builder;
         let options = (*pool.connect_options()).clone();
-        let sessions = Arc::new(Sessions::new(options, statement_timeout, pooler));
-        let line = |connections| Line::new(&sessions, connections);
-        let facts = Facts {
-            kind: "postgres",
-            name,
-            slots: match layout {
-                Layout::Native => SLOTS,
-                Layout::Flowcatalyst => 1,
-            },
-            concurrent_writers: true,
-            transactions: true,
-            durable: true,
-            shared: true,
-            limits: Limits { layout, ..limits },
-        };
         Self(Arc::new(Shared {
-            facts,
+            facts: settings.facts("postgres"),
+            pools: Pools::new(Connector::new(options, server.statement_timeout, pooler), &server),
             pool,
             sql: Arc::new(Sql::new(&names)),
-            migrations: Arc::new(Migrations::new(&names)),
-            tables: Arc::new(Tables::new(&names)),
-            fetching: line(1),
-            settling: line(1),
-            beating: line(1),
-            desk: Arc::new(line(desk)),
-            sessions: Arc::clone(&sessions),
             channel: names.channel,
             wake_up,
             announcer: Announcer::default(),
@@ -143,71 +112,71 @@ impl PostgresStore {
         if let Some(listener) = self.0.listener.get() {
             listener.stop();
         }
-        self.0.sessions.close().await;
-        for line in [&self.0.fetching, &self.0.settling, &self.0.beating, &*self.0.desk] {
-            line.hang_up();
-        }
-    }
-
-    /// Makes a call again that lost against another: one of two that wait for each other goes through.
-    pub(crate) async fn insist<'a, T>(&self, call: impl Fn() -> Answer<'a, T>) -> Result<T, StoreError> {
-        for _ in 1..TRIES {
-            match call().await {
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                answer => return answer,
-            }
-        }
-        call().await
+        self.0.pools.close().await;
     }
 
     /// Tells others of messages that joins ended in.
     pub(crate) fn tell_of(&self, fired: Fired) {
         if fired.0 > 0 {
-            self.announce();
+            self.notify();
         }
     }
 
-    /// Runs work on a line and names the operation in its error.
-    pub(crate) fn on<'a, T, F>(&'a self, line: &'a Line, operation: &'static str, work: F) -> Answer<'a, T>
+    /// Makes a call on a connection for this purpose and names the operation in its error.
+    pub(crate) fn on<R, T>(
+        &self,
+        purpose: Purpose,
+        operation: &'static str,
+        request: R,
+        call: Call<R, T>,
+    ) -> Answer<'_, T>
     where
+        R: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut Session, &'c Sql) -> Work<'c, T> + Send + 'static,
     {
-        let sql = Arc::clone(&self.0.sql);
         Box::pin(async move {
-            let run = line.run(move |session| {
-                Box::pin(async move {
-                    let sql = sql;
-                    work(session, &sql).await
-                })
-            });
-            run.await.map_err(|failure: Failure| failure.into_store_error(operation, self.name()))
+            let called = self.0.pools.call(purpose, Arc::clone(&self.0.sql), request, call).await;
+            called.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
+    }
+
+    /// The same on the connections that claims, promotions and operators share.
+    pub(crate) fn on_general<R, T>(
+        &self,
+        operation: &'static str,
+        request: R,
+        call: Call<R, T>,
+    ) -> Answer<'_, T>
+    where
+        R: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.on(Purpose::General, operation, request, call)
     }
 
     /// On connections of others: their settings decide whether statements are kept, unless a pooler is known to be in
     /// the way.
     #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
     pub(crate) async fn prepared(&self) -> Prepared {
-        match self.0.sessions.pooled().await {
+        match self.0.pools.connector().pooled().await {
             Ok(true) => Prepared::Once,
             _ => Prepared::Kept,
         }
     }
 
     /// Settles once; `None` where rows were locked for longer than it waits.
-    fn settle_on_line<'a>(
-        &'a self,
-        line: &'a Line,
+    fn settle_once(
+        &self,
+        purpose: Purpose,
         request: Settle,
         locked: Locked,
-    ) -> Answer<'a, Option<(Settled, Fired)>> {
-        self.on(line, "settle", move |session, sql| {
+    ) -> Answer<'_, Option<(Settled, Fired)>> {
+        self.on(purpose, "settle", (request, locked), |session, sql, (request, locked)| {
             Box::pin(async move {
                 match sql.layout {
-                    Layout::Native => settle::settle(session, sql, &request, locked).await,
+                    Layout::Native => settle::settle(session, sql, request, *locked).await,
                     Layout::Flowcatalyst => {
-                        let settled = flowcatalyst::settle(session, sql, &request).await?;
+                        let settled = flowcatalyst::settle(session, sql, request).await?;
                         Ok(Some((settled, Fired::default())))
                     }
                 }
@@ -217,9 +186,9 @@ impl PostgresStore {
 
     /// Adds the rows that wait to where a node stands, if they are found soon.
     async fn member(&self, standing: Standing, after: Seq) -> Membership {
-        let slots = standing.slots();
-        let looked = self.on(&self.0.desk, "look for rows", move |session, sql| {
-            Box::pin(async move { membership::waiting(session, sql, slots, after).await })
+        let asked = (standing.slots(), after);
+        let looked = self.on_general("look for rows", asked, |session, sql, (slots, after)| {
+            Box::pin(membership::waiting(session, sql, slots.clone(), *after))
         });
         let waiting = match timeout(LOOK, looked).await {
             Ok(Ok(waiting)) => Some(waiting),
@@ -247,24 +216,16 @@ impl Store for PostgresStore {
     }
 
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.on(&self.0.fetching, "fetch", move |session, sql| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => fetch::fetch(session, sql, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::fetch(session, sql, &request).await,
-                }
-            })
+        self.on(Purpose::Fetch, "fetch", request, |session, sql, request| match sql.layout {
+            Layout::Native => Box::pin(fetch::fetch(session, sql, request)),
+            Layout::Flowcatalyst => Box::pin(flowcatalyst::fetch(session, sql, request)),
         })
     }
 
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.on(&self.0.desk, "claim", move |session, sql| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => claim::claim(session, sql, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::claim(session, sql, &request).await,
-                }
-            })
+        self.on_general("claim", request, |session, sql, request| match sql.layout {
+            Layout::Native => Box::pin(claim::claim(session, sql, request)),
+            Layout::Flowcatalyst => Box::pin(flowcatalyst::claim(session, sql, request)),
         })
     }
 
@@ -272,26 +233,22 @@ impl Store for PostgresStore {
         if self.0.facts.layout() == Layout::Flowcatalyst {
             return Box::pin(async { Ok(Vec::new()) });
         }
-        self.on(&self.0.desk, "due topics", move |session, sql| {
-            Box::pin(async move { claim::due_topics(session, sql, &request).await })
+        self.on_general("due topics", request, |session, sql, request| {
+            Box::pin(claim::due_topics(session, sql, request))
         })
     }
 
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.on(&self.0.desk, "reap", move |session, sql| {
-            Box::pin(async move { claim::reap(session, sql, &request).await })
-        })
+        self.on_general("reap", request, |session, sql, request| Box::pin(claim::reap(session, sql, request)))
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
-        let line = if renews { &self.0.beating } else { &self.0.settling };
+        let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
         Box::pin(async move {
-            let request = &request;
-            let settle = |locked| self.insist(move || self.settle_on_line(line, request.clone(), locked));
-            let settled = match settle(Locked::Briefly).await? {
-                None => settle(Locked::Skipped).await?,
+            let settled = match self.settle_once(purpose, request.clone(), Locked::Briefly).await? {
+                None => self.settle_once(purpose, request, Locked::Skipped).await?,
                 settled => settled,
             };
             let (settled, fired) =
@@ -301,20 +258,20 @@ impl Store for PostgresStore {
         })
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        let joined = self.on(&self.0.beating, "join", move |session, sql| {
-            Box::pin(async move { membership::join(session, sql, &request).await })
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        let joined = self.on(Purpose::Heartbeat, "join", request, |session, sql, request| {
+            Box::pin(membership::join(session, sql, request))
         });
         Box::pin(async move { Ok(self.member(joined.await?, Seq(0)).await) })
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
         let after = request.after;
-        let beaten = self.on(&self.0.beating, "beat", move |session, sql| {
-            Box::pin(async move { membership::beat(session, sql, &request).await })
+        let renewed = self.on(Purpose::Heartbeat, "heartbeat", request, |session, sql, request| {
+            Box::pin(membership::heartbeat(session, sql, request))
         });
         Box::pin(async move {
-            match beaten.await? {
+            match renewed.await? {
                 Some(standing) => Ok(Some(self.member(standing, after).await)),
                 None => Ok(None),
             }
@@ -322,15 +279,15 @@ impl Store for PostgresStore {
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
-        self.on(&self.0.desk, "publish", move |session, sql| {
-            Box::pin(async move { membership::publish(session, sql, node, &state).await })
+        self.on_general("publish", (node, state), |session, sql, (node, state)| {
+            Box::pin(membership::publish(session, sql, *node, state))
         })
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.0.alone.store(false, Ordering::Relaxed);
-        self.on(&self.0.beating, "leave", move |session, sql| {
-            Box::pin(async move { membership::leave(session, sql, node).await })
+        self.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
+            Box::pin(membership::leave(session, sql, *node))
         })
     }
 
@@ -338,30 +295,17 @@ impl Store for PostgresStore {
         if self.0.facts.layout() == Layout::Flowcatalyst {
             return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
         }
-        self.on(&self.0.desk, "promote", move |session, sql| {
-            Box::pin(async move { promote::promote(session, sql, &request).await })
+        self.on_general("promote", request, |session, sql, request| {
+            Box::pin(promote::promote(session, sql, request))
         })
     }
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        let written = self.on(&self.0.desk, "write", move |session, sql| {
-            Box::pin(async move {
-                // One statement is a transaction; only rows that may be there already take a second one.
-                if request.rows.iter().all(|row| row.event.message_id().is_none()) {
-                    let prepared = session.prepared();
-                    let connection = &mut session.connection;
-                    return insert_rows(connection, sql, &request.rows, request.now, prepared).await;
-                }
-                let mut tx = session.begin().await?;
-                let prepared = tx.prepared();
-                let written = insert_rows(&mut tx.tx, sql, &request.rows, request.now, prepared).await?;
-                tx.commit().await?;
-                Ok(written)
-            })
-        });
+        let written =
+            self.on_general("write", request, |session, sql, request| Box::pin(write(session, sql, request)));
         Box::pin(async move {
             let written = written.await?;
-            self.announce();
+            self.notify();
             Ok(written)
         })
     }
@@ -378,32 +322,45 @@ impl Store for PostgresStore {
         self
     }
 
-    fn announce(&self) {
+    fn notify(&self) {
         if self.0.wake_up == WakeUp::Notify && !self.0.alone.load(Ordering::Relaxed) {
-            self.0.announcer.announce(&self.0.desk, &self.0.sessions, &self.0.sql, &self.0.channel);
+            self.0.announcer.notify(&self.0.pools, &self.0.sql, &self.0.channel);
         }
     }
 
-    fn hints(&self) -> Option<Hints> {
+    fn wakeups(&self) -> Option<Wakeups> {
         if self.0.wake_up == WakeUp::Off {
             return None;
         }
-        let listener = self.0.listener.get_or_init(|| Listener::start(&self.0.sessions, &self.0.channel));
-        Some(listener.hints())
+        let listener = self.0.listener.get_or_init(|| Listener::start(&self.0.pools, &self.0.channel));
+        Some(listener.wakeups())
     }
+}
+
+/// One statement is a transaction; only rows that may be there already take a second one.
+async fn write(session: &mut Session, sql: &Sql, request: &Write) -> Result<Vec<Written>, Failure> {
+    if request.rows.iter().all(|row| row.event.message_id().is_none()) {
+        let prepared = session.prepared();
+        return insert_rows(&mut session.connection, sql, &request.rows, request.now, prepared).await;
+    }
+    let mut tx = session.begin().await?;
+    let prepared = tx.prepared();
+    let written = insert_rows(&mut tx.tx, sql, &request.rows, request.now, prepared).await?;
+    tx.commit().await?;
+    Ok(written)
 }
 
 impl Lead for PostgresStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         // Nothing else is fetched where there is a leader.
-        self.on(&self.0.fetching, "take", move |session, sql| {
-            Box::pin(async move { flowcatalyst::take(session, sql, &request).await })
+        self.on(Purpose::Fetch, "take", request, |session, sql, request| {
+            Box::pin(flowcatalyst::take(session, sql, request))
         })
     }
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        self.on(&self.0.desk, "recover", move |session, sql| {
-            Box::pin(async move { flowcatalyst::recover(session, sql, &request).await })
+        self.on_general("recover", request, |session, sql, request| {
+            Box::pin(flowcatalyst::recover(session, sql, request))
         })
     }
 }

@@ -4,11 +4,10 @@ use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
     Answer, Begin, Cancel, CommitError, JoinChange, JoinChanged, Settle, Settled, WriteOn,
 };
+use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
 use sqlx::postgres::Postgres;
 
-use crate::connection::to_its_end;
-use crate::error::Failure;
 use crate::insert::insert_rows;
 use crate::joins;
 use crate::operate::cancel;
@@ -75,35 +74,20 @@ impl Begin for PostgresStore {
     type Tx = Transaction<'static, Postgres>;
 
     fn begin(&self) -> Answer<'_, Self::Tx> {
-        let pool = self.shared().pool.clone();
         Box::pin(async move {
-            // Dropped half way it would leave an open transaction in the pool.
-            let begun = to_its_end(&self.shared().sessions, async move { pool.begin().await }).await;
-            let begun = begun.and_then(|tx| tx.map_err(Failure::from));
+            let begun = self.shared().pools.begin(self.shared().pool.clone()).await;
             begun.map_err(|failure| failure.into_store_error("begin", self.name()))
         })
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<(), CommitError> {
-        let ended = to_its_end(&self.shared().sessions, async move { tx.commit().await }).await;
-        match ended.and_then(|end| end.map_err(Failure::from)) {
-            Ok(()) => Ok(()),
-            Err(failure) => Err(commit_error(failure, self.name())),
-        }
+        self.shared().pools.commit(tx).await.map_err(|failure| commit_error(failure, self.name()))
     }
 
     fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
         Box::pin(async move {
-            let ended = to_its_end(&self.shared().sessions, async move { tx.rollback().await }).await;
-            let ended = ended.and_then(|end| end.map_err(Failure::from));
+            let ended = self.shared().pools.roll_back(tx).await;
             ended.map_err(|failure| failure.into_store_error("roll back", self.name()))
         })
     }
-}
-
-/// A server that answers has not committed; one that is gone may have.
-fn commit_error(failure: Failure, store: &str) -> CommitError {
-    let answered = failure.is_answer() && failure.spares_connection();
-    let error = failure.into_store_error("commit", store);
-    if answered { CommitError::Refused(error) } else { CommitError::Unknown(error) }
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use pillarbox::model::NewRow;
 use pillarbox::port::{ErrorKind, Insert, StoreError, WriteSql};
+use pillarbox_store_kit::ServerFailure as _;
 use serde::{Serialize, Serializer};
 
 use crate::insert::Values;

@@ -12,10 +12,10 @@ use pillarbox::model::{
     OwnerId, Placement, Row, Seq, SlotSet, Status, TableName, Token, Written,
 };
 use pillarbox::port::{
-    Admin, Beat, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
-    ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Join, JoinAction, JoinChange, Joins,
-    NoMetrics, OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Replay, Scope, Select,
-    Settle, Sink, Store, StoreError, Verdict, Wait, Write, WriteOn,
+    Admin, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard, ErrorKind,
+    Fence, Fetch, GroupAction, GroupChange, Handed, Heartbeat, JoinAction, JoinChange, Joins, NoMetrics,
+    OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Register, Replay, Scope, Select, Settle,
+    Sink, Store, StoreError, Verdict, Wait, Write, WriteOn,
 };
 use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -78,14 +78,14 @@ impl Site {
 
     fn store(&self, role: &str) -> PostgresStore {
         let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
-        builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap()).desk_connections(1).open()
+        builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap()).general_connections(1).open()
     }
 
     /// The same on FlowCatalyst's tables.
     fn items(&self, role: &str) -> PostgresStore {
         let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
         let builder = builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap());
-        builder.layout(Layout::Flowcatalyst).desk_connections(1).open()
+        builder.layout(Layout::Flowcatalyst).general_connections(1).open()
     }
 
     /// What a plain statement of a role is answered.
@@ -164,8 +164,9 @@ async fn write(store: &PostgresStore) -> Result<Vec<Written>, StoreError> {
 async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreError> {
     store.check().await?;
     let (node, lease) = (random_node(), Duration::from_secs(60));
-    let joined =
-        store.join(Join { node, label: "grants".to_owned(), part: Part::Share, lease, now: None }).await?;
+    let joined = store
+        .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
+        .await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
     let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
@@ -191,7 +192,7 @@ async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreErr
     store.settle(settle(vec![outcome(1, dead), outcome(2, retry)], OnDone::Keep)).await?;
     let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
     assert_eq!(store.promote(promote).await?.moved, 1);
-    let beat = |release, sweep| Beat {
+    let heartbeat = |release, sweep| Heartbeat {
         node,
         lease,
         trusted: Vec::new(),
@@ -201,8 +202,8 @@ async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreErr
         sweep,
         now: None,
     };
-    store.beat(beat(Vec::new(), false)).await?.expect("a member");
-    store.beat(beat(vec![joined.held[0].slot], true)).await?.expect("a member");
+    store.heartbeat(heartbeat(Vec::new(), false)).await?.expect("a member");
+    store.heartbeat(heartbeat(vec![joined.held[0].slot], true)).await?.expect("a member");
     store
         .purge(Purge { status: PurgeStatus::Done, older_than: Duration::ZERO, limit: 10, now: None })
         .await?;

@@ -3,7 +3,7 @@
 use pillarbox::model::{EventId, GroupKey, Layout, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
-    NodeInfo, Purge, Replay, Select, Shown, Stats, Store,
+    NodeInfo, Purge, Replay, Select, Shown, Stats,
 };
 
 use crate::job::Durability;
@@ -13,19 +13,14 @@ use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
 
 impl Admin for SqliteStore {
     fn migrate(&self) -> Answer<'_, Migrated> {
-        if self.facts().layout() == Layout::Flowcatalyst {
-            let tables = self.shared().tables.clone();
-            return self.change("migrate", Durability::Full, move |tx| flowcatalyst::migrate(tx, &tables));
-        }
-        let texts = self.shared().migrations.texts();
-        self.change("migrate", Durability::Full, move |tx| migrate::migrate(tx, &texts))
+        self.change("migrate", Durability::Full, |tx| match tx.sql.layout {
+            Layout::Native => migrate::migrate(tx),
+            Layout::Flowcatalyst => flowcatalyst::migrate(tx),
+        })
     }
 
     fn schema_sql(&self) -> String {
-        match self.facts().layout() {
-            Layout::Native => self.shared().migrations.script(),
-            Layout::Flowcatalyst => self.shared().tables.script(),
-        }
+        migrate::script(&self.shared().sql)
     }
 
     fn check(&self) -> Answer<'_, ()> {

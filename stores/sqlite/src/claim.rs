@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use pillarbox::model::{Row, Token};
+use pillarbox::model::{Row, Token, WithClaim};
 use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
+use pillarbox_store_kit::read_row;
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
 use crate::fetch::row_most;
-use crate::row::{lossy_text, read_claimed};
+use crate::row::{Values, decoder, lossy_text};
 use crate::sql::Sql;
 use crate::time::{earlier, later, old_enough};
 use crate::transaction::SqliteTransaction;
@@ -39,10 +40,11 @@ fn found(
 ) -> Result<Vec<Row>, Failure> {
     let (now_us, oldest) = (now.as_microsecond(), old_enough(now, request.skip_recent));
     let mut find = tx.prepare_cached(statement)?;
+    let decoder = decoder(&find);
     let mut found = find.query(params![row_most(&request.bytes), now_us, oldest, limit(request.rows)])?;
     let (mut rows, mut bytes) = (Vec::new(), 0);
     while let Some(row) = found.next()? {
-        let row = read_claimed(row, &request.bytes);
+        let row = read_row(&decoder, &Values(row), WithClaim::Yes, &request.bytes).into_inner();
         bytes += row.bytes;
         rows.push(row);
         if request.bytes.reached_by(bytes) {
@@ -68,10 +70,13 @@ fn of_topics(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<
     first.sort_unstable();
     first.truncate(request.rows);
     let mut read = tx.prepare_cached(&tx.sql.claim_row)?;
+    let decoder = decoder(&read);
     let (mut rows, mut bytes) = (Vec::with_capacity(first.len()), 0);
     for (_, seq) in first {
         let given = params![row_most(&request.bytes), seq];
-        let row = read.query_row(given, |row| Ok(read_claimed(row, &request.bytes)))?;
+        let whole =
+            |row: &rusqlite::Row<'_>| read_row(&decoder, &Values(row), WithClaim::Yes, &request.bytes);
+        let row = read.query_row(given, |row| Ok(whole(row).into_inner()))?;
         bytes += row.bytes;
         rows.push(row);
         if request.bytes.reached_by(bytes) {

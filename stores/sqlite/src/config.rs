@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_store_kit::{Settings, setters};
 
 use crate::connection::Opening;
-use crate::flowcatalyst::Tables;
-use crate::migrate::Migrations;
-use crate::sql::Names;
+use crate::migrate;
+use crate::sql::{Names, Sql};
 use crate::store::SqliteStore;
 
 const LONGEST_BUSY_TIMEOUT: Duration = Duration::from_secs(600);
@@ -58,10 +57,7 @@ pub enum Missing {
 #[must_use = "a builder does nothing until it is opened"]
 pub struct SqliteStoreBuilder {
     pub(crate) path: PathBuf,
-    pub(crate) name: String,
-    pub(crate) table: Option<TableName>,
-    pub(crate) layout: Layout,
-    pub(crate) limits: Limits,
+    pub(crate) settings: Settings,
     pub(crate) synchronous: Synchronous,
     pub(crate) group_time: Duration,
     pub(crate) opening: Opening,
@@ -72,10 +68,7 @@ impl SqliteStoreBuilder {
         let name = path.file_name().map_or_else(|| "sqlite".to_owned(), |n| n.to_string_lossy().into_owned());
         Self {
             path: path.to_owned(),
-            name,
-            table: None,
-            layout: Layout::default(),
-            limits: Limits::default(),
+            settings: Settings::new(name),
             synchronous: Synchronous::default(),
             group_time: Duration::from_millis(10),
             opening: Opening {
@@ -107,29 +100,7 @@ impl SqliteStoreBuilder {
         Ok(Self::new(Path::new(path)))
     }
 
-    /// The name in logs and errors. Default: the name of the file.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
-    pub fn table(mut self, table: TableName) -> Self {
-        self.table = Some(table);
-        self
-    }
-
-    /// The layout of the tables. Default: native.
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
-        self
-    }
-
-    /// The bounds of fields. Default: 1 MiB of payload, no NUL.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
+    setters!(named_by: "file");
 
     /// When a commit is safe. Default: full.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
@@ -165,16 +136,11 @@ impl SqliteStoreBuilder {
     /// The statements that make the tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        let names = self.names();
-        match self.layout {
-            Layout::Native => Migrations::new(&names).script(),
-            Layout::Flowcatalyst => Tables::new(&names).script(),
-        }
+        migrate::script(&Sql::new(&self.names()))
     }
 
     pub(crate) fn names(&self) -> Names {
-        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
-        Names::new(&table, self.layout)
+        Names::new(&self.settings.table(), self.settings.layout)
     }
 
     /// Opens the file and starts the threads. The tables need not be there yet.

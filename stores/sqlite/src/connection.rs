@@ -13,8 +13,10 @@ use crate::error::Failure;
 
 /// Enough for every statement of the store and a few of its user's.
 const CACHED_STATEMENTS: usize = 96;
-/// Page cache of a connection, in KiB.
-const CACHE_KIB: i64 = 16 * 1024;
+/// Page cache of the writer, in KiB.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
+/// Page cache of a reader, in KiB. There are several of them, and rows of megabytes fill it with pages that are read once.
+const READER_CACHE_KIB: i64 = 4 * 1024;
 /// A log that has grown larger in a burst is cut to this when it is reset.
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
 const FIRST_STEPS: i32 = 8;
@@ -37,7 +39,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// The connection that writes; it puts the file into WAL mode.
     pub(crate) fn writer(&self, path: &Path, synchronous: Synchronous) -> Result<Connection, Failure> {
-        let connection = self.open(path)?;
+        let connection = self.open(path, WRITER_CACHE_KIB)?;
         if self.access == Access::ReadWrite {
             use_log(&connection)?;
             connection.pragma_update(None, "synchronous", synchronous.as_str())?;
@@ -48,12 +50,12 @@ impl Opening {
 
     /// A connection that only reads.
     pub(crate) fn reader(&self, path: &Path) -> Result<Connection, Failure> {
-        let connection = self.open(path)?;
+        let connection = self.open(path, READER_CACHE_KIB)?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     }
 
-    fn open(&self, path: &Path) -> Result<Connection, Failure> {
+    fn open(&self, path: &Path, cache_kib: i64) -> Result<Connection, Failure> {
         let mode = match (self.access, self.missing) {
             (Access::ReadOnly, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
             (Access::ReadWrite, Missing::Refuse) => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -65,7 +67,7 @@ impl Opening {
         connection.busy_handler(Some(wait_for_lock))?;
         be_patient(self.busy_timeout);
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.pragma_update(None, "cache_size", -cache_kib)?;
         // In memory the undo log of a savepoint would hold every page that a settle of large rows changes.
         connection.pragma_update(None, "temp_store", "file")?;
         Ok(connection)
@@ -114,7 +116,7 @@ mod tests {
             busy_timeout: Duration::from_secs(1),
         };
         let folder = tempfile::tempdir().unwrap();
-        let connection = opening.open(&folder.path().join("outbox.db")).unwrap();
+        let connection = opening.open(&folder.path().join("outbox.db"), READER_CACHE_KIB).unwrap();
         let kept: i64 = connection.pragma_query_value(None, "temp_store", |row| row.get(0)).unwrap();
         assert_eq!(kept, 1, "1 is a file, 2 is memory");
     }

@@ -1,6 +1,7 @@
 //! What SQLite says, as a kind that a caller can act on.
 
 use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox_store_kit::Refused;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
@@ -16,6 +17,12 @@ pub(crate) enum Failure {
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused.kind, refused.detail)
     }
 }
 

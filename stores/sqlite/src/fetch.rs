@@ -1,24 +1,15 @@
 //! Reading pending rows in order.
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Row, Seq, Slot, SlotSet};
+use pillarbox::model::{Lane, Seq, Slot, SlotSet};
 use pillarbox::port::{ByteLimits, Cursor, Fetch, Fetched, Scope};
-use rusqlite::{Connection, OptionalExtension, Rows, params};
+use pillarbox_store_kit::{End, Page};
+use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 
 use crate::error::Failure;
-use crate::row::{Claimed, created_us, read_within};
+use crate::row::{Values, decoder};
 use crate::sql::Sql;
 use crate::time::old_enough;
-
-/// Why a read ended.
-enum End {
-    /// Nothing more was there.
-    Nothing,
-    /// A limit was reached, and there was more.
-    Cut,
-    /// The next row, with this number, is too young.
-    Young(i64),
-}
 
 /// A set of slots as a statement takes it: groups' slots as bits, lanes as a JSON list.
 pub(crate) struct Held {
@@ -50,68 +41,62 @@ pub(crate) fn fetch(
 ) -> Result<Fetched, Failure> {
     // One more than asked for tells whether there is more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
-    let (rows, cursor, end) = match &request.scope {
+    let (page, cursor) = match &request.scope {
         Scope::Slots { slots, cursor } => {
-            let (mut rows, mut end) = fetch_slots(connection, sql, request, slots, cursor, limit, now)?;
-            let mut decided = decided(connection, sql, cursor, &rows, &end)?;
+            let mut page = fetch_slots(connection, sql, request, slots, cursor, limit, now)?;
+            let mut decided = decided(connection, sql, cursor, &page)?;
             if decided < cursor.decided {
                 // Numbers went back (a restore, a sequence that was set): what is given again lies below the cursor.
                 let cursor = Cursor::default();
-                (rows, end) = fetch_slots(connection, sql, request, slots, &cursor, limit, now)?;
-                decided = self::decided(connection, sql, &cursor, &rows, &end)?;
+                page = fetch_slots(connection, sql, request, slots, &cursor, limit, now)?;
+                decided = self::decided(connection, sql, &cursor, &page)?;
             }
-            (rows, Cursor { decided, ..Cursor::default() }, end)
+            (page, Cursor { decided, ..Cursor::default() })
         }
         Scope::Group { slot, group, from } => {
             let mut statement = connection.prepare_cached(&sql.fetch_group)?;
-            let found =
-                statement.query(params![row_most(&request.bytes), from.0, slot.0, group.as_str(), limit])?;
-            let (rows, end) = read(found, request, now)?;
-            (rows, Cursor::default(), end)
+            let given = params![row_most(&request.bytes), from.0, slot.0, group.as_str(), limit];
+            (read(&mut statement, given, request, now)?, Cursor::default())
         }
         Scope::Due => {
             let mut statement = connection.prepare_cached(&sql.fetch_due)?;
             let oldest = old_enough(now, request.skip_recent);
-            let found =
-                statement.query(params![row_most(&request.bytes), now.as_microsecond(), oldest, limit])?;
-            let (rows, end) = read(found, request, now)?;
-            (rows, Cursor::default(), end)
+            let given = params![row_most(&request.bytes), now.as_microsecond(), oldest, limit];
+            (read(&mut statement, given, request, now)?, Cursor::default())
         }
     };
-    Ok(Fetched { rows, cursor, more: matches!(end, End::Cut), now })
+    Ok(Fetched { rows: page.rows, cursor, more: page.end == End::Cut, now })
 }
 
-fn fetch_slots(
+fn fetch_slots<'r>(
     connection: &Connection,
     sql: &Sql,
-    request: &Fetch,
+    request: &'r Fetch,
     slots: &SlotSet,
     cursor: &Cursor,
     limit: i64,
     now: Timestamp,
-) -> Result<(Vec<Row>, End), Failure> {
+) -> Result<Page<'r>, Failure> {
     let held = Held::new(slots.iter().filter(|slot| slot.0 != Lane::DELAYED.0));
     let mut statement = connection.prepare_cached(&sql.fetch_slots)?;
-    let found =
-        statement.query(params![row_most(&request.bytes), cursor.decided.0, held.mask, held.lanes, limit])?;
-    read(found, request, now)
+    let given = params![row_most(&request.bytes), cursor.decided.0, held.mask, held.lanes, limit];
+    read(&mut statement, given, request, now)
 }
 
-fn read(mut found: Rows<'_>, request: &Fetch, now: Timestamp) -> Result<(Vec<Row>, End), Failure> {
-    let youngest = old_enough(now, request.skip_recent);
-    let (mut rows, mut bytes) = (Vec::with_capacity(request.rows.min(1_024)), 0_usize);
+fn read<'r>(
+    statement: &mut Statement<'_>,
+    given: &[&dyn ToSql],
+    request: &'r Fetch,
+    now: Timestamp,
+) -> Result<Page<'r>, Failure> {
+    let (decoder, mut page) = (decoder(statement), Page::new(request));
+    let mut found = statement.query(given)?;
     while let Some(row) = found.next()? {
-        if !request.skip_recent.is_zero() && created_us(row) > youngest {
-            return Ok((rows, End::Young(row.get(0)?)));
+        if page.admit(&decoder, &Values(row), now).is_break() {
+            break;
         }
-        if rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !rows.is_empty()) {
-            return Ok((rows, End::Cut));
-        }
-        let row = read_within(row, Claimed::No, &request.bytes);
-        bytes = bytes.saturating_add(row.bytes);
-        rows.push(row);
     }
-    Ok((rows, End::Nothing))
+    Ok(page)
 }
 
 /// The most bytes of a row, as statements compare them with lengths.
@@ -121,19 +106,12 @@ pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
 
 /// How far the next read may start: numbers are drawn under the write lock, so none appears below the last one. Behind
 /// the cursor where numbers went back.
-fn decided(
-    connection: &Connection,
-    sql: &Sql,
-    cursor: &Cursor,
-    rows: &[Row],
-    end: &End,
-) -> Result<Seq, Failure> {
-    let seen = match end {
-        End::Nothing => last_number(connection, sql)?,
-        End::Cut => rows.last().map_or(cursor.decided.0, |row| row.seq.0),
-        End::Young(seq) => seq - 1,
-    };
-    Ok(Seq(seen))
+fn decided(connection: &Connection, sql: &Sql, cursor: &Cursor, page: &Page<'_>) -> Result<Seq, Failure> {
+    Ok(match page.end {
+        End::Nothing => Seq(last_number(connection, sql)?),
+        End::Cut => page.rows.last().map_or(cursor.decided, |row| row.seq),
+        End::Young(seq) => Seq(seq.0 - 1),
+    })
 }
 
 /// The last number that was drawn.

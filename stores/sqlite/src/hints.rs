@@ -1,4 +1,4 @@
-//! Hints of commits by anyone: a thread that looks at the log file, not at the database.
+//! Wakeups of commits by anyone: a thread that looks at the log file, not at the database.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use pillarbox::port::Hints;
+use pillarbox::port::Wakeups;
 use tokio::sync::watch;
 
 /// How often the file is looked at while something happens.
@@ -40,8 +40,8 @@ impl Watcher {
     }
 
     /// None if the thread could not be started: readers then poll.
-    pub(crate) fn hints(&self) -> Option<Hints> {
-        self.changed.clone().map(Hints)
+    pub(crate) fn wakeups(&self) -> Option<Wakeups> {
+        self.changed.clone().map(Wakeups)
     }
 }
 

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::error::Failure;
 use crate::membership::node_id;
-use crate::row::lossy_text;
+use crate::row::{decoder, lossy_text};
 use crate::sql::Sql;
 use crate::time::{earlier, timestamp, until};
 
@@ -72,19 +72,17 @@ pub(crate) fn list(connection: &Connection, sql: &Sql, request: &List) -> Result
     };
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let whole = request.contents == Contents::Whole;
-    let records = connection
-        .prepare_cached(statement)?
-        .query_map(
-            Selection::new(&request.select, sql).params(&[&after, &limit, &whole]).as_slice(),
-            |row| Ok(sql.record(row)),
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(records)
+    let mut statement = connection.prepare_cached(statement)?;
+    let (decoder, selection) = (decoder(&statement), Selection::new(&request.select, sql));
+    let given = selection.params(&[&after, &limit, &whole]);
+    let records = statement.query_map(given.as_slice(), |row| Ok(sql.record(&decoder, row)))?;
+    Ok(records.collect::<Result<_, _>>()?)
 }
 
 pub(crate) fn show(connection: &Connection, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
     let mut statement = connection.prepare_cached(&sql.show)?;
-    let record = statement.query_row([id.as_str()], |row| Ok(sql.record(row))).optional()?;
+    let decoder = decoder(&statement);
+    let record = statement.query_row([id.as_str()], |row| Ok(sql.record(&decoder, row))).optional()?;
     let Some(record) = record else { return Ok(None) };
     if sql.layout == Layout::Flowcatalyst {
         return Ok(Some(Shown { record, attempts: Vec::new() }));

@@ -1,10 +1,12 @@
-//! Membership: joining, renewing, burying; taking and giving slots.
+//! Membership: joining, renewing, evicting; taking and giving slots.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
-use pillarbox::port::{Beat, ErrorKind, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
+use pillarbox::port::{
+    ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
+};
 use pillarbox::rules::{SlotState, free_lane, share};
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, params};
@@ -15,8 +17,12 @@ use crate::groups::held_groups;
 use crate::time::{later, timestamp, until};
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn join(tx: &SqliteTransaction, request: &Join, now: Timestamp) -> Result<Membership, Failure> {
-    bury(tx, None, now)?;
+pub(crate) fn join(
+    tx: &SqliteTransaction,
+    request: &Register,
+    now: Timestamp,
+) -> Result<Membership, Failure> {
+    evict(tx, None, now)?;
     let mut view = View::read(tx)?;
     if view.nodes.iter().any(|(id, _)| *id == request.node) {
         let detail = format!("node {} is there already", request.node);
@@ -38,9 +44,9 @@ pub(crate) fn join(tx: &SqliteTransaction, request: &Join, now: Timestamp) -> Re
     view.membership(tx, request.node, give, Seen { groups: None, after: 0 }, now)
 }
 
-pub(crate) fn beat(
+pub(crate) fn heartbeat(
     tx: &SqliteTransaction,
-    request: &Beat,
+    request: &Heartbeat,
     now: Timestamp,
 ) -> Result<Option<Membership>, Failure> {
     let node = request.node.to_string();
@@ -48,7 +54,7 @@ pub(crate) fn beat(
     if tx.prepare_cached(&tx.sql.node_renew)?.execute(params![node, expires])? == 0 {
         return Ok(None);
     }
-    bury(tx, Some(request.node), now)?;
+    evict(tx, Some(request.node), now)?;
     trust(tx, request)?;
     if !request.release.is_empty() {
         release(tx, request)?;
@@ -75,12 +81,12 @@ pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure>
     Ok(())
 }
 
-/// Removes every node that has expired, but the one that is just beating.
-fn bury(tx: &SqliteTransaction, beating: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
-    let beating = beating.map(|node| node.to_string()).unwrap_or_default();
+/// Removes every node that has expired, but the one that is just renewing.
+fn evict(tx: &SqliteTransaction, renewing: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
+    let renewing = renewing.map(|node| node.to_string()).unwrap_or_default();
     let expired: Vec<String> = tx
         .prepare_cached(&tx.sql.node_expired)?
-        .query_map(params![now.as_microsecond(), beating], |row| row.get(0))?
+        .query_map(params![now.as_microsecond(), renewing], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for node in expired {
         tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])?;
@@ -90,7 +96,7 @@ fn bury(tx: &SqliteTransaction, beating: Option<NodeId>, now: Timestamp) -> Resu
 }
 
 /// Ends the quarantine of slots; where rows have no numbers there is none.
-fn trust(tx: &SqliteTransaction, request: &Beat) -> Result<(), Failure> {
+fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
     let node = request.node.to_string();
     for slot in request.trusted.iter().filter(|_| tx.sql.layout == Layout::Native) {
         tx.prepare_cached(&tx.sql.slot_trust)?.execute(params![slot.0, node])?;
@@ -98,7 +104,7 @@ fn trust(tx: &SqliteTransaction, request: &Beat) -> Result<(), Failure> {
     Ok(())
 }
 
-fn release(tx: &SqliteTransaction, request: &Beat) -> Result<(), Failure> {
+fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
     let node = request.node.to_string();
     let own = View::read(tx)?.lane_of(request.node).slot();
     for slot in request.release.iter().filter(|slot| **slot != own) {
@@ -154,11 +160,11 @@ struct Held {
 
 impl Held {
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let quarantine = Quarantine { burials: row.get(3)?, upto: Seq(row.get(4)?) };
+        let quarantine = Quarantine { evictions: row.get(3)?, upto: Seq(row.get(4)?) };
         Ok(Self {
             state: SlotState { slot: Slot(row.get(0)?), holder: node_id(row, 1)? },
             suspect: row.get(2)?,
-            quarantine: Some(quarantine).filter(|quarantine| quarantine.burials > 0),
+            quarantine: Some(quarantine).filter(|quarantine| quarantine.evictions > 0),
         })
     }
 }

@@ -1,10 +1,13 @@
 //! The statements, with the names of the tables put in once.
 
-use pillarbox::model::{Layout, Record, Status, TableName};
-use pillarbox::port::Select;
+use pillarbox::model::{
+    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, Record, RowDecoder, TableName,
+};
+use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
 use rusqlite::types::{Value, ValueRef};
 
-use crate::row::{COLUMNS, ID_IN_HEX, LEFT_OUT, LIGHT_COLUMNS, RECORD_COLUMNS, read_record};
+use crate::migrate::MIGRATIONS;
+use crate::row::{ID_IN_HEX, LEFT_OUT, RECORD_COLUMNS, Values};
 use crate::{flowcatalyst, joins};
 
 /// What a selection of operators has in common; parameters 1 to 6.
@@ -18,57 +21,52 @@ const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAI
     AND (?3 IS NULL OR type = ?3) AND (?4 IS NULL OR ?4 = '__GLOBAL__') AND (?5 IS NULL OR message_group = ?5) \
     AND (?6 IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < ?6))";
 
-/// The columns that a list may leave out.
-const HEAVY: [&str; 3] = ["headers", "payload", "payload_bytes"];
-
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
-    layout: Layout,
+    pub(crate) layout: Layout,
     table: TableName,
-    replacements: Vec<(&'static str, String)>,
+    replacements: Replacements,
 }
 
 impl Names {
     pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
-        let (columns, light, left_out) = match layout {
-            Layout::Native => (COLUMNS, LIGHT_COLUMNS, LEFT_OUT),
+        let (columns, heavy, left_out) = match layout {
+            Layout::Native => (format!("{COLUMNS}, last_error"), &HEAVY_COLUMNS[..], LEFT_OUT),
             Layout::Flowcatalyst => {
-                (flowcatalyst::COLUMNS, flowcatalyst::LIGHT_COLUMNS, flowcatalyst::LEFT_OUT)
+                (ITEM_COLUMNS.to_owned(), &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT)
             }
         };
-        let listed = columns.split(", ").map(|column| match HEAVY.contains(&column) {
-            true => format!("CASE WHEN ?9 THEN {column} END AS {column}"),
-            false => column.to_owned(),
-        });
-        let listed: Vec<String> = listed.collect();
+        // Contents that are larger than may be loaded, or that a list leaves out, are NULL. Lengths are known without them.
+        let light = |column: &str| format!("iif(octet_length({column}) <= ?1, {column}, NULL)");
+        let listed = |column: &str| format!("CASE WHEN ?9 THEN {column} END");
+        let heavy_and_error = [heavy, &["last_error"]].concat();
         // A checked identifier needs quotes only where it is also a keyword.
-        let mut replacements = vec![
+        let mut replacements = Replacements::new(vec![
             ("{event}", format!("\"{event}\"")),
             ("{event_name}", format!("'{event}'")),
             ("{meta_name}", format!("'{family}_meta'")),
             ("{slot_name}", format!("'{family}_slot'")),
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
-            ("{columns}", columns.to_owned()),
-            ("{listed_columns}", listed.join(", ")),
-            ("{light_columns}", light.to_owned()),
+            ("{columns}", columns.clone()),
+            ("{listed_columns}", selected(&columns, &HEAVY_COLUMNS, str::to_owned, listed)),
+            ("{light_columns}", selected(&columns, &heavy_and_error, str::to_owned, light)),
             ("{left_out}", left_out.to_owned()),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
             ("{join_columns}", joins::COLUMNS.to_owned()),
             ("{id_in_hex}", ID_IN_HEX.to_owned()),
-        ];
-        for (place, index) in [
+        ]);
+        let indexes = [
             ("{event_pending}", "pending"),
             ("{event_message}", "message"),
             ("{event_ended}", "ended"),
             ("{event_delayed}", "delayed"),
             ("{event_queue}", "queue"),
             ("{event_topic}", "topic"),
-        ] {
-            replacements.push((place, format!("\"{event}_{index}\"")));
-        }
-        for (place, beside) in [
+        ];
+        replacements.add_each(&indexes, |index| format!("\"{event}_{index}\""));
+        let beside = [
             ("{node}", "node"),
             ("{slot}", "slot"),
             ("{group}", "group"),
@@ -81,23 +79,21 @@ impl Names {
             ("{join_ended}", "join_ended"),
             ("{join_member}", "join_member"),
             ("{join_member_event}", "join_member_event"),
-        ] {
-            replacements.push((place, format!("\"{family}_{beside}\"")));
-        }
+        ];
+        replacements.add_each(&beside, |table| format!("\"{family}_{table}\""));
         Self { layout, table: table.clone(), replacements }
     }
 
-    /// The text with all names put in.
-    pub(crate) fn fill(&self, text: &str) -> String {
-        self.replacements.iter().fold(text.to_owned(), |text, (place, name)| text.replace(place, name))
+    /// A text for people, with its comments.
+    pub(crate) fn script(&self, text: &str) -> String {
+        self.replacements.fill(text)
     }
 
     fn statement(&self, text: &str) -> String {
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-        self.fill(&lines.join("\n"))
+        self.replacements.statement(text)
     }
 
-    fn selecting(&self, text: &str) -> Selecting {
+    fn selecting(&self, text: &str) -> Selecting<String> {
         if self.layout == Layout::Flowcatalyst {
             return self.selecting_items(text);
         }
@@ -109,10 +105,8 @@ impl Names {
             dead: by("{event} INDEXED BY {event_ended} WHERE ?1 IS NULL AND status IN (1, 3) AND status = 3"),
         }
     }
-}
 
-impl Names {
-    fn selecting_items(&self, text: &str) -> Selecting {
+    fn selecting_items(&self, text: &str) -> Selecting<String> {
         let by =
             |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {ITEM_MATCHES}")));
         Selecting {
@@ -124,90 +118,45 @@ impl Names {
     }
 }
 
-/// A statement over a selection, in a form for each way the rows are found.
-pub(crate) struct Selecting {
-    any: String,
-    among: String,
-    pending: String,
-    dead: String,
-}
-
-impl Selecting {
-    /// The form that reads the fewest rows.
-    pub(crate) fn of(&self, select: &Select) -> &str {
-        let only =
-            |wanted: fn(&Status) -> bool| !select.statuses.is_empty() && select.statuses.iter().all(wanted);
-        if !select.ids.is_empty() {
-            &self.among
-        } else if only(|status| status.is_pending()) {
-            &self.pending
-        } else if only(|status| *status == Status::Dead) {
-            &self.dead
-        } else {
-            &self.any
-        }
+// Those under `one` are the same in both layouts, or have no meaning in the other and are never run there.
+statements! {
+    /// Every statement of the store.
+    pub(crate) struct Sql(names: &Names) {
+        layout: Layout = names.layout,
+        table: TableName = names.table.clone(),
+        /// The migrations, for people too.
+        migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
+    one statement -> String {
+        insert: written;
+        fetch: fetch_slots, fetch_group, sequence, later_due, promotable, sequence_draw, renumber;
+        claim: claim_queue, claim_topic, claim_row, due_topics, extend;
+        settle: node_here, reused, delay, joined, joins_here, remember, remembers, forget;
+        membership: nodes, node_join, node_renew, node_expired, node_delete, node_publish, slot_take, slot_release, slot_drop,
+            slot_trust, slots_free;
+        joins: join_start, join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members,
+            members_purge, member_show, member_add, member_report, member_end, step_show, step_mark;
+        operate: groups, groups_named, group_show, group_block, group_hold, group_free, group_behind, group_forget, epoch,
+            epoch_grow, audit, audits;
+        inspect: attempts, stats_beside;
+        schema: write_lock, tables, step, node_state_there, node_state, joined_there, joined_add, quarantine_there,
+            quarantine_add;
+        items: lacking, item, leads, group_first, group_next, take, recover;
+    }
+    each statement -> String {
+        insert: insert;
+        fetch: fetch_due, next_due;
+        claim: claim, reap;
+        settle: done, done_delete, retry, dead, attempt, waits, release;
+        membership: slots, slots_evict, slots_sweep, first_pending;
+        operate: locate, revive, discard, cancel, ended, written_before, purge, purge_any;
+        inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
+        schema: version;
+    }
+    one selecting -> Selecting<String> { inspect: count; }
+    each selecting -> Selecting<String> { operate: dead_matching; inspect: list, list_newest; }
+    one script -> String { items: create_items, create_beside; }
 }
-
-macro_rules! statements {
-    (
-        native: $($name:ident),* ;
-        each: $($each:ident),* ;
-        items: $($item:ident),* ;
-        over: $($over:ident),*
-    ) => {
-        /// Every statement of the store.
-        pub(crate) struct Sql {
-            pub(crate) layout: Layout,
-            pub(crate) table: TableName,
-            $(pub(crate) $name: String,)*
-            $(pub(crate) $each: String,)*
-            $(pub(crate) $item: String,)*
-            pub(crate) count: Selecting,
-            $(pub(crate) $over: Selecting,)*
-        }
-
-        impl Sql {
-            pub(crate) fn new(names: &Names) -> Self {
-                let each = |native: &'static str, items: &'static str| match names.layout {
-                    Layout::Native => native,
-                    Layout::Flowcatalyst => items,
-                };
-                Self {
-                    layout: names.layout,
-                    table: names.table.clone(),
-                    $($name: names.statement(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
-                    $($each: names.statement(each(
-                        include_str!(concat!("../sql/", stringify!($each), ".sql")),
-                        include_str!(concat!("../sql/flowcatalyst/", stringify!($each), ".sql")),
-                    )),)*
-                    $($item: names.statement(include_str!(concat!("../sql/flowcatalyst/", stringify!($item), ".sql"))),)*
-                    count: names.selecting(include_str!("../sql/count.sql")),
-                    $($over: names.selecting(each(
-                        include_str!(concat!("../sql/", stringify!($over), ".sql")),
-                        include_str!(concat!("../sql/flowcatalyst/", stringify!($over), ".sql")),
-                    )),)*
-                }
-            }
-        }
-    };
-}
-
-// Those under `native` are the same in both layouts, or have no meaning in the other and are never run there.
-statements!(
-    native: written, fetch_slots, fetch_group, claim_queue, claim_topic, claim_row, due_topics, step, delay, remember, forget, remembers, attempts,
-        node_here, node_join, node_renew, node_delete, node_expired, node_publish, node_state, node_state_there, nodes, slot_take,
-        slot_release, slot_drop, slot_trust, slots_free, promotable, later_due,
-        renumber, sequence, sequence_draw, epoch, epoch_grow, groups, groups_named, group_show, group_block, group_hold, group_free,
-        group_behind, group_forget, audit, audits, stats_beside, tables, write_lock, extend, joined, joined_there, joined_add, quarantine_there, quarantine_add, joins_here, join_start,
-        join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members, members_purge,
-        member_show, member_add, member_report, member_end, step_show, step_mark, reused;
-    each: insert, locate, fetch_due, claim, done, done_delete, retry, dead, attempt, waits, release, slots, slots_evict, slots_sweep, first_pending,
-        next_due, show, revive, discard, cancel, ended, written_before, purge, purge_any, stats_pending, stats_ended,
-        stats_written, stats_dead, version, reap;
-    items: item, lacking, leads, group_first, group_next, take, recover;
-    over: list, list_newest, dead_matching
-);
 
 impl Sql {
     /// A time as a statement over rows takes it.
@@ -227,10 +176,10 @@ impl Sql {
     }
 
     /// Everything in a row, for people.
-    pub(crate) fn record(&self, row: &rusqlite::Row<'_>) -> Record {
+    pub(crate) fn record(&self, decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record {
         match self.layout {
-            Layout::Native => read_record(row),
-            Layout::Flowcatalyst => flowcatalyst::read_record(row),
+            Layout::Native => decoder.record(&Values(row)),
+            Layout::Flowcatalyst => decoder.item(&flowcatalyst::ItemValues(Values(row))).into_record(),
         }
     }
 }

@@ -4,21 +4,18 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use pillarbox::model::{Layout, Limits, NodeId, Row, Written};
+use pillarbox::model::{Layout, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Joins,
-    Lead, Membership, Promote, Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Lead,
+    Membership, Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, Wakeups, Write,
 };
-use pillarbox::rules::SLOTS;
 use tokio::sync::oneshot;
 
 use crate::config::{Access, SqliteStoreBuilder};
 use crate::error::Failure;
-use crate::flowcatalyst::Tables;
 use crate::hints::Watcher;
 use crate::insert::insert_rows;
 use crate::job::{Call, Durability};
-use crate::migrate::Migrations;
 use crate::reader::Reader;
 use crate::settle::settle;
 use crate::sql::Sql;
@@ -38,8 +35,6 @@ pub(crate) struct Shared {
     access: Access,
     pub(crate) name: Arc<str>,
     pub(crate) sql: Arc<Sql>,
-    pub(crate) migrations: Migrations,
-    pub(crate) tables: Tables,
     pub(crate) writer: Writer,
     fetcher: Reader,
     pub(crate) inspector: Reader,
@@ -68,7 +63,7 @@ impl SqliteStore {
     }
 
     pub(crate) fn start(builder: SqliteStoreBuilder) -> Result<Self, StoreError> {
-        let name: Arc<str> = builder.name.as_str().into();
+        let name: Arc<str> = builder.settings.name.as_str().into();
         let path = builder.path.clone();
         Self::start_threads(builder)
             .map_err(|failure| rights::explained(failure, &path).into_store_error("open", &name))
@@ -76,9 +71,9 @@ impl SqliteStore {
 
     fn start_threads(builder: SqliteStoreBuilder) -> Result<Self, Failure> {
         let names = builder.names();
-        let SqliteStoreBuilder { path, name, layout, limits, synchronous, group_time, opening, .. } = builder;
+        let SqliteStoreBuilder { path, settings, synchronous, group_time, opening } = builder;
         let sql = Arc::new(Sql::new(&names));
-        let store: Arc<str> = name.as_str().into();
+        let store: Arc<str> = settings.name.as_str().into();
         let threads = |error: std::io::Error| {
             Failure::Refused(ErrorKind::Unavailable, format!("a thread can't be started: {error}"))
         };
@@ -88,27 +83,12 @@ impl SqliteStore {
                 .map_err(threads)
         };
         let tx = SqliteTransaction::new(opening.writer(&path, synchronous)?, Arc::clone(&sql))?;
-        let facts = Facts {
-            kind: "sqlite",
-            name,
-            slots: match layout {
-                Layout::Native => SLOTS,
-                Layout::Flowcatalyst => 1,
-            },
-            concurrent_writers: false,
-            transactions: true,
-            durable: true,
-            shared: true,
-            limits: Limits { layout, ..limits },
-        };
         Ok(Self(Arc::new(Shared {
-            facts,
+            facts: Facts { concurrent_writers: false, ..settings.facts("sqlite") },
             access: opening.access,
             fetcher: reader("pillarbox-fetch")?,
             inspector: reader("pillarbox-inspect")?,
             writer: Writer::start(tx, synchronous, group_time, opening.busy_timeout).map_err(threads)?,
-            migrations: Migrations::new(&names),
-            tables: Tables::new(&names),
             name: store,
             sql,
             path,
@@ -213,12 +193,14 @@ impl Store for SqliteStore {
         self.change("settle", durability, move |tx| settle(tx, &tx.sql, &request, now(request.now)))
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
         self.change("join", Durability::Full, move |tx| membership::join(tx, &request, now(request.now)))
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.change("beat", Durability::Full, move |tx| membership::beat(tx, &request, now(request.now)))
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.change("heartbeat", Durability::Full, move |tx| {
+            membership::heartbeat(tx, &request, now(request.now))
+        })
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
@@ -254,8 +236,8 @@ impl Store for SqliteStore {
         self
     }
 
-    fn hints(&self) -> Option<Hints> {
+    fn wakeups(&self) -> Option<Wakeups> {
         let watcher = self.0.watcher.get_or_init(|| Watcher::start(&self.0.path));
-        watcher.hints()
+        watcher.wakeups()
     }
 }

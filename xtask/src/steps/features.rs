@@ -1,7 +1,7 @@
 //! Features that are off by default, and are built and tested all the same.
 
 use crate::process;
-use crate::servers::install;
+use pillarbox_servers::install;
 
 /// Kafka's client is C, built by `make`.
 const KAFKA: [&str; 2] = ["--features", "pillarbox-sinks/kafka"];

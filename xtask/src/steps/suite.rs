@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::runner::{self, Finished};
 use super::{Course, Outcome, build, component};
 use crate::process;
-use crate::servers::Pending;
+use pillarbox_servers::Pending;
 
 /// Where the system looks for libraries.
 const LIBRARIES: &str =

@@ -1,10 +1,12 @@
 //! The engine takes time and randomness as arguments, so that a seed replays a run.
 
 use super::Finding;
-use crate::source::{Source, has_word};
+use crate::source::{Line, Source, has_word};
 use crate::tree::Tree;
 
 const ENGINE: &str = "crates/pillarbox/src/engine";
+/// The parts of the engine that are given even tokio's time.
+const STEPS: [&str; 4] = ["/core.rs", "/state/", "/steps/", "/sources/"];
 
 const CLOCKS: [&str; 3] = ["SystemTime::now", "Timestamp::now", "Zoned::now"];
 const CHANCES: [&str; 10] = [
@@ -24,7 +26,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, source) in tree.rust().filter(|(file, _)| file.path.starts_with(ENGINE)) {
         let of_tokio = imports_tokio_instant(source);
-        let clocks = source.line_numbers(|line| reads_clock(&line.code, of_tokio));
+        let steps = STEPS.iter().any(|part| file.path[ENGINE.len()..].starts_with(part));
+        let reads = |line: &Line| {
+            let in_step = steps && !line.in_test && line.code.contains("Instant::now");
+            in_step || reads_clock(&line.code, of_tokio)
+        };
+        let clocks = source.line_numbers(reads);
         findings.extend(
             clocks.map(|line| {
                 Finding::new(&file.path, line, "the engine is given the time, it reads no clock")
@@ -67,7 +74,15 @@ mod tests {
     use crate::tidy::found;
 
     fn lines(text: &str) -> Vec<String> {
-        found(check, &[("crates/pillarbox/src/engine/core.rs", text)])
+        found(check, &[("crates/pillarbox/src/engine/tasks/reader.rs", text)])
+    }
+
+    #[test]
+    fn a_step_reads_no_clock_at_all() {
+        let text = "use tokio::time::Instant;\nlet now = Instant::now();";
+        assert_eq!(found(check, &[("crates/pillarbox/src/engine/steps/dispatch.rs", text)]).len(), 1);
+        let tested = format!("#[cfg(test)]\nmod tests {{\n{text}\n}}\n");
+        assert!(found(check, &[("crates/pillarbox/src/engine/state/due.rs", &tested)]).is_empty());
     }
 
     #[test]

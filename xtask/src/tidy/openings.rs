@@ -1,4 +1,4 @@
-//! Every file opens with one line on what it is responsible for.
+//! Every file opens with one line on what it is responsible for, and so does every statement in a file of SQL.
 
 use super::Finding;
 use crate::tree::{File, Tree};
@@ -9,7 +9,21 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         rust.map(|file| Finding::new(&file.path, 1, "open with a `//!` sentence on what the file is for"));
     let sql = tree.ending(".sql").filter(|file| !opens_with(file, "-- "));
     let sql = sql.map(|file| Finding::new(&file.path, 1, "open with a `--` line on purpose and locking"));
-    rust.chain(sql).collect()
+    rust.chain(sql).chain(tree.ending(".sql").flat_map(statements)).collect()
+}
+
+/// Statements whose name no comment follows.
+fn statements(file: &File) -> Vec<Finding> {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let bare =
+        |place: &usize| lines.get(place + 1).is_none_or(|line| !line.starts_with("-- ") || is_name(line));
+    let named = (0..lines.len()).filter(|place| is_name(lines[*place]));
+    let words = "a statement has a `--` line on purpose and locking under its name";
+    named.filter(bare).map(|place| Finding::new(&file.path, place + 1, words)).collect()
+}
+
+fn is_name(line: &str) -> bool {
+    line.starts_with("-- name:")
 }
 
 fn opens_with(file: &File, opening: &str) -> bool {
@@ -28,6 +42,15 @@ mod tests {
             found(check, &[("a.rs", "//! Holds a.\n"), ("b.sql", "-- claims; skip locked\n")]).is_empty()
         );
         assert!(found(check, &[("a.toml", "[package]")]).is_empty());
+    }
+
+    #[test]
+    fn a_statement_without_its_purpose_is_found() {
+        let text =
+            "-- Claims.\n\n-- name: a\n-- Claims; skip locked.\nselect 1\n\n-- name: b\nselect 2\n-- name: c";
+        let places = found(check, &[("a.sql", text)]);
+        assert_eq!(places.len(), 2, "{places:?}");
+        assert!(places[0].starts_with("a.sql:7:") && places[1].starts_with("a.sql:9:"), "{places:?}");
     }
 
     #[test]

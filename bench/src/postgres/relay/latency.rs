@@ -55,7 +55,7 @@ async fn round(url: &str, layout: Layout, items: usize) -> anyhow::Result<Sample
         let rows = vec![NewRow { event, placement: Placement::Slot }];
         writer.write(Write { rows, now: None }).await?;
         committed.push(Instant::now());
-        writer.announce();
+        writer.notify();
     }
     accepted.until(items).await?;
     engine.close().await;

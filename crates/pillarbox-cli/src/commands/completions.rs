@@ -2,7 +2,7 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::Output;
 
 use crate::cli::Cli;
@@ -18,7 +18,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, output: Output) -> Outcome {
+    pub(crate) fn run(self, output: Output) -> CommandResult {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "pillarbox", &mut script);
         output.text(&String::from_utf8_lossy(&script))

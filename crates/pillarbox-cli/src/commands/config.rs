@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 use pillarbox_relay::config::{ShownKey, default_file, json_schema, reference};
-use pillarbox_terminal::failure::Outcome;
-use pillarbox_terminal::output::{Answer, Column, Ink, Table};
+use pillarbox_terminal::error::CommandResult;
+use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn};
 use serde::Serialize;
 
 use super::Session;
@@ -12,16 +12,16 @@ use super::relay::{ConfigFile, Flags, misconfigured};
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Print the JSON schema of the file, for editors
+    /// Print the JSON schema of the configuration file, for editors
     #[command(after_help = "Example:\n  pillarbox config schema > relay.schema.json")]
     Schema,
-    /// Print a file with every key, its documentation and its default
+    /// Print a configuration file with every key, its documentation and default
     #[command(after_help = "Example:\n  pillarbox config default > relay.toml")]
     Default,
-    /// Print the page of the reference, as docs/reference/relay-config.md holds it
+    /// Print the reference page docs/reference/relay-config.md
     #[command(hide = true)]
     Reference,
-    /// Tell everything that is wrong, or what would run; nothing is connected to
+    /// Check the configuration and print every problem, or what would run; connects to nothing
     #[command(after_help = "Example:\n  pillarbox config check --config relay.toml")]
     Check {
         #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) enum Config {
 }
 
 impl Config {
-    pub(crate) fn run(self, session: &Session) -> Outcome {
+    pub(crate) fn run(self, session: &Session) -> CommandResult {
         match self {
             Self::Schema => session.output.line(&format!("{:#}", json_schema())),
             Self::Default => session.output.text(&default_file()),
@@ -59,10 +59,11 @@ struct Plan {
     keys: Vec<ShownKey>,
 }
 
-impl Answer for Checked {
+impl Printable for Checked {
     fn for_people(&self, ink: Ink) -> String {
         let plan = |plan: &Plan| {
-            let columns = [Column::Whole("KEY"), Column::Wrapped("VALUE"), Column::Wrapped("FROM")];
+            let columns =
+                [TableColumn::Whole("KEY"), TableColumn::Wrapped("VALUE"), TableColumn::Wrapped("FROM")];
             let mut table = Table::new(ink, &columns);
             for shown in &plan.keys {
                 table.row([shown.key, &shown.value, shown.from.as_deref().unwrap_or("default")]);

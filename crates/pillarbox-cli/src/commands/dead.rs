@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use pillarbox::model::{EventId, Status};
 use pillarbox::port::{Discard, Replay, Select, Store, StoreError};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Ink, count};
+use pillarbox_terminal::output::{Ink, Printable, count};
 use serde::Serialize;
 
 use super::Session;
@@ -25,10 +25,10 @@ pub(crate) enum Dead {
     /// Show one dead event with its payload, headers and failed attempts
     #[command(after_help = "Example:\n  pillarbox dead show 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR")]
     Show {
-        /// The event's id
+        /// Event id
         id: String,
     },
-    /// Bring dead events back to new, with their attempts reset
+    /// Replay dead events: status new, attempts reset
     #[command(after_help = "\
 Examples:
   pillarbox dead replay 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR
@@ -37,7 +37,7 @@ Examples:
 
 Many are replayed in transactions of 500; what dies again meanwhile stays dead.")]
     Replay(Change),
-    /// Delete dead events; a group blocked by one goes on with the next
+    /// Delete dead events; a group that one of them blocks continues with its next event
     #[command(after_help = "Example:\n  pillarbox dead discard --type order.test --yes")]
     Discard(Change),
 }
@@ -47,10 +47,10 @@ Many are replayed in transactions of 500; what dies again meanwhile stays dead."
 pub(crate) struct List {
     #[command(flatten)]
     filter: Filter,
-    /// All, without a limit
+    /// List all, without a limit
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Which come first
+    /// Sort order
     #[arg(long, default_value = "oldest")]
     order: Order,
     #[command(flatten)]
@@ -72,13 +72,13 @@ pub(crate) struct Change {
 /// Which dead events.
 #[derive(Debug, Args)]
 pub(crate) struct Filter {
-    /// The events' ids
+    /// Event ids
     #[arg(value_name = "ID", conflicts_with_all = ["event_type", "aggregate_type"])]
     ids: Vec<String>,
-    /// Those of this type
+    /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
-    /// Those of this aggregate type
+    /// Only events of this aggregate type
     #[arg(long, value_name = "TYPE")]
     aggregate_type: Option<String>,
 }
@@ -100,7 +100,7 @@ impl Filter {
 }
 
 impl Dead {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         match self {
             Self::List(list) => list.run(session).await,
             Self::Show { id } => {
@@ -116,7 +116,7 @@ impl Dead {
 }
 
 impl List {
-    async fn run(self, session: &Session) -> Outcome {
+    async fn run(self, session: &Session) -> CommandResult {
         let store = session.store().await?;
         let select = self.filter.select();
         let limit = if self.all { u64::MAX } else { self.limit.limit };
@@ -131,15 +131,15 @@ impl List {
     }
 }
 
-fn must_be_dead(id: &str, status: Status) -> Outcome {
+fn must_be_dead(id: &str, status: Status) -> CommandResult {
     match status {
         Status::Dead => Ok(()),
-        _ => Err(Failure::not_found(format!("event {id:?} is not dead but {status}"))),
+        _ => Err(CommandError::not_found(format!("event {id:?} is not dead but {status}"))),
     }
 }
 
 /// What is done to dead events.
-struct Way {
+struct ActionWords {
     verb: &'static str,
     did: &'static str,
     doing: &'static str,
@@ -149,13 +149,13 @@ struct Way {
 /// Changes one batch and tells how many rows that were.
 type Batch = for<'a> fn(&'a dyn Store, Select, usize) -> pillarbox::port::Answer<'a, u64>;
 
-const REPLAY: Way = Way {
+const REPLAY: ActionWords = ActionWords {
     verb: "replay",
     did: "replayed",
     doing: "replaying",
     change: |store, select, limit| store.admin().replay(Replay { select, limit, by: operator(), now: None }),
 };
-const DISCARD: Way = Way {
+const DISCARD: ActionWords = ActionWords {
     verb: "discard",
     did: "discarded",
     doing: "discarding",
@@ -165,17 +165,17 @@ const DISCARD: Way = Way {
 };
 
 impl Change {
-    async fn run(self, session: &Session, way: &Way) -> Outcome {
+    async fn run(self, session: &Session, words: &ActionWords) -> CommandResult {
         if self.filter.is_empty() && !self.all {
-            return Err(Failure::usage(format!("nothing says which events to {}", way.verb))
+            return Err(CommandError::usage(format!("nothing says which events to {}", words.verb))
                 .hint("name events by id, or give --type, --aggregate-type or --all"));
         }
         let store = session.store().await?;
         let changed = |dry_run, count| Changed {
-            action: way.verb,
+            action: words.verb,
             dry_run,
             count,
-            sentence: Sentence { did: way.did, what: "dead event" },
+            sentence: Sentence { did: words.did, what: "dead event" },
         };
         let expected = self.expected(&*store).await?;
         if self.consent.dry_run || expected == 0 {
@@ -183,14 +183,14 @@ impl Change {
         }
         if self.filter.ids.is_empty() {
             let events = counted(expected, "dead event");
-            let question = format!("{} {events} on {}?", way.verb, store.facts().name);
+            let question = format!("{} {events} on {}?", words.verb, store.facts().name);
             self.consent.obtain(session.output, &question)?;
         }
-        let progress = session.output.progress(way.doing, expected);
+        let progress = session.output.progress(words.doing, expected);
         let mut total = 0;
         for select in self.snapshots(&*store).await? {
             total += in_batches(&progress, async |limit| -> Result<u64, StoreError> {
-                (way.change)(&*store, select.clone(), limit).await
+                (words.change)(&*store, select.clone(), limit).await
             })
             .await?;
         }
@@ -199,7 +199,7 @@ impl Change {
     }
 
     /// How many there are; every one that is named must be there and dead.
-    async fn expected(&self, store: &dyn Store) -> Outcome<u64> {
+    async fn expected(&self, store: &dyn Store) -> CommandResult<u64> {
         for id in &self.filter.ids {
             must_be_dead(id, find(store, id).await?.record.status)?;
         }
@@ -207,7 +207,7 @@ impl Change {
     }
 
     /// What is dead by now and no later, or a replay of events that die again would never end.
-    async fn snapshots(&self, store: &dyn Store) -> Outcome<Vec<Select>> {
+    async fn snapshots(&self, store: &dyn Store) -> CommandResult<Vec<Select>> {
         let ended_before = Some(database_now(store).await?);
         let select = Select { ended_before, ..self.filter.select() };
         if select.ids.len() <= BATCH {
@@ -222,7 +222,7 @@ impl Change {
 #[serde(transparent)]
 struct Listed(Vec<Summary>);
 
-impl Answer for Listed {
+impl Printable for Listed {
     fn for_people(&self, ink: Ink) -> String {
         match self.0.as_slice() {
             [] => "no dead events".to_owned(),

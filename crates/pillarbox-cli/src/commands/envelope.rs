@@ -2,34 +2,34 @@
 
 use clap::Args;
 use pillarbox::model::{EventBuilder, When};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 
-use crate::form;
+use crate::parse;
 
 /// Headers, times, ids.
 #[derive(Debug, Args)]
 pub(crate) struct Envelope {
-    /// A header; may be given several times
+    /// Header; may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// Not to be delivered before: RFC 3339, or a duration from now
-    #[arg(long, value_name = "TIME|DURATION", value_parser = form::when)]
+    /// Deliver no earlier than this: a time in RFC 3339, or a duration from now
+    #[arg(long, value_name = "TIME|DURATION", value_parser = parse::when)]
     due: Option<When>,
-    /// Not to be delivered after: it then ends as dead
-    #[arg(long, value_name = "TIME|DURATION", value_parser = form::when)]
+    /// Deliver no later than this: afterwards it goes dead
+    #[arg(long, value_name = "TIME|DURATION", value_parser = parse::when)]
     expires: Option<When>,
-    /// A logical id: a second one with the same id adds nothing
+    /// Logical id: writing it again adds nothing
     #[arg(long, value_name = "ID")]
     pub(crate) message_id: Option<String>,
-    /// What ties related ones together
+    /// Correlation id of related messages
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
 }
 
 impl Envelope {
-    pub(crate) fn put_into(&self, mut builder: EventBuilder) -> Outcome<EventBuilder> {
+    pub(crate) fn put_into(&self, mut builder: EventBuilder) -> CommandResult<EventBuilder> {
         for header in &self.headers {
-            let (name, value) = form::header(header)?;
+            let (name, value) = parse::header(header)?;
             builder = builder.header(name, value);
         }
         if let Some(id) = &self.message_id {

@@ -5,8 +5,8 @@ mod show;
 use clap::{Args, Subcommand, ValueEnum};
 use pillarbox::model::{EventId, GroupKey, Status};
 use pillarbox::port::{Cancel, Select, Shown, Store};
-use pillarbox_terminal::failure::{Failure, Outcome};
-use pillarbox_terminal::output::{Answer, Ink};
+use pillarbox_terminal::error::{CommandError, CommandResult};
+use pillarbox_terminal::output::{Ink, Printable};
 use serde::Serialize;
 
 use super::Session;
@@ -27,10 +27,10 @@ Examples:
     /// Show one event with its payload, headers and failed attempts
     #[command(after_help = "Example:\n  pillarbox events show 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR")]
     Show {
-        /// The event's id
+        /// Event id
         id: String,
     },
-    /// Take pending events back: they are deleted before they are delivered
+    /// Cancel pending events: delete them before they are delivered
     #[command(after_help = "Example:\n  pillarbox events cancel 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR")]
     Cancel(CancelIds),
 }
@@ -38,16 +38,16 @@ Examples:
 /// Which events to list.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those that stand here
+    /// Only events with this status
     #[arg(long, value_name = "STATUS")]
     status: Option<StatusFilter>,
-    /// Only those of this type
+    /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
-    /// Only those of this group: the message group, or TYPE/ID of the aggregate
+    /// Only events of this group: the message group, or TYPE/ID of the aggregate
     #[arg(long)]
     group: Option<String>,
-    /// Which come first
+    /// Sort order
     #[arg(long, default_value = "newest")]
     order: Order,
     #[command(flatten)]
@@ -84,16 +84,16 @@ impl StatusFilter {
 /// Which events to take back.
 #[derive(Debug, Args)]
 pub(crate) struct CancelIds {
-    /// The events' ids
+    /// Event ids
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
-    /// Only tell what would be cancelled
+    /// Print what would be cancelled and cancel nothing
     #[arg(long)]
     dry_run: bool,
 }
 
 impl Events {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let store = session.store().await?;
         match self {
             Self::List(list) => list.run(session, &*store).await,
@@ -104,13 +104,13 @@ impl Events {
 }
 
 /// The event of this id, or that it is not there.
-pub(crate) async fn find(store: &dyn Store, id: &str) -> Outcome<Shown> {
+pub(crate) async fn find(store: &dyn Store, id: &str) -> CommandResult<Shown> {
     let shown = store.admin().show(EventId::from_row(id)).await?;
-    shown.ok_or_else(|| Failure::not_found(format!("there is no event {id:?}")))
+    shown.ok_or_else(|| CommandError::not_found(format!("there is no event {id:?}")))
 }
 
 impl List {
-    async fn run(self, session: &Session, store: &dyn Store) -> Outcome {
+    async fn run(self, session: &Session, store: &dyn Store) -> CommandResult {
         let select = Select {
             statuses: self.status.map(StatusFilter::statuses).unwrap_or_default(),
             event_type: self.event_type,
@@ -128,11 +128,11 @@ impl List {
 }
 
 impl CancelIds {
-    async fn run(self, session: &Session, store: &dyn Store) -> Outcome {
+    async fn run(self, session: &Session, store: &dyn Store) -> CommandResult {
         for id in &self.ids {
             let record = find(store, id).await?.record;
             if !record.status.is_pending() {
-                return Err(Failure::failed(format!(
+                return Err(CommandError::failed(format!(
                     "event {id:?} is {}, only a pending one can be cancelled",
                     record.status
                 )));
@@ -149,7 +149,7 @@ impl CancelIds {
         match left {
             None => Ok(()),
             Some(id) => {
-                Err(Failure::failed(format!("event {id:?} is being delivered and was not cancelled")))
+                Err(CommandError::failed(format!("event {id:?} is being delivered and was not cancelled")))
             }
         }
     }
@@ -162,7 +162,7 @@ struct Cancelled {
     events: Vec<String>,
 }
 
-impl Answer for Cancelled {
+impl Printable for Cancelled {
     fn for_people(&self, _: Ink) -> String {
         let verb = if self.dry_run { "would cancel" } else { "cancelled" };
         match self.events.as_slice() {

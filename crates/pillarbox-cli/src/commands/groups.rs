@@ -5,10 +5,10 @@ mod held;
 use clap::{Args, Subcommand};
 use pillarbox::model::GroupKey;
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroups, Store};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Ink};
-use pillarbox_terminal::redact::one_line;
+use pillarbox_terminal::output::{Ink, Printable};
+use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 
 use super::Session;
@@ -26,18 +26,18 @@ pub(crate) enum Groups {
         /// Only this group
         group: Option<String>,
     },
-    /// Hold a group back until it is resumed
+    /// Pause groups until they are resumed
     #[command(after_help = "Example:\n  pillarbox groups pause Account/42 --reason 'under review'")]
     Pause(Pause),
-    /// Let a paused group go on
+    /// Resume paused groups
     #[command(after_help = "Example:\n  pillarbox groups resume Account/42")]
     Resume(Release),
-    /// Bring the dead head of a blocked group back, in its place, and go on with it
+    /// Replay the dead head of a blocked group in its place and continue
     #[command(
         after_help = "Examples:\n  pillarbox groups unblock Account/42\n  pillarbox groups unblock --all --yes"
     )]
     Unblock(Release),
-    /// Leave the dead head of a blocked group dead, and go on with the next event
+    /// Leave the dead head of a blocked group dead and continue with the next event
     #[command(after_help = "Example:\n  pillarbox groups skip Account/42")]
     Skip(Release),
 }
@@ -45,13 +45,13 @@ pub(crate) enum Groups {
 /// Which groups to hold back.
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
-    /// The groups: the message group, or TYPE/ID of the aggregate
+    /// Groups: the message group, or TYPE/ID of the aggregate
     #[arg(value_name = "GROUP", required = true)]
     groups: Vec<String>,
-    /// Why, for whoever looks
+    /// Reason, shown by `groups list`
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only tell what would be changed
+    /// Print what would change and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -59,10 +59,10 @@ pub(crate) struct Pause {
 /// Which groups to let go.
 #[derive(Debug, Args)]
 pub(crate) struct Release {
-    /// The groups: the message group, or TYPE/ID of the aggregate
+    /// Groups: the message group, or TYPE/ID of the aggregate
     #[arg(value_name = "GROUP", conflicts_with = "all", required_unless_present = "all")]
     groups: Vec<String>,
-    /// All groups that are held back so
+    /// All groups in this state
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct Release {
 }
 
 impl Groups {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let store = session.store().await?;
         match self {
             Self::List { group } => list(session, &*store, group).await,
@@ -82,7 +82,7 @@ impl Groups {
     }
 }
 
-async fn list(session: &Session, store: &dyn Store, group: Option<String>) -> Outcome {
+async fn list(session: &Session, store: &dyn Store, group: Option<String>) -> CommandResult {
     if let Some(group) = group {
         let held = store.admin().held(vec![GroupKey::new(group)]).await?;
         return session.output.answer(&Listed(held.iter().map(Held::from).collect()));
@@ -98,11 +98,11 @@ async fn list(session: &Session, store: &dyn Store, group: Option<String>) -> Ou
 }
 
 impl Pause {
-    async fn run(self, session: &Session, store: &dyn Store) -> Outcome {
+    async fn run(self, session: &Session, store: &dyn Store) -> CommandResult {
         let Self { groups, reason, dry_run } = self;
         let mut changed = Vec::new();
         let groups = groups.iter().map(|group| GroupKey::named(group)).collect::<Result<Vec<_>, _>>();
-        for group in groups.map_err(|invalid| Failure::usage(invalid.to_string()))? {
+        for group in groups.map_err(|invalid| CommandError::usage(invalid.to_string()))? {
             if dry_run || change(store, &group, GroupAction::Pause, reason.clone()).await? {
                 changed.push(group.to_string());
             }
@@ -111,8 +111,8 @@ impl Pause {
     }
 }
 
-/// A way to let a group go.
-struct Way {
+/// The words of a command that releases groups.
+struct ActionWords {
     action: GroupAction,
     state: GroupState,
     verb: &'static str,
@@ -120,21 +120,21 @@ struct Way {
     held: &'static str,
 }
 
-const RESUME: Way = Way {
+const RESUME: ActionWords = ActionWords {
     action: GroupAction::Resume,
     state: GroupState::Paused,
     verb: "resume",
     did: "resumed",
     held: "paused",
 };
-const UNBLOCK: Way = Way {
+const UNBLOCK: ActionWords = ActionWords {
     action: GroupAction::Unblock,
     state: GroupState::Blocked,
     verb: "unblock",
     did: "unblocked",
     held: "blocked",
 };
-const SKIP: Way = Way {
+const SKIP: ActionWords = ActionWords {
     action: GroupAction::Skip,
     state: GroupState::Blocked,
     verb: "skip",
@@ -143,41 +143,46 @@ const SKIP: Way = Way {
 };
 
 impl Release {
-    async fn run(self, session: &Session, store: &dyn Store, way: &Way) -> Outcome {
+    async fn run(self, session: &Session, store: &dyn Store, words: &ActionWords) -> CommandResult {
         let changed = if self.all {
-            let there = way.count(store).await?;
+            let there = words.count(store).await?;
             if !self.consent.dry_run && there > 0 {
-                let question = format!("{} {}?", way.verb, counted(there, "group"));
+                let question = format!("{} {}?", words.verb, counted(there, "group"));
                 self.consent.obtain(session.output, &question)?;
             }
-            self.all_that_are_held(store, way).await?
+            self.all_that_are_held(store, words).await?
         } else {
-            let groups = named(store, &self.groups, way).await?;
-            self.let_go(store, way, groups).await?
+            let groups = named(store, &self.groups, words).await?;
+            self.let_go(store, words, groups).await?
         };
-        let (action, did, dry_run) = (way.verb, way.did, self.consent.dry_run);
+        let (action, did, dry_run) = (words.verb, words.did, self.consent.dry_run);
         session.output.answer(&Changed { action, did, dry_run, groups: changed })
     }
 }
 
 impl Release {
     /// Page after page: only the names of those that were changed are kept, for the answer.
-    async fn all_that_are_held(&self, store: &dyn Store, way: &Way) -> Outcome<Vec<String>> {
+    async fn all_that_are_held(&self, store: &dyn Store, words: &ActionWords) -> CommandResult<Vec<String>> {
         let mut changed = Vec::new();
         let mut next = Some(HeldGroups::first());
         while let Some(request) = next {
             let page = store.admin().groups(request.clone()).await?;
             next = request.following(&page);
-            let held = page.into_iter().filter(|held| held.state == way.state).map(|held| held.group);
-            changed.extend(self.let_go(store, way, held.collect()).await?);
+            let held = page.into_iter().filter(|held| held.state == words.state).map(|held| held.group);
+            changed.extend(self.let_go(store, words, held.collect()).await?);
         }
         Ok(changed)
     }
 
-    async fn let_go(&self, store: &dyn Store, way: &Way, groups: Vec<GroupKey>) -> Outcome<Vec<String>> {
+    async fn let_go(
+        &self,
+        store: &dyn Store,
+        words: &ActionWords,
+        groups: Vec<GroupKey>,
+    ) -> CommandResult<Vec<String>> {
         let mut changed = Vec::new();
         for group in groups {
-            if self.consent.dry_run || change(store, &group, way.action, None).await? {
+            if self.consent.dry_run || change(store, &group, words.action, None).await? {
                 changed.push(group.to_string());
             }
         }
@@ -185,9 +190,9 @@ impl Release {
     }
 }
 
-impl Way {
+impl ActionWords {
     /// How many groups are held so.
-    async fn count(&self, store: &dyn Store) -> Outcome<u64> {
+    async fn count(&self, store: &dyn Store) -> CommandResult<u64> {
         let stats = store.admin().stats().await?;
         Ok(match self.state {
             GroupState::Blocked => stats.blocked_groups,
@@ -197,14 +202,17 @@ impl Way {
 }
 
 /// The groups of these names, each of which must be held so.
-async fn named(store: &dyn Store, names: &[String], way: &Way) -> Outcome<Vec<GroupKey>> {
+async fn named(store: &dyn Store, names: &[String], words: &ActionWords) -> CommandResult<Vec<GroupKey>> {
     let groups: Vec<GroupKey> = names.iter().map(|name| GroupKey::new(name.as_str())).collect();
     let held = store.admin().held(groups.clone()).await?;
-    let is_held = |group: &GroupKey| held.iter().any(|held| held.group == *group && held.state == way.state);
+    let is_held =
+        |group: &GroupKey| held.iter().any(|held| held.group == *group && held.state == words.state);
     match groups.iter().find(|group| !is_held(group)) {
         None => Ok(groups),
-        Some(group) => Err(Failure::not_found(format!("group {:?} is not {}", group.as_str(), way.held))
-            .hint("`pillarbox groups list` shows the groups that are held back")),
+        Some(group) => {
+            Err(CommandError::not_found(format!("group {:?} is not {}", group.as_str(), words.held))
+                .hint("`pillarbox groups list` shows the groups that are held back"))
+        }
     }
 }
 
@@ -213,7 +221,7 @@ async fn change(
     group: &GroupKey,
     action: GroupAction,
     reason: Option<String>,
-) -> Outcome<bool> {
+) -> CommandResult<bool> {
     let change = GroupChange { group: group.clone(), action, reason, by: operator(), now: None };
     Ok(store.admin().change_group(change).await?)
 }
@@ -227,7 +235,7 @@ struct Changed {
     groups: Vec<String>,
 }
 
-impl Answer for Changed {
+impl Printable for Changed {
     fn for_people(&self, _: Ink) -> String {
         let verb = if self.dry_run { format!("would {}", self.action) } else { self.did.to_owned() };
         match self.groups.as_slice() {

@@ -6,9 +6,9 @@ mod wait;
 use clap::{Args, Subcommand, ValueEnum};
 use pillarbox::model::{JoinId, JoinStatus};
 use pillarbox::queue::{JoinBuilder, MessageId};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Ink};
+use pillarbox_terminal::output::{Ink, Printable};
 use serde::Serialize;
 
 use super::Session;
@@ -20,7 +20,7 @@ use wait::Wait;
 /// What to do with joins.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Join {
-    /// Start a join of so many steps, and print its id
+    /// Start a join with a number of steps and print its id
     #[command(after_help = "\
 Examples:
   join=$(pillarbox join start --expected 3 --group customer-7)
@@ -28,37 +28,37 @@ Examples:
 
 Starting one that is there already changes nothing.")]
     Start(Start),
-    /// Make messages of the queue steps of a join, all or none
+    /// Add messages of the queue to a join as steps, all or none
     #[command(after_help = "\
 Example:
   pillarbox join attach import-7 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR
 
 `queue enqueue --join` does it for a new message. One that has ended already counts at once.")]
     Attach(Attach),
-    /// Say by hand that a step has ended
+    /// Report the end of a step by hand
     #[command(after_help = "\
 Example:
   pillarbox join report import-7 01JCXB6V5T1XKQ9Y3WD2Q4M8ZR --completed
 
 Messages that end in the queue tell it themselves: this is for those that end elsewhere.")]
     Report(Report),
-    /// Say what is enqueued when the last step has ended; it does not block
+    /// Set what is enqueued when the last step has ended; does not block
     #[command(after_help = "\
 Example:
   pillarbox join wait import-7 --on-complete-topic transform --on-complete-payload '{\"import\":7}' --on-fail-topic alarm
 
 Once for each join. Where the end has come already, it is enqueued now.")]
     Wait(Wait),
-    /// Take a join back: nothing is enqueued at its end
+    /// Cancel a join: nothing is enqueued when its steps end
     #[command(after_help = "Example:\n  pillarbox join cancel import-7")]
     Cancel {
-        /// The join's id
+        /// Join id
         join: String,
     },
     /// Show a join with its members
     #[command(after_help = "Example:\n  pillarbox join show import-7 --json")]
     Show {
-        /// The join's id
+        /// Join id
         join: String,
         #[command(flatten)]
         limit: Limit,
@@ -71,16 +71,16 @@ Once for each join. Where the end has come already, it is enqueued now.")]
 /// A join to be started.
 #[derive(Debug, Args)]
 pub(crate) struct Start {
-    /// How many steps it has
+    /// Number of steps
     #[arg(long, value_name = "N")]
     expected: u32,
-    /// An id of your own; by default one is made
+    /// Id of the join [default: generated]
     #[arg(long)]
     id: Option<String>,
-    /// What it belongs to: joins are found by it
+    /// Owner of the join, to find it by
     #[arg(long, value_name = "KEY")]
     group: Option<String>,
-    /// A note, kept as it is
+    /// Note, stored as it is
     #[arg(long, value_name = "JSON")]
     metadata: Option<String>,
 }
@@ -88,9 +88,9 @@ pub(crate) struct Start {
 /// Which messages become steps.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// The join's id
+    /// Join id
     join: String,
-    /// The messages' ids
+    /// Message ids
     #[arg(value_name = "ID", required = true)]
     messages: Vec<String>,
 }
@@ -98,12 +98,12 @@ pub(crate) struct Attach {
 /// How a step has ended.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// The join's id
+    /// Join id
     join: String,
-    /// The message's id
+    /// Message id
     #[arg(value_name = "ID")]
     message: String,
-    /// The step was completed
+    /// The step succeeded
     #[arg(long, conflicts_with = "failed", required_unless_present = "failed")]
     completed: bool,
     /// The step failed
@@ -114,10 +114,10 @@ pub(crate) struct Report {
 /// Which joins to list.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those that belong to this
+    /// Only joins of this owner
     #[arg(long, value_name = "KEY")]
     group: Option<String>,
-    /// Only those that stand here
+    /// Only joins with this status
     #[arg(long)]
     status: Option<Status>,
     #[command(flatten)]
@@ -149,7 +149,7 @@ impl From<Status> for JoinStatus {
 }
 
 impl Join {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         match self {
             Self::Start(start) => start.run(session).await,
             Self::Attach(attach) => attach.run(session).await,
@@ -163,7 +163,7 @@ impl Join {
 }
 
 impl Start {
-    async fn run(self, session: &Session) -> Outcome {
+    async fn run(self, session: &Session) -> CommandResult {
         let mut join = JoinBuilder::of(self.expected);
         if let Some(id) = self.id {
             join = join.id(JoinId::new(id)?);
@@ -180,7 +180,7 @@ impl Start {
 }
 
 impl Attach {
-    async fn run(self, session: &Session) -> Outcome {
+    async fn run(self, session: &Session) -> CommandResult {
         let join = JoinId::new(self.join)?;
         let messages = self.messages.iter().map(|id| MessageId::parse(id)).collect::<Result<Vec<_>, _>>()?;
         let changed = session.queue().await?.joins().attach(&join, &messages).await?;
@@ -190,7 +190,7 @@ impl Attach {
 }
 
 impl Report {
-    async fn run(self, session: &Session) -> Outcome {
+    async fn run(self, session: &Session) -> CommandResult {
         let (join, message) = (JoinId::new(self.join)?, MessageId::parse(&self.message)?);
         let queue = session.queue().await?;
         let (changed, did) = if self.failed {
@@ -203,14 +203,14 @@ impl Report {
     }
 }
 
-async fn cancel(session: &Session, join: &str) -> Outcome {
+async fn cancel(session: &Session, join: &str) -> CommandResult {
     let join = JoinId::new(join)?;
     let changed = session.queue().await?.joins().cancel(&join, operator()).await?;
     let (did, join) = ("cancelled".to_owned(), join.to_string());
     session.output.answer(&Changed { action: "cancel", did, join, changed })
 }
 
-async fn show(session: &Session, join: &str, limit: Limit) -> Outcome {
+async fn show(session: &Session, join: &str, limit: Limit) -> CommandResult {
     let join = JoinId::new(join)?;
     let shown = session.queue().await?.joins().show(&join, limit.limit as usize).await?;
     let more = shown.join.attached as usize > shown.members.len();
@@ -222,7 +222,7 @@ async fn show(session: &Session, join: &str, limit: Limit) -> Outcome {
 }
 
 impl List {
-    async fn run(self, session: &Session) -> Outcome {
+    async fn run(self, session: &Session) -> CommandResult {
         let (status, limit) = (self.status.map(Into::into), self.limit.limit as usize);
         let joins = session.queue().await?.joins().list(self.group.as_deref(), status, limit).await?;
         session.output.answer(&Listed::from(joins.as_slice()))?;
@@ -238,7 +238,7 @@ struct Started {
     id: String,
 }
 
-impl Answer for Started {
+impl Printable for Started {
     fn for_people(&self, _: Ink) -> String {
         self.id.clone()
     }
@@ -255,7 +255,7 @@ struct Changed {
     changed: bool,
 }
 
-impl Answer for Changed {
+impl Printable for Changed {
     fn for_people(&self, _: Ink) -> String {
         match self.changed {
             true => format!("{}: {}", self.join, self.did),

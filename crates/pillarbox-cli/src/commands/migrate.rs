@@ -3,8 +3,8 @@
 use clap::Args;
 use pillarbox::model::Layout;
 use pillarbox::port::{Select, Store};
-use pillarbox_terminal::failure::{Failure, Outcome};
-use pillarbox_terminal::output::{Answer, Ink, counted};
+use pillarbox_terminal::error::{CommandError, CommandResult};
+use pillarbox_terminal::output::{Ink, Printable, counted};
 use serde::Serialize;
 
 use super::Session;
@@ -18,16 +18,16 @@ Examples:
   pillarbox migrate --database-url postgres://me@localhost/shop --layout flowcatalyst --table outbox_dispatch_jobs
   pillarbox migrate --database-url postgres: --print > outbox.sql")]
 pub(crate) struct Migrate {
-    /// Only print the SQL; the database is not touched, nor need it be there
+    /// Print the SQL without connecting to the database
     #[arg(long)]
     print: bool,
-    /// Make Pillarbox's own tables although events are pending in tables of another layout beside them
+    /// Create native tables even if events are pending in tables of another layout
     #[arg(long, conflicts_with = "print")]
     force: bool,
 }
 
 impl Migrate {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         if self.print {
             return session.output.answer(&Printed { sql: session.target.schema_sql()? });
         }
@@ -53,14 +53,14 @@ impl Migrate {
 }
 
 /// New native tables beside a foreign outbox look like an empty one: its pending events would wait for ever, and nobody be told.
-async fn refuse_beside_pending(session: &Session, store: &dyn Store) -> Outcome {
+async fn refuse_beside_pending(session: &Session, store: &dyn Store) -> CommandResult {
     let is_there = store.admin().count(Select::default()).await.is_ok();
     if store.facts().layout() != Layout::Native || is_there {
         return Ok(());
     }
     match session.target.pending_items().await? {
         None => Ok(()),
-        Some((table, pending)) => Err(Failure::conflict(format!(
+        Some((table, pending)) => Err(CommandError::conflict(format!(
             "the table {} of the layout flowcatalyst has {}: tables of the layout native beside it would not deliver them",
             table.as_str(),
             counted(pending, "pending event"),
@@ -74,7 +74,7 @@ struct Printed {
     sql: String,
 }
 
-impl Answer for Printed {
+impl Printable for Printed {
     fn for_people(&self, _: Ink) -> String {
         self.sql.trim_end().to_owned()
     }
@@ -85,7 +85,7 @@ impl Answer for Printed {
 #[serde(transparent)]
 struct Several(Vec<Migrated>);
 
-impl Answer for Several {
+impl Printable for Several {
     fn for_people(&self, ink: Ink) -> String {
         self.0.iter().map(|one| one.for_people(ink)).collect::<Vec<_>>().join("\n")
     }
@@ -99,7 +99,7 @@ struct Migrated {
     to: u32,
 }
 
-impl Answer for Migrated {
+impl Printable for Migrated {
     fn for_people(&self, _: Ink) -> String {
         let Self { from, to, .. } = self;
         match from {

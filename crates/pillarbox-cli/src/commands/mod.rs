@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pillarbox::Queue;
 use pillarbox::model::Layout;
 use pillarbox::port::Store;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::Output;
 
 use crate::cli::{Cli, Command};
@@ -50,7 +50,7 @@ impl fmt::Debug for Opened {
 
 impl Session {
     /// The store that the command line names.
-    pub(crate) async fn store(&self) -> Outcome<Arc<dyn Store>> {
+    pub(crate) async fn store(&self) -> CommandResult<Arc<dyn Store>> {
         let store = self.target.connect().await?;
         self.opened.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
         Ok(store)
@@ -65,25 +65,25 @@ impl Session {
     }
 
     /// Its queue, where its tables have one.
-    pub(crate) async fn queue(&self) -> Outcome<Queue<Arc<dyn Store>>> {
+    pub(crate) async fn queue(&self) -> CommandResult<Queue<Arc<dyn Store>>> {
         let store = self.store().await?;
         match store.facts().layout() {
             Layout::Native => Ok(Queue::new(store)),
-            Layout::Flowcatalyst => Err(Failure::unsupported("the layout flowcatalyst has no queue")
+            Layout::Flowcatalyst => Err(CommandError::unsupported("the layout flowcatalyst has no queue")
                 .hint("name a database with tables of the layout native; `pillarbox migrate` makes them")),
         }
     }
 }
 
 /// Runs the command.
-pub(crate) async fn run(cli: Cli, output: Output) -> Outcome {
+pub(crate) async fn run(cli: Cli, output: Output) -> CommandResult {
     let session = Session { output, target: cli.target, opened: Opened::default() };
     let outcome = run_on(&session, cli.command).await;
     session.close().await;
     outcome
 }
 
-async fn run_on(session: &Session, command: Command) -> Outcome {
+async fn run_on(session: &Session, command: Command) -> CommandResult {
     let output = session.output;
     match command {
         Command::Demo(demo) => demo.run(output).await,

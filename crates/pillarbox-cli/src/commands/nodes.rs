@@ -3,9 +3,9 @@
 use clap::Subcommand;
 use jiff::Timestamp;
 use pillarbox::port::NodeInfo;
-use pillarbox_terminal::failure::Outcome;
-use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, counted, span};
-use pillarbox_terminal::redact::one_line;
+use pillarbox_terminal::error::CommandResult;
+use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, ago, counted, span};
+use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,13 +14,13 @@ use super::Session;
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Nodes {
-    /// List the nodes, their leases and how many slots they hold
+    /// List the nodes, their leases and the number of slots they hold
     #[command(after_help = "Example:\n  pillarbox nodes list --json")]
     List,
 }
 
 impl Nodes {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let Self::List = self;
         let nodes = session.store().await?.admin().nodes().await?;
         session.output.answer(&Listed(nodes.iter().map(Node::from).collect()))
@@ -87,7 +87,7 @@ impl Node {
 
 /// A table of nodes.
 pub(crate) fn table(ink: Ink, nodes: &[Node]) -> String {
-    use Column::{Number, Whole, Wrapped};
+    use TableColumn::{Number, Whole, Wrapped};
     let columns =
         [Whole("NODE"), Wrapped("LABEL"), Number("LANE"), Number("SLOTS"), Whole("JOINED"), Whole("LEASE")];
     let mut table = Table::new(ink, &columns);
@@ -105,7 +105,7 @@ pub(crate) fn table(ink: Ink, nodes: &[Node]) -> String {
 #[serde(transparent)]
 struct Listed(Vec<Node>);
 
-impl Answer for Listed {
+impl Printable for Listed {
     fn for_people(&self, ink: Ink) -> String {
         match self.0.as_slice() {
             [] => "no nodes".to_owned(),

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use pillarbox::model::{EventId, Seq};
 use pillarbox::port::{Contents, List, PageOrder, Select, Store};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 
 use crate::view::Summary;
 
@@ -23,7 +23,7 @@ pub(crate) enum Order {
 /// How many.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Limit {
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX as u64))]
     pub(crate) limit: u64,
 }
@@ -34,7 +34,7 @@ pub(crate) async fn read(
     select: Select,
     order: Order,
     limit: u64,
-) -> Outcome<Vec<Summary>> {
+) -> CommandResult<Vec<Summary>> {
     let order = match order {
         Order::Oldest => PageOrder::OldestFirst,
         Order::Newest => PageOrder::NewestFirst,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use pillarbox::model::{EventBuilder, Invalid};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 
 /// What was read: text, or bytes that are none.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ impl Content {
 }
 
 /// Reads what a message or a continuation carries: as [`read`] does, and `-` too is standard input.
-pub(crate) fn read_or_input(source: &str, max: usize) -> Outcome<Content> {
+pub(crate) fn read_or_input(source: &str, max: usize) -> CommandResult<Content> {
     read(if source == "-" { "@-" } else { source }, max)
 }
 
 /// Reads `text`, `@FILE` or `@-`, and no more than the limit of it.
-pub(crate) fn read(source: &str, max: usize) -> Outcome<Content> {
+pub(crate) fn read(source: &str, max: usize) -> CommandResult<Content> {
     let bytes = match source.strip_prefix('@') {
         None => return Ok(Content::Text(source.to_owned())),
         Some("-") => bounded(io::stdin().lock(), max)?,
@@ -43,19 +43,19 @@ pub(crate) fn read(source: &str, max: usize) -> Outcome<Content> {
     })
 }
 
-fn bounded(source: impl Read, max: usize) -> Outcome<Vec<u8>> {
+fn bounded(source: impl Read, max: usize) -> CommandResult<Vec<u8>> {
     let mut bytes = Vec::new();
     let len = source
         .take(max as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("the payload can't be read: {error}")))?;
+        .map_err(|error| CommandError::usage(format!("the payload can't be read: {error}")))?;
     if len > max {
         return Err(Invalid::TooLong { field: "payload", len, max }.into());
     }
     Ok(bytes)
 }
 
-fn unreadable(path: &str, error: &io::Error) -> Failure {
-    Failure::usage(format!("payload file {path:?} can't be read: {error}"))
+fn unreadable(path: &str, error: &io::Error) -> CommandError {
+    CommandError::usage(format!("payload file {path:?} can't be read: {error}"))
         .hint("--payload takes text as it is; only what starts with @ is the name of a file")
 }

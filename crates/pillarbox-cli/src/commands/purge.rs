@@ -5,13 +5,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use pillarbox::model::Status;
 use pillarbox::port::{self, PurgeStatus, Select, Store};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::span;
 
 use super::Session;
 use crate::bulk::{Changed, Consent, Sentence, in_batches};
-use crate::form;
+use crate::parse;
 use crate::target::database_now;
 
 /// What to delete.
@@ -22,9 +22,9 @@ Examples:
   pillarbox purge --older-than 30d --status dead --dry-run")]
 pub(crate) struct Purge {
     /// Delete rows that ended longer ago than this, by the database's clock
-    #[arg(long, value_name = "DURATION", value_parser = form::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     older_than: Duration,
-    /// Which rows
+    /// Which rows to delete
     #[arg(long, value_name = "STATUS", default_value = "done")]
     status: Ended,
     #[command(flatten)]
@@ -50,7 +50,7 @@ impl Ended {
 }
 
 impl Purge {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let store = session.store().await?;
         let expected = self.count(&*store).await?;
         let sentence = Sentence { did: "purged", what: self.status.what() };
@@ -69,7 +69,7 @@ impl Purge {
         session.output.answer(&changed(false, purged))
     }
 
-    async fn count(&self, store: &dyn Store) -> Outcome<u64> {
+    async fn count(&self, store: &dyn Store) -> CommandResult<u64> {
         let now = database_now(store).await?;
         let status = match self.status {
             Ended::Done => Status::Done,

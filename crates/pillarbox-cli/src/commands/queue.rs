@@ -6,7 +6,7 @@ mod settle;
 mod work;
 
 use clap::{Args, Subcommand};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 
 use super::Session;
 use crate::bulk::{BATCH, Changed, Sentence};
@@ -25,7 +25,7 @@ Examples:
   pillarbox queue enqueue --topic report.build --payload @report.json --due 2h --message-id report-7
   pillarbox queue enqueue --topic extract --payload - --join \"$JOIN\" < page.json")]
     Enqueue(Enqueue),
-    /// Claim messages that are due, and print them whole
+    /// Claim messages that are due and print them in full
     #[command(after_help = "\
 Example:
   owner=$(uuidgen)
@@ -37,25 +37,25 @@ A message that has expired ends as dead and is not printed. No messages is no fa
     /// Settle claimed messages as done
     #[command(after_help = settle::after_help!("ack", ""))]
     Ack(Ack),
-    /// Give claimed messages back, to be tried again after 2, 4, 8 … up to 60 s
+    /// Release claimed messages for a retry after 2, 4, 8 … up to 60 s
     #[command(after_help = settle::after_help!("abandon", " --error 'no answer'"))]
     Abandon(Abandon),
     /// Settle claimed messages as dead
     #[command(after_help = settle::after_help!("fail", " --error 'no such address'"))]
     Fail(Fail),
-    /// Hold claimed messages for longer
+    /// Extend the lease of claimed messages
     #[command(after_help = settle::after_help!("extend", " --lease 5m"))]
     Extend(Extend),
-    /// Free messages whose lease has run out; claims take them anyway
+    /// Release messages whose lease has expired; a claim does so too
     #[command(after_help = "Example:\n  pillarbox queue reap")]
     Reap(Reap),
-    /// Run a command for each message, until told to end
+    /// Run a command for each message until interrupted
     #[command(after_help = work::AFTER_HELP)]
     Work(Work),
 }
 
 impl Queue {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         match self {
             Self::Enqueue(enqueue) => enqueue.run(session).await,
             Self::Claim(claim) => claim.run(session).await,
@@ -72,13 +72,13 @@ impl Queue {
 /// How many to free.
 #[derive(Debug, Args)]
 pub(crate) struct Reap {
-    /// Free at most so many; by default all
+    /// Release at most this many [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }
 
 impl Reap {
-    async fn run(self, session: &Session) -> Outcome {
+    async fn run(self, session: &Session) -> CommandResult {
         let queue = session.queue().await?;
         let limit = self.limit.unwrap_or(u64::MAX);
         let mut count = 0;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use pillarbox_relay::config::{Input, Problems, RelayConfig};
-use pillarbox_relay::{Relay as Running, RelayParts, StartError, UrlSinks};
+use pillarbox_relay::{Relay as Running, RelayParts, RelayStartError, UrlSinks};
 use pillarbox_sinks::LineWriter;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::interrupts::Interrupts;
 use pillarbox_terminal::pipe::{self, Watched};
 
@@ -38,7 +38,7 @@ When the reader of its standard output or error has gone, it ends in the same wa
 pub(crate) struct Relay {
     #[command(flatten)]
     config: ConfigFile,
-    /// End when nothing is left that would be delivered; what waits behind a blocked or paused group, or for its time, is left
+    /// Exit when nothing more can be delivered; delayed events and those of blocked or paused groups stay
     #[arg(long)]
     until_empty: bool,
     #[command(flatten)]
@@ -48,20 +48,20 @@ pub(crate) struct Relay {
 /// Where the configuration is.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
-    /// The file of the configuration, in TOML
+    /// Configuration file in TOML
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 }
 
 impl ConfigFile {
     /// Reads the configuration: the file, the variables, and what is given on the command line.
-    pub(crate) fn load(&self, session: &Session, flags: &Flags) -> Outcome<RelayConfig> {
+    pub(crate) fn load(&self, session: &Session, flags: &Flags) -> CommandResult<RelayConfig> {
         let file = match &self.config {
             None => None,
             Some(path) => {
                 let name = path.display().to_string();
                 let text = std::fs::read_to_string(path).map_err(|error| {
-                    Failure::usage(format!("the file {name:?} can't be read: {error}"))
+                    CommandError::usage(format!("the file {name:?} can't be read: {error}"))
                         .hint("`pillarbox config default` prints one to start from")
                 })?;
                 Some((name, text))
@@ -80,7 +80,7 @@ enum Ending {
 }
 
 impl Relay {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let config = self.config.load(session, &self.flags)?;
         start_relay_log(config.log_format)?;
         let mut interrupts = Interrupts::listen()?;
@@ -104,7 +104,7 @@ impl Relay {
         summary.print(session.output, prints_events)
     }
 
-    async fn wait(&self, relay: &Running, interrupts: &mut Interrupts) -> Outcome<Ending> {
+    async fn wait(&self, relay: &Running, interrupts: &mut Interrupts) -> CommandResult<Ending> {
         if !self.until_empty {
             tokio::select! {
                 () = interrupts.come() => {}
@@ -114,7 +114,7 @@ impl Relay {
         }
         // Whoever waits for the end is better told than kept waiting for a database that is away.
         if let Some(trouble) = relay.troubles().into_iter().next() {
-            return Err(Failure::of_kind(trouble.kind, &trouble.to_string()));
+            return Err(CommandError::of_kind(trouble.kind, &trouble.to_string()));
         }
         tokio::select! {
             () = interrupts.come() => Ok(Ending::Told),
@@ -125,18 +125,18 @@ impl Relay {
 }
 
 /// Closes the relay; told again, it stops at once.
-async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> Outcome {
+async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> CommandResult {
     tokio::select! {
         () = relay.close() => Ok(()),
         () = interrupts.come() => {
-            Err(Failure::failed("stopped before everything was delivered or given back")
+            Err(CommandError::failed("stopped before everything was delivered or given back")
                 .hint("nothing is lost: other relays take over when the lease ends"))
         }
     }
 }
 
 /// The failure of a command whose configuration has these problems.
-pub(super) fn misconfigured(problems: Problems) -> Failure {
+pub(super) fn misconfigured(problems: Problems) -> CommandError {
     let message = match problems.0.as_slice() {
         [problem] => format!("the configuration is wrong: {problem}"),
         several => {
@@ -144,20 +144,20 @@ pub(super) fn misconfigured(problems: Problems) -> Failure {
             format!("the configuration is wrong in {} places:{}", several.len(), lines.concat())
         }
     };
-    Failure::usage(message).hint("`pillarbox config default` shows every key")
+    CommandError::usage(message).hint("`pillarbox config default` shows every key")
 }
 
-fn not_started(error: StartError) -> Failure {
+fn not_started(error: RelayStartError) -> CommandError {
     match error {
-        StartError::Config(problems) => misconfigured(problems),
-        StartError::Sources(errors) => {
+        RelayStartError::Config(problems) => misconfigured(problems),
+        RelayStartError::Sources(errors) => {
             let kind = errors.first().map(|error| error.kind);
             let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
             match kind {
-                Some(kind) => Failure::of_kind(kind, &lines.join("\n  ")),
-                None => Failure::failed("no source runs"),
+                Some(kind) => CommandError::of_kind(kind, &lines.join("\n  ")),
+                None => CommandError::failed("no source runs"),
             }
         }
-        other => Failure::failed(other.to_string()),
+        other => CommandError::failed(other.to_string()),
     }
 }

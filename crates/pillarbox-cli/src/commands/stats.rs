@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use pillarbox::port::Store;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::Reader;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Session;
-use crate::form;
+use crate::parse;
 use report::Report;
 
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,18 +23,18 @@ Examples:
   pillarbox stats
   pillarbox stats --watch --json | jq .pending.oldest_ms")]
 pub(crate) struct Stats {
-    /// Show it again and again, until Ctrl-C; with --json one document a line
+    /// Repeat until Ctrl-C; with --json one document per line
     #[arg(long)]
     watch: bool,
-    /// How often, with --watch
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = form::duration, requires = "watch")]
+    /// Interval of --watch
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse::duration, requires = "watch")]
     interval: Duration,
 }
 
 impl Stats {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         if self.interval < SHORTEST_INTERVAL {
-            return Err(Failure::usage("--interval is shorter than 100ms"));
+            return Err(CommandError::usage("--interval is shorter than 100ms"));
         }
         let store = session.store().await?;
         if !self.watch {
@@ -46,7 +46,7 @@ impl Stats {
         }
     }
 
-    async fn watch(&self, session: &Session, store: &dyn Store) -> Outcome {
+    async fn watch(&self, session: &Session, store: &dyn Store) -> CommandResult {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -5,7 +5,7 @@ mod ids;
 use clap::Args;
 use pillarbox::model::{Event, EventBuilder, NewRow, Placement};
 use pillarbox::port::{self, Store};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
 
 use super::envelope::Envelope;
@@ -33,29 +33,29 @@ pub(crate) struct Write {
     /// The payload: text as it is, `@FILE` for a file, `@-` for standard input
     #[arg(long, value_name = "JSON|@FILE", default_value = "{}", allow_hyphen_values = true)]
     payload: String,
-    /// The kind of thing the event is about
+    /// Aggregate type: what kind of thing the event is about
     #[arg(long, value_name = "TYPE")]
     aggregate_type: Option<String>,
-    /// Which of them; with no --group, events of the same one keep their order
+    /// Aggregate id; without --group, events of one aggregate keep their order
     #[arg(long, value_name = "ID")]
     aggregate_id: Option<String>,
-    /// The group in whose order the event is delivered
+    /// Group within which events keep their order
     #[arg(long)]
     group: Option<String>,
-    /// The tenant, passed through
+    /// Tenant, passed through
     #[arg(long)]
     tenant: Option<String>,
     #[command(flatten)]
     envelope: Envelope,
-    /// Write so many events with the same content
+    /// Write this many events with the same content
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
 }
 
 impl Write {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         if self.count > 1 && self.envelope.message_id.is_some() {
-            return Err(Failure::usage("--count and --message-id exclude each other")
+            return Err(CommandError::usage("--count and --message-id exclude each other")
                 .hint("events with the same message id are one event"));
         }
         // Checked before the store is opened, so that a slip of the pen costs nothing.
@@ -70,7 +70,7 @@ impl Write {
         written
     }
 
-    fn fields(&self) -> Outcome<EventBuilder> {
+    fn fields(&self) -> CommandResult<EventBuilder> {
         let mut builder = self.envelope.put_into(Event::builder(self.event_type.as_str()))?;
         if let Some(kind) = &self.aggregate_type {
             builder = builder.aggregate_type(kind.as_str());
@@ -94,7 +94,7 @@ impl Write {
         builder: EventBuilder,
         first: Event,
         ids: &Ids,
-    ) -> Outcome {
+    ) -> CommandResult {
         let progress = session.output.progress("writing", self.count);
         let per_batch = (BATCH_BYTES / first.weight()).clamp(1, BATCH) as u64;
         let mut done: u64 = 0;
@@ -104,9 +104,9 @@ impl Write {
                 let event = builder.clone().build_within(&store.facts().limits)?;
                 Ok(NewRow { event, placement: Placement::Slot })
             });
-            let rows = rows.collect::<Outcome<Vec<NewRow>>>()?;
+            let rows = rows.collect::<CommandResult<Vec<NewRow>>>()?;
             let written = store.write(port::Write { rows, now: None }).await.map_err(|error| {
-                let failure = Failure::from(error);
+                let failure = CommandError::from(error);
                 if done > 0 {
                     failure.during(format!("stopped after {}", counted(done, "event")))
                 } else {

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use pillarbox::model::{EventId, NodeId};
-use pillarbox::port::{Change, Counts, Fence, Join, Membership, OnDone, Outcome, Part, Settle, Store};
+use pillarbox::port::{Change, Counts, Fence, Membership, OnDone, Outcome, Part, Register, Settle, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -199,14 +199,14 @@ impl Outbox {
     /// Adds a node.
     pub(crate) fn join(&self, label: &str) -> Membership {
         let lease = std::time::Duration::from_secs(60);
-        let join = Join {
+        let join = Register {
             node: NodeId::from_random(7),
             label: label.to_owned(),
             part: Part::Share,
             lease,
             now: None,
         };
-        self.runtime.block_on(self.store.join(join)).unwrap()
+        self.runtime.block_on(self.store.register(join)).unwrap()
     }
 
     /// Who did what, newest first.

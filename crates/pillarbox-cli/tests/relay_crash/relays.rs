@@ -77,21 +77,21 @@ impl Relays {
         self.start_one();
     }
 
-    /// Stops one of them until the others have buried its node, and lets it go on.
+    /// Stops one of them until the others have evicted its node, and lets it go on.
     ///
     /// Items that arrive meanwhile, from the other relays, tell when to look; but all may have arrived.
     pub(crate) async fn stop_one(&mut self, outbox: &Outbox, endpoint: &Endpoint) -> Result<(), String> {
         // The last one has just been started and may not have joined.
         let relay = &self.running[self.random.usize(..self.running.len() - 1)];
         relay.signal(Signal::STOP)?;
-        let burial = async {
+        let eviction = async {
             while outbox.has_member(&relay.label).await {
                 let _ = timeout(LOOK, endpoint.until_another()).await;
             }
         };
-        let buried = timeout(TAKEN_OVER, burial).await;
+        let evicted = timeout(TAKEN_OVER, eviction).await;
         relay.signal(Signal::CONT)?;
-        buried.map_err(|_| format!("nobody took over from {}, which is stopped", relay.label))
+        evicted.map_err(|_| format!("nobody took over from {}, which is stopped", relay.label))
     }
 
     /// Asks all to end, and has one more finish what they left: done marks that the killed ones did not write.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pillarbox::model::{NewRow, Row, Status};
 use pillarbox::port::{
-    Change, ClaimFrom, Cursor, Fence, Fetch, Join, OnDone, Order, Part, Promote, Purge, PurgeStatus, Replay,
-    Scope, Select, Settle, Store, StoreError, Write,
+    Change, ClaimFrom, Cursor, Fence, Fetch, OnDone, Order, Part, Promote, Purge, PurgeStatus, Register,
+    Replay, Scope, Select, Settle, Store, StoreError, Write,
 };
 use tokio::task::JoinSet;
 
@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         one_message_id_written_by_many_is_one_event,
         a_reader_beside_writers_sees_every_row,
         slots_have_one_holder_however_many_join,
-        burying_and_settling_do_not_mix,
+        evicting_and_settling_do_not_mix,
         a_row_is_promoted_once,
         replay_and_purge_never_both_take_a_row,
         a_call_that_is_dropped_happens_whole_or_not_at_all,
@@ -187,14 +187,15 @@ async fn a_reader_beside_writers_sees_every_row(t: Fixture) -> Checked {
 async fn slots_have_one_holder_however_many_join(t: Fixture) -> Checked {
     let memberships = in_parallel(&t, |number, store| async move {
         let id = node(number as u128 + 1);
-        let join = Join { node: id, label: String::new(), part: Part::Share, lease: LEASE, now: Some(at(0)) };
-        patiently(|| store.join(join.clone())).await?;
+        let join =
+            Register { node: id, label: String::new(), part: Part::Share, lease: LEASE, now: Some(at(0)) };
+        patiently(|| store.register(join.clone())).await?;
         let mut told = None;
         for now in 1..6 {
-            let plain = beat(number as u128 + 1, at(now));
-            let give = patiently(|| store.beat(plain.clone())).await?.expect("a member").give;
-            let release = pillarbox::port::Beat { release: give, ..plain };
-            told = patiently(|| store.beat(release.clone())).await?;
+            let plain = heartbeat(number as u128 + 1, at(now));
+            let give = patiently(|| store.heartbeat(plain.clone())).await?.expect("a member").give;
+            let release = pillarbox::port::Heartbeat { release: give, ..plain };
+            told = patiently(|| store.heartbeat(release.clone())).await?;
         }
         Ok(told.expect("a member").lane)
     });
@@ -206,7 +207,7 @@ async fn slots_have_one_holder_however_many_join(t: Fixture) -> Checked {
     assert_eq!(nodes.iter().map(|info| info.slots as u64).sum::<u64>() + free, all);
     let mut held_by_all = Vec::new();
     for number in 1..=TASKS as u128 {
-        held_by_all.extend(held(&t.beat(number, at(9)).await?));
+        held_by_all.extend(held(&t.heartbeat(number, at(9)).await?));
     }
     let distinct: BTreeSet<i16> = held_by_all.iter().copied().collect();
     assert_eq!(distinct.len(), held_by_all.len(), "a slot has two holders");
@@ -214,12 +215,12 @@ async fn slots_have_one_holder_however_many_join(t: Fixture) -> Checked {
 }
 
 /// PBX-011
-async fn burying_and_settling_do_not_mix(t: Fixture) -> Checked {
+async fn evicting_and_settling_do_not_mix(t: Fixture) -> Checked {
     for round in 0..10_u128 {
         t.write(many(&format!("r{round}-"), 20), at(0)).await?;
         let rows: Vec<Row> = t.pending().await?;
         t.store
-            .join(Join {
+            .register(Register {
                 node: node(round + 100),
                 label: String::new(),
                 part: Part::Share,
@@ -230,18 +231,18 @@ async fn burying_and_settling_do_not_mix(t: Fixture) -> Checked {
         let outcomes = rows.iter().map(|row| outcome(row, Change::Done)).collect();
         let fence = Fence::Node(node(round + 100));
         let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(2)) };
-        let heir = Join {
+        let heir = Register {
             node: node(round + 200),
             label: String::new(),
             part: Part::Share,
             lease: secs(1),
             now: Some(at(2)),
         };
-        let (settled, buried) = tokio::join!(
+        let (settled, evicted) = tokio::join!(
             patiently(|| t.store.settle(settle.clone())),
-            patiently(|| t.beside.join(heir.clone())),
+            patiently(|| t.beside.register(heir.clone())),
         );
-        buried?;
+        evicted?;
         let settled = settled?;
         let left = t.pending().await?.len();
         assert_eq!(left, if settled.held { 0 } else { rows.len() }, "all or nothing");
@@ -331,7 +332,7 @@ async fn a_call_that_is_dropped_happens_whole_or_not_at_all(t: Fixture) -> Check
 
 /// PBX-016
 async fn a_hint_tells_of_rows_written_elsewhere(t: Fixture) -> Checked {
-    let Some(mut hints) = t.store.hints() else { return Err(Halt::NotApplicable("it gives no hints")) };
+    let Some(mut hints) = t.store.wakeups() else { return Err(Halt::NotApplicable("it gives no hints")) };
     hints.0.mark_unchanged();
     t.beside.write(Write { rows: plain(&["a"]), now: None }).await?;
     let told = tokio::time::timeout(secs(20), hints.0.changed()).await;

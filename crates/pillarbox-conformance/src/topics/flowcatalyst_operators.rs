@@ -2,8 +2,8 @@
 
 use pillarbox::model::{Slot, Status};
 use pillarbox::port::{
-    Beat, Cancel, Change, ClaimFrom, Contents, Counts, Discard, ErrorKind, Fence, GroupAction, HeldGroups,
-    List, PageOrder, Purge, PurgeStatus, Reap, Select, StoreError, Write,
+    Cancel, Change, ClaimFrom, Contents, Counts, Discard, ErrorKind, Fence, GroupAction, Heartbeat,
+    HeldGroups, List, PageOrder, Purge, PurgeStatus, Reap, Select, StoreError, Write,
 };
 
 use super::flowcatalyst::{claim_all, item, look, row, tsid};
@@ -80,14 +80,14 @@ async fn migrating_beside_tables_of_others_leaves_their_rows_alone(t: Fixture) -
     let migrated = bare.admin().migrate().await?;
     assert_eq!((migrated.from, migrated.to), (0, 1));
     assert!(bare.admin().show(id(&tsid(1))).await?.is_some());
-    let join = pillarbox::port::Join {
+    let join = pillarbox::port::Register {
         node: node(1),
         label: "one".to_owned(),
         part: pillarbox::port::Part::Share,
         lease: LEASE,
         now: Some(at(0)),
     };
-    assert_eq!(bare.join(join).await?.nodes, 1);
+    assert_eq!(bare.register(join).await?.nodes, 1);
     Ok(())
 }
 
@@ -121,8 +121,8 @@ async fn the_first_of_the_living_leads(t: Fixture) -> Checked {
     assert_eq!(first.oldest, Some(at(0)));
     let second = t.join(2, at(1)).await?;
     assert!(!held(&second).contains(&0) && !second.ready && second.nodes == 2);
-    assert!(held(&t.beat(1, at(2)).await?).contains(&0));
-    assert!(!held(&t.beat(2, at(2)).await?).contains(&0));
+    assert!(held(&t.heartbeat(1, at(2)).await?).contains(&0));
+    assert!(!held(&t.heartbeat(2, at(2)).await?).contains(&0));
     Ok(())
 }
 
@@ -130,10 +130,10 @@ async fn the_first_of_the_living_leads(t: Fixture) -> Checked {
 async fn a_leader_that_dies_or_leaves_is_followed(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     t.join(2, at(20)).await?;
-    let heir = t.beat(2, at(30)).await?;
+    let heir = t.heartbeat(2, at(30)).await?;
     assert!(held(&heir).contains(&0) && suspects(&heir).contains(&0), "one that died may have claims open");
-    assert!(t.store.beat(beat(1, at(31))).await?.is_none());
-    let trusting = t.beat_with(Beat { trusted: vec![Slot(0)], ..beat(2, at(31)) }).await?;
+    assert!(t.store.heartbeat(heartbeat(1, at(31))).await?.is_none());
+    let trusting = t.heartbeat_with(Heartbeat { trusted: vec![Slot(0)], ..heartbeat(2, at(31)) }).await?;
     for told in [&heir, &trusting] {
         assert!(
             told.held.iter().all(|held| held.quarantine.is_none()),
@@ -142,7 +142,7 @@ async fn a_leader_that_dies_or_leaves_is_followed(t: Fixture) -> Checked {
     }
     t.join(3, at(31)).await?;
     t.store.leave(node(2)).await?;
-    let next = t.beat(3, at(32)).await?;
+    let next = t.heartbeat(3, at(32)).await?;
     assert!(held(&next).contains(&0) && suspects(&next).is_empty(), "one that stopped left nothing");
     Ok(())
 }
@@ -155,7 +155,7 @@ async fn a_dead_head_blocks_its_group_until_an_operator_acts(t: Fixture) -> Chec
     die(&t, Some("g"), 1).await?;
     let blocked = t.held_group("g").await?.expect("blocked");
     assert_eq!((blocked.event, blocked.by.as_str()), (Some(id(&tsid(1))), "engine"));
-    assert!(t.beat(1, at(2)).await?.groups.is_some(), "nodes are told");
+    assert!(t.heartbeat(1, at(2)).await?.groups.is_some(), "nodes are told");
     assert!(t.change_group("g", GroupAction::Unblock, at(3)).await?);
     assert!(t.held_group("g").await?.is_none());
     let stored = look(&t, 1).await?;

@@ -2,7 +2,7 @@
 
 use pillarbox::model::{Status, Token, Written};
 use pillarbox::port::{
-    Beat, Fence, GroupAction, GroupState, HeldGroup, HeldGroups, Outcome, Settled, StoreError, Write,
+    Fence, GroupAction, GroupState, Heartbeat, HeldGroup, HeldGroups, Outcome, Settled, StoreError, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         skip_leaves_the_head_dead,
         what_does_not_fit_the_state_changes_nothing,
         every_change_is_counted_and_recorded,
-        a_beat_tells_the_first_page;
+        a_heartbeat_tells_the_first_page;
     AnyLayout:
         a_group_is_paused_once,
         a_paused_group_is_resumed,
@@ -36,14 +36,14 @@ async fn blocked(t: &Fixture) -> Result<(), StoreError> {
 }
 
 async fn epoch(t: &Fixture) -> Result<i64, StoreError> {
-    let join = pillarbox::port::Join {
+    let join = pillarbox::port::Register {
         node: node(99),
         label: String::new(),
         part: pillarbox::port::Part::Share,
         lease: LEASE,
         now: Some(at(0)),
     };
-    let joined = t.store.join(join).await?;
+    let joined = t.store.register(join).await?;
     t.store.leave(node(99)).await?;
     Ok(joined.groups.expect("a join tells all").epoch)
 }
@@ -217,7 +217,7 @@ async fn groups_come_in_pages(t: Fixture) -> Checked {
 }
 
 /// PBX-100
-async fn a_beat_tells_the_first_page(t: Fixture) -> Checked {
+async fn a_heartbeat_tells_the_first_page(t: Fixture) -> Checked {
     let keys: Vec<String> = (0..=HeldGroups::PAGE).map(|n| format!("g{n:05}")).collect();
     let rows = keys.iter().map(|key| in_slot(event(key).group(key.as_str()))).collect();
     let written = t.store.write(Write { rows, now: Some(at(0)) }).await?;
@@ -234,8 +234,12 @@ async fn a_beat_tells_the_first_page(t: Fixture) -> Checked {
     let told = t.join(1, at(2)).await?.groups.expect("a join tells");
     let told: Vec<&str> = told.held.iter().map(|held| held.group.as_str()).collect();
     assert_eq!(told, keys[..HeldGroups::PAGE]);
-    let beaten = t.beat_with(Beat { groups_seen: -1, ..beat(1, at(3)) }).await?.groups.expect("a new list");
-    assert_eq!(beaten.held.len(), HeldGroups::PAGE);
+    let renewed = t
+        .heartbeat_with(Heartbeat { groups_seen: -1, ..heartbeat(1, at(3)) })
+        .await?
+        .groups
+        .expect("a new list");
+    assert_eq!(renewed.held.len(), HeldGroups::PAGE);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use pillarbox::model::{Record, Seq, Status};
 use pillarbox::port::{
-    Cancel, Change, ClaimFrom, Contents, Discard, GroupAction, HeldGroups, Join, List, PageOrder, Part,
+    Cancel, Change, ClaimFrom, Contents, Discard, GroupAction, HeldGroups, List, PageOrder, Part, Register,
     Select, StoreError, TypeCount, Write,
 };
 
@@ -190,14 +190,14 @@ async fn figures_tell_age_and_rates(t: Fixture) -> Checked {
 
 /// PBX-022
 async fn figures_tell_of_nodes_slots_and_groups(t: Fixture) -> Checked {
-    let join = |number, lease| Join {
+    let join = |number, lease| Register {
         node: node(number),
         label: String::new(),
         part: Part::Share,
         lease,
         now: None,
     };
-    t.store.join(join(1, secs(3_600))).await?;
+    t.store.register(join(1, secs(3_600))).await?;
     t.change_group("p", GroupAction::Pause, at(0)).await?;
     t.write(grouped("g", &["a"]), at(0)).await?;
     t.apply("a", dead_blocking("g"), at(0)).await?;
@@ -221,7 +221,7 @@ async fn a_node_tells_its_state_until_it_is_gone(t: Fixture) -> Checked {
     assert_eq!(states().await?, [None]);
     let state = "{\"sink\":\"fails — Grüße\"}";
     t.store.publish(node(1), state.to_owned()).await?;
-    t.beat(1, at(1)).await?;
+    t.heartbeat(1, at(1)).await?;
     assert_eq!(states().await?, [Some(state.to_owned())], "a heartbeat leaves it alone");
     t.store.publish(node(1), "{}".to_owned()).await?;
     t.store.publish(node(7), "{}".to_owned()).await?;
@@ -233,15 +233,15 @@ async fn a_node_tells_its_state_until_it_is_gone(t: Fixture) -> Checked {
 
 /// PBX-022
 async fn nodes_are_listed_in_the_order_they_joined(t: Fixture) -> Checked {
-    let join = |number, label: &str| Join {
+    let join = |number, label: &str| Register {
         node: node(number),
         label: label.to_owned(),
         part: Part::Share,
         lease: secs(3_600),
         now: None,
     };
-    t.store.join(join(9, "first")).await?;
-    t.store.join(join(1, "second")).await?;
+    t.store.register(join(9, "first")).await?;
+    t.store.register(join(1, "second")).await?;
     let nodes = t.store.admin().nodes().await?;
     let told: Vec<_> = nodes.iter().map(|info| (info.node, info.label.as_str(), info.lane.0)).collect();
     assert_eq!(told, [(node(9), "first", 64), (node(1), "second", 65)]);
@@ -255,7 +255,7 @@ async fn nodes_are_listed_in_the_order_they_joined(t: Fixture) -> Checked {
     assert_eq!(
         (nodes[0].node, nodes[0].joined_at, nodes[0].expires_in),
         (node(3), at(0), None),
-        "not yet buried"
+        "not yet evicted"
     );
     Ok(())
 }

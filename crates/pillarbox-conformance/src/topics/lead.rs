@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_take_marks_rows_as_a_claim_does,
         odd_rows_are_taken_and_unknown_statuses_are_not,
         only_the_leader_takes,
-        a_buried_node_takes_recovers_and_settles_nothing,
+        a_evicted_node_takes_recovers_and_settles_nothing,
         a_node_that_gave_leadership_up_takes_nothing,
         a_leader_settles_by_its_claims_alone,
         an_attempt_that_is_taken_back_counts_nothing,
@@ -33,7 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
         what_the_leader_has_in_hand_is_not_recovered,
         tokens_grow_over_takes_and_recoveries_within_one_moment,
         takes_side_by_side_never_share_a_row,
-        a_beat_tells_whether_rows_wait;
+        a_heartbeat_tells_whether_rows_wait;
     ItemTransactions:
         a_row_that_others_have_locked_is_not_overtaken,
         rows_without_a_group_overtake_a_locked_one_only_where_each_goes_for_itself;
@@ -252,11 +252,11 @@ async fn only_the_leader_takes(t: Fixture) -> Checked {
 }
 
 /// RLY-021, PBX-011, RLY-014
-async fn a_buried_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked {
+async fn a_evicted_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checked {
     led(&t, &[(1, "a"), (2, "b")]).await?;
     let rows = taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
     t.join(2, at(20)).await?;
-    assert!(held(&t.beat(2, at(40)).await?).contains(&0), "the first one was buried");
+    assert!(held(&t.heartbeat(2, at(40)).await?).contains(&0), "the first one was evicted");
     let answer = leader(&t).take(take(1, 41)).await?;
     assert!(!answer.leads && answer.rows.is_empty());
     assert_eq!(leader(&t).recover(recover(1, 0, 41)).await?, 0);
@@ -278,7 +278,7 @@ async fn a_node_that_gave_leadership_up_takes_nothing(t: Fixture) -> Checked {
     t.release(1, &[0], at(1)).await?;
     let answer = leader(&t).take(take(1, 1)).await?;
     assert!(!answer.leads && answer.rows.is_empty(), "it is there, and does not lead");
-    t.beat(1, at(2)).await?;
+    t.heartbeat(1, at(2)).await?;
     t.store.leave(node(1)).await?;
     assert!(!leader(&t).take(take(1, 2)).await?.leads);
     assert_eq!(look(&t, 1).await?.status, "PENDING");
@@ -405,12 +405,12 @@ async fn takes_side_by_side_never_share_a_row(t: Fixture) -> Checked {
 }
 
 /// PBX-016, RLY-021
-async fn a_beat_tells_whether_rows_wait(t: Fixture) -> Checked {
+async fn a_heartbeat_tells_whether_rows_wait(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
-    let told = t.beat(1, at(1)).await?;
+    let told = t.heartbeat(1, at(1)).await?;
     assert_eq!((told.ready, told.oldest), (true, Some(at(0))));
     taken(&t, take(1, 1)).await?;
-    let told = t.beat(1, at(2)).await?;
+    let told = t.heartbeat(1, at(2)).await?;
     assert_eq!((told.ready, told.oldest), (false, None), "what was taken does not wait");
     Ok(())
 }

@@ -29,7 +29,7 @@ async fn migrating_again_is_harmless(t: Fixture) -> Checked {
     t.store.admin().check().await?;
     assert_eq!(ids(&t.pending().await?), ["a"]);
     assert_eq!(
-        t.beat(1, at(1)).await?.held.len(),
+        t.heartbeat(1, at(1)).await?.held.len(),
         usize::try_from(t.store.facts().slots).expect("positive") + 1
     );
     Ok(())
@@ -67,7 +67,7 @@ async fn missing_tables_are_told_as_such(t: Fixture) -> Checked {
     let scope = Scope::Slots { slots: t.every_slot(), cursor: Cursor::default() };
     is_schema(bare.fetch(fetch(scope, at(0))).await, "fetch");
     is_schema(bare.claim(claim(ClaimFrom::Queue, "ann", 9, at(0))).await, "claim");
-    is_schema(bare.beat(beat(1, at(0))).await, "beat");
+    is_schema(bare.heartbeat(heartbeat(1, at(0))).await, "heartbeat");
     is_schema(admin.count(Select::default()).await, "count");
     is_schema(admin.list(List { limit: 9, ..List::default() }).await, "list");
     is_schema(admin.stats().await, "stats");

@@ -1,7 +1,7 @@
 //! Quarantine: what a dead node may have died of, told to each holder of its slots until one trusts them.
 
 use pillarbox::model::{Seq, Slot};
-use pillarbox::port::{Beat, Membership, Quarantine};
+use pillarbox::port::{Heartbeat, Membership, Quarantine};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -22,16 +22,16 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Each quarantined slot with its count and bound.
 fn quarantined(membership: &Membership) -> Vec<(i16, u32, i64)> {
     let told = membership.held.iter().filter_map(|held| Some((held.slot.0, held.quarantine?)));
-    told.map(|(slot, Quarantine { burials, upto })| (slot, burials, upto.0)).collect()
+    told.map(|(slot, Quarantine { evictions, upto })| (slot, evictions, upto.0)).collect()
 }
 
 /// These slots, each with this count and bound.
-fn all(slots: impl IntoIterator<Item = i16>, burials: u32, upto: Seq) -> Vec<(i16, u32, i64)> {
-    slots.into_iter().map(|slot| (slot, burials, upto.0)).collect()
+fn all(slots: impl IntoIterator<Item = i16>, evictions: u32, upto: Seq) -> Vec<(i16, u32, i64)> {
+    slots.into_iter().map(|slot| (slot, evictions, upto.0)).collect()
 }
 
-fn trusting(number: u128, slots: &[i16], seconds: i64) -> Beat {
-    Beat { trusted: slots.iter().map(|slot| Slot(*slot)).collect(), ..beat(number, at(seconds)) }
+fn trusting(number: u128, slots: &[i16], seconds: i64) -> Heartbeat {
+    Heartbeat { trusted: slots.iter().map(|slot| Slot(*slot)).collect(), ..heartbeat(number, at(seconds)) }
 }
 
 /// The number of an event.
@@ -44,7 +44,7 @@ async fn taken_over(t: &Fixture) -> Result<Membership, pillarbox::port::StoreErr
     t.join(1, at(0)).await?;
     t.write(grouped("g", &["a", "b"]), at(0)).await?;
     t.join(2, at(10)).await?;
-    t.beat(2, at(30)).await
+    t.heartbeat(2, at(30)).await
 }
 
 /// PBX-063
@@ -54,9 +54,9 @@ async fn what_was_pending_at_an_eviction_is_quarantined(t: Fixture) -> Checked {
     let whole = all((0..slots).chain([64]), 1, seq(&t, "b").await?);
     assert_eq!(quarantined(&heir), whole, "all that the dead node held, and not the heir's own lane");
     t.write(grouped("g", &["c"]), at(30)).await?;
-    let next = t.beat(2, at(31)).await?;
+    let next = t.heartbeat(2, at(31)).await?;
     assert_eq!((quarantined(&next), suspects(&next)), (whole.clone(), vec![]), "told until it is trusted");
-    let swept = t.beat_with(Beat { sweep: true, ..beat(2, at(32)) }).await?;
+    let swept = t.heartbeat_with(Heartbeat { sweep: true, ..heartbeat(2, at(32)) }).await?;
     assert_eq!(quarantined(&swept), whole, "rows that came later change nothing");
     Ok(())
 }
@@ -69,10 +69,10 @@ async fn a_slot_that_is_taken_later_has_the_bound_of_the_eviction(t: Fixture) ->
     t.join(2, at(10)).await?;
     t.join(3, at(11)).await?;
     let upto = seq(&t, "a").await?;
-    let evicting = t.beat(2, at(30)).await?;
+    let evicting = t.heartbeat(2, at(30)).await?;
     assert_eq!(quarantined(&evicting), all((0..half).chain([64]), 1, upto));
     t.write(grouped("g", &["b"]), at(30)).await?;
-    let taking = t.beat(3, at(31)).await?;
+    let taking = t.heartbeat(3, at(31)).await?;
     assert_eq!(quarantined(&taking), all(half..half * 2, 1, upto));
     Ok(())
 }
@@ -93,12 +93,12 @@ async fn a_trusted_slot_is_quarantined_no_more(t: Fixture) -> Checked {
     let slots = t.store.facts().slots;
     taken_over(&t).await?;
     let upto = seq(&t, "b").await?;
-    let rest = |burials| all((0..slots).filter(|slot| ![3, 5].contains(slot)), burials, upto);
-    let told = t.beat_with(trusting(2, &[3, 5, 64], 31)).await?;
+    let rest = |evictions| all((0..slots).filter(|slot| ![3, 5].contains(slot)), evictions, upto);
+    let told = t.heartbeat_with(trusting(2, &[3, 5, 64], 31)).await?;
     assert_eq!(quarantined(&told), rest(1));
-    assert_eq!(quarantined(&t.beat(2, at(32)).await?), rest(1));
+    assert_eq!(quarantined(&t.heartbeat(2, at(32)).await?), rest(1));
     let all_trusted: Vec<i16> = (0..slots).collect();
-    assert_eq!(quarantined(&t.beat_with(trusting(2, &all_trusted, 33)).await?), []);
+    assert_eq!(quarantined(&t.heartbeat_with(trusting(2, &all_trusted, 33)).await?), []);
     let third = t.join(3, at(100)).await?;
     assert_eq!(quarantined(&third), all((0..slots).chain([64, 65]), 1, upto), "counted from the start");
     Ok(())
@@ -108,8 +108,8 @@ async fn a_trusted_slot_is_quarantined_no_more(t: Fixture) -> Checked {
 async fn only_the_holder_trusts_a_slot(t: Fixture) -> Checked {
     let whole = quarantined(&taken_over(&t).await?);
     t.join(3, at(31)).await?;
-    t.beat_with(trusting(3, &[0, 3, 64], 32)).await?;
-    assert_eq!(quarantined(&t.beat(2, at(33)).await?), whole);
+    t.heartbeat_with(trusting(3, &[0, 3, 64], 32)).await?;
+    assert_eq!(quarantined(&t.heartbeat(2, at(33)).await?), whole);
     Ok(())
 }
 
@@ -120,10 +120,10 @@ async fn a_quarantine_outlives_an_orderly_handover(t: Fixture) -> Checked {
     let upto = seq(&t, "b").await?;
     t.join(3, at(31)).await?;
     t.release(2, &(half..slots).collect::<Vec<_>>(), at(32)).await?;
-    let next = t.beat(3, at(33)).await?;
+    let next = t.heartbeat(3, at(33)).await?;
     assert_eq!((quarantined(&next), suspects(&next)), (all(half..slots, 1, upto), vec![]), "released");
     t.store.leave(node(2)).await?;
-    let last = t.beat(3, at(34)).await?;
+    let last = t.heartbeat(3, at(34)).await?;
     assert_eq!(quarantined(&last), all((0..slots).chain([64]), 1, upto), "left");
     assert_eq!(suspects(&last), NO_SLOTS);
     Ok(())
@@ -135,10 +135,10 @@ async fn a_bound_stays_when_the_rows_are_gone(t: Fixture) -> Checked {
     for event in ["b", "a"] {
         t.done_and_gone(event, at(31)).await?;
     }
-    assert_eq!(quarantined(&t.beat(2, at(32)).await?), whole);
+    assert_eq!(quarantined(&t.heartbeat(2, at(32)).await?), whole);
     let third = t.join(3, at(33)).await?;
     assert_eq!(quarantined(&third), []);
     t.store.leave(node(2)).await?;
-    assert_eq!(quarantined(&t.beat(3, at(34)).await?), whole);
+    assert_eq!(quarantined(&t.heartbeat(3, at(34)).await?), whole);
     Ok(())
 }

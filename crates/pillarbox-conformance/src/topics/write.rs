@@ -8,8 +8,8 @@ use pillarbox::model::{
     MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, PAYLOAD_MAX, Payload, Status, TENANT_ID_MAX, Token,
 };
 use pillarbox::port::{
-    Cancel, Change, Claim, ClaimFrom, Counts, Cursor, ErrorKind, Fetch, GroupAction, Join, List, Part, Purge,
-    PurgeStatus, Scope, Select, Write,
+    Cancel, Change, Claim, ClaimFrom, Counts, Cursor, ErrorKind, Fetch, GroupAction, List, Part, Purge,
+    PurgeStatus, Register, Scope, Select, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -324,7 +324,7 @@ async fn numbers_and_durations_may_be_absurd(t: Fixture) -> Checked {
     assert!(t.store.claim(Claim { now: Some(at(1_000_000_000)), ..all }).await?.is_empty());
     t.apply("a", retry_later(forever), at(0)).await?;
     t.store
-        .join(Join {
+        .register(Register {
             node: node(1),
             label: String::new(),
             part: Part::Share,
@@ -332,7 +332,7 @@ async fn numbers_and_durations_may_be_absurd(t: Fixture) -> Checked {
             now: Some(at(0)),
         })
         .await?;
-    assert!(t.beat(1, at(1)).await?.next_due.is_some_and(|due| due > secs(1_000_000_000)));
+    assert!(t.heartbeat(1, at(1)).await?.next_due.is_some_and(|due| due > secs(1_000_000_000)));
     let purge = Purge { status: PurgeStatus::Any, older_than: forever, limit: usize::MAX, now: Some(at(9)) };
     assert_eq!(t.store.admin().purge(purge).await?, 0);
     let list = List { limit: usize::MAX, ..List::default() };

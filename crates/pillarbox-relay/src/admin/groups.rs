@@ -13,7 +13,7 @@ use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroup
 use serde::{Deserialize, Serialize};
 
 use super::refusal::refusal;
-use super::routes::{Desk, store_failed};
+use super::routes::{AdminState, store_failed};
 use crate::source::Part;
 
 /// Groups in an answer, unless the caller asks for another number.
@@ -48,7 +48,7 @@ impl ShownGroup {
     }
 }
 
-/// Which page is wanted.
+/// Query of a page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
@@ -74,7 +74,7 @@ struct Next {
 }
 
 impl Wanted {
-    /// How many, or why that can't be.
+    /// The limit, or why it is invalid.
     fn limit(&self) -> Result<usize, String> {
         match self.limit.unwrap_or(LIMIT) {
             limit @ 1..=LIMIT_MAX => Ok(limit),
@@ -84,7 +84,7 @@ impl Wanted {
 }
 
 pub(super) async fn groups(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<AdminState>>,
     Path(name): Path<String>,
     wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
@@ -98,7 +98,7 @@ pub(super) async fn groups(
     if wanted.after.as_ref().is_some_and(|after| after.contains('\0')) {
         return bad("`after` is the name of a group");
     }
-    let source = match desk.source(&name) {
+    let source = match state.source(&name) {
         Ok(source) => source,
         Err(refused) => return refused.into_response(),
     };
@@ -135,8 +135,8 @@ fn bad(why: impl Into<Cow<'static, str>>) -> Response {
 /// The body of an action.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wish {
-    /// Why, for whoever looks.
+struct GroupActionBody {
+    /// Reason, shown with the group.
     reason: Option<String>,
     /// Only in this table; by default in each of the source.
     table: Option<String>,
@@ -151,7 +151,7 @@ struct Changed {
 }
 
 pub(super) async fn change(
-    State(desk): State<Arc<Desk>>,
+    State(state): State<Arc<AdminState>>,
     Path((name, group, action)): Path<(String, String, String)>,
     headers: HeaderMap,
     body: Bytes,
@@ -163,13 +163,15 @@ pub(super) async fn change(
         Ok(key) => key,
         Err(invalid) => return bad(format!("no event can have this group: {invalid}")),
     };
-    let source = match desk.source(&name) {
+    let source = match state.source(&name) {
         Ok(source) => source,
         Err(refused) => return refused.into_response(),
     };
-    let Ok(wish) =
-        (if body.is_empty() { Ok(Wish::default()) } else { serde_json::from_slice::<Wish>(&body) })
-    else {
+    let Ok(wish) = (if body.is_empty() {
+        Ok(GroupActionBody::default())
+    } else {
+        serde_json::from_slice::<GroupActionBody>(&body)
+    }) else {
         return bad("a body has `reason` and `table`, and no more");
     };
     if wish.reason.as_ref().is_some_and(|reason| reason.contains('\0')) {

@@ -8,11 +8,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use pillarbox_sinks::Secret;
 use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
 use super::refusal::{Refusal, refusal};
-use crate::secret::Secret;
 
 /// What a request may take.
 const LONGEST_REQUEST: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Connections of the admin server: so many at once, and none that stays silent.
+//! Connections of the admin server: a limited number at once, closed when they are idle.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,34 +15,34 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// Connections at once; others wait to be accepted.
 const CONNECTIONS: usize = 64;
-/// A connection on which nothing moves for so long is closed, requests that are half sent with it.
+/// A connection that is idle for this long is closed, even in the middle of a request.
 const SILENCE: Duration = Duration::from_secs(30);
-/// No connection is older.
+/// Maximum age of a connection.
 const LONGEST: Duration = Duration::from_secs(600);
 /// The pause after accepting has failed, as it does when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A listener whose connections are bounded in number and time.
-pub(super) struct Patient {
+pub(super) struct BoundedListener {
     listener: TcpListener,
     room: Arc<Semaphore>,
 }
 
-impl Patient {
+impl BoundedListener {
     pub(super) fn new(listener: TcpListener) -> Self {
         Self { listener, room: Arc::new(Semaphore::new(CONNECTIONS)) }
     }
 }
 
-impl Listener for Patient {
-    type Io = Bounded;
+impl Listener for BoundedListener {
+    type Io = BoundedStream;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Bounded, SocketAddr) {
+    async fn accept(&mut self) -> (BoundedStream, SocketAddr) {
         let permit = Arc::clone(&self.room).acquire_owned().await.ok();
         loop {
             match self.listener.accept().await {
-                Ok((stream, address)) => return (Bounded::new(stream, permit), address),
+                Ok((stream, address)) => return (BoundedStream::new(stream, permit), address),
                 Err(error) => {
                     tracing::debug!(%error, "accepting failed");
                     sleep(PAUSE).await;
@@ -56,21 +56,21 @@ impl Listener for Patient {
     }
 }
 
-/// A connection that ends by itself.
-pub(super) struct Bounded {
+/// A connection with an idle timeout and a maximum age.
+pub(super) struct BoundedStream {
     stream: TcpStream,
     silence: Pin<Box<Sleep>>,
     end: Instant,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Bounded {
+impl BoundedStream {
     fn new(stream: TcpStream, permit: Option<OwnedSemaphorePermit>) -> Self {
         let now = Instant::now();
         Self { stream, silence: Box::pin(sleep_until(now + SILENCE)), end: now + LONGEST, _permit: permit }
     }
 
-    /// Something moved: the silence begins anew, up to the end of the connection.
+    /// Restarts the idle timeout, within the maximum age.
     fn moved(&mut self) {
         let until = (Instant::now() + SILENCE).min(self.end);
         self.silence.as_mut().reset(until);
@@ -81,7 +81,7 @@ impl Bounded {
     }
 }
 
-impl AsyncRead for Bounded {
+impl AsyncRead for BoundedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl AsyncRead for Bounded {
     }
 }
 
-impl AsyncWrite for Bounded {
+impl AsyncWrite for BoundedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::AdminConfig;
-use crate::error::StartError;
+use crate::error::RelayStartError;
 use crate::relay::Shared;
 use guard::Guard;
-use listener::Patient;
+use listener::BoundedListener;
 
-/// How long requests may still take when the server ends.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long shutdown waits for requests.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// A server that runs until it is closed.
 pub(crate) struct Server {
@@ -32,13 +32,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(config: AdminConfig, shared: Arc<Shared>) -> Result<Self, StartError> {
-        let failed = |source| StartError::Admin { address: config.address, source };
+    pub(crate) async fn start(config: AdminConfig, shared: Arc<Shared>) -> Result<Self, RelayStartError> {
+        let failed = |source| RelayStartError::Admin { address: config.address, source };
         let listener = TcpListener::bind(config.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let router = routes::router(shared, Guard::new(address, config.token));
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
-        let serving = axum::serve(Patient::new(listener), router)
+        let serving = axum::serve(BoundedListener::new(listener), router)
             .with_graceful_shutdown(stop.clone().cancelled_owned());
         tracker.spawn(async move {
             if let Err(error) = serving.await {
@@ -56,7 +56,7 @@ impl Server {
     pub(crate) async fn close(self) {
         self.stop.cancel();
         self.tracker.close();
-        let _ = timeout(FAREWELL, self.tracker.wait()).await;
+        let _ = timeout(SHUTDOWN_GRACE, self.tracker.wait()).await;
     }
 }
 

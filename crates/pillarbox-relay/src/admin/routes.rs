@@ -1,4 +1,4 @@
-//! What the admin server answers.
+//! Routes of the admin server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::refusal::{Refusal, refusal};
 use crate::failures::LastFailure;
 use crate::metrics::text;
 use crate::relay::{Shared, SourceReport};
-use crate::source::{Health, Source, Standing};
+use crate::source::{Health, Source, SourceStatus};
 
 /// The largest body of a request.
 const BODY_BYTES: usize = 16 * 1_024;
@@ -27,15 +27,15 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// How long an answer to `/readyz` holds, so that asking often costs the database nothing.
 const READY_FOR: Duration = Duration::from_millis(500);
 
-/// What routes see.
-pub(super) struct Desk {
+/// State of the routes.
+pub(super) struct AdminState {
     shared: Arc<Shared>,
     ready: tokio::sync::Mutex<Option<(Instant, Readiness)>>,
 }
 
 /// The routes behind their guard.
 pub(super) fn router(shared: Arc<Shared>, judge: Guard) -> Router {
-    let desk = Arc::new(Desk { shared, ready: tokio::sync::Mutex::new(None) });
+    let state = Arc::new(AdminState { shared, ready: tokio::sync::Mutex::new(None) });
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -44,18 +44,18 @@ pub(super) fn router(shared: Arc<Shared>, judge: Guard) -> Router {
         .route("/api/v1/sources/{name}/groups", get(groups))
         .route("/api/v1/sources/{name}/groups/{group}/{action}", post(change))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is nothing here") })
-        .with_state(desk)
+        .with_state(state)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn_with_state(judge, guard))
 }
 
-async fn ready(State(desk): State<Arc<Desk>>) -> Response {
+async fn ready(State(state): State<Arc<AdminState>>) -> Response {
     // One caller looks, the others wait for what it finds.
-    let mut known = desk.ready.lock().await;
+    let mut known = state.ready.lock().await;
     let readiness = match &*known {
         Some((at, readiness)) if at.elapsed() < READY_FOR => readiness.clone(),
         _ => {
-            let readiness = Readiness::of(&desk.shared).await;
+            let readiness = Readiness::of(&state.shared).await;
             *known = Some((Instant::now(), readiness.clone()));
             readiness
         }
@@ -94,7 +94,7 @@ impl Readiness {
 /// Every source runs, is a member among those that share its tables, and its store answers.
 async fn is_ready(shared: &Shared) -> bool {
     for source in shared.sources.iter().filter(|source| source.config.enabled) {
-        if source.standing() != Standing::Running {
+        if source.status() != SourceStatus::Running {
             return false;
         }
         for part in source.parts() {
@@ -108,9 +108,9 @@ async fn is_ready(shared: &Shared) -> bool {
     true
 }
 
-async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+async fn metrics(State(state): State<Arc<AdminState>>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, text(&desk.shared.readings())).into_response()
+    (kind, text(&state.shared.readings())).into_response()
 }
 
 #[derive(Serialize)]
@@ -128,8 +128,8 @@ struct ShownEngine {
     last_failure: Option<LastFailure>,
 }
 
-async fn sources(State(desk): State<Arc<Desk>>) -> Response {
-    let shown = desk.shared.sources.iter().map(|source| Shown {
+async fn sources(State(state): State<Arc<AdminState>>) -> Response {
+    let shown = state.shared.sources.iter().map(|source| Shown {
         report: SourceReport::of(source),
         engines: source
             .parts()
@@ -144,13 +144,13 @@ async fn sources(State(desk): State<Arc<Desk>>) -> Response {
     Json(shown.collect::<Vec<_>>()).into_response()
 }
 
-impl Desk {
+impl AdminState {
     /// A source that runs, by its name.
     pub(super) fn source(&self, name: &str) -> Result<&Source, Refusal> {
         let source = self.shared.sources.iter().find(|source| source.config.name == name);
         match source {
             None => Err(refusal(StatusCode::NOT_FOUND, "there is no such source")),
-            Some(source) if source.standing() != Standing::Running => {
+            Some(source) if source.status() != SourceStatus::Running => {
                 Err(refusal(StatusCode::SERVICE_UNAVAILABLE, "the source does not run"))
             }
             Some(source) => Ok(source),

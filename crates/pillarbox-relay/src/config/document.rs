@@ -3,7 +3,7 @@
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};
 
-use super::key::Scope;
+use super::key::KeyScope;
 use super::keys::{KEYS, key};
 use super::layers::{Layer, problem};
 use super::problem::{Origin, Problem, nearest};
@@ -30,7 +30,7 @@ pub(super) struct Table {
     pub(super) layer: Layer,
 }
 
-/// Reads a file, and adds everything that is wrong with it.
+/// Reads a file and adds its problems.
 pub(super) fn read(text: &str, file: &str, problems: &mut Vec<Problem>) -> Document {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, file, problems, document: Document::default() };
@@ -90,7 +90,7 @@ impl Reader<'_> {
         for (name, value) in table {
             let line = line_of(self.text, name.span().start);
             match (name.get_ref().as_ref(), value.into_inner()) {
-                (NAME, value) => source.name = self.name(&value, line),
+                (NAME, value) => source.name = source_name(&value),
                 (name, value) => self.take(&mut source.layer, name, &value, Origin::Table { line }),
             }
         }
@@ -102,19 +102,11 @@ impl Reader<'_> {
         self.document.sources.push(source);
     }
 
-    /// Empty if it is none: the source says so.
-    fn name(&mut self, value: &DeValue<'_>, _line: usize) -> String {
-        let is_plain = |name: &&str| {
-            name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-        };
-        value.as_str().filter(is_plain).unwrap_or_default().to_owned()
-    }
-
     fn take(&mut self, layer: &mut Layer, name: &str, value: &DeValue<'_>, origin: Origin) {
         let (Origin::File { line } | Origin::Table { line }) = origin else { return };
         match key(name) {
             None => self.wrong(name, line, unknown(name)),
-            Some(key) if key.scope == Scope::Relay && matches!(origin, Origin::Table { .. }) => {
+            Some(key) if key.scope == KeyScope::Relay && matches!(origin, Origin::Table { .. }) => {
                 self.wrong(name, line, "it is for the whole relay: write it above the sources");
             }
             Some(_) => {
@@ -135,7 +127,15 @@ impl Reader<'_> {
     }
 }
 
-/// What to say of a key that there is none of.
+/// Empty if it is not a name, which the source then says.
+fn source_name(value: &DeValue<'_>) -> String {
+    let is_plain = |name: &&str| {
+        name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    value.as_str().filter(is_plain).unwrap_or_default().to_owned()
+}
+
+/// The message for an unknown key.
 pub(super) fn unknown(name: &str) -> String {
     match nearest(name, KEYS.iter().map(|key| key.name)) {
         Some(near) => format!("there is no such key; is it {near}?"),
@@ -147,7 +147,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// The value on its own; none for a number that is out of range.
+/// The value without positions; none for a number that is out of range.
 fn owned(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),

@@ -1,8 +1,12 @@
-//! What is known of a key: its name, where it may stand, its form, its default, its bounds.
+//! What is known of a key: its name, where it may stand, its kind of value, its default, its bounds.
+
+use pillarbox_stores::stores;
+
+use super::value::HumanDuration;
 
 /// Where a key may stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum KeyScope {
     /// At the top, for all sources, and in a `[[source]]`, for that one.
     Source,
     /// The same, and it says which tables are read: a flag or variable never overrides that of a `[[source]]`.
@@ -11,17 +15,21 @@ pub enum Scope {
     Relay,
 }
 
-/// What a value looks like.
+/// What the values of a key look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ValueKind {
     /// `true` or `false`.
-    Switch,
+    Bool,
     /// A whole number from the first to the second.
     Count(u64, u64),
     /// A duration from the first to the second, in milliseconds.
-    Span(u64, u64),
-    /// One of these words.
-    Word(&'static [&'static str]),
+    Duration(u64, u64),
+    /// `none`, or a duration of at least a minute.
+    Retention,
+    /// One of these words, in any case.
+    Choice(&'static [&'static str]),
+    /// A kind of database that this build has, in any case.
+    DatabaseType,
     /// A text.
     Text,
     /// A text that is never shown.
@@ -32,25 +40,40 @@ pub enum Form {
     Pairs,
 }
 
-impl Form {
+impl ValueKind {
     /// Whether its values are never shown.
     #[must_use]
     pub const fn is_secret(self) -> bool {
         matches!(self, Self::Secret | Self::Secrets | Self::Pairs)
     }
 
+    /// The words that its values are chosen from; none: any value of the kind will do.
+    #[must_use]
+    pub fn words(self) -> Vec<&'static str> {
+        match self {
+            Self::Choice(words) => words.to_vec(),
+            Self::DatabaseType => {
+                stores().iter().filter(|kind| kind.is_built_in()).map(|kind| kind.database_type).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// What a value must be, in words.
     #[must_use]
     pub fn expected(self) -> String {
         match self {
-            Self::Switch => "true or false".to_owned(),
+            Self::Bool => "true or false".to_owned(),
             Self::Count(min, max) => format!("a whole number from {min} to {max}"),
-            Self::Span(min, max) => format!(
+            Self::Duration(min, max) => format!(
                 "a whole number and a unit, as in 500ms, 30s, 5m, 2h or 7d, from {} to {}",
-                spelled(min),
-                spelled(max)
+                HumanDuration::from_millis(min),
+                HumanDuration::from_millis(max)
             ),
-            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Retention => {
+                "`none`, or a whole number and a unit of at least a minute, as in 12h or 7d".to_owned()
+            }
+            Self::Choice(_) | Self::DatabaseType => format!("one of {}", self.words().join(", ")),
             Self::Text | Self::Secret => "a text".to_owned(),
             Self::Secrets => "a list of texts, or one text with commas between them".to_owned(),
             Self::Pairs => "a table of texts, or NAME=VALUE with commas between them".to_owned(),
@@ -61,11 +84,11 @@ impl Form {
     #[must_use]
     pub const fn value_name(self) -> &'static str {
         match self {
-            Self::Switch => "BOOL",
+            Self::Bool => "BOOL",
             Self::Count(..) => "N",
-            Self::Span(..) => "DURATION",
-            Self::Word(_) => "WORD",
-            Self::Text | Self::Secret => "TEXT",
+            Self::Duration(..) => "DURATION",
+            Self::Choice(_) | Self::DatabaseType => "WORD",
+            Self::Text | Self::Secret | Self::Retention => "TEXT",
             Self::Secrets | Self::Pairs => "LIST",
         }
     }
@@ -79,9 +102,9 @@ pub struct Key {
     /// What it is about.
     pub section: Section,
     /// Where it may stand.
-    pub scope: Scope,
+    pub scope: KeyScope,
     /// What its values look like.
-    pub form: Form,
+    pub kind: ValueKind,
     /// Its default as it stands in a file; none: not set.
     pub default: Option<&'static str>,
     /// A value for people to start from, where there is no default.
@@ -138,13 +161,4 @@ impl Section {
             Self::Relay => "Relay",
         }
     }
-}
-
-/// Milliseconds in the largest unit that leaves a whole number.
-#[must_use]
-pub(crate) fn spelled(ms: u64) -> String {
-    const UNITS: [(&str, u64); 5] =
-        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-    let unit = UNITS.iter().find(|(_, unit)| ms > 0 && ms.is_multiple_of(*unit));
-    unit.map_or_else(|| "0s".to_owned(), |(name, unit)| format!("{}{name}", ms / unit))
 }

@@ -1,19 +1,22 @@
 //! Every key, once: the struct that files are read into, the flags, the variables, the schema and the documents come from here.
 
-use schemars::JsonSchema;
+use pillarbox::engine::{OnDead, Ungrouped};
+use pillarbox::model::Layout;
+use pillarbox::port::OnDone;
+use pillarbox_sinks::{Answers, Compression, Format, Http2, Secret};
 use serde::Deserialize;
 
-use super::key::{Form, Key, Scope, Section};
-use super::value::{Pairs, Secrets, Span, Word};
-use crate::secret::Secret;
+use super::LogFormat;
+use super::key::{Key, KeyScope, Section, ValueKind};
+use super::value::{HumanDuration, Pairs, Retention, Secrets};
 
 macro_rules! keys {
     ($(
         $(#[doc = $doc:literal])+
-        $section:ident $scope:ident $name:literal $field:ident: $type:ty [$form:expr] = $default:expr, $example:literal;
+        $section:ident $scope:ident $name:literal $field:ident: $type:ty [$kind:expr] = $default:expr, $example:literal;
     )+) => {
         /// The keys; what is not set is left to the defaults, or to nothing.
-        #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct Keys {
             $(
@@ -28,8 +31,8 @@ macro_rules! keys {
             $(Key {
                 name: $name,
                 section: Section::$section,
-                scope: Scope::$scope,
-                form: $form,
+                scope: KeyScope::$scope,
+                kind: $kind,
                 default: $default,
                 example: $example,
                 doc: concat!($($doc),+),
@@ -43,128 +46,128 @@ const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 
 keys! {
-    /// Whether anything is delivered; `false`: the relay only serves its admin address.
-    Tables Source "enabled" enabled: bool [Form::Switch] = Some("true"), "true";
-    /// The database, as in postgres://USER@HOST/DATABASE, mysql://…, mongodb://… or sqlite:FILE.
-    Tables Place "database-url" database_url: Secret [Form::Secret] = None, "postgres://relay@localhost/shop";
-    /// A file that holds the database URL, which keeps a password out of this file and the list of processes.
-    Tables Place "database-url-file" database_url_file: String [Form::Text] = None, "/run/secrets/database-url";
-    /// The kind of database. The URL says it too; where both do, they must agree. In any case.
-    Tables Source "database-type" database_type: Word [Form::Word(&["POSTGRESQL", "MYSQL", "MONGODB", "SQLITE"])] = Some("\"POSTGRESQL\""), "POSTGRESQL";
-    /// The layout of the tables. Not set: that of the tables that are there; flowcatalyst where one of the next two keys names another table.
-    Tables Place "layout" layout: Word [Form::Word(&["native", "flowcatalyst"])] = None, "native";
-    /// The table of events in the layout flowcatalyst, posted to /api/events/batch. Empty: none.
-    Tables Place "events-table" events_table: String [Form::Text] = Some("\"outbox_events\""), "outbox_events";
-    /// The table of dispatch jobs in the layout flowcatalyst, posted to /api/dispatch/jobs/batch. Empty: none.
-    Tables Place "dispatch-jobs-table" dispatch_jobs_table: String [Form::Text] = Some("\"outbox_dispatch_jobs\""), "outbox_dispatch_jobs";
-    /// The table of events in the layout native. Not set: outbox_event.
-    Tables Place "table" table: String [Form::Text] = None, "outbox_event";
-    /// The schema of the tables, on PostgreSQL. Not set: the first of the search path.
-    Tables Place "schema" schema: String [Form::Text] = None, "public";
-    /// The database on MongoDB, where the URL names none.
-    Tables Place "mongo-database" mongo_database: String [Form::Text] = Some("\"outbox\""), "outbox";
-    /// Whether missing tables are made and old ones upgraded at the start. `false`: the relay checks them and says what to do.
-    Tables Source "migrate" migrate: bool [Form::Switch] = Some("false"), "false";
+    /// Whether the source is delivered. `false`: the relay only serves its admin address.
+    Tables Source "enabled" enabled: bool [ValueKind::Bool] = Some("true"), "true";
+    /// URL of the database, as in postgres://USER@HOST/DATABASE, mysql://…, mongodb://… or sqlite:FILE.
+    Tables Place "database-url" database_url: Secret [ValueKind::Secret] = None, "postgres://relay@localhost/shop";
+    /// File that contains the database URL, to keep a password out of this file and the process list.
+    Tables Place "database-url-file" database_url_file: String [ValueKind::Text] = None, "/run/secrets/database-url";
+    /// Kind of database. If set, it must agree with the URL. Upper or lower case.
+    Tables Source "database-type" database_type: String [ValueKind::DatabaseType] = Some("\"POSTGRESQL\""), "POSTGRESQL";
+    /// Layout of the tables. Not set: detected; flowcatalyst if one of the next two keys names another table.
+    Tables Place "layout" layout: Layout [ValueKind::Choice(&["native", "flowcatalyst"])] = None, "native";
+    /// Table of events in the flowcatalyst layout, posted to /api/events/batch. Empty: none.
+    Tables Place "events-table" events_table: String [ValueKind::Text] = Some("\"outbox_events\""), "outbox_events";
+    /// Table of dispatch jobs in the flowcatalyst layout, posted to /api/dispatch/jobs/batch. Empty: none.
+    Tables Place "dispatch-jobs-table" dispatch_jobs_table: String [ValueKind::Text] = Some("\"outbox_dispatch_jobs\""), "outbox_dispatch_jobs";
+    /// Table of events in the native layout. Not set: outbox_event.
+    Tables Place "table" table: String [ValueKind::Text] = None, "outbox_event";
+    /// Schema of the tables, on PostgreSQL. Not set: the first of the search path.
+    Tables Place "schema" schema: String [ValueKind::Text] = None, "public";
+    /// Database on MongoDB, if the URL does not name one.
+    Tables Place "mongo-database" mongo_database: String [ValueKind::Text] = Some("\"outbox\""), "outbox";
+    /// Whether missing tables are created and old ones upgraded at startup. `false`: the relay checks them and says what to do.
+    Tables Source "migrate" migrate: bool [ValueKind::Bool] = Some("false"), "false";
 
-    /// How often the tables are looked at when nothing hints at new rows.
-    Reading Source "poll-interval" poll_interval: Span [Form::Span(10, HOUR)] = Some("\"1s\""), "1s";
-    /// How many rows are read at once.
-    Reading Source "poll-batch-size" poll_batch_size: u64 [Form::Count(1, 100_000)] = Some("500"), "500";
-    /// How many rows may wait in memory. What does not fit is not taken.
-    Reading Source "global-buffer-size" global_buffer_size: u64 [Form::Count(1, 1_000_000)] = Some("1000"), "1000";
-    /// How many bytes of events, headers and names included, may wait in memory. What does not fit is not loaded. While it is sent an event needs about as much again.
-    Reading Source "buffer-bytes" buffer_bytes: u64 [Form::Count(65_536, 1 << 40)] = Some("16777216"), "16777216";
-    /// A row of more bytes, all its columns together, is set aside as dead without being loaded.
-    Reading Source "max-row-bytes" max_row_bytes: u64 [Form::Count(2_097_152, 1 << 40)] = Some("16777216"), "16777216";
-    /// Rows that have been PROCESSING for so many seconds go back to PENDING, in the layout flowcatalyst.
-    Reading Source "processing-timeout-seconds" processing_timeout_seconds: u64 [Form::Count(1, 86_400)] = Some("300"), "300";
-    /// How long a relay that has died keeps its work from the others.
-    Reading Source "lease" lease: Span [Form::Span(300, DAY)] = Some("\"15s\""), "15s";
+    /// How often the tables are polled when no wake-up arrives.
+    Reading Source "poll-interval" poll_interval: HumanDuration [ValueKind::Duration(10, HOUR)] = Some("\"1s\""), "1s";
+    /// Number of rows read at once.
+    Reading Source "poll-batch-size" poll_batch_size: u64 [ValueKind::Count(1, 100_000)] = Some("500"), "500";
+    /// Maximum number of rows in memory. The rest stays in the table.
+    Reading Source "global-buffer-size" global_buffer_size: u64 [ValueKind::Count(1, 1_000_000)] = Some("1000"), "1000";
+    /// Maximum bytes of events in memory, including headers and names. The rest is not loaded. An event in flight needs about as much again.
+    Reading Source "buffer-bytes" buffer_bytes: u64 [ValueKind::Count(65_536, 1 << 40)] = Some("16777216"), "16777216";
+    /// A row with more bytes in all its columns goes dead without being loaded.
+    Reading Source "max-row-bytes" max_row_bytes: u64 [ValueKind::Count(2_097_152, 1 << 40)] = Some("16777216"), "16777216";
+    /// In the flowcatalyst layout, rows that have been PROCESSING for this many seconds go back to PENDING.
+    Reading Source "processing-timeout-seconds" processing_timeout_seconds: u64 [ValueKind::Count(1, 86_400)] = Some("300"), "300";
+    /// How long a crashed relay keeps its share of the work from the others.
+    Reading Source "lease" lease: HumanDuration [ValueKind::Duration(300, DAY)] = Some("\"15s\""), "15s";
 
-    /// How many groups are delivered at once.
-    Delivery Source "max-concurrent-groups" max_concurrent_groups: u64 [Form::Count(1, 1_024)] = Some("10"), "10";
-    /// How many events of one group go out together.
-    Delivery Source "api-batch-size" api_batch_size: u64 [Form::Count(1, 10_000)] = Some("100"), "100";
-    /// How often an event that failed by its own fault is tried again before it is dead.
-    Delivery Source "max-retries" max_retries: u64 [Form::Count(0, 999_999)] = Some("3"), "3";
-    /// How long to wait before the first retry; it doubles from one to the next.
-    Delivery Source "retry-min" retry_min: Span [Form::Span(1, DAY)] = Some("\"1s\""), "1s";
-    /// The longest wait before a retry.
-    Delivery Source "retry-max" retry_max: Span [Form::Span(1, DAY)] = Some("\"60s\""), "60s";
-    /// What a group does when one of its events has died: skip goes on with the next, block waits for an operator.
-    Delivery Source "on-dead" on_dead: Word [Form::Word(&["skip", "block"])] = Some("\"skip\""), "skip";
-    /// What happens to rows that were delivered. The layout flowcatalyst always keeps them.
-    Delivery Source "on-done" on_done: Word [Form::Word(&["keep", "delete"])] = Some("\"keep\""), "keep";
-    /// How long delivered rows are kept; `none`: for ever. Not set: 7d, and none in the layout flowcatalyst.
-    Delivery Source "retention-done" retention_done: String [Form::Text] = None, "7d";
-    /// How long dead rows are kept; `none`: for ever. Not set: 30d, and none in the layout flowcatalyst.
-    Delivery Source "retention-dead" retention_dead: String [Form::Text] = None, "30d";
-    /// Whether items without a group share the group `default`, or go side by side; in the layout flowcatalyst.
-    Delivery Source "ungrouped" ungrouped: Word [Form::Word(&["default", "parallel"])] = Some("\"default\""), "default";
-    /// How long ending waits for what is in memory; the rest is given back.
-    Delivery Source "drain" drain: Span [Form::Span(0, HOUR)] = Some("\"30s\""), "30s";
+    /// Number of groups delivered at once.
+    Delivery Source "max-concurrent-groups" max_concurrent_groups: u64 [ValueKind::Count(1, 1_024)] = Some("10"), "10";
+    /// Maximum number of events of one group in one batch.
+    Delivery Source "api-batch-size" api_batch_size: u64 [ValueKind::Count(1, 10_000)] = Some("100"), "100";
+    /// Number of retries of an event that fails by its own fault before it goes dead.
+    Delivery Source "max-retries" max_retries: u64 [ValueKind::Count(0, 999_999)] = Some("3"), "3";
+    /// Delay before the first retry; it doubles with each retry.
+    Delivery Source "retry-min" retry_min: HumanDuration [ValueKind::Duration(1, DAY)] = Some("\"1s\""), "1s";
+    /// Maximum delay before a retry.
+    Delivery Source "retry-max" retry_max: HumanDuration [ValueKind::Duration(1, DAY)] = Some("\"60s\""), "60s";
+    /// What a group does when one of its events goes dead: `skip` continues with the next, `block` waits for an operator.
+    Delivery Source "on-dead" on_dead: OnDead [ValueKind::Choice(&["skip", "block"])] = Some("\"skip\""), "skip";
+    /// What happens to delivered rows. The flowcatalyst layout always keeps them.
+    Delivery Source "on-done" on_done: OnDone [ValueKind::Choice(&["keep", "delete"])] = Some("\"keep\""), "keep";
+    /// How long delivered rows are kept; `none`: forever. Not set: 7d, and none in the flowcatalyst layout.
+    Delivery Source "retention-done" retention_done: Retention [ValueKind::Retention] = None, "7d";
+    /// How long dead rows are kept; `none`: forever. Not set: 30d, and none in the flowcatalyst layout.
+    Delivery Source "retention-dead" retention_dead: Retention [ValueKind::Retention] = None, "30d";
+    /// In the flowcatalyst layout, whether items without a group share the group `default` or are delivered in parallel.
+    Delivery Source "ungrouped" ungrouped: Ungrouped [ValueKind::Choice(&["default", "parallel"])] = Some("\"default\""), "default";
+    /// How long shutdown keeps delivering buffered rows before it releases the rest.
+    Delivery Source "drain" drain: HumanDuration [ValueKind::Duration(0, HOUR)] = Some("\"30s\""), "30s";
 
-    /// The URL of the HTTP API, without the path. Required unless there is another sink.
-    Api Source "api-base-url" api_base_url: Secret [Form::Secret] = None, "https://api.example.com";
-    /// The path of the batch endpoint, a template over the event. Not set: /api/events/batch, and /api/dispatch/jobs/batch for dispatch jobs.
-    Api Source "api-path" api_path: String [Form::Text] = None, "/api/events/batch";
-    /// The bearer token.
-    Api Source "api-token" api_token: Secret [Form::Secret] = None, "…";
-    /// A file that holds the bearer token; read again when the API answers 401.
-    Api Source "api-token-file" api_token_file: String [Form::Text] = None, "/run/secrets/api-token";
-    /// How requests are compressed.
-    Api Source "api-compression" api_compression: Word [Form::Word(&["none", "gzip", "zstd"])] = Some("\"none\""), "none";
-    /// How long connecting may take.
-    Api Source "api-connect-timeout" api_connect_timeout: Span [Form::Span(1, HOUR)] = Some("\"10s\""), "10s";
-    /// How long a request may take, its answer included.
-    Api Source "api-request-timeout" api_request_timeout: Span [Form::Span(1, HOUR)] = Some("\"30s\""), "30s";
+    /// URL of the HTTP API, without the path. Required unless `sink` is set.
+    Api Source "api-base-url" api_base_url: Secret [ValueKind::Secret] = None, "https://api.example.com";
+    /// Path of the batch endpoint, a template over the event. Not set: /api/events/batch, and /api/dispatch/jobs/batch for dispatch jobs.
+    Api Source "api-path" api_path: String [ValueKind::Text] = None, "/api/events/batch";
+    /// Bearer token.
+    Api Source "api-token" api_token: Secret [ValueKind::Secret] = None, "…";
+    /// File that contains the bearer token; read again when the API answers 401.
+    Api Source "api-token-file" api_token_file: String [ValueKind::Text] = None, "/run/secrets/api-token";
+    /// Compression of requests.
+    Api Source "api-compression" api_compression: Compression [ValueKind::Choice(&["none", "gzip", "zstd"])] = Some("\"none\""), "none";
+    /// Timeout of connecting.
+    Api Source "api-connect-timeout" api_connect_timeout: HumanDuration [ValueKind::Duration(1, HOUR)] = Some("\"10s\""), "10s";
+    /// Timeout of a request, including its response.
+    Api Source "api-request-timeout" api_request_timeout: HumanDuration [ValueKind::Duration(1, HOUR)] = Some("\"30s\""), "30s";
 
-    /// The longest wait that an answer's Retry-After can ask for.
-    Api Source "api-retry-after-max" api_retry_after_max: Span [Form::Span(0, DAY)] = Some("\"5m\""), "5m";
-    /// How answers are read: item by item where the body says how each went, or by their status alone.
-    Api Source "api-answers" api_answers: Word [Form::Word(&["item-by-item", "by-status"])] = Some("\"item-by-item\""), "item-by-item";
-    /// How HTTP/2 is found: where TLS offers it, or always, without TLS too.
-    Api Source "api-http2" api_http2: Word [Form::Word(&["negotiated", "prior-knowledge"])] = Some("\"negotiated\""), "negotiated";
-    /// A proxy for requests. Not set: none, whatever the environment says.
-    Api Source "api-proxy" api_proxy: Secret [Form::Secret] = None, "http://proxy:3128";
+    /// Maximum delay that a Retry-After header can ask for.
+    Api Source "api-retry-after-max" api_retry_after_max: HumanDuration [ValueKind::Duration(0, DAY)] = Some("\"5m\""), "5m";
+    /// How responses are read: `item-by-item` if the body has a result for each event, `by-status` by the status code alone.
+    Api Source "api-answers" api_answers: Answers [ValueKind::Choice(&["item-by-item", "by-status"])] = Some("\"item-by-item\""), "item-by-item";
+    /// When HTTP/2 is used: `negotiated` if TLS offers it, `prior-knowledge` always, even without TLS.
+    Api Source "api-http2" api_http2: Http2 [ValueKind::Choice(&["negotiated", "prior-knowledge"])] = Some("\"negotiated\""), "negotiated";
+    /// Proxy for requests. Not set: none; proxy variables of the environment are ignored.
+    Api Source "api-proxy" api_proxy: Secret [ValueKind::Secret] = None, "http://proxy:3128";
 
-    /// Where events go instead of the HTTP API: the URL of a sink.
-    Sinks Source "sink" sink: Secret [Form::Secret] = None, "nats://localhost/orders.{type}";
-    /// A template for the subject, topic, routing key, stream or path, where the URL does not say it.
-    Sinks Source "sink-destination" sink_destination: String [Form::Text] = None, "orders.{type}";
-    /// How a message is made of an event: its payload as it is, or a CloudEvent with its data inside or beside it.
-    Sinks Source "sink-format" sink_format: Word [Form::Word(&["raw", "cloudevents", "cloudevents-binary"])] = Some("\"raw\""), "raw";
-    /// The source that CloudEvents name.
-    Sinks Source "sink-source" sink_source: String [Form::Text] = Some("\"pillarbox\""), "pillarbox";
-    /// Settings that are passed on to a broker's client: a table, or NAME=VALUE with commas between them.
-    Sinks Source "sink-properties" sink_properties: Pairs [Form::Pairs] = None, "compression.type=zstd";
-    /// A file of PEM certificates to trust besides the system's.
-    Sinks Source "sink-ca-file" sink_ca_file: String [Form::Text] = None, "/etc/ssl/internal.pem";
-    /// The secrets that webhooks are signed with, each `whsec_…`; several while one takes the place of another.
-    Sinks Source "webhook-secrets" webhook_secrets: Secrets [Form::Secrets] = None, "whsec_…";
-    /// A file that holds these secrets, one a line.
-    Sinks Source "webhook-secrets-file" webhook_secrets_file: String [Form::Text] = None, "/run/secrets/webhook";
-    /// Whether webhooks may go to private and loopback addresses. Addresses of cloud metadata stay forbidden.
-    Sinks Source "egress-allow-private" egress_allow_private: bool [Form::Switch] = Some("false"), "false";
-    /// Whether webhooks may go out without TLS.
-    Sinks Source "egress-allow-http" egress_allow_http: bool [Form::Switch] = Some("false"), "false";
+    /// URL of the sink that events go to instead of the HTTP API: webhook+https://…, nats://…, amqp://…, redis://…, kafka://… or stdout:.
+    Sinks Source "sink" sink: Secret [ValueKind::Secret] = None, "nats://localhost/orders.{type}";
+    /// Template for the subject, topic, routing key, stream or path, if the URL does not contain it.
+    Sinks Source "sink-destination" sink_destination: String [ValueKind::Text] = None, "orders.{type}";
+    /// Format of messages: `raw` is the payload alone, `cloudevents` a JSON document with the payload in it, `cloudevents-binary` the payload with attributes as headers.
+    Sinks Source "sink-format" sink_format: Format [ValueKind::Choice(&["raw", "cloudevents", "cloudevents-binary"])] = Some("\"raw\""), "raw";
+    /// The `source` attribute of CloudEvents.
+    Sinks Source "sink-source" sink_source: String [ValueKind::Text] = Some("\"pillarbox\""), "pillarbox";
+    /// Settings passed to the broker's client: a table, or NAME=VALUE separated by commas.
+    Sinks Source "sink-properties" sink_properties: Pairs [ValueKind::Pairs] = None, "compression.type=zstd";
+    /// File of PEM certificates to trust in addition to the system's.
+    Sinks Source "sink-ca-file" sink_ca_file: String [ValueKind::Text] = None, "/etc/ssl/internal.pem";
+    /// Secrets that sign webhooks, each `whsec_…`; more than one during a rotation.
+    Sinks Source "webhook-secrets" webhook_secrets: Secrets [ValueKind::Secrets] = None, "whsec_…";
+    /// File that contains these secrets, one per line.
+    Sinks Source "webhook-secrets-file" webhook_secrets_file: String [ValueKind::Text] = None, "/run/secrets/webhook";
+    /// Whether webhooks may go to private and loopback addresses. Cloud metadata addresses stay forbidden.
+    Sinks Source "egress-allow-private" egress_allow_private: bool [ValueKind::Bool] = Some("false"), "false";
+    /// Whether webhooks may be sent without TLS.
+    Sinks Source "egress-allow-http" egress_allow_http: bool [ValueKind::Bool] = Some("false"), "false";
 
-    /// The address of metrics, health and group actions. Not set: none. Any but a loopback address needs a token.
-    Relay Relay "admin" admin: String [Form::Text] = None, "127.0.0.1:7080";
-    /// The bearer token of the admin address, at least 16 characters.
-    Relay Relay "admin-token" admin_token: Secret [Form::Secret] = None, "…";
-    /// A file that holds this token.
-    Relay Relay "admin-token-file" admin_token_file: String [Form::Text] = None, "/run/secrets/admin-token";
-    /// The OpenTelemetry collector that metrics are pushed to by OTLP over HTTP, as JSON; /v1/metrics is added. Not set: none.
-    Relay Relay "otlp-endpoint" otlp_endpoint: Secret [Form::Secret] = None, "http://localhost:4318";
-    /// Headers for it, such as the key of a vendor: a table, or NAME=VALUE with commas between them.
-    Relay Relay "otlp-headers" otlp_headers: Pairs [Form::Pairs] = None, "api-key=…";
-    /// How often metrics are pushed; once more when the relay ends.
-    Relay Relay "otlp-interval" otlp_interval: Span [Form::Span(100, HOUR)] = Some("\"1m\""), "1m";
-    /// A label for people in lists of nodes. Not set: `relay`, and the name of the source.
-    Relay Relay "label" label: String [Form::Text] = None, "relay-a";
-    /// How the log is written to standard error: lines for people, or JSON.
-    Relay Relay "log-format" log_format: Word [Form::Word(&["text", "json"])] = Some("\"text\""), "text";
+    /// Address of the admin server: metrics, health and group actions. Not set: none. An address other than loopback needs a token.
+    Relay Relay "admin" admin: String [ValueKind::Text] = None, "127.0.0.1:7080";
+    /// Bearer token of the admin server, at least 16 characters.
+    Relay Relay "admin-token" admin_token: Secret [ValueKind::Secret] = None, "…";
+    /// File that contains this token.
+    Relay Relay "admin-token-file" admin_token_file: String [ValueKind::Text] = None, "/run/secrets/admin-token";
+    /// OpenTelemetry collector that metrics are pushed to by OTLP over HTTP as JSON; /v1/metrics is appended. Not set: none.
+    Relay Relay "otlp-endpoint" otlp_endpoint: Secret [ValueKind::Secret] = None, "http://localhost:4318";
+    /// Headers for the collector, such as an API key: a table, or NAME=VALUE separated by commas.
+    Relay Relay "otlp-headers" otlp_headers: Pairs [ValueKind::Pairs] = None, "api-key=…";
+    /// How often metrics are pushed; once more at shutdown.
+    Relay Relay "otlp-interval" otlp_interval: HumanDuration [ValueKind::Duration(100, HOUR)] = Some("\"1m\""), "1m";
+    /// Label in lists of nodes. Not set: `relay` and the name of the source.
+    Relay Relay "label" label: String [ValueKind::Text] = None, "relay-a";
+    /// Format of the log on standard error.
+    Relay Relay "log-format" log_format: LogFormat [ValueKind::Choice(&["text", "json"])] = Some("\"text\""), "text";
 }
 
 /// The key of this name.

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use pillarbox::redact;
 use serde::Deserialize;
 use toml::Value;
 
-use super::key::{Form, Key, Scope};
+use super::key::{Key, KeyScope, ValueKind};
 use super::keys::{KEYS, Keys, key};
 use super::problem::{Origin, Problem};
-use super::value::{Span, Word};
-use crate::secret::shown_url;
+use super::value::HumanDuration;
 
-/// Pairs of keys of which one is set.
+/// Pairs of keys that exclude each other.
 const EITHER: [(&str, &str); 5] = [
     ("database-url", "database-url-file"),
     ("api-token", "api-token-file"),
@@ -20,17 +20,17 @@ const EITHER: [(&str, &str); 5] = [
     ("sink", "api-base-url"),
 ];
 
-/// Secrets of which people may see a part.
+/// Secrets that are shown without their credentials.
 const URLS: [&str; 3] = ["database-url", "api-base-url", "sink"];
 
-/// A key and its value, as people may see them.
+/// A key and its value, secrets hidden.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ShownKey {
     /// The key.
     pub key: &'static str,
     /// Its value; secrets as `***`, URLs without users, passwords and queries.
     pub value: String,
-    /// Where it stands; none: it is the default.
+    /// Flag, variable or line of the file that sets it; none: the default.
     pub from: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Setting {
     pub(super) origin: Origin,
 }
 
-/// Settings by the names of their keys: every one is of its key's form and within its bounds.
+/// Settings by the names of their keys: every one is of its key's kind and within its bounds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layer(BTreeMap<&'static str, Setting>);
 
@@ -56,15 +56,15 @@ impl Layer {
         Self(settings.collect())
     }
 
-    /// Takes a value of the file in, or says what is wrong with it.
+    /// Adds a value of the file; the error says what is wrong with it.
     pub(super) fn take(&mut self, name: &str, value: Value, origin: Origin) -> Result<(), String> {
         let key = key(name).ok_or_else(String::new)?;
-        let value = checked(key, value).ok_or_else(|| format!("it must be {}", key.form.expected()))?;
+        let value = checked(key, value).ok_or_else(|| format!("it must be {}", key.kind.expected()))?;
         self.0.insert(key.name, Setting { value, origin });
         Ok(())
     }
 
-    /// Takes a text of a flag or variable in: whatever of its readings fits.
+    /// Adds the text of a flag or variable, read as the first type that fits.
     pub(super) fn take_text(&mut self, name: &str, text: &str, origin: Origin) -> Result<(), String> {
         let number = text.parse::<i64>().ok().map(Value::Integer);
         let switch = text.parse::<bool>().ok().map(Value::Boolean);
@@ -79,7 +79,7 @@ impl Layer {
         last
     }
 
-    /// This layer under another. Of two keys that say the same in two ways, the upper layer's takes the place of the lower one's.
+    /// Puts another layer over this one. Of two keys that exclude each other, the upper layer's replaces the lower one's.
     pub(super) fn under(mut self, upper: &Self) -> Self {
         for (one, other) in EITHER {
             for (one, other) in [(one, other), (other, one)] {
@@ -97,18 +97,18 @@ impl Layer {
         self.0.get(name).map_or(Origin::Default, |setting| setting.origin.clone())
     }
 
-    /// Whether somebody set it.
+    /// Whether a file, variable or flag sets it.
     pub(super) fn is_given(&self, name: &str) -> bool {
         self.origin(name) != Origin::Default
     }
 
     /// The keys that are set, of a scope.
-    pub(super) fn given_in(&self, scope: Scope) -> impl Iterator<Item = (&'static str, &Origin)> {
+    pub(super) fn given_in(&self, scope: KeyScope) -> impl Iterator<Item = (&'static str, &Origin)> {
         let of_scope = move |name: &&'static str| key(name).is_some_and(|key| key.scope == scope);
         self.0.iter().filter(move |(name, _)| of_scope(name)).map(|(name, setting)| (*name, &setting.origin))
     }
 
-    /// Every key that has a value, as people may see it, and where it stands.
+    /// Every key that has a value, secrets hidden, with its origin.
     pub(super) fn shown(&self, file: &str) -> Vec<ShownKey> {
         let settings = KEYS.iter().filter_map(|key| Some((key, self.0.get(key.name)?)));
         let shown = settings.map(|(key, setting)| ShownKey {
@@ -121,45 +121,56 @@ impl Layer {
 
     /// The values as a struct.
     pub(super) fn keys(&self) -> Keys {
-        let table = self.0.iter().map(|(name, setting)| ((*name).to_owned(), setting.value.clone()));
-        // Each was read alone when it came in.
-        Keys::deserialize(Value::Table(table.collect())).unwrap_or_default()
+        let settings = self.0.iter().filter_map(|(name, setting)| Some((key(name)?, setting)));
+        let table = settings.map(|(key, setting)| (key.name.to_owned(), plain(key, &setting.value)));
+        Keys::deserialize(Value::Table(table.collect())).expect("each was deserialised alone when it came in")
     }
 }
 
-/// A value as people may see it: of a URL where it leads to, of any other secret nothing.
+/// A value for display: URLs without credentials, other secrets hidden.
 fn shown(key: &Key, value: &Value) -> String {
     match value {
-        Value::String(url) if URLS.contains(&key.name) => shown_url(url),
-        _ if key.form.is_secret() => "***".to_owned(),
+        Value::String(url) if URLS.contains(&key.name) => redact::url(url),
+        _ if key.kind.is_secret() => "***".to_owned(),
         Value::String(text) => text.clone(),
         value => value.to_string(),
     }
 }
 
-/// The value, if it is of the key's form and within its bounds.
+/// The value, if it is of the key's kind and within its bounds.
 fn checked(key: &Key, value: Value) -> Option<Value> {
-    let alone = toml::Table::from_iter([(key.name.to_owned(), value.clone())]);
-    Keys::deserialize(Value::Table(alone)).ok()?;
-    let fits = match key.form {
-        Form::Count(min, max) => {
-            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+    let plain = plain(key, &value);
+    let fits = match key.kind {
+        ValueKind::Count(min, max) => {
+            let number = plain.as_integer().and_then(|number| u64::try_from(number).ok());
             number.is_some_and(|number| (min..=max).contains(&number))
         }
-        Form::Span(min, max) => {
-            let span = value.as_str().and_then(Span::parse);
-            span.is_some_and(|span| (min..=max).contains(&span.as_ms()))
+        ValueKind::Duration(min, max) => {
+            let duration = plain.as_str().and_then(|text| text.parse::<HumanDuration>().ok());
+            let bounds = HumanDuration::from_millis(min)..=HumanDuration::from_millis(max);
+            duration.is_some_and(|duration| bounds.contains(&duration))
         }
-        Form::Word(words) => {
-            let word = Word::deserialize(value.clone()).ok()?.lower();
-            words.iter().any(|known| known.eq_ignore_ascii_case(&word))
+        ValueKind::Choice(_) | ValueKind::DatabaseType => {
+            let words = key.kind.words();
+            plain.as_str().is_some_and(|word| words.iter().any(|known| known.eq_ignore_ascii_case(word)))
         }
-        Form::Switch | Form::Text | Form::Secret | Form::Secrets | Form::Pairs => true,
+        _ => true,
     };
-    fits.then_some(value)
+    let alone = toml::Table::from_iter([(key.name.to_owned(), plain)]);
+    (fits && Keys::deserialize(Value::Table(alone)).is_ok()).then_some(value)
 }
 
-/// Where a value of this key stands, for people.
+/// The value as its type reads it: words in lower case.
+fn plain(key: &Key, value: &Value) -> Value {
+    match (key.kind, value) {
+        (ValueKind::Choice(_) | ValueKind::DatabaseType, Value::String(word)) => {
+            Value::String(word.to_ascii_lowercase())
+        }
+        (_, value) => value.clone(),
+    }
+}
+
+/// Where a value of this key is set.
 pub(super) fn place(name: &str, origin: &Origin, file: &str) -> Option<String> {
     match origin {
         Origin::Default => None,

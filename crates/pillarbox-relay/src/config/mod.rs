@@ -11,23 +11,24 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use pillarbox::engine::{OnDead, Ungrouped};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::OnDone;
 use pillarbox::rules::Lease;
+use pillarbox_sinks::{Secret, SinkOptions};
+use serde::Deserialize;
 
-pub use key::{Form, Key, Scope, Section};
+pub use key::{Key, KeyScope, Section, ValueKind};
 pub use keys::KEYS;
 pub use layers::ShownKey;
 pub use pages::{default_file, json_schema, reference};
 pub use problem::{Origin, Problem, Problems};
+pub use value::{DurationError, HumanDuration, Retention};
 
-use crate::secret::Secret;
 use document::{Document, unknown};
-use key::Scope::Place;
+use key::KeyScope::Place;
 use layers::{Layer, place, problem};
 use resolve::Resolver;
 
@@ -37,130 +38,113 @@ const ONLY_SOURCE: &str = "default";
 /// What a relay is made of.
 #[derive(Debug, Clone)]
 pub struct RelayConfig {
-    /// What is drained, each to its sink.
+    /// The databases to drain, each with its sink.
     pub sources: Vec<SourceConfig>,
-    /// The admin server, if there is one.
+    /// The admin server; none: not started.
     pub admin: Option<AdminConfig>,
-    /// Where metrics are pushed, if anywhere.
+    /// The OpenTelemetry collector; none: metrics are not pushed.
     pub otlp: Option<OtlpConfig>,
-    /// A label for people.
+    /// Label in lists of nodes.
     pub label: Option<String>,
-    /// How the log is written.
+    /// Format of the log.
     pub log_format: LogFormat,
 }
 
-/// How the log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Readable lines.
     #[default]
     Text,
-    /// A JSON document a line.
+    /// One JSON document per line.
     Json,
 }
 
-/// Where the relay shows its state.
+/// Settings of the admin server.
 #[derive(Debug, Clone)]
 pub struct AdminConfig {
-    /// Where it listens.
+    /// Address to listen on.
     pub address: SocketAddr,
-    /// What callers must know.
+    /// Bearer token that callers must send.
     pub token: Option<Secret>,
 }
 
-/// Where metrics are pushed by OpenTelemetry.
+/// Settings of the push of metrics by OTLP.
 #[derive(Debug, Clone)]
 pub struct OtlpConfig {
-    /// The URL that they are posted to.
+    /// URL that metrics are posted to.
     pub url: Secret,
-    /// What every request carries.
+    /// Headers of every request.
     pub headers: BTreeMap<String, Secret>,
-    /// How often.
+    /// Interval between two pushes.
     pub interval: Duration,
 }
 
-/// One database and where its events go.
+/// One database to drain, and its sink.
 #[derive(Debug, Clone)]
 pub struct SourceConfig {
-    /// What it is called.
+    /// Name of the source.
     pub name: String,
-    /// Whether it is drained at all.
+    /// Whether it is drained.
     pub enabled: bool,
-    /// The database.
+    /// URL of the database.
     pub database_url: Secret,
-    /// The layout of its tables; none: of those that are there.
+    /// Layout of the tables; none: detected.
     pub layout: Option<Layout>,
-    /// The schema of its tables.
+    /// Schema of the tables.
     pub schema: Option<String>,
-    /// The table of the native layout.
+    /// Table of the native layout.
     pub table: TableName,
-    /// The table of events of the flowcatalyst layout; none: not read.
+    /// Table of events in the flowcatalyst layout; none: not read.
     pub events_table: Option<TableName>,
-    /// The table of dispatch jobs of the flowcatalyst layout; none: not read.
+    /// Table of dispatch jobs in the flowcatalyst layout; none: not read.
     pub dispatch_jobs_table: Option<TableName>,
-    /// Whether tables are made and upgraded.
+    /// Whether tables are created and upgraded at startup.
     pub migrate: bool,
-    /// How often it is looked at.
+    /// Poll interval.
     pub poll_interval: Duration,
-    /// Rows read at once.
+    /// Maximum rows per read.
     pub poll_batch_size: usize,
-    /// Rows in memory.
+    /// Maximum rows in memory.
     pub global_buffer_size: usize,
-    /// Bytes in memory.
+    /// Maximum bytes in memory.
     pub buffer_bytes: usize,
-    /// Bytes of the largest row that is loaded.
+    /// Rows with more bytes go dead without being loaded.
     pub max_row_bytes: usize,
-    /// When rows that somebody took are taken back.
+    /// After this time in PROCESSING, a row of the flowcatalyst layout goes back to PENDING.
     pub processing_timeout: Duration,
-    /// How long a dead relay keeps its work.
+    /// How long a crashed relay keeps its share of the work.
     pub lease: Lease,
-    /// Groups delivered at once.
+    /// Maximum groups delivered at once.
     pub max_concurrent_groups: usize,
-    /// Events of a group that go out together.
+    /// Maximum events of one group in a batch.
     pub api_batch_size: usize,
-    /// Retries before an event is dead.
+    /// Retries before an event goes dead.
     pub max_retries: u32,
-    /// The first wait before a retry.
+    /// Delay before the first retry.
     pub retry_min: Duration,
-    /// The longest one.
+    /// Maximum delay before a retry.
     pub retry_max: Duration,
-    /// What a group does when its head has died.
+    /// What a group does when its head goes dead.
     pub on_dead: OnDead,
-    /// What happens to rows that are done.
+    /// What happens to delivered rows.
     pub on_done: OnDone,
     /// What happens to items without a group.
     pub ungrouped: Ungrouped,
-    /// How long rows that are done are kept; none: as the layout has it.
+    /// How long delivered rows are kept; none: the default of the layout.
     pub retention_done: Option<Retention>,
-    /// How long dead rows are kept; none: as the layout has it.
+    /// How long dead rows are kept; none: the default of the layout.
     pub retention_dead: Option<Retention>,
-    /// How long ending waits.
+    /// How long shutdown keeps delivering buffered rows.
     pub drain: Duration,
-    /// Where events go.
+    /// The sink.
     pub sink: SinkConfig,
-    /// Its keys, as people may see them.
+    /// The keys with values, secrets hidden.
     pub shown: Vec<ShownKey>,
 }
 
-/// How long rows are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retention {
-    /// Until someone deletes them.
-    Forever,
-    /// This long after their end.
-    For(Duration),
-}
-
-impl Retention {
-    pub(crate) fn length(self) -> Option<Duration> {
-        match self {
-            Self::Forever => None,
-            Self::For(length) => Some(length),
-        }
-    }
-}
-
-/// Which key named a sink.
+/// The key that names a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkKind {
     /// `api-base-url`: the HTTP API of batches, a path for each table.
@@ -169,50 +153,18 @@ pub enum SinkKind {
     Url,
 }
 
-/// Where events go, and how.
+/// A sink: its URL and options.
 #[derive(Debug, Clone)]
 pub struct SinkConfig {
-    /// Which key named it.
+    /// The key that names it.
     pub kind: SinkKind,
     /// The URL.
     pub url: Secret,
-    /// A template for path, subject, topic, routing key or stream.
-    pub destination: Option<String>,
-    /// The bearer token.
-    pub token: Option<Secret>,
-    /// The file that holds it.
-    pub token_file: Option<PathBuf>,
-    /// `none`, `gzip`, `zstd`.
-    pub compression: String,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// How long a request may take.
-    pub request_timeout: Duration,
-    /// The longest wait that an answer can ask for.
-    pub retry_after_max: Duration,
-    /// `item-by-item`, `by-status`.
-    pub answers: String,
-    /// `negotiated`, `prior-knowledge`.
-    pub http2: String,
-    /// A proxy.
-    pub proxy: Option<Secret>,
-    /// Settings of a broker's client.
-    pub properties: BTreeMap<String, Secret>,
-    /// `raw`, `cloudevents`, `cloudevents-binary`.
-    pub format: String,
-    /// The source of CloudEvents.
-    pub source: String,
-    /// Certificates to trust.
-    pub ca_file: Option<PathBuf>,
-    /// What webhooks are signed with.
-    pub webhook_secrets: Vec<Secret>,
-    /// Whether webhooks may reach private addresses.
-    pub allow_private: bool,
-    /// Whether webhooks may go without TLS.
-    pub allow_http: bool,
+    /// Options that the URL does not contain. Without a destination, the API has a path for each table.
+    pub options: SinkOptions,
 }
 
-/// What a configuration is read from.
+/// The inputs of a configuration.
 #[derive(Debug, Default)]
 pub struct Input {
     /// The name of the file and its text.
@@ -224,7 +176,7 @@ pub struct Input {
 }
 
 impl RelayConfig {
-    /// Reads a configuration: flags over variables over the file over the defaults. Names everything that is wrong.
+    /// Loads a configuration: flags override variables, variables the file, the file the defaults. The error lists every problem.
     pub fn load(input: &Input) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let (file, text) = input.file.as_ref().map_or(("", ""), |(name, text)| (name, text));
@@ -241,8 +193,7 @@ impl RelayConfig {
             return Err(Problems(problems));
         }
         let keys = relay.keys();
-        let is_json = keys.log_format.is_some_and(|word| word.lower() == "json");
-        let log_format = if is_json { LogFormat::Json } else { LogFormat::Text };
+        let log_format = keys.log_format.unwrap_or_default();
         let label = keys.label.filter(|label| !label.is_empty());
         Ok(Self { sources, admin, otlp, label, log_format })
     }

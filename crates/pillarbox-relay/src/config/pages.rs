@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use schemars::schema_for;
 use serde_json::{Value, json};
 
-use super::key::{Form, Key, Scope, Section, spelled};
-use super::keys::{KEYS, Keys};
+use super::key::{Key, KeyScope, Section, ValueKind};
+use super::keys::KEYS;
+use super::value::HumanDuration;
 
 /// A file with every key, its documentation and its default, which loads to the defaults.
 #[must_use]
@@ -22,6 +22,9 @@ pub fn default_file() -> String {
             text.push('\n');
             for line in wrapped(key.help(), 116) {
                 let _ = writeln!(text, "# {line}");
+            }
+            if !key.kind.words().is_empty() {
+                let _ = writeln!(text, "# One of {}.", key.kind.words().join(", "));
             }
             let _ = match key.default {
                 Some(default) => writeln!(text, "{} = {default}", key.name),
@@ -42,7 +45,7 @@ pub fn json_schema() -> Value {
     let mut top = table_schema();
     let mut source = table_schema();
     if let Some(properties) = source.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.retain(|name, _| KEYS.iter().any(|key| key.name == name && key.scope != Scope::Relay));
+        properties.retain(|name, _| KEYS.iter().any(|key| key.name == name && key.scope != KeyScope::Relay));
         let pattern = "^[A-Za-z0-9_-]{1,64}$";
         properties.insert("name".to_owned(), json!({ "type": "string", "pattern": pattern }));
     }
@@ -59,38 +62,34 @@ pub fn json_schema() -> Value {
 }
 
 fn table_schema() -> Value {
-    let generated = serde_json::to_value(schema_for!(Keys)).unwrap_or_default();
-    let mut properties = serde_json::Map::new();
-    for key in KEYS {
-        properties.insert(key.name.to_owned(), property(key, &generated));
-    }
+    let properties: serde_json::Map<_, _> =
+        KEYS.iter().map(|key| (key.name.to_owned(), property(key))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// The schema of a key: what its type says, and what the table of keys knows besides.
-fn property(key: &Key, generated: &Value) -> Value {
-    let mut schema = match key.form {
-        Form::Switch => json!({ "type": "boolean" }),
-        Form::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Form::Span(..) => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" }),
-        Form::Word(words) => {
+/// The schema of a key.
+fn property(key: &Key) -> Value {
+    let mut schema = match key.kind {
+        ValueKind::Bool => json!({ "type": "boolean" }),
+        ValueKind::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        ValueKind::Duration(..) => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" }),
+        ValueKind::Choice(_) | ValueKind::DatabaseType => {
+            let words = key.kind.words();
             let lower: Vec<String> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
             let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             all.extend(lower.into_iter().filter(|word| !words.contains(&word.as_str())));
             json!({ "type": "string", "enum": all })
         }
-        Form::Text | Form::Secret => json!({ "type": "string" }),
-        Form::Secrets => {
+        ValueKind::Retention => json!({ "type": "string", "pattern": "^(none|[0-9]+(ms|s|m|h|d))$" }),
+        ValueKind::Text | ValueKind::Secret => json!({ "type": "string" }),
+        ValueKind::Secrets => {
             json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
         }
-        Form::Pairs => {
+        ValueKind::Pairs => {
             json!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": { "type": "string" } }] })
         }
     };
-    schema["description"] = generated["properties"][key.name]["description"].clone();
-    if schema["description"].is_null() {
-        schema["description"] = json!(key.help());
-    }
+    schema["description"] = json!(key.help());
     if let Some(default) = default_of(key) {
         schema["default"] = default;
     }
@@ -126,27 +125,30 @@ pub fn reference() -> String {
                 .default
                 .map_or_else(|| "—".to_owned(), |default| format!("`{}`", default.trim_matches('"')));
             let mark = match key.scope {
-                Scope::Source => "",
-                Scope::Place => " *(place)*",
-                Scope::Relay => " *(relay)*",
+                KeyScope::Source => "",
+                KeyScope::Place => " *(place)*",
+                KeyScope::Relay => " *(relay)*",
             };
             let _ =
-                writeln!(text, "| `{}`{mark} | {} | {default} | {} |", key.name, value(key.form), key.help());
+                writeln!(text, "| `{}`{mark} | {} | {default} | {} |", key.name, value(key.kind), key.help());
         }
     }
     text
 }
 
-fn value(form: Form) -> String {
-    match form {
-        Form::Switch => "true, false".to_owned(),
-        Form::Count(min, max) => format!("{min} to {max}"),
-        Form::Span(min, max) => format!("duration, {} to {}", spelled(min), spelled(max)),
-        Form::Word(words) => words.join(", "),
-        Form::Text => "text".to_owned(),
-        Form::Secret => "text, never shown".to_owned(),
-        Form::Secrets => "texts, never shown".to_owned(),
-        Form::Pairs => "names and values, never shown".to_owned(),
+fn value(kind: ValueKind) -> String {
+    match kind {
+        ValueKind::Bool => "true, false".to_owned(),
+        ValueKind::Count(min, max) => format!("{min} to {max}"),
+        ValueKind::Duration(min, max) => {
+            format!("duration, {} to {}", HumanDuration::from_millis(min), HumanDuration::from_millis(max))
+        }
+        ValueKind::Retention => "duration of at least 1m, or none".to_owned(),
+        ValueKind::Choice(_) | ValueKind::DatabaseType => kind.words().join(", "),
+        ValueKind::Text => "text".to_owned(),
+        ValueKind::Secret => "text, never shown".to_owned(),
+        ValueKind::Secrets => "texts, never shown".to_owned(),
+        ValueKind::Pairs => "names and values, never shown".to_owned(),
     }
 }
 

@@ -1,11 +1,11 @@
-//! What is wrong with a configuration: every bad key at once, each with where it stands. No message holds a value that may be secret.
+//! Problems of a configuration: all at once, each with its place. No message contains a value that may be secret.
 
 use std::fmt;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The default.
     Default,
     /// The file, on this line.
     File {
@@ -23,14 +23,14 @@ pub enum Origin {
     Flag,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The key, or the part of the file.
     pub key: String,
-    /// Where: a flag, a variable, a line of the file; none: nowhere, it is missing.
+    /// The flag, variable or line of the file that sets it; none: it is missing.
     pub place: Option<String>,
-    /// What is wrong, as a person reads it.
+    /// The message.
     pub what: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong.
+/// All problems of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -67,27 +67,11 @@ impl fmt::Display for Problems {
     }
 }
 
-/// The known name that an unknown one is a slip of, if it is near to one.
+/// The known name that is most similar to an unknown one, if any is.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect::<String>().to_ascii_lowercase().replace('_', "-");
-    let near = known.map(|candidate| (distance(&name, candidate), candidate)).min();
+    let near = known.map(|candidate| (strsim::levenshtein(&name, candidate), candidate)).min();
     near.filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 5).map(|(_, candidate)| candidate)
-}
-
-/// How many letters must be put in, taken out or changed.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = corner + usize::from(from != *to);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

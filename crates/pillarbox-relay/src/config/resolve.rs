@@ -2,26 +2,23 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use pillarbox::engine::{OnDead, Ungrouped};
 use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::OnDone;
 use pillarbox::rules::Lease;
-use pillarbox_stores::stores;
+use pillarbox_sinks::{Egress, Secret, SinkOptions, TokenSource};
+use pillarbox_stores::{kind_of, supported};
 
 use super::keys::Keys;
 use super::layers::{Layer, problem};
 use super::problem::Problem;
-use super::value::{Span, Word};
-use super::{AdminConfig, OtlpConfig, Retention, SinkConfig, SinkKind, SourceConfig};
+use super::{AdminConfig, OtlpConfig, SinkConfig, SinkKind, SourceConfig};
 use crate::metrics::is_header;
-use crate::secret::Secret;
 
 /// The largest file that a secret is read from.
 const SECRET_BYTES: u64 = 64 * 1_024;
-/// Rows are kept for at least this long.
-const SHORTEST_RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
 /// Where OTLP over HTTP takes metrics.
 const METRICS_PATH: &str = "/v1/metrics";
 
@@ -55,48 +52,40 @@ impl<'a> Resolver<'a> {
         }
         self.word_fits_layout(layout);
         let sink = self.sink();
-        let (retry_min, retry_max) = (span(self.keys.retry_min), span(self.keys.retry_max));
+        let (retry_min, retry_max) = (set(self.keys.retry_min).0, set(self.keys.retry_max).0);
         if retry_min > retry_max {
             self.wrong("retry-max", "it is shorter than retry-min");
         }
-        let retention_done = self.retention("retention-done", self.keys.retention_done.clone());
-        let retention_dead = self.retention("retention-dead", self.keys.retention_dead.clone());
         let keys = self.keys;
         SourceConfig {
             shown: self.layer.shown(self.file),
             name: name.to_owned(),
-            enabled: keys.enabled.unwrap_or(true),
+            enabled: set(keys.enabled),
             database_url,
             layout,
             schema: keys.schema,
             table: table.unwrap_or_default(),
             events_table,
             dispatch_jobs_table,
-            migrate: keys.migrate.unwrap_or_default(),
-            poll_interval: span(keys.poll_interval),
+            migrate: set(keys.migrate),
+            poll_interval: set(keys.poll_interval).0,
             poll_batch_size: count(keys.poll_batch_size),
             global_buffer_size: count(keys.global_buffer_size),
             buffer_bytes: count(keys.buffer_bytes),
             max_row_bytes: count(keys.max_row_bytes),
-            processing_timeout: std::time::Duration::from_secs(
-                keys.processing_timeout_seconds.unwrap_or_default(),
-            ),
-            lease: Lease::new(span(keys.lease)).unwrap_or_default(),
+            processing_timeout: Duration::from_secs(set(keys.processing_timeout_seconds)),
+            lease: Lease::new(set(keys.lease).0).unwrap_or_default(),
             max_concurrent_groups: count(keys.max_concurrent_groups),
             api_batch_size: count(keys.api_batch_size),
-            max_retries: u32::try_from(keys.max_retries.unwrap_or_default()).unwrap_or(u32::MAX - 1),
+            max_retries: u32::try_from(set(keys.max_retries)).unwrap_or(u32::MAX - 1),
             retry_min,
             retry_max,
-            on_dead: if is(keys.on_dead.as_ref(), "block") { OnDead::Block } else { OnDead::Skip },
-            on_done: if is(keys.on_done.as_ref(), "delete") { OnDone::Delete } else { OnDone::Keep },
-            ungrouped: if is(keys.ungrouped.as_ref(), "parallel") {
-                Ungrouped::Parallel
-            } else {
-                Ungrouped::Default
-            },
-            retention_done,
-            retention_dead,
-            drain: span(keys.drain),
+            on_dead: set(keys.on_dead),
+            on_done: set(keys.on_done),
+            ungrouped: set(keys.ungrouped),
+            retention_done: keys.retention_done,
+            retention_dead: keys.retention_dead,
+            drain: set(keys.drain).0,
             sink,
         }
     }
@@ -142,11 +131,11 @@ impl<'a> Resolver<'a> {
         }
         let url =
             if base.ends_with(METRICS_PATH) { base.to_owned() } else { format!("{base}{METRICS_PATH}") };
-        Some(OtlpConfig { url: Secret::new(url), headers, interval: span(self.keys.otlp_interval) })
+        Some(OtlpConfig { url: Secret::new(url), headers, interval: set(self.keys.otlp_interval).0 })
     }
 
     fn word_fits_layout(&mut self, layout: Option<Layout>) {
-        if layout == Some(Layout::Flowcatalyst) && is(self.keys.on_done.as_ref(), "delete") {
+        if layout == Some(Layout::Flowcatalyst) && self.keys.on_done == Some(OnDone::Delete) {
             self.wrong(
                 "on-done",
                 "the layout flowcatalyst keeps its rows: `pillarbox purge` deletes old ones",
@@ -154,24 +143,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn retention(&mut self, key: &str, text: Option<String>) -> Option<Retention> {
-        let text = text?;
-        let retention = match Span::parse(&text) {
-            _ if text == "none" => Some(Retention::Forever),
-            Some(Span(length)) if length >= SHORTEST_RETENTION => Some(Retention::For(length)),
-            _ => None,
-        };
-        if retention.is_none() {
-            self.wrong(
-                key,
-                "it must be `none`, or a whole number and a unit of at least a minute, as in 12h or 7d",
-            );
-        }
-        retention
-    }
-
     fn layout(&mut self) -> Option<Layout> {
-        let named = self.keys.layout.as_ref().map(Word::lower).and_then(|word| Layout::parse(&word).ok());
+        let named = self.keys.layout;
         let item_tables = [
             ("events-table", self.keys.events_table.as_deref(), EVENTS),
             ("dispatch-jobs-table", self.keys.dispatch_jobs_table.as_deref(), DISPATCH_JOBS),
@@ -216,17 +189,18 @@ impl<'a> Resolver<'a> {
             }
             return Secret::default();
         };
-        let scheme = url.reveal().split(':').next().unwrap_or_default().to_ascii_lowercase();
-        let Some(kind) = stores().iter().find(|kind| kind.schemes.contains(&scheme.as_str())) else {
-            let known: Vec<_> =
-                stores().iter().filter(|kind| kind.built_in).map(|kind| kind.example).collect();
-            self.wrong("database-url", format!("no store has its scheme; known are {}", known.join(", ")));
+        let Ok(kind) = kind_of(url.reveal()) else {
+            self.wrong("database-url", format!("no store for its scheme; supported: {}", supported()));
             return url;
         };
         if self.layer.is_given("database-type") {
-            let named = self.keys.database_type.as_ref().map(Word::lower).unwrap_or_default();
-            if named.trim_end_matches("ql") != kind.name.trim_end_matches("ql") {
-                self.wrong("database-type", format!("the database URL is one of {}", kind.name));
+            let named = self.keys.database_type.clone().unwrap_or_default();
+            if !named.eq_ignore_ascii_case(kind.database_type) {
+                let named = named.to_ascii_uppercase();
+                self.wrong(
+                    "database-type",
+                    format!("it is {named}, but the database URL is for {}", kind.name),
+                );
             }
         }
         if kind.name == "mongodb" { self.mongo_url(&url) } else { url }
@@ -268,7 +242,8 @@ impl<'a> Resolver<'a> {
             }
         };
         let is_api = self.layer.is_given("api-base-url");
-        if is_api && !["http://", "https://"].iter().any(|scheme| url.reveal().starts_with(scheme)) {
+        let is_alone = is_api && !self.layer.is_given("sink");
+        if is_alone && !["http://", "https://"].iter().any(|scheme| url.reveal().starts_with(scheme)) {
             self.wrong("api-base-url", "it must begin with http:// or https://");
         }
         let token = self.text_or_file("api-token", keys.api_token, None);
@@ -278,28 +253,32 @@ impl<'a> Resolver<'a> {
         if let Some(file) = &keys.api_token_file {
             let _ = self.secret_file("api-token-file", Path::new(file));
         }
-        let webhook_secrets = self.webhook_secrets();
-        SinkConfig {
-            kind: if is_api { SinkKind::Api } else { SinkKind::Url },
-            url,
+        let token_file = keys.api_token_file.map(PathBuf::from).map(TokenSource::File);
+        let allow_private = set(keys.egress_allow_private);
+        let options = SinkOptions {
+            format: set(keys.sink_format),
+            source: set(keys.sink_source),
             destination: if is_api { keys.api_path } else { keys.sink_destination.or(keys.api_path) },
-            token,
-            token_file: keys.api_token_file.map(PathBuf::from),
-            compression: keys.api_compression.unwrap_or_default().lower(),
-            connect_timeout: span(keys.api_connect_timeout),
-            request_timeout: span(keys.api_request_timeout),
-            retry_after_max: span(keys.api_retry_after_max),
-            answers: keys.api_answers.unwrap_or_default().lower(),
-            http2: keys.api_http2.unwrap_or_default().lower(),
+            connect_timeout: set(keys.api_connect_timeout).0,
+            timeout: set(keys.api_request_timeout).0,
+            retry_after_max: set(keys.api_retry_after_max).0,
+            compression: set(keys.api_compression),
+            answers: set(keys.api_answers),
+            http2: set(keys.api_http2),
+            token: token_file.or_else(|| token.map(TokenSource::Text)),
+            secrets: self.webhook_secrets(),
+            egress: Egress {
+                plain_http: set(keys.egress_allow_http),
+                internal: allow_private,
+                // An operator who opens the inside names whole services there, on whatever port.
+                ports: if allow_private { Vec::new() } else { Egress::default().ports },
+            },
             proxy: keys.api_proxy,
-            properties: keys.sink_properties.unwrap_or_default().0,
-            format: keys.sink_format.unwrap_or_default().lower(),
-            source: keys.sink_source.unwrap_or_default(),
             ca_file: keys.sink_ca_file.map(PathBuf::from),
-            webhook_secrets,
-            allow_private: keys.egress_allow_private.unwrap_or_default(),
-            allow_http: keys.egress_allow_http.unwrap_or_default(),
-        }
+            properties: keys.sink_properties.unwrap_or_default().0,
+            ..SinkOptions::default()
+        };
+        SinkConfig { kind: if is_api { SinkKind::Api } else { SinkKind::Url }, url, options }
     }
 
     fn webhook_secrets(&mut self) -> Vec<Secret> {
@@ -362,14 +341,11 @@ impl<'a> Resolver<'a> {
     }
 }
 
-fn span(span: Option<Span>) -> std::time::Duration {
-    span.unwrap_or_default().0
+/// The value of a key that has a default.
+fn set<T>(value: Option<T>) -> T {
+    value.expect("the table of keys has a default for it")
 }
 
 fn count(count: Option<u64>) -> usize {
-    usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX)
-}
-
-fn is(word: Option<&Word>, wanted: &str) -> bool {
-    word.is_some_and(|word| word.lower() == wanted)
+    usize::try_from(set(count)).unwrap_or(usize::MAX)
 }

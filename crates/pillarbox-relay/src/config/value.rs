@@ -1,92 +1,122 @@
-//! The types of values that no standard type has.
+//! Types of configuration values that the standard library lacks.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use pillarbox_sinks::Secret;
+use serde::Deserialize;
 use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize, Serializer};
 
-use super::key::spelled;
-use crate::secret::Secret;
+/// Units by their length in milliseconds, the longest first.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// Rows are kept for at least this long.
+const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
 
-const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+/// A duration as people write it: a whole number and a unit, as in `500ms`, `30s`, `5m`, `2h`, `7d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct HumanDuration(pub Duration);
 
-/// A duration, written as a whole number and a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Span(pub(crate) Duration);
+/// Why a text is not a [`HumanDuration`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// It is not a whole number and a unit.
+    #[error("a duration is a whole number and a unit, as in 500ms, 30s, 5m, 2h or 7d")]
+    Malformed,
+    /// Its milliseconds do not fit into 64 bits.
+    #[error("the duration is too long")]
+    TooLong,
+}
 
-impl Span {
-    /// Reads `500ms`, `30s`, `5m`, `2h`, `7d`.
+impl HumanDuration {
+    /// A duration of this many milliseconds.
     #[must_use]
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+}
+
+impl FromStr for HumanDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
-        let (_, unit) = UNITS.iter().find(|(name, _)| *name == unit)?;
-        let ms = number.parse::<u64>().ok()?.checked_mul(*unit)?;
-        Some(Self(Duration::from_millis(ms)))
-    }
-
-    /// Its length in milliseconds.
-    #[must_use]
-    pub(crate) fn as_ms(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+        let unit = UNITS.iter().find(|(name, _)| *name == unit).filter(|_| !number.is_empty());
+        let (_, unit) = unit.ok_or(DurationError::Malformed)?;
+        let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*unit));
+        ms.map(Self::from_millis).ok_or(DurationError::TooLong)
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl fmt::Display for HumanDuration {
+    /// In the largest unit that leaves a whole number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.as_millis();
+        let unit = UNITS.iter().find(|(_, unit)| ms > 0 && ms.is_multiple_of(u128::from(*unit)));
+        match unit {
+            Some((name, unit)) => write!(f, "{}{name}", ms / u128::from(*unit)),
+            None => f.write_str("0s"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for HumanDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// How long rows are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// Until someone deletes them.
+    Forever,
+    /// This long after their end.
+    For(Duration),
+}
+
+impl Retention {
+    pub(crate) fn length(self) -> Option<Duration> {
+        match self {
+            Self::Forever => None,
+            Self::For(length) => Some(length),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Retention {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("not a duration"))
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&spelled(self.as_ms()))
-    }
-}
-
-impl JsonSchema for Span {
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" })
+        if text == "none" {
+            return Ok(Self::Forever);
+        }
+        match text.parse().map_err(D::Error::custom)? {
+            HumanDuration(length) if length >= SHORTEST_RETENTION => Ok(Self::For(length)),
+            _ => Err(D::Error::custom("shorter than a minute")),
+        }
     }
 }
 
 /// Several secrets: a list, or one text with commas between them.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Secrets(pub(crate) Vec<Secret>);
 
 impl<'de> Deserialize<'de> for Secrets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum Written {
             List(Vec<String>),
             Text(String),
         }
-        let texts = match Form::deserialize(deserializer)? {
-            Form::List(texts) => texts,
-            Form::Text(text) => text.split(',').map(str::to_owned).collect(),
+        let texts = match Written::deserialize(deserializer)? {
+            Written::List(texts) => texts,
+            Written::Text(text) => text.split(',').map(str::to_owned).collect(),
         };
         let texts = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty());
         Ok(Self(texts.map(Secret::new).collect()))
-    }
-}
-
-impl JsonSchema for Secrets {
-    fn schema_name() -> Cow<'static, str> {
-        "Secrets".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
     }
 }
 
@@ -98,41 +128,18 @@ impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum Written {
             Table(BTreeMap<String, Secret>),
             Text(String),
         }
-        let text = match Form::deserialize(deserializer)? {
-            Form::Table(pairs) => return Ok(Self(pairs)),
-            Form::Text(text) => text,
+        let text = match Written::deserialize(deserializer)? {
+            Written::Table(pairs) => return Ok(Self(pairs)),
+            Written::Text(text) => text,
         };
         let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').map(|(name, value)| (name.trim(), value.trim())));
         let pairs = pairs.map(|pair| pair.map(|(name, value)| (name.to_owned(), Secret::new(value))));
         pairs.collect::<Option<_>>().map(Self).ok_or_else(|| D::Error::custom("a pair has no `=`"))
-    }
-}
-
-impl JsonSchema for Pairs {
-    fn schema_name() -> Cow<'static, str> {
-        "Pairs".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object" }] })
-    }
-}
-
-/// A word of a list, in any case.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(transparent)]
-pub(crate) struct Word(String);
-
-impl Word {
-    /// The word in lower case.
-    #[must_use]
-    pub(crate) fn lower(&self) -> String {
-        self.0.to_ascii_lowercase()
     }
 }
 
@@ -142,14 +149,23 @@ mod tests {
 
     #[test]
     fn durations_have_a_number_and_a_unit() {
-        for (text, ms) in
-            [("500ms", 500), ("1s", 1_000), ("5m", 300_000), ("2h", 7_200_000), ("7d", 604_800_000)]
-        {
-            assert_eq!(Span::parse(text), Some(Span(Duration::from_millis(ms))));
-            assert_eq!(spelled(ms), text);
+        for (text, ms) in [
+            ("500ms", 500),
+            ("1s", 1_000),
+            ("5m", 300_000),
+            ("2h", 7_200_000),
+            ("7d", 604_800_000),
+            ("0s", 0),
+        ] {
+            let duration = HumanDuration::from_millis(ms);
+            assert_eq!(text.parse(), Ok(duration));
+            assert_eq!(duration.to_string(), text);
         }
-        for bad in ["", "5", "s", "-5s", "5 s", "1.5s", "5x", "1h30m", "99999999999999999999d"] {
-            assert_eq!(Span::parse(bad), None, "{bad}");
+        for bad in ["", "5", "s", "-5s", "5 s", "1.5s", "5x", "5µs", "1h30m"] {
+            assert_eq!(bad.parse::<HumanDuration>(), Err(DurationError::Malformed), "{bad}");
+        }
+        for long in ["99999999999999999999d", "18446744073709551615d"] {
+            assert_eq!(long.parse::<HumanDuration>(), Err(DurationError::TooLong), "{long}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted and shown of each table: one list of metrics, read at once, told in two forms.
+//! The metrics of each table: one list, exported to Prometheus and by OTLP.
 
 mod otlp;
 mod prometheus;
@@ -41,7 +41,7 @@ const COUNTERS: [Metric; 6] = [
         prometheus: "pillarbox_dead_total",
         otel: "pillarbox.dead",
         unit: "{event}",
-        help: "Events that were given up.",
+        help: "Events that went dead.",
     },
     Metric {
         prometheus: "pillarbox_read_total",
@@ -59,7 +59,7 @@ const COUNTERS: [Metric; 6] = [
         prometheus: "pillarbox_dead_of_endpoint_total",
         otel: "pillarbox.dead_of_endpoint",
         unit: "{event}",
-        help: "Events that were given up because the endpoint failed under them for long while it accepted others.",
+        help: "Events that went dead because the endpoint kept failing on them while it accepted others.",
     },
 ];
 /// Has a series for each class of [`Cause`].
@@ -67,44 +67,44 @@ const FAILURES: Metric = Metric {
     prometheus: "pillarbox_endpoint_failures_total",
     otel: "pillarbox.endpoint_failures",
     unit: "{request}",
-    help: "Requests that failed by the fault of the endpoint or of the way to it, by class.",
+    help: "Requests that failed because of the endpoint or the network, by class.",
 };
 const GAUGES: [Metric; 7] = [
     Metric {
         prometheus: "pillarbox_in_memory",
         otel: "pillarbox.in_memory",
         unit: "{event}",
-        help: "Events that wait in memory.",
+        help: "Events in memory, including those in flight.",
     },
     Metric {
         prometheus: "pillarbox_in_flight",
         otel: "pillarbox.in_flight",
-        unit: "{event}",
-        help: "Events that are out at the sink.",
+        unit: "{batch}",
+        help: "Batches in flight to the sink.",
     },
     Metric {
         prometheus: "pillarbox_oldest_seconds",
         otel: "pillarbox.oldest",
         unit: "s",
-        help: "The age of the oldest event in memory.",
+        help: "Age of the oldest pending event in the slots that this relay holds.",
     },
     Metric {
         prometheus: "pillarbox_breaker_open",
         otel: "pillarbox.breaker_open",
         unit: "1",
-        help: "1 while the sink is given a rest.",
+        help: "1 while the circuit breaker is open.",
     },
     Metric {
         prometheus: "pillarbox_slots_held",
         otel: "pillarbox.slots_held",
         unit: "{slot}",
-        help: "Shares of the table that this relay delivers; 1 is leadership where there is one.",
+        help: "Slots that this relay holds; 1 for the leader where a leader takes rows.",
     },
     Metric {
         prometheus: "pillarbox_member",
         otel: "pillarbox.member",
         unit: "1",
-        help: "1 while this relay is a member of those that share the table.",
+        help: "1 while this relay is registered as a node of the table.",
     },
     Metric {
         prometheus: "pillarbox_source_up",
@@ -114,20 +114,20 @@ const GAUGES: [Metric; 7] = [
     },
 ];
 
-/// What was counted so far.
+/// Counters of a source since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Counts {
+pub struct SourceCounts {
     /// Events that the sink accepted.
     pub delivered: u64,
     /// Attempts that failed.
     pub failed: u64,
-    /// Events that were given up.
+    /// Events that went dead.
     pub dead: u64,
-    /// Requests that failed by the fault of the endpoint or of the way to it.
+    /// Requests that failed because of the endpoint or the network.
     pub endpoint_failures: u64,
 }
 
-impl std::ops::Add for Counts {
+impl std::ops::Add for SourceCounts {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -153,9 +153,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> SourceCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        SourceCounts {
             delivered: of(&self.delivered),
             failed: of(&self.failed),
             dead: of(&self.dead),
@@ -171,7 +171,7 @@ impl Meter {
         health: Option<&Health>,
         failures: &Failures,
     ) -> Reading {
-        let Counts { delivered, failed, dead, .. } = self.counts();
+        let SourceCounts { delivered, failed, dead, .. } = self.counts();
         let of = |value: fn(&Health) -> usize| health.map_or(0.0, |health| value(health) as f64);
         let oldest = Duration::from_millis(self.oldest_ms.load(Ordering::Relaxed)).as_secs_f64();
         Reading {

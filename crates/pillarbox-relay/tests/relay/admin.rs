@@ -189,7 +189,7 @@ async fn groups_are_held_and_let_go_on_record() {
         assert_eq!(paused.status, 200);
         assert!(paused.body.contains("\"changed\":[\"outbox_event\"]"), "{}", paused.body);
         relay.close().await;
-        // It beats every twenty minutes: what it is asked to change it sees at once all the same.
+        // It heartbeats every twenty minutes: what it is asked to change it sees at once all the same.
         let mut relay = place.relay(&recorder, &[LOCAL, ("on-dead", "block"), ("lease", "1h")]).await;
         let address = relay.admin_address().unwrap();
         write(&store, Some("Account/42"), &numbered("p", 2)).await;

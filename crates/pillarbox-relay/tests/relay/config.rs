@@ -5,9 +5,11 @@ use std::time::Duration;
 use pillarbox::engine::{OnDead, Ungrouped};
 use pillarbox::model::Layout;
 use pillarbox::port::OnDone;
+use pillarbox_relay::Secret;
 use pillarbox_relay::config::{
-    Input, KEYS, RelayConfig, Scope, SinkKind, SourceConfig, default_file, json_schema, reference,
+    Input, KEYS, KeyScope, RelayConfig, SinkKind, SourceConfig, default_file, json_schema, reference,
 };
+use pillarbox_sinks::TokenSource;
 
 const NEEDED: &str = "database-url = 'sqlite:x.db'\napi-base-url = 'http://localhost:1'\n";
 
@@ -69,7 +71,7 @@ fn every_key_of_the_seed_has_its_name_and_default() {
     assert_eq!((source.on_dead, source.on_done), (OnDead::Skip, OnDone::Keep));
     assert_eq!((source.ungrouped, source.sink.kind), (Ungrouped::Default, SinkKind::Api));
     assert_eq!(
-        (source.sink.connect_timeout, source.sink.request_timeout),
+        (source.sink.options.connect_timeout, source.sink.options.timeout),
         (Duration::from_secs(10), Duration::from_secs(30))
     );
     assert_eq!((source.retry_min, source.retry_max), (Duration::from_secs(1), Duration::from_secs(60)));
@@ -107,7 +109,29 @@ fn the_seeds_file_loads_with_its_prefix() {
     assert_eq!((source.poll_batch_size, source.api_batch_size, source.max_retries), (50, 7, 5));
     assert_eq!(source.layout, Some(Layout::Flowcatalyst));
     assert_eq!(source.database_url.reveal(), "mongodb://me:pw@h1,h2/shop?tls=true");
-    assert_eq!(source.sink.token.unwrap().reveal(), "t");
+    assert_eq!(source.sink.options.token, Some(TokenSource::Text(Secret::new("t"))));
+}
+
+/// RLY-050: what the table of keys lists is what the types of the values know.
+#[test]
+fn every_listed_word_is_taken_in_any_case() {
+    for key in KEYS {
+        for word in
+            key.kind.words().iter().flat_map(|word| [word.to_ascii_lowercase(), word.to_ascii_uppercase()])
+        {
+            let given = [(key.name, word.as_str())];
+            let loaded = RelayConfig::load(&input(NEEDED, &[], &given));
+            let problems = loaded.map_or_else(|problems| problems.to_string(), |_| String::new());
+            assert!(!problems.contains("it must be"), "{problems}");
+        }
+    }
+}
+
+/// RLY-050
+#[test]
+fn a_second_sink_is_one_problem_and_not_two() {
+    let wrong = problems(&format!("{NEEDED}sink = 'stdout:'\n"));
+    assert_eq!(wrong, ["sink (line 3 of relay.toml): api-base-url is set too: events go to one of them"]);
 }
 
 /// RLY-050: a flag over a variable over the file over the default.
@@ -274,7 +298,7 @@ fn the_schema_knows_every_key_and_its_default() {
         assert!(property["description"].as_str().is_some_and(|text| text.len() > 10), "{}", key.name);
         assert_eq!(property["default"].is_null(), key.default.is_none(), "{}", key.name);
         let in_source = &schema["properties"]["source"]["items"]["properties"][key.name];
-        assert_eq!(in_source.is_null(), key.scope == Scope::Relay, "{}", key.name);
+        assert_eq!(in_source.is_null(), key.scope == KeyScope::Relay, "{}", key.name);
     }
     assert_eq!(schema["additionalProperties"], false);
     assert_eq!(schema["properties"]["poll-batch-size"]["maximum"], 100_000);

@@ -3,7 +3,7 @@
 use pillarbox::port::{GroupAction, GroupChange, Verdict};
 
 use crate::kit::{Place, Recorder, numbered, start, statuses, text, write};
-use pillarbox_relay::Standing;
+use pillarbox_relay::SourceStatus;
 use pillarbox_relay::config::Input;
 
 const QUICK: &[(&str, &str)] = &[("retry-min", "1ms"), ("retry-max", "5ms")];
@@ -154,8 +154,8 @@ async fn sources_run_side_by_side_and_one_that_is_away_is_waited_for() {
     let input = || Input { file: Some(("relay.toml".to_owned(), text.clone())), ..Input::default() };
     let mut relay = start(input(), &recorder).await;
     recorder.until_events(6).await;
-    let standings: Vec<Standing> = relay.sources().iter().map(|source| source.standing).collect();
-    assert_eq!(standings, [Standing::Running, Standing::Running, Standing::Waiting]);
+    let statuses: Vec<SourceStatus> = relay.sources().iter().map(|source| source.status).collect();
+    assert_eq!(statuses, [SourceStatus::Running, SourceStatus::Running, SourceStatus::Waiting]);
     assert_eq!(relay.troubles()[0].name, "away");
     let third = away.native().await;
     write(&third, Some("c"), &numbered("c", 3)).await;

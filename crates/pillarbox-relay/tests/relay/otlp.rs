@@ -25,7 +25,7 @@ struct Collector {
 }
 
 #[derive(Clone)]
-struct Desk {
+struct Collected {
     got: Arc<watch::Sender<Vec<(HeaderMap, Value)>>>,
     refused: Arc<AtomicUsize>,
     refusals: usize,
@@ -37,8 +37,8 @@ impl Collector {
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (sender, got) = watch::channel(Vec::new());
         let refused = Arc::new(AtomicUsize::new(0));
-        let desk = Desk { got: Arc::new(sender), refused: Arc::clone(&refused), refusals };
-        let router = Router::new().route("/v1/metrics", post(take)).with_state(desk);
+        let collected = Collected { got: Arc::new(sender), refused: Arc::clone(&refused), refusals };
+        let router = Router::new().route("/v1/metrics", post(take)).with_state(collected);
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { address, got, refused, _task: task }
@@ -52,12 +52,12 @@ impl Collector {
     }
 }
 
-async fn take(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    if desk.refused.load(Ordering::Relaxed) < desk.refusals {
-        desk.refused.fetch_add(1, Ordering::Relaxed);
+async fn take(State(collected): State<Collected>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    if collected.refused.load(Ordering::Relaxed) < collected.refusals {
+        collected.refused.fetch_add(1, Ordering::Relaxed);
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    desk.got.send_modify(|got| got.push((headers, serde_json::from_slice(&body).unwrap())));
+    collected.got.send_modify(|got| got.push((headers, serde_json::from_slice(&body).unwrap())));
     StatusCode::OK
 }
 

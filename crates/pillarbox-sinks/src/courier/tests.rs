@@ -39,7 +39,7 @@ impl Courier for Fake {
     }
 }
 
-fn carried(events: &[(&'static str, &str)]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+fn delivered(events: &[(&'static str, &str)]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let delivery = |(place, id): &(&'static str, &str)| Delivery {
         event: Event::text(*place, "{}").id(*id).build().unwrap(),
         attempt: 1,
@@ -50,7 +50,7 @@ fn carried(events: &[(&'static str, &str)]) -> (Vec<&'static str>, Vec<Vec<Strin
     let batch: Vec<_> = events.iter().map(delivery).collect();
     let fake = Fake::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let verdicts = runtime.block_on(carry(&fake, &batch));
+    let verdicts = runtime.block_on(deliver(&fake, &batch));
     let name = |verdict: &Verdict| match verdict {
         Verdict::Accepted => "accepted",
         Verdict::Rejected { .. } => "rejected",
@@ -64,7 +64,7 @@ fn carried(events: &[(&'static str, &str)]) -> (Vec<&'static str>, Vec<Vec<Strin
 /// PBX-010
 #[test]
 fn what_goes_to_one_place_goes_together_and_the_rest_in_turn() {
-    let (verdicts, sent) = carried(&[("a", "1"), ("a", "2"), ("b", "3"), ("a", "4")]);
+    let (verdicts, sent) = delivered(&[("a", "1"), ("a", "2"), ("b", "3"), ("a", "4")]);
     assert_eq!(verdicts, ["accepted"; 4]);
     assert_eq!(sent, [vec!["1", "2"], vec!["3"], vec!["4"]]);
 }
@@ -72,7 +72,7 @@ fn what_goes_to_one_place_goes_together_and_the_rest_in_turn() {
 /// PBX-010
 #[test]
 fn nothing_is_sent_past_a_place_that_is_missing() {
-    let (verdicts, sent) = carried(&[("a", "1"), ("missing", "2"), ("missing", "3"), ("a", "4")]);
+    let (verdicts, sent) = delivered(&[("a", "1"), ("missing", "2"), ("missing", "3"), ("a", "4")]);
     assert_eq!(verdicts, ["accepted", "unavailable", "skipped", "skipped"]);
     assert_eq!(sent, [vec!["1"], vec!["2", "3"]]);
 }
@@ -80,17 +80,17 @@ fn nothing_is_sent_past_a_place_that_is_missing() {
 /// PBX-010, PBX-018
 #[test]
 fn what_was_taken_after_a_failure_counts_as_not_tried() {
-    let (verdicts, _) = carried(&[("a", "1"), ("a", "bad"), ("a", "3")]);
+    let (verdicts, _) = delivered(&[("a", "1"), ("a", "bad"), ("a", "3")]);
     assert_eq!(verdicts, ["accepted", "unavailable", "skipped"]);
 }
 
 /// PBX-018
 #[test]
 fn an_event_that_can_not_be_sent_lets_those_before_it_go() {
-    let (verdicts, sent) = carried(&[("a", "1"), ("large", "2"), ("a", "3")]);
+    let (verdicts, sent) = delivered(&[("a", "1"), ("large", "2"), ("a", "3")]);
     assert_eq!(verdicts, ["accepted", "rejected", "skipped"]);
     assert_eq!(sent, [vec!["1"]]);
-    let (verdicts, sent) = carried(&[("a", "bad"), ("large", "2")]);
+    let (verdicts, sent) = delivered(&[("a", "bad"), ("large", "2")]);
     assert_eq!((verdicts, sent.len()), (vec!["unavailable", "skipped"], 1));
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::part::Part;
 use super::words::{Meaning, UnknownWords};
-use crate::wire::Answer;
+use crate::transport::Answer;
 
 /// The longest unknown word that an error or the log shows, in characters.
 const WORD_MAX: usize = 64;

@@ -6,4 +6,5 @@ mod request;
 mod sink;
 mod words;
 
+pub use part::{DISPATCH_JOBS_PATH, EVENTS_PATH};
 pub use sink::BatchSink;

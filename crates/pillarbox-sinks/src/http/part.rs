@@ -11,12 +11,12 @@ use crate::envelope::{Format, is_json, structured};
 use crate::error::SinkError;
 use crate::options::SinkOptions;
 use crate::template::Template;
-use crate::wire::{Schemes, Target, path_template};
+use crate::transport::{Schemes, Target, path_template};
 
 /// Where items of the type `DISPATCH_JOB` go.
-const DISPATCH_JOBS: &str = "/api/dispatch/jobs/batch";
+pub const DISPATCH_JOBS_PATH: &str = "/api/dispatch/jobs/batch";
 /// Where all others go.
-const EVENTS: &str = "/api/events/batch";
+pub const EVENTS_PATH: &str = "/api/events/batch";
 
 /// One event of a request.
 pub(super) struct Part<'a> {
@@ -51,7 +51,7 @@ impl Paths {
                 None => Ok(Self::Template(Box::new(target), template)),
             };
         }
-        Ok(Self::ByType { events: below(EVENTS)?, jobs: below(DISPATCH_JOBS)? })
+        Ok(Self::ByType { events: below(EVENTS_PATH)?, jobs: below(DISPATCH_JOBS_PATH)? })
     }
 
     fn of(&self, event: &Event) -> Result<Arc<Url>, String> {

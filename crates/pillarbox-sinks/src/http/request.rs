@@ -1,18 +1,20 @@
 //! Requests: headers and body of a run of events.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 
 use super::part::Part;
 use crate::envelope::trace;
 use crate::options::Compression;
 
+/// What an id in a list does not hold as it is: whatever could end it or is not visible ASCII.
+const OUTSIDE_LIST: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
 /// Longest list of event ids in a header, in bytes.
 const IDS_MAX: usize = 4_096;
 /// Bodies above this are compressed on a thread of their own, in bytes.
@@ -56,24 +58,14 @@ fn idempotency_key(parts: &[Part<'_>]) -> String {
         hash.update((id.len() as u64).to_be_bytes());
         hash.update(id);
     }
-    hash.finalize()[..16].iter().fold(String::new(), |mut key, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(key, "{byte:02x}");
-        key
-    })
+    let mut first = [0; 16];
+    first.copy_from_slice(&hash.finalize()[..16]);
+    format!("{:032x}", u128::from_be_bytes(first))
 }
 
-/// An id as it stands in a list: whatever could end it or is no visible ASCII is percent-encoded.
+/// An id as it stands in a list.
 fn listed(id: &str) -> String {
-    id.bytes().fold(String::new(), |mut out, byte| {
-        if matches!(byte, b'!'..=b'~') && !matches!(byte, b',' | b'%' | b'"') {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-        out
-    })
+    utf8_percent_encode(id, OUTSIDE_LIST).to_string()
 }
 
 /// The array of the payloads, byte for byte and in order, compressed if asked for.

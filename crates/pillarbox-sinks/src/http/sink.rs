@@ -11,7 +11,7 @@ use super::words::UnknownWords;
 use crate::error::SinkError;
 use crate::fault::Fault;
 use crate::options::{Answers, Compression, SinkOptions};
-use crate::wire::{Answer, Blame, Body, Client, Post};
+use crate::transport::{Answer, Blame, Body, Client, Post};
 
 /// How much of an answer is read, in bytes, and for each event besides.
 const ANSWER_MAX: usize = 64 * 1024;

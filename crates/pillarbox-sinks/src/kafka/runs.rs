@@ -42,7 +42,7 @@ impl Runs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives numbers to so many records.
+    /// Numbers this many records.
     pub(super) fn begin(&self, records: usize) -> Begun<'_> {
         let mut table = self.table();
         // Whoever had the low numbers is long gone when they come round again.

@@ -1,10 +1,9 @@
 //! Signatures by Standard Webhooks: HMAC-SHA256 over id, time and body.
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::Sha256;
 
 use crate::error::SinkError;
@@ -15,6 +14,8 @@ const PREFIX: &str = "whsec_";
 /// Sizes of a key that the standard allows, in bytes.
 const KEY_MIN: usize = 24;
 const KEY_MAX: usize = 64;
+/// What an id does not hold as it is.
+const OUTSIDE_ID: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
 /// Most secrets at once.
 const SECRETS_MAX: usize = 8;
 
@@ -60,15 +61,7 @@ impl Signer {
 
 /// An id as it is signed: the full stop parts what is signed, so it and all that a header can't hold are percent-encoded.
 pub(super) fn signed_id(id: &str) -> String {
-    id.bytes().fold(String::new(), |mut out, byte| {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':') {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-        out
-    })
+    utf8_percent_encode(id, OUTSIDE_ID).to_string()
 }
 
 #[cfg(test)]

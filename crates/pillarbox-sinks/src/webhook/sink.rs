@@ -15,7 +15,7 @@ use crate::envelope::{Binding, Envelope};
 use crate::error::SinkError;
 use crate::options::{Compression, SinkOptions};
 use crate::template::Template;
-use crate::wire::{Blame, Client, Post, Schemes, Target, path_template};
+use crate::transport::{Blame, Client, Post, Schemes, Target, path_template};
 
 /// What stands before the URL of the endpoint.
 const PREFIX: &str = "webhook+";

@@ -17,7 +17,7 @@ use super::server::{Server, variable};
 
 const URL: &str = "PILLARBOX_TEST_KAFKA_URL";
 const LIBRARIES: &str = "PILLARBOX_TEST_KAFKA_LIBS";
-const RUN: &str = include_str!("../../../../xtask/src/servers/kafka/run.sh");
+const RUN: &str = include_str!("../../../../tools/servers/src/kafka/run.sh");
 const PARTITIONS: i32 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
 

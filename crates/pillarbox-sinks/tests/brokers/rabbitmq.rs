@@ -14,7 +14,7 @@ use super::server::{Server, variable};
 
 const URL: &str = "PILLARBOX_TEST_RABBITMQ_URL";
 const BIN: &str = "PILLARBOX_TEST_RABBITMQ_BIN";
-const RUN: &str = include_str!("../../../../xtask/src/servers/rabbitmq/run.sh");
+const RUN: &str = include_str!("../../../../tools/servers/src/rabbitmq/run.sh");
 
 /// Kills of a broker until one leaves it its queue.
 const RUNS: usize = 3;

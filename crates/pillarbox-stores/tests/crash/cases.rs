@@ -13,7 +13,7 @@ use crate::plan::Mode;
 
 /// Short, so that others take over soon.
 const SHORT_LEASE: Duration = Duration::from_secs(1);
-/// Long, so that nobody is buried because the machine is busy.
+/// Long, so that nobody is evicted because the machine is busy.
 const LONG_LEASE: Duration = Duration::from_secs(6);
 
 /// What a store must have for a case.
@@ -265,7 +265,7 @@ fn come_and_go(crew: &mut Crew<'_>) -> Result<(), String> {
     delivered_by(crew, 'c', 100)
 }
 
-/// PBX-010, PBX-011, PBX-012: a process stands still until others have buried it, and goes on: it learns that its work is
+/// PBX-010, PBX-011, PBX-012: a process stands still until others have evicted it, and goes on: it learns that its work is
 /// theirs now, its late outcomes change nothing, and it joins anew.
 fn stop_and_continue(crew: &mut Crew<'_>) -> Result<(), String> {
     const TRIES: usize = 12;
@@ -279,9 +279,9 @@ fn stop_and_continue(crew: &mut Crew<'_>) -> Result<(), String> {
         let delivered = |line: &Line| matches!(line.what, What::Delivered { .. });
         crew.journal.until(count, |line| line.by == label && delivered(line))?;
         crew.signal(victim, "STOP")?;
-        let buried = until_buried(crew, &label, &others);
+        let evicted = until_evicted(crew, &label, &others);
         crew.signal(victim, "CONT")?;
-        if buried? {
+        if evicted? {
             stops += 1;
             crew.journal.until(1, |line| line.by == label && matches!(line.what, What::Log { .. }))?;
         }
@@ -289,12 +289,12 @@ fn stop_and_continue(crew: &mut Crew<'_>) -> Result<(), String> {
             return Ok(());
         }
     }
-    Err(format!("a process was stopped {TRIES} times and buried only {stops} times"))
+    Err(format!("a process was stopped {TRIES} times and evicted only {stops} times"))
 }
 
 /// Looks at the nodes whenever the other process has reported something. False if that one can't write: the one that
 /// stands still has a lock.
-fn until_buried(crew: &mut Crew<'_>, label: &str, others: &str) -> Result<bool, String> {
+fn until_evicted(crew: &mut Crew<'_>, label: &str, others: &str) -> Result<bool, String> {
     const LOOK_EVERY: usize = 20;
     loop {
         for _ in 0..LOOK_EVERY {

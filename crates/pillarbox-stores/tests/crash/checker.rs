@@ -9,12 +9,8 @@ use crate::grounds::Commits;
 use crate::journal::{Line, What};
 use crate::plan::Mode;
 
-/// What the engine logs when it learns that it was buried, by a beat or by a settle.
-const BURIED: [&str; 2] = ["node was buried", "ownership lost"];
-
-/// What it logs when done marks are kept out by a transaction of others. On MongoDB a killed process leaves such a transaction behind
-/// until the server ends it, and whoever stops before that leaves what it delivered to be delivered again.
-const KEPT_OUT: &str = "outcomes wait for rows that another transaction has locked";
+/// What the engine logs when it learns that it was evicted, by a heartbeat or by a settle.
+const EVICTED: [&str; 2] = ["node was evicted", "ownership lost"];
 
 /// Why an incarnation may have delivered what another delivers again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,38 +42,30 @@ struct Event<'a> {
 struct Ends<'a> {
     evidence: &'a Evidence,
     /// Those that learned that others had taken their work over.
-    buried: BTreeSet<&'a str>,
+    evicted: BTreeSet<&'a str>,
     /// Where in the journal processes were killed.
     killed: BTreeMap<&'a str, usize>,
     /// Where it was counted what they had left.
     counted: BTreeMap<&'a str, usize>,
-    /// Where those stopped in order that could not settle everything.
-    kept_out: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Ends<'a> {
     fn read(evidence: &'a Evidence) -> Self {
-        let is_burial = |line: &&Line| matches!(&line.what, What::Log { text } if BURIED.iter().any(|told| text.contains(told)));
-        let is_kept_out = |line: &&Line| matches!(&line.what, What::Log { text } if text.contains(KEPT_OUT));
+        let is_eviction = |line: &&Line| matches!(&line.what, What::Log { text } if EVICTED.iter().any(|told| text.contains(told)));
         let by = |line: &'a Line| line.by.as_str();
         let places = |what: &What| {
             let lines = evidence.lines.iter().enumerate().filter(|(_, line)| line.what == *what);
             lines.map(|(at, line)| (by(line), at)).collect()
         };
-        let waiting: BTreeSet<&str> = evidence.lines.iter().filter(is_kept_out).map(by).collect();
-        let mut kept_out: BTreeMap<&str, usize> = places(&What::Left);
-        kept_out.retain(|by, _| waiting.contains(by));
         Self {
-            kept_out,
             evidence,
-            buried: evidence.lines.iter().filter(is_burial).map(by).collect(),
+            evicted: evidence.lines.iter().filter(is_eviction).map(by).collect(),
             killed: places(&What::Killing),
             counted: places(&What::Counted),
         }
     }
 
-    /// Whether an event that was delivered comes again for a reason: a crash took its done mark back or a lock kept it out to the end, a
-    /// node stood still, or it was in flight when its process was killed. What was done by then stays done, and what comes before that was counted may be either.
+    /// Whether an event that was delivered comes again for a reason: a crash took its done mark back, a node stood still, or it was in flight when its process was killed. What was done by then stays done, and what comes before that was counted may be either.
     fn explain(&self, id: &str, first: Delivery<'_>, again: Delivery<'_>) -> bool {
         let in_flight = || {
             let pending = self.evidence.killed.get(first.by)?;
@@ -85,17 +73,16 @@ impl<'a> Ends<'a> {
             Some(pending.contains(id) || again.at < counted)
         };
         first.era < again.era
-            || self.buried.contains(first.by)
+            || self.evicted.contains(first.by)
             // One that stood still in the middle of a delivery ends it after others have made it.
-            || self.buried.contains(again.by)
+            || self.evicted.contains(again.by)
             || in_flight() == Some(true)
-            || self.kept_out.get(first.by).is_some_and(|left| *left < again.at)
     }
 
     /// How many attempts of an event can have been counted by ends of processes: one by each kill at which it was pending, and one
     /// more if it was written after a kill, while the slots of that process were still to be taken over. What is delivered between
     /// a kill and the look at what it left was pending too.
-    fn attempts(&self, id: &str, event: &Event<'_>, burials: usize) -> usize {
+    fn attempts(&self, id: &str, event: &Event<'_>, evictions: usize) -> usize {
         let was_pending = |(label, pending): &(&String, &BTreeSet<String>)| {
             let place = |of: &BTreeMap<&str, usize>| of.get(label.as_str()).copied().unwrap_or(usize::MAX);
             let (killed, counted) = (place(&self.killed), place(&self.counted));
@@ -105,7 +92,7 @@ impl<'a> Ends<'a> {
         let pending = self.evidence.killed.iter().filter(was_pending).count();
         let first = event.deliveries.first().map_or(0, |delivery| delivery.at);
         let late = self.counted.values().any(|counted| *counted < first);
-        burials + pending + usize::from(late)
+        evictions + pending + usize::from(late)
     }
 }
 
@@ -120,8 +107,8 @@ pub(crate) fn judge(
     let mut events: BTreeMap<&str, Event<'_>> = BTreeMap::new();
     let mut firsts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let ends = Ends::read(evidence);
-    let buried = &ends.buried;
-    let (mut rolled_back, mut burials, mut crashes, mut era, mut taken_back) = (0, 0, 0, 0, 0);
+    let evicted = &ends.evicted;
+    let (mut rolled_back, mut evictions, mut crashes, mut era, mut taken_back) = (0, 0, 0, 0, 0);
     // What was committed before a crash may be gone; after the last one nothing is.
     let forgets = evidence.lines.iter().rposition(|line| line.what == What::Recovered);
     let forgets = forgets.filter(|_| commits == Commits::TakenBack).unwrap_or_default();
@@ -158,7 +145,7 @@ pub(crate) fn judge(
                 let there = ids.iter().filter(|id| evidence.parcels.contains_key(*id));
                 wrong.extend(there.map(|id| format!("{by} rolled {id} back, and it is there")));
             }
-            What::Log { text } if BURIED.iter().any(|told| text.contains(told)) => burials += 1,
+            What::Log { text } if EVICTED.iter().any(|told| text.contains(told)) => evictions += 1,
             What::Crashed => {
                 crashes += 1;
                 era += 1;
@@ -189,16 +176,16 @@ pub(crate) fn judge(
             }
         }
     }
-    if faults == Faults::None && !buried.is_empty() {
-        wrong.push(format!("buried without a fault: {buried:?}"));
+    if faults == Faults::None && !evicted.is_empty() {
+        wrong.push(format!("evicted without a fault: {evicted:?}"));
     }
     // While the database is down, leases run out: each crash may end nodes too.
-    wrong.extend(judge_rows(&ends, &events, faults, burials + crashes));
+    wrong.extend(judge_rows(&ends, &events, faults, evictions + crashes));
     if wrong.is_empty() {
         let (committed, killed) = (evidence.parcels.len(), evidence.killed.len());
-        let buried = buried.len();
+        let evicted = evicted.len();
         return Ok(format!(
-            "{committed} events, {rolled_back} rollbacks, {killed} kills, {buried} buried, {crashes} crashes of the database, \
+            "{committed} events, {rolled_back} rollbacks, {killed} kills, {evicted} evicted, {crashes} crashes of the database, \
              {again} delivered again, {taken_back} delivered and taken back"
         ));
     }
@@ -210,7 +197,7 @@ fn judge_rows(
     ends: &Ends<'_>,
     events: &BTreeMap<&str, Event<'_>>,
     faults: Faults,
-    burials: usize,
+    evictions: usize,
 ) -> Vec<String> {
     let (evidence, mut wrong) = (ends.evidence, Vec::new());
     if evidence.records.len() != evidence.parcels.len() {
@@ -228,7 +215,7 @@ fn judge_rows(
         let attempts = record.attempts as usize;
         let fits = match faults {
             Faults::None => attempts == event.balked,
-            Faults::Some => attempts <= event.balked + ends.attempts(&id, event, burials),
+            Faults::Some => attempts <= event.balked + ends.attempts(&id, event, evictions),
         };
         if !fits {
             wrong.push(format!("{id} failed {} times and has {attempts} attempts", event.balked));

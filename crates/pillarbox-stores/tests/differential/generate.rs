@@ -16,7 +16,7 @@ const JOINS: u8 = 3;
 pub(crate) fn sequence(layout: Layout, seed: u64, steps: usize) -> Vec<Step> {
     let mut maker =
         Maker { layout, rng: Rng::with_seed(seed), events: 0, queued: vec![], attached: vec![], now: 0 };
-    let first = Step { at: 0, call: Call::Join { node: 0, lease_s: maker.rng.u64(10..200) } };
+    let first = Step { at: 0, call: Call::Register { node: 0, lease_s: maker.rng.u64(10..200) } };
     let mut sequence = vec![first];
     if layout == Layout::Native {
         sequence.extend((0..JOINS).map(|join| Step { at: 0, call: maker.start(join) }));
@@ -67,8 +67,8 @@ impl Maker {
             29..=32 => Call::FetchDue { limits: self.limits() },
             33..=40 => self.claim(),
             41..=62 => self.settle(),
-            63..=67 => Call::Join { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
-            68..=74 => self.beat(),
+            63..=67 => Call::Register { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
+            68..=74 => self.heartbeat(),
             75..=76 => Call::Leave { node: self.rng.u8(..NODES) },
             77..=81 => Call::Promote {
                 node: self.rng.u8(..NODES),
@@ -145,8 +145,8 @@ impl Maker {
             }
             38..=61 => self.settle(),
             62..=66 => Call::Reap { older_than_s: self.rng.u64(..40) },
-            67..=70 => Call::Join { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
-            71..=77 => self.beat(),
+            67..=70 => Call::Register { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
+            71..=77 => self.heartbeat(),
             78..=79 => Call::Leave { node: self.rng.u8(..NODES) },
             80..=83 => Call::Replay { select: self.select(), limit: self.rng.usize(..9) },
             84..=86 => Call::Discard { select: self.select(), limit: self.rng.usize(..9) },
@@ -312,13 +312,13 @@ impl Maker {
         OutcomeSpec { id, back, another, change }
     }
 
-    fn beat(&mut self) -> Call {
+    fn heartbeat(&mut self) -> Call {
         let release = if self.rng.bool() {
             Release::AsTold
         } else {
             Release::Named((0..self.rng.usize(..3)).map(|_| self.rng.i16(0..68)).collect())
         };
-        Call::Beat {
+        Call::Heartbeat {
             node: self.rng.u8(..NODES),
             lease_s: self.rng.u64(10..150),
             trusted: (0..self.rng.usize(..3)).map(|_| self.rng.i16(0..68)).collect(),

@@ -43,11 +43,11 @@ pub(crate) enum Call {
         outcomes: Vec<OutcomeSpec>,
         on_done: OnDone,
     },
-    Join {
+    Register {
         node: u8,
         lease_s: u64,
     },
-    Beat {
+    Heartbeat {
         node: u8,
         lease_s: u64,
         trusted: Vec<i16>,
@@ -108,8 +108,8 @@ impl Call {
             Self::Claim { .. } => "claim",
             Self::Reap { .. } => "reap",
             Self::Settle { .. } => "settle",
-            Self::Join { .. } => "join",
-            Self::Beat { .. } => "beat",
+            Self::Register { .. } => "join",
+            Self::Heartbeat { .. } => "heartbeat",
             Self::Leave { .. } => "leave",
             Self::Promote { .. } => "promote",
             Self::Replay { .. } => "replay",
@@ -188,7 +188,7 @@ pub(crate) enum ChangeSpec {
     Extend { lease_s: u64 },
 }
 
-/// Which slots a beat gives back.
+/// Which slots a heartbeat gives back.
 #[derive(Debug, Clone)]
 pub(crate) enum Release {
     /// The slots that are named.

@@ -9,9 +9,9 @@ use pillarbox::model::{
     EventId, GroupKey, Lane, Layout, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
-    Admin, Beat, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, HeldGroups,
-    HeldSlot, Join, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Replay, Scope, Select,
-    Settle, StoreError, Write,
+    Admin, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Heartbeat,
+    HeldGroups, HeldSlot, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Register, Replay,
+    Scope, Select, Settle, StoreError, Write,
 };
 use pillarbox_conformance::Fixture;
 
@@ -151,7 +151,9 @@ impl World {
                 };
                 Ok(vec![format!("{:?}", self.fixture.store.promote(request).await?)])
             }
-            Call::Join { .. } | Call::Beat { .. } | Call::Leave { .. } => self.member(call, now).await,
+            Call::Register { .. } | Call::Heartbeat { .. } | Call::Leave { .. } => {
+                self.member(call, now).await
+            }
             _ => self.operate(call, now).await,
         }
     }
@@ -247,16 +249,21 @@ impl World {
 
     async fn member(&mut self, call: &Call, now: Timestamp) -> Told {
         let (node, membership) = match call {
-            Call::Join { node, lease_s } => {
+            Call::Register { node, lease_s } => {
                 // The last of them does not poll.
                 let part = if *node + 1 == NODES { Part::OwnLane } else { Part::Share };
                 let lease = Duration::from_secs(*lease_s);
-                let join =
-                    Join { node: node_id(*node), label: format!("node {node}"), part, lease, now: Some(now) };
-                (*node, Some(self.fixture.store.join(join).await?))
+                let join = Register {
+                    node: node_id(*node),
+                    label: format!("node {node}"),
+                    part,
+                    lease,
+                    now: Some(now),
+                };
+                (*node, Some(self.fixture.store.register(join).await?))
             }
-            Call::Beat { node, lease_s, trusted, release, groups, after, sweep } => {
-                let request = Beat {
+            Call::Heartbeat { node, lease_s, trusted, release, groups, after, sweep } => {
+                let request = Heartbeat {
                     node: node_id(*node),
                     lease: Duration::from_secs(*lease_s),
                     trusted: trusted.iter().copied().map(Slot).collect(),
@@ -269,7 +276,7 @@ impl World {
                     sweep: *sweep,
                     now: Some(now),
                 };
-                (*node, self.fixture.store.beat(request).await?)
+                (*node, self.fixture.store.heartbeat(request).await?)
             }
             Call::Leave { node } => {
                 self.fixture.store.leave(node_id(*node)).await?;
@@ -392,7 +399,7 @@ fn tell_membership(membership: &Membership, slots: i16) -> String {
     };
     // A store may take any row's number for the bound of what was pending.
     let held = |held: &HeldSlot| {
-        (held.slot.0, held.suspect, held.quarantine.map_or(0, |quarantine| quarantine.burials))
+        (held.slot.0, held.suspect, held.quarantine.map_or(0, |quarantine| quarantine.evictions))
     };
     format!(
         "{:?} held {:?} give {:?} nodes {} groups {:?} ready {ready:?} oldest {oldest:?} next {:?} now {}",

@@ -29,6 +29,8 @@ pub(crate) fn all() -> Vec<Arc<dyn Harness>> {
         #[cfg(feature = "mongodb")]
         Arc::new(mongodb::Mongodb::main()),
         #[cfg(feature = "mongodb")]
+        Arc::new(mongodb::Mongodb::three()),
+        #[cfg(feature = "mongodb")]
         Arc::new(mongodb::Mongodb::ferretdb()),
         #[cfg(feature = "mongodb")]
         Arc::new(mongodb_items::MongodbItems::main()),

@@ -28,6 +28,8 @@ pub(crate) struct Wire(&'static str);
 impl Wire {
     /// A replica set.
     pub(crate) const MONGODB: Self = Self("PILLARBOX_TEST_MONGODB_URL");
+    /// One of three members.
+    pub(crate) const THREE: Self = Self("PILLARBOX_TEST_MONGODB_3_URL");
     /// Without transactions.
     pub(crate) const FERRETDB: Self = Self("PILLARBOX_TEST_FERRETDB_URL");
 
@@ -41,6 +43,10 @@ impl Wire {
 impl Mongodb {
     pub(crate) fn main() -> Self {
         Self { name: "mongodb", server: Wire::MONGODB }
+    }
+
+    pub(crate) fn three() -> Self {
+        Self { name: "mongodb-3", server: Wire::THREE }
     }
 
     pub(crate) fn ferretdb() -> Self {

@@ -21,7 +21,7 @@ impl Progress {
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    /// So many more are through.
+    /// Adds this many to those that are done.
     pub fn add(&self, count: u64) {
         self.0.inc(count);
     }

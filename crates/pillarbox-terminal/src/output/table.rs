@@ -4,11 +4,11 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Conte
 use pillarbox::model::Status;
 
 use super::Ink;
-use crate::redact::one_line;
+use crate::printable::one_line;
 
 /// A column by its name.
 #[derive(Debug, Clone, Copy)]
-pub enum Column {
+pub enum TableColumn {
     /// Never broken: ids, words.
     Whole(&'static str),
     /// Never broken, and to the right.
@@ -17,7 +17,7 @@ pub enum Column {
     Wrapped(&'static str),
 }
 
-impl Column {
+impl TableColumn {
     fn name(self) -> &'static str {
         match self {
             Self::Whole(name) | Self::Number(name) | Self::Wrapped(name) => name,
@@ -33,17 +33,17 @@ pub struct Table {
 
 impl Table {
     /// A table with these columns.
-    pub fn new(ink: Ink, columns: &[Column]) -> Self {
+    pub fn new(ink: Ink, columns: &[TableColumn]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         inner.style_text_only();
         inner.set_header(columns.iter().map(|column| dress(Cell::new(column.name()), ink, Attribute::Bold)));
         for (made, column) in inner.column_iter_mut().zip(columns) {
             made.set_padding((0, 2));
-            if matches!(column, Column::Number(_)) {
+            if matches!(column, TableColumn::Number(_)) {
                 made.set_cell_alignment(CellAlignment::Right);
             }
-            if !matches!(column, Column::Wrapped(_)) {
+            if !matches!(column, TableColumn::Wrapped(_)) {
                 made.set_constraint(ColumnConstraint::ContentWidth);
             }
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn tables_line_up_and_end_without_spaces() {
-        let mut table = Table::new(Ink::Plain, &[Column::Whole("id"), Column::Number("count")]);
+        let mut table = Table::new(Ink::Plain, &[TableColumn::Whole("id"), TableColumn::Number("count")]);
         table.row(["a", "1"]);
         table.row(["bcd", "1,234"]);
         assert_eq!(table.render(), "id   count\na        1\nbcd  1,234");

@@ -1,34 +1,34 @@
-//! The state of the engine: one owner, plain data, no I/O.
+//! The engine's state: one owner, plain data, no I/O. The steps that change it are in `steps`, where rows come from in `sources`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::aside::Aside;
-use super::breaker::{Breaker, Gate, Outlook};
-use super::busy::Busy;
-use super::careful::Careful;
-use super::caught::CaughtPolicy;
-use super::claims::Claims;
-use super::due::Dues;
-use super::groups::Groups;
-use super::held::Held;
-use super::intake::GROUPS_MAX;
-use super::item::Item;
-use super::known::Known;
-use super::lead::Leadership;
-use super::lines::Lines;
-use super::notes::Notes;
 use super::running::EngineHealth;
-use super::settings::EngineSettings;
 use super::shared::Signals;
-use super::slots::Slots;
-use super::sweep::Sweep;
+use super::sources::{Answer, Asked, Failed, NoSource, Read, RowSource, SlotSource};
+use super::state::aside::Aside;
+use super::state::breaker::{Breaker, Gate, Outlook};
+use super::state::buffer::Buffer;
+use super::state::groups::Groups;
+use super::state::held::HeldGroupKeys;
+use super::state::in_flight::InFlightIds;
+use super::state::item::{Item, Recorded};
+use super::state::leases::Leases;
+use super::state::node::NodeState;
+use super::state::quarantine::QuarantineQueue;
+use super::state::schedule::{ReadSchedule, Reader};
+use super::state::settings::EngineSettings;
+use super::state::settle_queue::{SettleQueue, Unsettled};
+use super::state::slots::Slots;
+use super::tasks::caught::CaughtPolicy;
 use crate::model::{EventId, GroupKey, Lane, NodeId, Seq, Slot};
-use crate::port::{Change, Cursor, Fence, Outcome, Source};
+use crate::port::{ByteLimits, Change, Fence, Outcome, Source};
+
+/// Groups that may be held back in memory; beyond that reading waits.
+pub(super) const GROUPS_MAX: usize = 100_000;
 
 /// What the engine is doing on the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,33 +41,24 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// What the settler is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settler {
-    /// Settling, or about to look.
-    Busy,
-    /// Waiting for a first outcome.
-    Idle,
-    /// Waiting for company for the outcomes that are there, at most until then.
-    Lingering(Instant),
-}
-
 /// What the group of an event does while its outcome is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meanwhile {
-    /// Sends the next, unless this one was tried with care: the next may end the process.
-    GoesOn,
-    /// Nothing: a crash before the outcome is in the store would turn the order round.
+pub(crate) enum GroupDuringSettle {
+    /// Sends the next event, unless the attempt at this one was recorded ahead: the next one may crash the process too.
+    Continues,
+    /// Sends nothing: a crash before the outcome is stored would reorder the group.
     Waits,
 }
 
-/// An outcome that waits to be settled, with what must be undone in memory then.
-#[derive(Debug)]
-pub(crate) struct Unsettled {
-    pub(crate) outcome: Outcome,
-    pub(crate) slot: Slot,
-    /// Its group, if the outcome holds it back.
-    pub(crate) group: Option<GroupKey>,
+/// The workers, and what keeps them from work.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    /// How many wait for work.
+    pub(crate) idle: usize,
+    /// How many deliver a batch.
+    pub(crate) busy: usize,
+    /// Nothing may be sent for now, by lease or breaker: idle workers are not woken for what is there.
+    pub(crate) halted: bool,
 }
 
 /// What happened, to be counted and logged outside the lock.
@@ -81,12 +72,21 @@ pub(crate) struct Tally {
     pub(crate) stale: u64,
     /// Outcomes that have waited for locks of others for long.
     pub(crate) busy: Option<usize>,
-    /// Rows that a sweep found below the read position, and the lowest of their numbers.
+    /// Rows that a sweep found below the cursor, and the lowest of their numbers.
     pub(crate) passed_by: Option<(u64, Seq)>,
     pub(crate) dead: Vec<(EventId, String)>,
     /// How many of the dead ones died of the endpoint's failures.
     pub(crate) dead_of_endpoint: u64,
     pub(crate) undecodable: Vec<(EventId, String)>,
+}
+
+/// How much came of reads so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Rows that were admitted.
+    pub(super) cold: u64,
+    /// Outcomes that wait, among them those of rows that could not be admitted.
+    settles: usize,
 }
 
 /// The engine's state.
@@ -95,76 +95,20 @@ pub(crate) struct Core {
     pub(super) settings: EngineSettings,
     pub(super) rng: fastrand::Rng,
     pub(super) phase: Phase,
-    /// Grows when the node is lost: what was begun before counts for nothing.
-    pub(super) incarnation: u64,
-    pub(super) fence: Fence,
-    pub(super) lane: Option<Lane>,
-    /// Nothing is begun after this; none where there is no node.
-    pub(super) lease_until: Option<Instant>,
-    pub(super) lines: Lines,
-    pub(super) groups: Groups,
-    pub(super) careful: Careful,
-    pub(super) known: Known,
-    pub(super) aside: Aside,
-    pub(super) claims: Claims,
-    /// Rows are taken under leadership instead of being read by slots.
-    pub(super) lead: Option<Leadership>,
+    pub(super) node: NodeState,
+    pub(super) source: Box<dyn RowSource>,
+    pub(super) reads: ReadSchedule,
     pub(super) slots: Slots,
+    pub(super) leases: Leases,
+    pub(super) in_flight: InFlightIds,
+    pub(super) buffer: Buffer,
+    pub(super) groups: Groups,
+    pub(super) held: HeldGroupKeys,
+    pub(super) quarantine: QuarantineQueue,
+    pub(super) aside: Aside,
     pub(super) breaker: Breaker,
-    pub(super) notes: Notes,
-    pub(super) cursor: Cursor,
-    /// Grows when the cursor is set back, so that a read under way can't move it on.
-    pub(super) rewinds: u64,
-    /// Reads that began before this rewind bring nothing in: of what they show, earlier rows were set aside since.
-    pub(super) reads_from: u64,
-    /// Reading waits for the endpoint.
-    pub(super) reads_held: bool,
-    pub(super) sweep: Sweep,
-    /// Something hints at rows to be read.
-    pub(super) wake: bool,
-    /// A hint from elsewhere is followed up then.
-    pub(super) wake_at: Option<Instant>,
-    /// When a read last found nothing new.
-    pub(super) fruitless: Option<Instant>,
-    /// The last read was cut short.
-    pub(super) more: bool,
-    /// Rows of the next page: doubles while reads are cut short.
-    pub(super) page: usize,
-    /// By how much a read is widened, because the last one was cut short and saw only what was known.
-    pub(super) stretch: usize,
-    pub(super) dues: Dues,
-    pub(super) settles: VecDeque<Unsettled>,
-    pub(super) settles_since: Option<Instant>,
-    /// One of these outcomes holds back its group or changes when its event is tried again.
-    pub(super) settles_press: bool,
-    /// When the settler last took a batch.
-    pub(super) settles_taken: Option<Instant>,
-    /// Outcomes taken by the settler and not yet confirmed, those that are busy too.
-    pub(super) settling: usize,
-    pub(super) busy: Busy,
-    pub(super) out: usize,
-    /// How long the events of the job that is being judged wait because of the endpoint, once that is known.
-    pub(super) outage: Option<Duration>,
-    /// How long the next look waits although nothing hints at rows; none: for the poll interval.
-    pub(super) quick: Option<Duration>,
-    pub(super) idle_workers: usize,
-    /// Nothing may be sent for now, by lease or breaker: idle workers are not called for what is there.
-    pub(super) halted: bool,
-    pub(super) settler: Settler,
-    pub(super) reader_idle: bool,
-    /// The reader waits for a lease and for nothing else.
-    pub(super) reader_barred: bool,
-    /// A delayed row is due earlier than the reader knows.
-    pub(super) due_moved: bool,
-    /// When a beat last told that nothing is pending.
-    pub(super) nothing_at: Option<Instant>,
-    pub(super) beats: u64,
-    pub(super) beat_unanswered: bool,
-    pub(super) groups_epoch: i64,
-    /// Groups that the store lists as blocked or paused.
-    pub(super) held: Held,
-    /// How often a loop ended by a panic.
-    pub(super) restarts: u64,
+    pub(super) workers: Workers,
+    pub(super) settles: SettleQueue,
     pub(super) tally: Tally,
 }
 
@@ -174,65 +118,86 @@ impl std::fmt::Debug for EngineSettings {
     }
 }
 
+/// The first of these times.
+pub(super) fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
+    times.into_iter().flatten().min()
+}
+
 impl Core {
     /// An engine that has no node yet: it delivers only what it is handed.
     pub(crate) fn new(mut settings: EngineSettings, seed: u64) -> Self {
         settings.retry = Arc::new(CaughtPolicy(settings.retry));
-        let groups = Groups::new(settings.oldest_first());
-        let page = settings.fetch_rows;
         Self {
-            settings,
             rng: fastrand::Rng::with_seed(seed),
             phase: Phase::Running,
-            incarnation: 0,
-            fence: Fence::Open,
-            lane: None,
-            lease_until: None,
-            lines: Lines::default(),
-            groups,
-            careful: Careful::default(),
-            known: Known::default(),
-            aside: Aside::default(),
-            claims: Claims::default(),
-            lead: None,
+            node: NodeState::none(),
+            source: Box::new(SlotSource::default()),
+            reads: ReadSchedule::new(settings.fetch_rows),
             slots: Slots::default(),
+            leases: Leases::default(),
+            in_flight: InFlightIds::default(),
+            buffer: Buffer::default(),
+            groups: Groups::new(settings.oldest_first()),
+            held: HeldGroupKeys::default(),
+            quarantine: QuarantineQueue::default(),
+            aside: Aside::default(),
             breaker: Breaker::default(),
-            notes: Notes::default(),
-            cursor: Cursor::default(),
-            rewinds: 0,
-            reads_from: 0,
-            reads_held: false,
-            sweep: Sweep::default(),
-            wake: true,
-            wake_at: None,
-            fruitless: None,
-            more: false,
-            page,
-            stretch: 1,
-            dues: Dues::default(),
-            settles: VecDeque::new(),
-            settles_since: None,
-            settles_press: false,
-            settles_taken: None,
-            settling: 0,
-            busy: Busy::default(),
-            out: 0,
-            outage: None,
-            quick: None,
-            idle_workers: 0,
-            halted: false,
-            settler: Settler::Busy,
-            reader_idle: false,
-            reader_barred: false,
-            due_moved: false,
-            nothing_at: None,
-            beats: 0,
-            beat_unanswered: false,
-            groups_epoch: -1,
-            held: Held::default(),
-            restarts: 0,
+            workers: Workers::default(),
+            settles: SettleQueue::default(),
             tally: Tally::default(),
+            settings,
         }
+    }
+
+    /// Rows come from here, before anything has come from elsewhere.
+    pub(crate) fn read_from(&mut self, source: impl RowSource + 'static) {
+        self.reads.rereads = source.rereads();
+        self.groups.read_ahead(!source.rereads());
+        self.source = Box::new(source);
+    }
+
+    /// Runs a step of the source on the core. The source is not in its place meanwhile: what the core has to tell it waits in the
+    /// read schedule.
+    pub(super) fn with_source<R>(&mut self, step: impl FnOnce(&mut dyn RowSource, &mut Self) -> R) -> R {
+        let mut source = std::mem::replace(&mut self.source, Box::new(NoSource));
+        let result = step(&mut *source, self);
+        self.source = source;
+        result
+    }
+
+    /// What is asked of the store next; at most one read is under way at a time.
+    pub(crate) fn next_read(&mut self, now: Instant) -> Read {
+        self.reads.reader = Reader::Busy;
+        if !self.is_running() || !self.node.has_lease(now) {
+            self.reads.reader = Reader::WithoutLease;
+            return Read::Idle(None);
+        }
+        self.with_source(|source, core| source.next(core, now))
+    }
+
+    /// How many rows may be claimed now, where rows are claimed.
+    pub(crate) fn next_claim(&mut self, now: Instant) -> Read {
+        self.with_source(|source, core| source.next(core, now))
+    }
+
+    /// The store's answer to a read that began in this incarnation. Returns what is to be given back at once.
+    #[must_use]
+    pub(crate) fn merge(&mut self, answer: Answer, incarnation: u64, asked: Asked) -> Vec<Outcome> {
+        if self.is_past(incarnation) {
+            self.read_over();
+            return Vec::new();
+        }
+        self.with_source(|source, core| source.merge(core, answer, asked))
+    }
+
+    /// A read failed.
+    pub(crate) fn read_failed(&mut self, failed: Failed, incarnation: u64, now: Instant) {
+        if self.is_past(incarnation) {
+            self.read_over();
+            self.reads.wake = true;
+            return;
+        }
+        self.with_source(|source, core| source.failed(core, failed, now));
     }
 
     pub(crate) fn settings(&self) -> &EngineSettings {
@@ -243,25 +208,26 @@ impl Core {
         std::mem::take(&mut self.tally)
     }
 
-    /// Rows waiting or out: hot, cold.
+    /// Rows waiting or being delivered: hot, cold.
     pub(crate) fn depths(&self) -> (usize, usize) {
-        (self.lines.hot_rows(), self.lines.cold_rows())
+        (self.buffer.hot_rows(), self.buffer.cold_rows())
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        Progress { cold: self.tally.cold, settles: self.settles.queued() }
     }
 
     pub(crate) fn health(&self, now: Instant) -> EngineHealth {
         EngineHealth {
-            member: self.lane.is_some() && self.lease_until.is_some_and(|until| now < until),
-            node: self.lane.and(match self.fence {
-                Fence::Node(node) => Some(node),
-                _ => None,
-            }),
+            member: self.node.lane.is_some() && self.node.has_lease(now),
+            node: self.node.id(),
             first: self.slots.holds(Slot(0)),
             slots: self.slots.groups_held(),
             breaker_open: self.breaker.is_open(),
             next_attempt: self.next_attempt(now),
-            in_memory: self.lines.hot_rows() + self.lines.cold_rows(),
-            out: self.out,
-            restarts: self.restarts,
+            in_memory: self.buffer.hot_rows() + self.buffer.cold_rows(),
+            out: self.workers.busy,
+            restarts: self.node.restarts,
         }
     }
 
@@ -269,80 +235,76 @@ impl Core {
     fn next_attempt(&self, now: Instant) -> Option<Duration> {
         let at = match self.breaker.gate(now) {
             Gate::Shut(until) => until,
-            Gate::Open => {
-                let waking = [self.lines.next_waking(), self.groups.next_waking(), self.aside.next()];
-                waking.into_iter().flatten().min()
-            }
+            Gate::Open => earliest([self.buffer.next_waking(), self.groups.next_waking(), self.aside.next()]),
         };
         at.map(|at| at.saturating_duration_since(now))
     }
 
-    /// Nothing in memory, nothing out, nothing unsettled.
-    pub(crate) fn quiet(&self) -> bool {
-        self.out == 0 && self.all_settled() && self.lines.hot_rows() == 0 && self.lines.cold_rows() == 0
+    /// Nothing in memory, nothing being delivered, nothing unsettled.
+    pub(crate) fn is_empty(&self) -> bool {
+        let rows = self.buffer.hot_rows() + self.buffer.cold_rows();
+        self.workers.busy == 0 && self.all_settled() && rows == 0
     }
 
-    /// Nothing is out, nothing unsettled, and what is in memory only waits for its endpoint or for a back-off.
+    /// Nothing is being delivered, nothing unsettled, and what is in memory only waits for its endpoint or for a back-off.
     pub(crate) fn is_drained(&self, now: Instant) -> bool {
-        let moves = self.runnable() || !self.careful.is_empty();
+        let moves = self.is_runnable() || !self.quarantine.is_empty();
         let sends = self.breaker.outlook(now) == Outlook::Sending;
-        self.quiet() || (self.out == 0 && self.all_settled() && !(moves && sends))
+        self.is_empty() || (self.workers.busy == 0 && self.all_settled() && !(moves && sends))
     }
 
-    /// No job is out and none could start.
-    pub(super) fn calm(&self) -> bool {
-        self.out == 0 && !self.runnable()
+    /// No batch is being delivered and none could be.
+    pub(super) fn is_idle(&self) -> bool {
+        self.workers.busy == 0 && !self.is_runnable()
     }
 
-    pub(super) fn runnable(&self) -> bool {
-        self.lines.has_any() || self.groups.has_ready() || self.careful.is_ready()
+    pub(super) fn is_runnable(&self) -> bool {
+        self.buffer.has_any() || self.groups.has_ready() || self.quarantine.is_ready()
     }
 
-    /// Which loops should look again.
-    pub(crate) fn signals(&mut self) -> Signals {
-        let settle = match self.settler {
-            Settler::Busy => false,
-            Settler::Idle => self.settles_since.is_some() || !self.notes.is_empty(),
-            Settler::Lingering(until) => {
-                !self.notes.is_empty()
-                    || (self.settles_since.is_some() && self.settle_at().is_none_or(|at| at < until))
-            }
-        };
-        let due_moved = std::mem::take(&mut self.due_moved);
-        let quiet = match self.phase {
+    pub(super) fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// Which tasks should look again.
+    ///
+    /// The time is needed only at shutdown; reading the clock after every step would cost more than the step.
+    pub(crate) fn signals(&mut self, now: Option<Instant>) -> Signals {
+        let drained = match self.phase {
             Phase::Running => false,
-            Phase::Draining => self.is_drained(Instant::now()),
+            Phase::Draining => now.is_some_and(|now| self.is_drained(now)),
             Phase::Stopped => self.all_settled(),
         };
         Signals {
-            work: self.idle_workers > 0 && !self.halted && self.runnable(),
-            settle,
-            read: (self.reader_idle && (due_moved || self.wants_read())) || self.claims_may_go_on(),
-            member: self.slots.any_leaving() && self.has_drained_slots(),
-            quiet,
+            work: self.workers.idle > 0 && !self.workers.halted && self.is_runnable(),
+            settle: self.settles.wakes(self.settle_at()),
+            read: self.with_source(|source, core| source.wakes(core)),
+            heartbeat: self.slots.any_leaving() && self.has_drained_slots(),
+            drained,
         }
     }
 
-    /// A signal is only given for what `next_read` would act on, or reader and signal would chase each other.
-    fn wants_read(&self) -> bool {
-        self.phase == Phase::Running
-            && !self.reads_held
-            && (self.wants_slots() || self.groups.wants_read())
-            && self.cold_room().0 >= self.read_at_room()
+    /// Whether rows may be taken in, as far as shutdown and endpoint are concerned.
+    pub(super) fn may_take_in(&self) -> bool {
+        self.is_running() && !self.reads.held
     }
 
-    pub(super) fn wants_slots(&self) -> bool {
-        let any_active = if self.lead.is_some() { self.leads() } else { self.slots.any_active() };
-        (self.wake || self.more) && any_active && self.groups.len() < GROUPS_MAX
+    /// Whether something hints at rows, and there may be more groups in memory.
+    pub(super) fn wants_rows(&self) -> bool {
+        (self.reads.wake || self.reads.more) && self.groups.len() < GROUPS_MAX
     }
 
     /// Reads wait for room for a good part of a page, so that a slow sink causes few and large reads.
     pub(super) fn read_at_room(&self) -> usize {
-        self.page.min(self.settings.cold_rows / 2).max(1)
+        self.reads.page.min(self.settings.cold_rows / 2).max(1)
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        !self.is_running()
     }
 
     pub(crate) fn drain(&mut self) {
-        if self.phase == Phase::Running {
+        if self.is_running() {
             self.phase = Phase::Draining;
         }
     }
@@ -351,67 +313,129 @@ impl Core {
         self.phase = Phase::Stopped;
     }
 
-    /// The rest goes back: it is pending in the store, where someone will read it.
+    /// Gives the rest back: it is pending in the store, where another node reads it.
     pub(crate) fn give_back(&mut self, now: Instant) {
-        for item in self.careful.give_back() {
+        for item in self.quarantine.give_back() {
             self.drop_item(item, now);
         }
         self.release_claims(now);
-        self.lines.clear();
+        self.buffer.clear();
         self.groups.clear();
         self.aside.clear();
-        self.known.clear_held();
+        self.in_flight.clear_held();
     }
 
     pub(crate) fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.node.incarnation
     }
 
-    /// Whether what was begun in that incarnation counts for nothing now.
+    /// Whether what began in that incarnation is to be ignored.
     pub(crate) fn is_past(&self, incarnation: u64) -> bool {
-        incarnation != self.incarnation
+        incarnation != self.node.incarnation
     }
 
     pub(crate) fn lane(&self) -> Option<Lane> {
-        self.lane
+        self.node.lane
     }
 
-    /// The right that outcomes are settled by, where there is no node.
+    /// Sets the right by which outcomes are settled, where there is no node.
     pub(crate) fn settle_by(&mut self, fence: Fence) {
-        self.fence = fence;
+        self.node.fence = fence;
     }
 
     pub(crate) fn fence(&self) -> &Fence {
-        &self.fence
+        &self.node.fence
     }
 
     pub(crate) fn all_settled(&self) -> bool {
-        self.settles.is_empty() && self.settling == 0
+        self.settles.is_empty()
     }
 
-    /// Whether this node was lost since it joined.
+    /// Whether this node was lost since it registered.
     pub(crate) fn is_without_node(&self, node: NodeId) -> bool {
-        self.lane.is_none() || self.fence != Fence::Node(node)
+        self.node.id() != Some(node)
     }
 
     pub(crate) fn new_node_id(&mut self) -> NodeId {
         NodeId::from_random(self.rng.u128(..))
     }
 
-    /// The poll interval is over: reads, unless a beat has just told that nothing is there.
+    /// Whatever was taken may be worked on until then.
+    pub(super) fn renew_lease(&mut self, until: Instant) {
+        self.node.lease_until = Some(until);
+        self.workers.halted = false;
+    }
+
+    /// The poll interval is over.
     pub(crate) fn poll_tick(&mut self, now: Instant) {
-        let told =
-            self.nothing_at.is_some_and(|at| now.saturating_duration_since(at) < self.settings.poll_interval);
-        self.wake |= !told;
+        self.reads.poll_tick(self.settings.poll_interval, now);
     }
 
     pub(super) fn random(&mut self) -> f64 {
         self.rng.f64()
     }
 
+    /// Whether rows stay pending in the store while they are in memory, so that what leaves memory is read again. Where rows are
+    /// claimed or taken by a leader, a cancel leaves them alone meanwhile; what others hand in can't be read again.
+    pub(super) fn rereads(&self) -> bool {
+        self.node.lane.is_some() && self.reads.rereads
+    }
+
+    /// The reader waits, at most until then.
+    pub(super) fn idle(&mut self, until: Option<Instant>) -> Read {
+        self.reads.reader = Reader::Idle;
+        Read::Idle(until)
+    }
+
+    /// Whether reading waits for the endpoint, and until when at most: while the endpoint is taken to be down, only what serves
+    /// as a probe is read, when its time has come.
+    pub(super) fn hold_reads(&mut self, now: Instant) -> Option<Option<Instant>> {
+        let held = match self.breaker.outlook(now) {
+            Outlook::Paused(until) => Some(until),
+            Outlook::Probe if self.workers.busy > 0 || self.is_runnable() => Some(None),
+            Outlook::Probe | Outlook::Sending => None,
+        };
+        self.reads.held = held.is_some();
+        held
+    }
+
+    pub(super) fn read_begins(&mut self) {
+        self.reads.dues.read_began();
+        self.in_flight.read_began();
+        self.slots.read_began();
+    }
+
+    pub(super) fn read_over(&mut self) {
+        self.in_flight.read_merged();
+        self.reread_moved();
+    }
+
+    /// Rows that were settled, moved and seen, all before their settle was confirmed, are read again.
+    pub(super) fn reread_moved(&mut self) {
+        if let Some(seq) = self.in_flight.take_again() {
+            self.reads.reread_from(seq);
+            self.reads.wake = true;
+        }
+    }
+
+    /// A page was read; the next is larger while there are more.
+    pub(super) fn turn_page(&mut self, cut: bool) {
+        self.reads.turn_page(cut, self.settings.fetch_rows, self.settings.cold_rows);
+    }
+
+    /// After rows were found the next poll comes soon.
+    pub(super) fn poll_soon(&mut self, fruitful: bool, now: Instant) {
+        self.reads.poll_soon(fruitful, self.settings.quick_poll, self.settings.poll_interval, now);
+    }
+
+    /// The limits of a read of this many bytes.
+    pub(super) fn byte_limits(&self, total: usize) -> ByteLimits {
+        ByteLimits { total, row: self.settings.row_bytes }
+    }
+
     /// An item is in memory from here on.
     pub(super) fn enter(&mut self, item: &Item) {
-        self.lines.entered(item);
+        self.buffer.entered(item);
         self.slots.entered(item.slot);
     }
 
@@ -421,66 +445,77 @@ impl Core {
         self.return_item(item, now);
     }
 
-    /// Gives an item back as it was taken: without an attempt that was written for a delivery that never came to be.
+    /// Gives an item back as it was taken: without an attempt that was recorded for a delivery that was never made.
     pub(super) fn return_item(&mut self, item: Item, now: Instant) {
-        match (self.claims.lost(&item), item.written, item.led) {
-            (true, ..) | (false, false, false) => self.forget_item(&item),
-            (false, true, _) => self.settle_later(item, Change::Untried, Meanwhile::Waits, now),
-            (false, false, true) => self.settle_later(item, Change::Release, Meanwhile::Waits, now),
+        let change = match item.recorded {
+            _ if self.leases.lost(&item) => None,
+            Recorded::Here => Some(Change::Untried),
+            _ => item.is_led().then_some(Change::Release),
+        };
+        match change {
+            Some(change) => self.settle_later(item, change, GroupDuringSettle::Waits, now),
+            None => self.forget_item(&item),
         }
     }
 
-    /// An item is out of memory, and whatever becomes of its row is another's business.
+    /// An item is out of memory, and whatever becomes of its row is decided elsewhere.
     pub(super) fn forget_item(&mut self, item: &Item) {
-        self.lines.left(item);
+        self.buffer.left(item);
         self.slots.left(item.slot);
-        self.known.forget(item.id());
+        self.in_flight.forget(item.id());
     }
 
-    /// Queues an outcome; the item stays known until it is settled.
-    pub(super) fn settle_later(&mut self, item: Item, change: Change, meanwhile: Meanwhile, now: Instant) {
-        self.lines.left(&item);
+    /// Queues an outcome; the id stays known until it is settled.
+    pub(super) fn settle_later(
+        &mut self,
+        item: Item,
+        change: Change,
+        during: GroupDuringSettle,
+        now: Instant,
+    ) {
+        self.buffer.left(&item);
         let blocks = matches!(change, Change::Dead { blocks: Some(_), .. });
-        let with_care = if item.is_taken() { item.careful_attempt } else { item.counted };
-        let waits = meanwhile == Meanwhile::Waits || with_care;
+        let waits = during == GroupDuringSettle::Waits || item.is_recorded_ahead();
         let outcome = item.outcome(change);
         let group = item.group.filter(|_| blocks || waits);
         if let Some(key) = group.as_ref().filter(|_| !blocks) {
-            self.groups.entry(key, item.slot).settling += 1;
-            self.overtakes(key);
+            self.hold_back(key, item.slot);
         }
         self.push_unsettled(Unsettled { outcome, slot: item.slot, group }, now);
     }
 
+    /// A group waits for an outcome.
+    fn hold_back(&mut self, key: &GroupKey, slot: Slot) {
+        self.groups.entry(key, slot).settling += 1;
+        self.groups.overtakes(key);
+    }
+
     pub(super) fn push_unsettled(&mut self, unsettled: Unsettled, now: Instant) {
-        self.settles_since.get_or_insert(now);
-        self.settles_press |= unsettled.group.is_some() || unsettled.outcome.change != Change::Done;
-        if let Some(note) = self.notes.drop_for(&unsettled) {
+        if let Some(note) = self.settles.push(unsettled, now) {
             self.slots.left(note.slot);
         }
-        self.settles.push_back(unsettled);
     }
 
     /// Room for rows and bytes that are read.
     pub(crate) fn cold_room(&self) -> (usize, usize) {
-        let bytes = self.settings.buffer_bytes.saturating_sub(self.lines.bytes());
-        if bytes == 0 || self.unsettled_full() {
+        let bytes = self.settings.buffer_bytes.saturating_sub(self.buffer.bytes());
+        if bytes == 0 || self.is_full_of_outcomes() {
             return (0, 0);
         }
-        (self.settings.cold_rows.saturating_sub(self.lines.cold_rows()), bytes)
+        (self.settings.cold_rows.saturating_sub(self.buffer.cold_rows()), bytes)
     }
 
     pub(super) fn hot_room(&self) -> usize {
-        if self.lines.bytes() >= self.settings.buffer_bytes || self.unsettled_full() {
+        if self.buffer.bytes() >= self.settings.buffer_bytes || self.is_full_of_outcomes() {
             return 0;
         }
-        self.settings.hot_rows.saturating_sub(self.lines.hot_rows())
+        self.settings.hot_rows.saturating_sub(self.buffer.hot_rows())
     }
 
     /// Outcomes that can't be settled are in memory too: intake waits for them.
-    fn unsettled_full(&self) -> bool {
+    fn is_full_of_outcomes(&self) -> bool {
         let rows = self.settings.hot_rows + self.settings.cold_rows;
-        self.settles.len() + self.settling >= rows.max(self.settings.settle_rows * 4)
+        self.settles.len() >= rows.max(self.settings.settle_rows * 4)
     }
 
     /// A moment of the database's clock on ours.

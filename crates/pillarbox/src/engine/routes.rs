@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Map;
-use super::breaker::{Breaker, Outlook, Sent};
+use super::state::breaker::{Breaker, Outlook, Sent};
 use crate::port::Verdict;
 
 /// Routes whose failures are counted. What fails beyond that counts as a failure of the whole sink.

@@ -8,19 +8,20 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::caught::caught;
 use super::core::Core;
-use super::heart::Heart;
-use super::settings::EngineSettings;
 use super::shared::Shared;
-use super::{member, reader, settler, worker};
+use super::sources::LeaderSource;
+use super::state::settings::EngineSettings;
+use super::tasks::caught::caught;
+use super::tasks::heart::Heart;
+use super::tasks::{heartbeat, reader, settler, worker};
 use crate::model::{NodeId, Slot};
-use crate::port::{Beat, MetricsExporter, Sink, Store, StoreError};
+use crate::port::{Heartbeat, MetricsExporter, Sink, Store, StoreError};
 
-/// What the last settles and the farewell may take beyond the drain.
+/// How long the last settles and leaving may take beyond the drain.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A loop that panicked is begun anew after this.
+/// A task that panicked is restarted after this.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// The engine: reads or is handed events, delivers them to a sink, settles. The doors are built on it.
@@ -30,7 +31,7 @@ pub struct Engine {
     stop_reading: CancellationToken,
     stop_settling: CancellationToken,
     give_up: CancellationToken,
-    stop_beating: CancellationToken,
+    stop_renewing: CancellationToken,
     member: Option<JoinHandle<Option<NodeId>>>,
     workers: Vec<AbortHandle>,
     loops: Vec<AbortHandle>,
@@ -54,11 +55,11 @@ pub struct EngineParts {
 /// How an engine is, at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineHealth {
-    /// Whether its node is a member whose lease has not run out.
+    /// Whether its node is registered and its lease has not expired.
     pub member: bool,
-    /// The node, while it is a member.
+    /// The node, while it is registered.
     pub node: Option<NodeId>,
-    /// Whether it holds the first slot, which one of those that share a table does: what only one should do is its to do.
+    /// Whether it holds the first slot. One of the engines that share a table does: work that only one should do is its work.
     pub first: bool,
     /// How many slots it holds, its own lane not counted; where rows are taken under leadership: 1 if it leads.
     pub slots: usize,
@@ -70,7 +71,7 @@ pub struct EngineHealth {
     pub in_memory: usize,
     /// Batches being delivered.
     pub out: usize,
-    /// How often a loop of it ended by a panic and was started again; not zero is worth a look at the log.
+    /// How often one of its tasks panicked and was restarted. Anything but zero is worth a look at the log.
     pub restarts: u64,
 }
 
@@ -81,7 +82,7 @@ impl EngineParts {
 }
 
 impl Engine {
-    /// Joins the store as a node and delivers what falls to it.
+    /// Registers a node with the store and delivers the rows of its slots.
     pub async fn start(parts: EngineParts) -> Result<Self, StoreError> {
         parts.settings.validate()?;
         Self::node(parts.shared()).await
@@ -105,7 +106,7 @@ impl Engine {
             stop_reading: CancellationToken::new(),
             stop_settling,
             give_up,
-            stop_beating: CancellationToken::new(),
+            stop_renewing: CancellationToken::new(),
             member: None,
             workers,
             loops: vec![settling.abort_handle()],
@@ -113,20 +114,20 @@ impl Engine {
         }
     }
 
-    /// Joins as a node, then starts everything.
+    /// Registers a node, then starts everything.
     pub(crate) async fn node(shared: Arc<Shared>) -> Result<Self, StoreError> {
         if shared.store.lead().is_some() {
-            shared.with(Core::take_rows_as_leader);
+            shared.with(|core| core.read_from(LeaderSource::default()));
         }
         let heart = Heart::here();
         let joining = Arc::clone(&shared);
-        let joined = heart.call(async move { member::join(&joining).await }).await;
+        let joined = heart.call(async move { heartbeat::join(&joining).await }).await;
         let (node, membership) = joined.unwrap_or_else(|| Err(shared.panicked("join")))?;
         let mut running = Self::dispatcher(Arc::clone(&shared));
-        heart.watch(&running.tracker, running.stop_beating.clone());
-        let stop = running.stop_beating.clone();
-        let beating = member::run(Arc::clone(&shared), heart.clone(), stop, node, membership);
-        let member = heart.spawn(&running.tracker, beating);
+        heart.watch(&running.tracker, running.stop_renewing.clone());
+        let stop = running.stop_renewing.clone();
+        let renewing = heartbeat::run(Arc::clone(&shared), heart.clone(), stop, node, membership);
+        let member = heart.spawn(&running.tracker, renewing);
         running.loops.push(member.abort_handle());
         running.member = Some(member);
         let stop = running.stop_reading.clone();
@@ -142,9 +143,9 @@ impl Engine {
         self.shared.with(|core| core.health(Instant::now()))
     }
 
-    /// Has it see now, and not at its next beat, what was changed in the store: groups that were held or let go.
+    /// Reloads group state from the store now instead of at the next heartbeat.
     pub fn look(&self) {
-        self.shared.member.notify_one();
+        self.shared.heartbeat.notify_one();
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -176,7 +177,7 @@ impl Engine {
         let end = Instant::now() + GRACE;
         self.until_settled(end).await;
         self.give_up.cancel();
-        self.stop_beating.cancel();
+        self.stop_renewing.cancel();
         self.leave(trusted, end).await;
         self.tracker.close();
         if timeout_at(end, self.tracker.wait()).await.is_err() {
@@ -188,7 +189,7 @@ impl Engine {
 
     async fn until_quiet(&self, deadline: Instant) {
         while !self.shared.with(|core| core.is_drained(Instant::now())) {
-            if timeout_at(deadline, self.shared.quiet.notified()).await.is_err() {
+            if timeout_at(deadline, self.shared.drained.notified()).await.is_err() {
                 return;
             }
         }
@@ -196,7 +197,7 @@ impl Engine {
 
     async fn until_settled(&self, end: Instant) {
         while !self.shared.with(|core| core.all_settled()) {
-            if timeout_at(end, self.shared.quiet.notified()).await.is_err() {
+            if timeout_at(end, self.shared.drained.notified()).await.is_err() {
                 return;
             }
         }
@@ -211,10 +212,13 @@ impl Engine {
             return;
         };
         if !trusted.is_empty() {
-            // Processes that end before their first beat would otherwise hand each crash on to the next holder.
-            let last = Beat { trusted, ..self.shared.with(|core| core.next_beat(node, Instant::now())) };
-            if !matches!(timeout_at(end, self.shared.store.beat(last)).await, Ok(Ok(_))) {
-                tracing::warn!("the last beat failed: what was tried with care is tried so again");
+            // Without this, processes that end before their first heartbeat would pass a quarantine on for ever.
+            let last =
+                Heartbeat { trusted, ..self.shared.with(|core| core.next_heartbeat(node, Instant::now())) };
+            if !matches!(timeout_at(end, self.shared.store.heartbeat(last)).await, Ok(Ok(_))) {
+                tracing::warn!(
+                    "the last heartbeat failed: the next holder of these slots quarantines their events again"
+                );
             }
         }
         match timeout_at(end, self.shared.store.leave(node)).await {
@@ -225,7 +229,7 @@ impl Engine {
     }
 }
 
-/// Runs a loop to its end; one that ends by a panic is begun anew, with an engine that begins anew too.
+/// Runs a task to its end. One that panics is restarted, and the engine with it.
 async fn lasting<F, Fut>(shared: Arc<Shared>, name: &'static str, run: F)
 where
     F: Fn(Arc<Shared>) -> Fut,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::caught::called;
 use super::core::{Core, Tally};
-use super::settings::EngineSettings;
+use super::state::settings::EngineSettings;
+use super::tasks::caught::called;
 use crate::model::{Event, EventId, Lane, Written};
 use crate::port::{ErrorKind, MetricsExporter, Sink, Store, StoreError};
 
@@ -18,8 +18,8 @@ pub(crate) struct Signals {
     pub(crate) work: bool,
     pub(crate) settle: bool,
     pub(crate) read: bool,
-    pub(crate) member: bool,
-    pub(crate) quiet: bool,
+    pub(crate) heartbeat: bool,
+    pub(crate) drained: bool,
 }
 
 /// The engine's state and its ports.
@@ -32,8 +32,8 @@ pub(crate) struct Shared {
     pub(crate) work: Notify,
     pub(crate) settle: Notify,
     pub(crate) read: Notify,
-    pub(crate) member: Notify,
-    pub(crate) quiet: Notify,
+    pub(crate) heartbeat: Notify,
+    pub(crate) drained: Notify,
     /// Until when claims may be worked on; none where rows are not claimed.
     pub(crate) lease: watch::Sender<Option<Instant>>,
     /// What logs call the store, where that is not its own name.
@@ -58,8 +58,8 @@ impl Shared {
             work: Notify::new(),
             settle: Notify::new(),
             read: Notify::new(),
-            member: Notify::new(),
-            quiet: Notify::new(),
+            heartbeat: Notify::new(),
+            drained: Notify::new(),
             lease: watch::Sender::new(None),
             name: OnceLock::new(),
             keeps_done: AtomicBool::new(false),
@@ -71,14 +71,15 @@ impl Shared {
         let (result, signals, tally) = {
             let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
             let result = step(&mut core);
-            (result, core.signals(), core.take_tally())
+            let now = core.is_shutting_down().then(Instant::now);
+            (result, core.signals(now), core.take_tally())
         };
         for (wanted, notify) in [
             (signals.work, &self.work),
             (signals.settle, &self.settle),
             (signals.read, &self.read),
-            (signals.member, &self.member),
-            (signals.quiet, &self.quiet),
+            (signals.heartbeat, &self.heartbeat),
+            (signals.drained, &self.drained),
         ] {
             if wanted {
                 notify.notify_one();
@@ -111,7 +112,7 @@ impl Shared {
     pub(crate) fn restart(&self, name: &str, panic: &str) {
         tracing::error!(store = self.store_name(), name, panic, "a loop ended by a panic and begins anew");
         self.with(|core| core.restarted(Instant::now()));
-        self.member.notify_one();
+        self.heartbeat.notify_one();
     }
 
     fn report(&self, tally: Tally) {

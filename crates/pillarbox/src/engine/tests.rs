@@ -5,13 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::claims::Clock;
-use super::core::{Core, Unsettled};
-use super::dispatch::{Delivered, Next};
-use super::held::HeldList;
-use super::intake::{GROUPS_MAX, Read};
-use super::settings::EngineSettings;
-use super::settlement::NextSettle;
+use super::core::{Core, GROUPS_MAX};
+use super::sources::{Answer, Asked, ClaimSource, Clock, Read};
+use super::state::held::HeldList;
+use super::state::settings::EngineSettings;
+use super::state::settle_queue::Unsettled;
+use super::steps::dispatch::{Delivered, Next};
+use super::steps::settlement::NextSettle;
 use crate::model::{Event, EventId, GroupKey, Lane, NodeId, OwnerId, Row, Seq, Slot, Status, Token};
 use crate::port::{
     Change, Counts, Cursor, Fence, Fetched, HeldSlot, Membership, Order, Outcome, Scope, Settled, Verdict,
@@ -41,15 +41,20 @@ fn membership() -> Membership {
     }
 }
 
+fn merge(core: &mut Core, answer: Answer, now: Instant) -> Vec<Outcome> {
+    let incarnation = core.incarnation();
+    core.merge(answer, incarnation, Asked { at: now, now })
+}
+
 /// A node that has just joined and reads these rows.
 fn node(held: &[GroupKey], rows: Vec<Row>, now: Instant) -> Core {
     let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
     let mut core = Core::new(settings, 1);
     core.joined(NodeId::from_random(1), &membership(), list(1, held), now, now);
-    let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
+    let Read::Slots { version, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
     let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
     let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
+    merge(&mut core, Answer::Slots { fetched, version }, now);
     core
 }
 
@@ -113,7 +118,7 @@ fn groups_that_were_blocked_here_leave_memory_once_the_store_lists_them() {
     };
     core.settled(batch, &Settled::all_but(Vec::new()), incarnation, later);
     assert_eq!(core.groups.len(), 1, "its block is not in a list yet");
-    core.next_beat(NodeId::from_random(1), later);
+    core.next_heartbeat(NodeId::from_random(1), later);
     core.renewed(&[], &membership(), list(2, &[group()]), later, later);
     assert_eq!(core.groups.len(), 0);
 }
@@ -124,11 +129,11 @@ fn a_read_begun_before_a_group_was_let_go_brings_nothing_in() {
     let now = Instant::now();
     let mut core = node(&[group()], Vec::new(), now);
     core.hint();
-    let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("the slots are read") };
+    let Read::Slots { version, .. } = core.next_read(now) else { panic!("the slots are read") };
     core.renewed(&[], &membership(), list(2, &[]), now, now);
     let cursor = Cursor { decided: Seq(20), ..Cursor::default() };
     let fetched = Fetched { rows: vec![row(20)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
+    merge(&mut core, Answer::Slots { fetched, version }, now);
     assert!(matches!(core.next_job(now), Next::Wait(_)), "the dead head comes first");
 }
 
@@ -141,15 +146,15 @@ fn a_held_group_of_a_slot_in_quarantine_is_tried_with_care_when_it_is_let_go() {
     let mut taken = membership();
     taken.held[0].suspect = true;
     core.joined(NodeId::from_random(1), &taken, list(1, &[group()]), now, now);
-    let Read::Slots { rewinds, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
+    let Read::Slots { version, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
     let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
     let fetched = Fetched { rows: vec![row(7)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    core.merge_slots(fetched, rewinds, core.incarnation(), now, now);
+    merge(&mut core, Answer::Slots { fetched, version }, now);
     core.renewed(&[], &membership(), list(2, &[]), now, now);
     let Read::Group { key, .. } = core.next_read(now) else { panic!("the group is read") };
     let cursor = Cursor::default();
     let fetched = Fetched { rows: vec![row(7)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    core.merge_group(&key, fetched, core.incarnation(), now, now);
+    merge(&mut core, Answer::Group { key, fetched }, now);
     assert!(matches!(core.next_job(now), Next::Wait(_)), "its attempt is written first");
 }
 
@@ -212,10 +217,11 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
     let now = Instant::now();
     let mut core = Core::new(EngineSettings::default(), 1);
     core.settle_by(Fence::Owner(OwnerId::random()));
+    core.read_from(ClaimSource::default());
     let clock = Clock { database: Timestamp::UNIX_EPOCH, here: now };
     let claimed = |token: i64, core: &mut Core, row: &Row| {
         let row = Row { token: Token(token), attempts: 1, ..row.clone() };
-        core.take_claimed(vec![row], clock, now + Duration::from_secs(30), now)
+        merge(core, Answer::Claimed { rows: vec![row], clock, until: now + Duration::from_secs(30) }, now)
     };
     let event = Event::text("a", "{}").id("7").build().unwrap();
     let row = Row { event: Ok(event), ..row(7) };
@@ -231,16 +237,16 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
         back.iter().map(|one| (one.token, &one.change)).collect::<Vec<_>>(),
         [(Token(2), &Change::Release)]
     );
-    core.gave_back();
-    assert!(!core.signals().read, "it would be given back again");
+    merge(&mut core, Answer::GaveBack, now);
+    assert!(!core.signals(None).read, "it would be given back again");
     core.settled(
         batch,
         &Settled { held: true, stale: Vec::new(), busy: Vec::new(), reused: false },
         incarnation,
         now,
     );
-    assert!(core.signals().read, "now it can be had");
-    assert!(!core.signals().read, "told once");
+    assert!(core.signals(None).read, "now it can be had");
+    assert!(!core.signals(None).read, "told once");
     assert!(claimed(3, &mut core, &row).is_empty());
     assert!(matches!(core.next_job(now), Next::Job(_)));
 }

@@ -30,7 +30,7 @@ impl Gathered {
         events && self.after_commit.is_empty() && self.after_rollback.is_empty()
     }
 
-    /// Drops those that are not inserted yet; the dropped, and the others.
+    /// Drops events that are not inserted yet; returns the dropped ones and the others.
     pub(super) fn take_back(&mut self, ids: &[EventId]) -> (Vec<EventId>, Vec<EventId>) {
         let waits = |id: &&EventId| self.waiting.iter().flatten().any(|event| event.id() == *id);
         let (dropped, others): (Vec<_>, Vec<_>) = ids.iter().partition(waits);

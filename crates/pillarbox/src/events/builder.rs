@@ -94,7 +94,7 @@ impl<S: Store> OutboxBuilder<S> {
         drain_timeout: Duration => settings.drain;
         /// A delivery that takes longer has failed. Default: 5 min.
         deadline: Duration => settings.deadline;
-        /// Read at least so often, even if nothing hints at new rows. Default: 5 s.
+        /// The longest time between two reads, even if nothing hints at new rows. Default: 5 s.
         poll_interval: Duration => settings.poll_interval;
         /// Rows of a first read; pages grow while more are waiting. Default: 50.
         batch_size: usize => settings.fetch_rows;
@@ -165,7 +165,7 @@ impl<S: Store> OutboxBuilder<S> {
         self
     }
 
-    /// A sink that takes all events, instead of listeners; it gets batches of up to so many events of one group.
+    /// A sink that takes all events, instead of listeners. It gets batches of at most this many events of one group.
     pub fn sink_for_all(mut self, sink: Arc<dyn Sink>, batch: usize) -> Self {
         self.sink = Some(sink);
         self.settings.batch = batch;
@@ -202,7 +202,7 @@ impl<S: Store> OutboxBuilder<S> {
         self
     }
 
-    /// How long this node lives without a beat: others take over then. Default: 15 s; several nodes must set it.
+    /// How long this node lives without a heartbeat: others take over then. Default: 15 s; several nodes must set it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self

@@ -35,13 +35,13 @@ pub struct OutboxConfig {
     pub listener_deadline_ms: u64,
     /// Whether the store is read at all, beside the hot path. Default: true.
     pub poller_enabled: bool,
-    /// Read at least so often. Default: 5000.
+    /// The longest time between two reads, in milliseconds. Default: 5000.
     pub poller_interval_ms: u64,
     /// Rows of a first read; more while more are waiting. Default: 50.
     pub poller_batch_size: usize,
     /// Rows younger than this are left to later reads. Default: 0.
     pub poller_skip_recent_ms: u64,
-    /// How long a node lives without a beat. Default: 15000.
+    /// How long a node lives without a heartbeat. Default: 15000.
     pub lease_ms: u64,
     /// A label of this node for people, such as host and process. Default: empty.
     pub label: String,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::deliver::ListenerSink;
 use super::poller::{PollHandler, Polled};
 use super::{InFlightSet, InFlightTracker, Interceptor, ListenerRegistry};
@@ -101,12 +103,12 @@ impl Dispatcher {
 
     /// To the hot queue; false if it is full or the dispatcher is closing.
     pub fn enqueue_hot(&self, polled: Polled) -> bool {
-        self.shared.with(|core| core.hand_in(row(polled), Source::Hot))
+        self.shared.with(|core| core.hand_in(row(polled), Source::Hot, Instant::now()))
     }
 
     /// To the cold queue; false if it is full or the dispatcher is closing.
     pub fn enqueue_cold(&self, polled: Polled) -> bool {
-        self.shared.with(|core| core.hand_in(row(polled), Source::Cold))
+        self.shared.with(|core| core.hand_in(row(polled), Source::Cold, Instant::now()))
     }
 
     /// How much room the cold queue has.

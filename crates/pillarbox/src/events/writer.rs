@@ -135,7 +135,7 @@ impl<S: Store> Writer<S> {
             engine.with(|core| core.hint());
         }
         if self.own_lane().is_none() {
-            self.store.announce();
+            self.store.notify();
         }
     }
 

@@ -73,7 +73,7 @@ impl State {
         (rows, End::Nothing)
     }
 
-    /// A cursor beyond the last number is of numbers that were given before: it starts anew.
+    /// A cursor beyond the last number belongs to numbers that were given before: reading starts from the beginning.
     fn started(&self, given: &Cursor) -> Cursor {
         if given.decided.0 > self.last { Cursor::default() } else { given.clone() }
     }

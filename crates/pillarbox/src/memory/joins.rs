@@ -218,7 +218,7 @@ impl JoinTables {
         joins.into_iter().take(request.limit).cloned().collect()
     }
 
-    /// Deletes joins that ended before a time, up to so many, and their members.
+    /// Deletes joins that ended before a time, at most `limit` of them, and their members.
     pub(super) fn purge(&mut self, before: Timestamp, limit: usize) {
         let old = |join: &&JoinRecord| join.status != JoinStatus::Pending && join.updated_at < before;
         let old: Vec<JoinId> =

@@ -1,4 +1,4 @@
-//! What a leader does: takes rows of many groups, gives back what nobody has in hand.
+//! The operations of a leader: takes rows of many groups, releases rows that no process has in memory.
 
 use std::sync::Arc;
 

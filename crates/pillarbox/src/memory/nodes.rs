@@ -1,4 +1,4 @@
-//! Membership: joining, renewing, burying; taking and giving slots.
+//! Membership: joining, renewing, evicting; taking and giving slots.
 
 use std::ops::RangeInclusive;
 
@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use super::state::{Holding, Node, State};
 use super::time::{later, until};
 use crate::model::{NodeId, Seq, Slot};
-use crate::port::{Beat, GroupStates, HeldGroups, HeldSlot, Join, Membership, Quarantine};
+use crate::port::{GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register};
 use crate::rules::{SlotState, free_lane, share};
 
 impl State {
     /// `None`: a node with this id is there already, and nothing changes.
-    pub(super) fn join(&mut self, request: &Join, now: Timestamp) -> Option<Membership> {
+    pub(super) fn register(&mut self, request: &Register, now: Timestamp) -> Option<Membership> {
         if self.nodes.get(&request.node).is_some_and(|node| node.expires_at > now) {
             return None;
         }
-        self.bury(now, None);
+        self.evict(now, None);
         let lane = free_lane(request.part, &self.slot_states());
         let expires_at = later(now, request.lease);
         let node = Node { label: request.label.clone(), lane, joined_at: now, expires_at, state: None };
@@ -27,9 +27,9 @@ impl State {
         Some(self.membership(request.node, give, &suspect, None, Seq(0), now))
     }
 
-    pub(super) fn beat(&mut self, request: &Beat, now: Timestamp) -> Option<Membership> {
+    pub(super) fn heartbeat(&mut self, request: &Heartbeat, now: Timestamp) -> Option<Membership> {
         self.nodes.get_mut(&request.node)?.expires_at = later(now, request.lease);
-        self.bury(now, Some(request.node));
+        self.evict(now, Some(request.node));
         self.trust(request.node, &request.trusted);
         self.release(request.node, &request.release);
         if request.sweep {
@@ -55,18 +55,18 @@ impl State {
         }
     }
 
-    /// Removes every node that has expired, but the one that is just beating.
-    fn bury(&mut self, now: Timestamp, beating: Option<NodeId>) {
+    /// Removes every node that has expired, but the one that is just renewing.
+    fn evict(&mut self, now: Timestamp, renewing: Option<NodeId>) {
         let expired =
-            |(id, node): (&NodeId, &Node)| (node.expires_at <= now && Some(*id) != beating).then_some(*id);
+            |(id, node): (&NodeId, &Node)| (node.expires_at <= now && Some(*id) != renewing).then_some(*id);
         let dead: Vec<NodeId> = self.nodes.iter().filter_map(expired).collect();
         let upto = Seq(self.highest_pending());
         for node in dead {
             self.nodes.remove(&node);
             self.free(node, |holding| {
                 holding.suspect = true;
-                let burials = holding.quarantine.map_or(0, |quarantine| quarantine.burials) + 1;
-                holding.quarantine = Some(Quarantine { burials, upto });
+                let evictions = holding.quarantine.map_or(0, |quarantine| quarantine.evictions) + 1;
+                holding.quarantine = Some(Quarantine { evictions, upto });
             });
         }
     }

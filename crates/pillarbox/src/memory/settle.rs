@@ -172,7 +172,7 @@ fn fail(row: &mut Stored, error: &str, counts: Counts) {
 }
 
 impl Stored {
-    /// Takes back so many attempts, and that of a claim.
+    /// Undoes this many attempts, and the claim's.
     fn give_back(&mut self, attempts: u32) {
         let claimed = u32::from(self.unlock().is_some());
         self.attempts = self.attempts.saturating_sub(attempts + claimed);

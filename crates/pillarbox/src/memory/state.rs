@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) epoch: i64,
     pub(super) joins: JoinTables,
     pub(super) audit: Vec<AuditEntry>,
-    /// Rows are taken by whoever holds the one slot.
+    /// Rows are taken by the node that holds the one slot.
     pub(super) led: bool,
 }
 

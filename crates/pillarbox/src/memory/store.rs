@@ -14,9 +14,9 @@ use super::write::{Draft, Taken};
 use super::{MemoryClock, MemoryOptions};
 use crate::model::{EventId, GroupKey, JoinId, JoinRecord, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
-    self, Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch,
-    Fetched, Hints, Join, JoinChange, JoinChanged, JoinShown, Joins, Lead, ListJoins, Membership, Promote,
-    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Write, WriteOn,
+    self, Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched,
+    Heartbeat, JoinChange, JoinChanged, JoinShown, Joins, Lead, ListJoins, Membership, Promote, Promoted,
+    Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Wakeups, Write, WriteOn,
 };
 use crate::rules::SLOTS;
 
@@ -199,17 +199,17 @@ impl Store for MemoryStore {
         Box::pin(async move { Ok(self.0.lock().reap(&request, self.0.now(request.now))) })
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
         Box::pin(async move {
-            let joined = self.0.lock().join(&request, self.0.now(request.now));
+            let joined = self.0.lock().register(&request, self.0.now(request.now));
             joined.ok_or_else(|| {
                 self.0.error(ErrorKind::Conflict, "join", format!("node {} is there already", request.node))
             })
         })
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        Box::pin(async move { Ok(self.0.lock().beat(&request, self.0.now(request.now))) })
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        Box::pin(async move { Ok(self.0.lock().heartbeat(&request, self.0.now(request.now))) })
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
@@ -246,8 +246,8 @@ impl Store for MemoryStore {
         self
     }
 
-    fn hints(&self) -> Option<Hints> {
-        Some(Hints(self.0.written.subscribe()))
+    fn wakeups(&self) -> Option<Wakeups> {
+        Some(Wakeups(self.0.written.subscribe()))
     }
 }
 

@@ -115,7 +115,7 @@ async fn a_transaction_of_another_store_is_refused() {
 #[tokio::test]
 async fn hints_tell_of_commits_that_added_rows() {
     let store = MemoryStore::new();
-    let mut hints = store.hints().unwrap().0;
+    let mut hints = store.wakeups().unwrap().0;
     store.commit(store.begin().await.unwrap()).await.unwrap();
     assert!(!hints.has_changed().unwrap());
     write(&store, "a").await.unwrap();

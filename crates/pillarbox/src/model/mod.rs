@@ -1,5 +1,7 @@
 //! The model: what an event is, how it is named, where it stands.
 
+mod column;
+mod decode;
 mod event;
 pub mod flowcatalyst;
 mod group;
@@ -18,6 +20,8 @@ mod trace;
 mod tsid;
 mod when;
 
+pub use column::{COLUMNS, Column, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS};
+pub use decode::{RowDecoder, Values, WithClaim};
 pub use event::{Event, EventBuilder, IntoEvent};
 pub use group::GroupKey;
 pub use headers::Headers;

@@ -55,7 +55,7 @@ pub struct List {
     pub after: Option<Seq>,
     /// The id of that one: stores whose rows have no numbers go by it, and order by ids.
     pub after_id: Option<EventId>,
-    /// At most so many.
+    /// The limit.
     pub limit: usize,
     /// Whether payloads and headers are loaded.
     pub contents: Contents,
@@ -75,11 +75,11 @@ pub struct Shown {
 pub struct Replay {
     /// Which; only dead ones are touched.
     pub select: Select,
-    /// At most so many.
+    /// The limit.
     pub limit: usize,
     /// Who did it.
     pub by: String,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -88,11 +88,11 @@ pub struct Replay {
 pub struct Discard {
     /// Which; only dead ones are touched.
     pub select: Select,
-    /// At most so many.
+    /// The limit.
     pub limit: usize,
     /// Who did it.
     pub by: String,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -103,7 +103,7 @@ pub struct Cancel {
     pub ids: Vec<EventId>,
     /// Who did it.
     pub by: String,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -125,9 +125,9 @@ pub struct Purge {
     pub status: PurgeStatus,
     /// Older than this, by the database's clock.
     pub older_than: Duration,
-    /// At most so many.
+    /// The limit.
     pub limit: usize,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -185,7 +185,7 @@ pub struct HeldGroups {
 }
 
 impl HeldGroups {
-    /// Groups in a page that the engine reads, and in the answer to a beat.
+    /// Groups in a page that the engine reads, and in the answer to a heartbeat.
     pub const PAGE: usize = 1_000;
 
     /// The first page.
@@ -239,11 +239,11 @@ pub struct GroupChange {
     pub reason: Option<String>,
     /// Who did it.
     pub by: String,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// A node that is alive, or not yet buried.
+/// A node that is alive, or not yet evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInfo {
     /// The id of the node.

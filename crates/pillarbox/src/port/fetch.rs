@@ -26,14 +26,14 @@ pub struct Horizon {
     pub open: Vec<u64>,
 }
 
-/// Which rows.
+/// The rows to read.
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// Pending rows of these slots above the cursor, whether due or not, in order.
     Slots {
         /// The slots.
         slots: SlotSet,
-        /// From where.
+        /// Where to start.
         cursor: Cursor,
     },
     /// Pending rows of one group from a number on (itself included), whether due or not, in order.
@@ -42,7 +42,7 @@ pub enum Scope {
         slot: Slot,
         /// The group.
         group: GroupKey,
-        /// From where.
+        /// Where to start.
         from: Seq,
     },
     /// Every pending row that is due, but those of the queue, in order.
@@ -89,8 +89,8 @@ impl ByteLimits {
         sizes.into_iter().take_while(fits).count()
     }
 
-    /// The size up to which the contents of each of so many rows can be loaded at once, before their sizes are known. A
-    /// power of two, since it may be part of a statement's text.
+    /// The size up to which the contents of each of this many rows can be loaded together, before their sizes are known. A power
+    /// of two, since it may be part of a statement's text.
     #[must_use]
     pub fn at_once(&self, rows: usize) -> usize {
         const LEAST: usize = 4 * 1_024;
@@ -103,15 +103,15 @@ impl ByteLimits {
 /// A read.
 #[derive(Debug, Clone)]
 pub struct Fetch {
-    /// Which rows.
+    /// The rows to read.
     pub scope: Scope,
-    /// At most so many rows.
+    /// The row limit.
     pub rows: usize,
     /// How much is loaded.
     pub bytes: ByteLimits,
     /// Rows younger than this are left for later; the read of slots stops at the first such row.
     pub skip_recent: Duration,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 

@@ -45,7 +45,7 @@ pub struct JoinChange {
     pub join: JoinId,
     /// What happens to it.
     pub action: JoinAction,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -62,7 +62,7 @@ pub enum JoinChanged {
     Ended(JoinStatus),
     /// It has as many members as it has steps.
     Full {
-        /// How many.
+        /// How many steps it has.
         expected: u32,
     },
     /// There is no such message in the queue.
@@ -78,9 +78,9 @@ pub enum JoinChanged {
 pub struct ListJoins {
     /// Only those with this grouping key.
     pub grouping_key: Option<String>,
-    /// Only those that stand so.
+    /// Only joins with this status.
     pub status: Option<JoinStatus>,
-    /// At most so many.
+    /// The limit.
     pub limit: usize,
 }
 
@@ -98,7 +98,7 @@ pub trait Joins: Send + Sync {
     /// Changes one.
     fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged>;
 
-    /// One join with up to so many of its members.
+    /// One join with at most this many of its members.
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>>;
 
     /// A page of joins.

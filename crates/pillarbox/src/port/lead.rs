@@ -1,4 +1,4 @@
-//! Claiming under leadership: tables whose rows have no numbers are drained by one node at a time.
+//! Taking as a leader: tables whose rows have no numbers are drained by one node at a time.
 
 use std::time::Duration;
 
@@ -15,24 +15,23 @@ use crate::model::{EventId, GroupKey, NodeId, Row};
 /// no group is left after the last one, but for such of which someone else has locked the first row.
 #[derive(Debug, Clone)]
 pub struct Take {
-    /// Who leads; its row is share-locked until the rows are taken.
+    /// The leader; its row is share-locked until the rows are taken.
     pub node: NodeId,
     /// Groups after this one in the order of groups; none: from the first one on.
     pub after: Option<GroupKey>,
-    /// Groups to leave out, besides those that are blocked or paused: these the store leaves out itself, by bytes.
+    /// Groups to leave out. Blocked and paused groups the store leaves out itself, compared by bytes.
     pub except: Vec<GroupKey>,
-    /// At most so many rows; no more than [`Take::MOST`].
+    /// The row limit, at most [`Take::MOST`].
     pub rows: usize,
     /// How much is loaded. Rows that count as much as the limit may be fewer than there were.
     pub bytes: ByteLimits,
-    /// At most so many of one group.
+    /// The row limit of each group.
     pub each: usize,
-    /// At most so many without a group.
+    /// The limit of rows without a group.
     pub ungrouped: usize,
-    /// Whether rows without a group keep their order as those of one group do, or each goes for itself: then one that
-    /// somebody has locked holds up no other.
+    /// Whether rows without a group keep their order like the rows of one group. Otherwise a locked row holds up no other.
     pub ungrouped_order: Order,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -50,27 +49,27 @@ pub struct Taken {
     pub rows: Vec<Row>,
 }
 
-/// Gives back rows that somebody took and has not settled, if the node leads.
+/// Releases rows that were taken and not settled, if the node leads.
 #[derive(Debug, Clone)]
 pub struct Recover {
-    /// Who leads.
+    /// The leader.
     pub node: NodeId,
-    /// Taken longer ago than this; zero: all.
+    /// Only rows that were taken longer ago than this; zero: all.
     pub older_than: Duration,
-    /// Rows that the leader itself has in hand.
+    /// Rows that the leader has in memory.
     pub except: Vec<EventId>,
-    /// At most so many.
+    /// The limit.
     pub rows: usize,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// What a leader may do.
+/// The operations of a leader.
 pub trait Lead: Send + Sync {
     /// Takes rows. Never one that is behind a row of its group that is still pending, also where someone else has that one
     /// locked, as far as the database can tell.
     fn take(&self, request: Take) -> Answer<'_, Taken>;
 
-    /// Gives rows back; how many. None if the node does not lead.
+    /// Releases rows, and returns how many; none if the node does not lead.
     fn recover(&self, request: Recover) -> Answer<'_, u64>;
 }

@@ -1,12 +1,12 @@
 //! The ports: what a store and a sink are to the engine. No driver type, no SQL.
 
 mod admin;
-mod beat;
 mod cause;
 mod claim;
 mod error;
 mod facts;
 mod fetch;
+mod heartbeat;
 mod join;
 mod lead;
 mod metrics;
@@ -20,18 +20,20 @@ pub use admin::{
     HeldGroups, Lacking, List, Migrated, NodeInfo, PageOrder, Purge, PurgeStatus, Replay, Select, Shown,
     Stats, TypeCount,
 };
-pub use beat::{Beat, GroupStates, HeldSlot, Join, Membership, Part, Promote, Promoted, Quarantine};
 pub use cause::Cause;
 pub use claim::{Claim, ClaimFrom, DueTopics, Reap};
 pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;
 pub use fetch::{ByteLimits, Cursor, Fetch, Fetched, Horizon, Scope};
+pub use heartbeat::{
+    GroupStates, Heartbeat, HeldSlot, Membership, Part, Promote, Promoted, Quarantine, Register,
+};
 pub use join::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
 pub use lead::{Lead, Recover, Take, Taken};
 pub use metrics::{MetricsExporter, NoMetrics};
 pub use settle::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
 pub use sink::{Claimed, Delivery, Handed, Sink, Source, Verdict};
-pub use store::{Answer, Hints, Order, Store, Write};
+pub use store::{Answer, Order, Store, Wakeups, Write};
 pub use write::{
     Begin, BlockingWriteOn, Body, CommitError, Insert, Transact, TransactError, WriteOn, WriteSql,
 };

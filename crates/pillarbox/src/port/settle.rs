@@ -16,7 +16,7 @@ pub enum Fence {
     Node(NodeId),
     /// The row is claimed by this owner with this outcome's token.
     Owner(OwnerId),
-    /// Nothing: whoever calls delivers alone (pollers and dispatchers used by themselves).
+    /// Nothing: the caller is the only one who delivers (pollers and dispatchers used alone).
     Open,
 }
 
@@ -27,7 +27,7 @@ pub enum OnDone {
     /// It stays until purge.
     #[default]
     Keep,
-    /// It goes at once: fastest.
+    /// It is deleted immediately, which is fastest.
     ///
     /// A caller who repeats a commit of unknown outcome with the same event id may then write the event a second time: the first one may
     /// have been delivered and deleted meanwhile. [`Keep`](Self::Keep) refuses the second write until purge.
@@ -37,11 +37,11 @@ pub enum OnDone {
 /// Whether the attempt is counted by this outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
-    /// One more.
+    /// It counts one attempt.
     One,
-    /// Nothing was tried, or it was counted before.
+    /// It counts none: nothing was tried, or the attempt was counted before.
     None,
-    /// A claim counted it, and it is taken back; nothing is added to the history.
+    /// Undoes the attempt counted by the claim; adds no history entry.
     Back,
 }
 
@@ -50,7 +50,7 @@ pub enum Counts {
 pub enum Wait {
     /// Where it is: at the head of its group, or claimable.
     InPlace,
-    /// In lane −1, until someone promotes it.
+    /// In lane −1, until a node promotes it.
     Delayed,
 }
 
@@ -70,32 +70,31 @@ pub enum Change {
         /// Where it waits.
         wait: Wait,
     },
-    /// Given up.
+    /// The event is given up.
     Dead {
-        /// The error that it died of.
+        /// The last error.
         error: String,
         /// Whether this counts an attempt.
         counts: Counts,
         /// The group that stays blocked behind it, until an operator acts.
         blocks: Option<GroupKey>,
     },
-    /// Not due yet: to lane −1 until its `available_at`; nothing counted.
+    /// It is not due yet: moves to lane −1 until its `available_at`. Counts nothing.
     Delay,
-    /// About to be tried: counts the attempt, changes nothing else.
+    /// It is about to be tried: counts the attempt, changes nothing else.
     Attempt,
-    /// Given back untouched: a claim's attempt is taken back.
+    /// It goes back untouched: undoes the attempt counted by a claim.
     Release,
-    /// Given back untouched, and so is an attempt that was counted by `Attempt` before: it was not made after all.
+    /// As `Release`, and also undoes an attempt that `Attempt` counted before: it was not made after all.
     Untried,
-    /// It waits for its endpoint, which failed so. A claim on it goes on, and no attempt is counted.
+    /// It waits for its endpoint. Keeps the error; a claim on it goes on, and no attempt is counted.
     Waits {
-        /// What happened.
+        /// How the endpoint failed.
         error: String,
     },
-    /// The claim goes on: it ends so long from now. Changes only rows that are claimed. With a lease of zero the claim has run
-    /// out at once.
+    /// Renews a claim. Changes only rows that are claimed. With a lease of zero the claim expires immediately.
     Extend {
-        /// How long.
+        /// How long from now.
         lease: Duration,
     },
 }
@@ -104,26 +103,26 @@ pub enum Change {
 /// a restore a server gives numbers again. Where rows have no number they are found by their id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its number.
+    /// The number of the row.
     pub seq: Seq,
-    /// Its id.
+    /// The id of the event.
     pub id: EventId,
     /// The token of its claim; zero without one.
     pub token: Token,
-    /// What changes.
+    /// What changes in the row.
     pub change: Change,
 }
 
 /// A batch of outcomes, applied in one transaction.
 #[derive(Debug, Clone)]
 pub struct Settle {
-    /// The right to do so.
+    /// The proof of the right to settle.
     pub fence: Fence,
     /// The outcomes, each row at most once.
     pub outcomes: Arc<[Outcome]>,
     /// What happens to rows that are done.
     pub on_done: OnDone,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
@@ -143,7 +142,7 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// The node is gone: nothing of these many outcomes was changed.
+    /// The node was evicted: none of this many outcomes changed anything.
     #[must_use]
     pub fn lost(outcomes: usize) -> Self {
         Self { held: false, stale: (0..outcomes).collect(), busy: Vec::new(), reused: false }

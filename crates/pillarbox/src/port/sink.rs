@@ -50,7 +50,7 @@ pub struct Claimed {
 pub enum Verdict {
     /// The sink has taken the event.
     Accepted,
-    /// Taken, and settled by whoever took it, in a transaction of its own.
+    /// Accepted, and settled by the sink in a transaction of its own.
     Settled,
     /// Failed by its own fault: again, after this long if the sink said so, else by policy.
     Failed {

@@ -7,22 +7,22 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{
-    Admin, Beat, Claim, DueTopics, Facts, Fetch, Fetched, Join, Joins, Lead, Membership, Promote, Promoted,
-    Reap, Settle, Settled, StoreError,
+    Admin, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, Joins, Lead, Membership, Promote, Promoted,
+    Reap, Register, Settle, Settled, StoreError,
 };
 use crate::model::{NewRow, NodeId, Row, Written};
 
-/// What a store answers, later.
+/// The future of a store's answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Whether events of one group keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Every event for itself.
+    /// Events are independent of each other.
     #[default]
     None,
-    /// One after another within a group.
+    /// Events of one group are delivered one after another.
     PerGroup,
 }
 
@@ -31,13 +31,13 @@ pub enum Order {
 pub struct Write {
     /// The rows; all or none are written.
     pub rows: Vec<NewRow>,
-    /// A test's now; by default the database's.
+    /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Hints that rows were written: the number changes, what it counts is the store's own business.
+/// Wake-ups: rows were written. The value is opaque; only changes matter.
 #[derive(Debug, Clone)]
-pub struct Hints(pub watch::Receiver<u64>);
+pub struct Wakeups(pub watch::Receiver<u64>);
 
 /// One outbox in one database.
 ///
@@ -45,13 +45,13 @@ pub struct Hints(pub watch::Receiver<u64>);
 /// not at all, and leaves no connection in a transaction. Times are judged by the database's clock, unless a test
 /// passes a `now`.
 pub trait Store: Send + Sync + 'static {
-    /// What it can do.
+    /// What the store can do.
     fn facts(&self) -> &Facts;
 
     /// Reads pending rows in order, without locking them.
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched>;
 
-    /// Takes pending rows under a lease: due, not held by anyone else; counts the attempt.
+    /// Claims pending rows under a lease: rows that are due and that no one else has claimed. Counts the attempt.
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>>;
 
     /// The topics of messages that are due and unclaimed, for the warning of workers that have no handler for them.
@@ -59,28 +59,28 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Gives rows back whose claim has run out; how many. Claims take them anyway where they carry their end.
+    /// Frees rows whose claim has expired, and returns how many. Where claims carry their end, other claims take such rows anyway.
     fn reap(&self, request: Reap) -> Answer<'_, u64>;
 
-    /// Applies outcomes if the fence holds; what is no longer pending is left alone and reported.
+    /// Applies outcomes if the fence holds. Rows that are no longer pending are left alone and reported.
     fn settle(&self, request: Settle) -> Answer<'_, Settled>;
 
-    /// Adds a node, and gives it its lane and the share of slots that is free.
-    fn join(&self, request: Join) -> Answer<'_, Membership>;
+    /// Registers a node, and gives it its lane and its share of the free slots.
+    fn register(&self, request: Register) -> Answer<'_, Membership>;
 
-    /// Renews a node, buries expired ones, takes and releases slots. `None`: this node was buried.
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>>;
+    /// Renews a node's lease, evicts expired nodes, takes and releases slots. `None`: this node was evicted.
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>>;
 
-    /// Keeps what a node tells of itself, at most 4 KiB, for whoever lists the nodes; a node that is gone tells nothing. By
-    /// default nothing is kept.
+    /// Stores what a node publishes about itself, at most 4 KiB, for the list of nodes. It goes with the node. By default nothing
+    /// is stored.
     fn publish(&self, _node: NodeId, _state: String) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Removes a node that has stopped; its slots and lane are free at once.
+    /// Removes a node that shuts down. Its slots and lane are free immediately.
     fn leave(&self, node: NodeId) -> Answer<'_, ()>;
 
-    /// Moves delayed rows whose time has come to the end of the order, if the node is still a member.
+    /// Moves delayed rows that are due to the end of the order, if the node is still registered.
     fn promote(&self, request: Promote) -> Answer<'_, Promoted>;
 
     /// Writes rows in a transaction of its own.
@@ -91,7 +91,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// What its leader may do, where rows have no numbers and one node at a time takes them: the flowcatalyst layout.
+    /// The operations of a leader, where rows have no numbers and one node at a time takes them: the flowcatalyst layout.
     fn lead(&self) -> Option<&dyn Lead> {
         None
     }
@@ -99,16 +99,16 @@ pub trait Store: Send + Sync + 'static {
     /// Inspection and operation.
     fn admin(&self) -> &dyn Admin;
 
-    /// Rows were committed that another node may have to deliver: tells it, where the database can. Never waits.
-    fn announce(&self) {}
+    /// Notifies other nodes, where the database can, that rows were committed which they may have to deliver. Never waits.
+    fn notify(&self) {}
 
-    /// Hints of new rows written elsewhere, where the database can tell.
-    fn hints(&self) -> Option<Hints> {
+    /// Wake-ups for rows that others wrote, where the database sends them.
+    fn wakeups(&self) -> Option<Wakeups> {
         None
     }
 
-    /// Ends what the store does in the background, and waits for it: the last thing before a program ends its runtime. The
-    /// store is of no use afterwards.
+    /// Stops the store's background work and waits for its end: the last call before a program ends its runtime. The store can't be
+    /// used afterwards.
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
@@ -140,12 +140,12 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
         (**self).settle(request)
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        (**self).join(request)
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        (**self).register(request)
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        (**self).beat(request)
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        (**self).heartbeat(request)
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
@@ -176,12 +176,12 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
         (**self).admin()
     }
 
-    fn announce(&self) {
-        (**self).announce();
+    fn notify(&self) {
+        (**self).notify();
     }
 
-    fn hints(&self) -> Option<Hints> {
-        (**self).hints()
+    fn wakeups(&self) -> Option<Wakeups> {
+        (**self).wakeups()
     }
 
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, watch};
 use uuid::Uuid;
 
-use super::bell::Bell;
+use super::local_wakeup::LocalWakeup;
 use super::{Queue, WorkerBuilder};
 use crate::port::{Answer, Store, StoreError};
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Database {
 
 /// Finds the databases there are.
 pub trait Discovery: Send + Sync + 'static {
-    /// All of them. An error keeps those that are known.
+    /// Every database. After an error the known ones are kept.
     fn discover(&self) -> Answer<'_, Vec<Database>>;
 }
 
@@ -87,27 +87,27 @@ pub enum RouteError {
 pub(super) struct Entry<S> {
     pub(super) database: Database,
     queue: Mutex<Arc<OnceCell<Queue<S>>>>,
-    pub(super) bell: Bell,
+    pub(super) wakeup: LocalWakeup,
     /// Given as a store, not by URL: it stays.
     fixed: bool,
 }
 
 impl<S: Store> Entry<S> {
     fn fixed(database: Database, queue: Queue<S>) -> Arc<Self> {
-        let bell = queue.bell().clone();
+        let wakeup = queue.wakeup().clone();
         let queue = Mutex::new(Arc::new(OnceCell::new_with(Some(queue))));
-        Arc::new(Self { database, queue, bell, fixed: true })
+        Arc::new(Self { database, queue, wakeup, fixed: true })
     }
 
-    fn by_url(database: Database, bell: Bell) -> Arc<Self> {
-        Arc::new(Self { database, queue: Mutex::default(), bell, fixed: false })
+    fn by_url(database: Database, wakeup: LocalWakeup) -> Arc<Self> {
+        Arc::new(Self { database, queue: Mutex::default(), wakeup, fixed: false })
     }
 
     fn cell(&self) -> Arc<OnceCell<Queue<S>>> {
         Arc::clone(&self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets go of the connections, if others can be made; whoever still uses the queue keeps them that long.
+    /// Closes the connections, if others can be made. Users of the queue keep theirs until they drop it.
     pub(super) fn let_go(&self) {
         if !self.fixed {
             *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
@@ -132,7 +132,7 @@ struct Inner<S> {
     /// Grows when the set has changed.
     changes: watch::Sender<u64>,
     /// Heard when something was enqueued by this process, in any of them.
-    rung: Arc<watch::Sender<u64>>,
+    woken: Arc<watch::Sender<u64>>,
 }
 
 /// The databases of a service. Cheap to clone; a clone is the same set.
@@ -152,37 +152,37 @@ impl<S: Store> Databases<S> {
         connect: Option<Box<dyn Connect<S>>>,
         discovery: Option<Box<dyn Discovery>>,
         refresh: Duration,
-        rung: Arc<watch::Sender<u64>>,
+        woken: Arc<watch::Sender<u64>>,
     ) -> Self {
         let entries = entries.into_iter().map(|entry| (entry.database.name.clone(), entry)).collect();
         let (entries, changes) = (Mutex::new(entries), watch::Sender::new(0));
-        Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, changes, rung }) }
+        Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, changes, woken }) }
     }
 
     /// Stores that are connected already, by name.
     pub fn stores<N: Into<String>>(stores: impl IntoIterator<Item = (N, S)>) -> Self {
-        let rung = Arc::default();
+        let woken = Arc::default();
         let entry = |(name, store): (N, S)| {
             let database = Database { name: name.into(), url: String::new() };
-            Entry::fixed(database, Queue::with_bell(Arc::new(store), Bell::beside(&rung)))
+            Entry::fixed(database, Queue::with_wakeup(Arc::new(store), LocalWakeup::beside(&woken)))
         };
         let entries: Vec<_> = stores.into_iter().map(entry).collect();
-        Self::of(entries, None, None, Duration::MAX, rung)
+        Self::of(entries, None, None, Duration::MAX, woken)
     }
 
     /// One queue, as a set of one: what a worker on it works for.
     pub(super) fn one(queue: Queue<S>) -> Self {
         let database = Database { name: queue.name().to_owned(), url: String::new() };
-        let rung = Arc::clone(queue.bell().any());
-        Self::of([Entry::fixed(database, queue)], None, None, Duration::MAX, rung)
+        let woken = Arc::clone(queue.wakeup().any());
+        Self::of([Entry::fixed(database, queue)], None, None, Duration::MAX, woken)
     }
 
-    /// A fixed list, each connected when it is needed and let go of when it has been idle.
+    /// A fixed list, each connected when it is needed and disconnected when it has been idle.
     pub fn listed(databases: impl IntoIterator<Item = Database>, connect: impl Connect<S>) -> Self {
-        let rung = Arc::default();
-        let entry = |database| Entry::by_url(database, Bell::beside(&rung));
+        let woken = Arc::default();
+        let entry = |database| Entry::by_url(database, LocalWakeup::beside(&woken));
         let entries: Vec<_> = databases.into_iter().map(entry).collect();
-        Self::of(entries, Some(Box::new(connect)), None, Duration::MAX, rung)
+        Self::of(entries, Some(Box::new(connect)), None, Duration::MAX, woken)
     }
 
     /// Whatever is discovered, every 5 minutes. Empty until [`Databases::refresh`] or a worker has asked first.
@@ -208,8 +208,8 @@ impl<S: Store> Databases<S> {
         self.inner.changes.subscribe()
     }
 
-    pub(super) fn rung(&self) -> watch::Receiver<u64> {
-        self.inner.rung.subscribe()
+    pub(super) fn woken(&self) -> watch::Receiver<u64> {
+        self.inner.woken.subscribe()
     }
 
     /// How often databases are asked for; none where the list is fixed.
@@ -247,12 +247,12 @@ impl<S: Store> Databases<S> {
                 return Err(StoreError::new(kind, "connect", &entry.database.name, detail));
             };
             let store = Arc::new(connect.connect(&entry.database).await?);
-            Ok(Queue::with_bell(store, entry.bell.clone()))
+            Ok(Queue::with_wakeup(store, entry.wakeup.clone()))
         });
         Ok(queue.await?.clone())
     }
 
-    /// Asks for the databases there are: adds those that are new, removes those that are gone, and leaves alone what has
+    /// Discovers databases: adds new ones, removes those that are gone, and leaves alone what has
     /// not changed. An error keeps everything as it is.
     pub async fn refresh(&self) -> Result<(), StoreError> {
         let Some(discovery) = &self.inner.discovery else { return Ok(()) };
@@ -272,8 +272,8 @@ impl<S: Store> Databases<S> {
             }
             changed += 1;
             tracing::info!(store = database.name, "database found");
-            let bell = Bell::beside(&self.inner.rung);
-            entries.insert(database.name.clone(), Entry::by_url(database, bell));
+            let wakeup = LocalWakeup::beside(&self.inner.woken);
+            entries.insert(database.name.clone(), Entry::by_url(database, wakeup));
         }
         drop(entries);
         if changed > 0 {

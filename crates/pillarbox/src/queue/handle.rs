@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bell::Bell;
+use super::local_wakeup::LocalWakeup;
 use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::engine::{claim_at_once, settle_now};
 use crate::events::Writer;
@@ -44,7 +44,7 @@ pub struct Queue<S> {
     retry: Arc<dyn RetryPolicy>,
     on_done: OnDone,
     /// Rung when something was enqueued here, for workers of this process.
-    bell: Bell,
+    wakeup: LocalWakeup,
 }
 
 impl<S> Clone for Queue<S> {
@@ -53,7 +53,7 @@ impl<S> Clone for Queue<S> {
             store: Arc::clone(&self.store),
             retry: Arc::clone(&self.retry),
             on_done: self.on_done,
-            bell: self.bell.clone(),
+            wakeup: self.wakeup.clone(),
         }
     }
 }
@@ -68,11 +68,11 @@ impl<S: Store> Queue<S> {
     /// The queue of a store that others use too.
     #[must_use]
     pub fn shared(store: Arc<S>) -> Self {
-        Self::with_bell(store, Bell::default())
+        Self::with_wakeup(store, LocalWakeup::default())
     }
 
-    pub(super) fn with_bell(store: Arc<S>, bell: Bell) -> Self {
-        Self { store, retry: Arc::new(Doubling::default()), on_done: OnDone::Keep, bell }
+    pub(super) fn with_wakeup(store: Arc<S>, wakeup: LocalWakeup) -> Self {
+        Self { store, retry: Arc::new(Doubling::default()), on_done: OnDone::Keep, wakeup }
     }
 
     /// How long abandoned messages wait. Default: 2, 4, 8 … up to 60 s.
@@ -110,14 +110,14 @@ impl<S: Store> Queue<S> {
         &self.store.facts().name
     }
 
-    pub(super) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(super) fn wakeup(&self) -> &LocalWakeup {
+        &self.wakeup
     }
 
     /// Something may be there to be claimed: workers here and elsewhere are told, where that is possible.
-    pub(super) fn ring(&self) {
-        self.bell.ring();
-        self.store.announce();
+    pub(super) fn notify(&self) {
+        self.wakeup.notify();
+        self.store.notify();
     }
 
     /// Enqueues one message in a transaction of its own. Its event type is the topic.
@@ -136,7 +136,7 @@ impl<S: Store> Queue<S> {
         let rows = self.rows(messages)?;
         let events: Vec<Event> = rows.iter().map(|row| row.event.clone()).collect();
         let written = self.store.write(Write { rows, now: None }).await?;
-        self.ring();
+        self.notify();
         Ok(self.enqueued(&events, written))
     }
 
@@ -174,7 +174,7 @@ impl<S: Store> Queue<S> {
 
     /// A transaction that enqueued something has committed: workers look at once.
     pub fn committed(&self) {
-        self.ring();
+        self.notify();
     }
 
     fn rows<E: IntoEvent>(&self, messages: impl IntoIterator<Item = E>) -> Result<Vec<NewRow>, QueueError> {
@@ -196,7 +196,7 @@ impl<S: Store> Queue<S> {
         written.into_iter().map(|one| Enqueued { message: MessageId(one.id), fresh: one.fresh }).collect()
     }
 
-    /// Claims up to so many messages that are due, for so long: they are this owner's alone until then.
+    /// Claims at most this many due messages. They belong to this owner alone until the lease ends.
     ///
     /// A message that has expired, or that can't be read, is ended here as dead and not answered.
     pub async fn claim(
@@ -307,7 +307,7 @@ impl<S: Store> Queue<S> {
         .await
     }
 
-    /// Held for so long from now on.
+    /// Held for this long from now on.
     pub async fn extend(
         &self,
         owner: &OwnerId,
@@ -318,7 +318,7 @@ impl<S: Store> Queue<S> {
         self.apply(owner, items, |_| Change::Extend { lease }).await
     }
 
-    /// Frees messages whose claim has run out, up to so many; how many. Claims take them anyway.
+    /// Frees at most this many messages whose claim has run out, and returns how many. Claims take them anyway.
     pub async fn reap(&self, limit: usize) -> Result<u64, QueueError> {
         let reaped = self.store.reap(Reap { older_than: Duration::ZERO, rows: limit, now: None }).await?;
         tracing::info!(store = self.name(), messages = reaped, "reaped");
@@ -347,7 +347,7 @@ impl<S: Store> Queue<S> {
         outcomes.sort_by_key(|outcome| outcome.seq);
         let settled = settle_now(&*self.store, self.request(owner, outcomes)).await?;
         // A join may have ended.
-        self.bell.ring();
+        self.wakeup.notify();
         Ok(Settlement { changed: count - settled.stale.len(), ignored: settled.stale.len() })
     }
 
@@ -390,7 +390,7 @@ impl<S: Transact> Queue<S> {
         E: Send + 'static,
     {
         let result = Writer::new(Arc::clone(&self.store)).transaction(move |tx| body(tx)).await?;
-        self.ring();
+        self.notify();
         Ok(result)
     }
 }

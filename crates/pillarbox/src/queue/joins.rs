@@ -26,7 +26,7 @@ pub struct JoinBuilder {
 }
 
 impl JoinBuilder {
-    /// A join of so many steps.
+    /// A join of this many steps.
     pub fn of(expected: u32) -> Self {
         Self { id: None, grouping_key: None, expected, metadata: None }
     }
@@ -183,7 +183,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
 
     async fn change(&self, request: JoinChange) -> Result<bool, JoinError> {
         let changed = self.port()?.change_join(request.clone()).await?;
-        self.queue.ring();
+        self.queue.notify();
         judged(&request, changed)
     }
 
@@ -315,7 +315,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change(JoinChange { join: join.clone(), action, now: None }).await
     }
 
-    /// A join with up to so many of its members.
+    /// A join with at most this many of its members.
     pub async fn show(&self, join: &JoinId, members: usize) -> Result<JoinShown, JoinError> {
         let shown = self.port()?.show_join(join.clone(), members).await?;
         shown.ok_or_else(|| JoinError::NoSuchJoin(join.clone()))

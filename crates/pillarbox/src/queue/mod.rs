@@ -1,15 +1,15 @@
 //! The queue door: messages that workers claim under leases, joins of messages, many databases.
 
-mod bell;
+mod database_worker;
 mod databases;
 mod error;
 mod handle;
 mod handler;
 mod ids;
 mod joins;
+mod local_wakeup;
 mod message;
 mod select;
-mod station;
 mod supervisor;
 mod unhandled;
 mod worker;
@@ -21,5 +21,5 @@ pub use handler::Handler;
 pub use ids::{MessageId, WorkItemId};
 pub use joins::{JoinBuilder, QueueJoins, Waiting};
 pub use message::Message;
-pub use select::{DrainFirst, RoundRobin, Selection, Standing};
+pub use select::{DrainFirst, RoundRobin, Selection, SelectionState};
 pub use worker::{Worker, WorkerBuilder};

@@ -1,20 +1,20 @@
-//! Which database is looked at next.
+//! Which database is polled next.
 
-/// How the databases of a worker stand.
+/// Which databases of a worker can be polled.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
-    /// Those that may be looked at now, by name, ascending. Never empty.
+pub struct SelectionState<'a> {
+    /// Those that may be polled now, by name, ascending. Never empty.
     pub ready: &'a [&'a str],
-    /// Those that are being looked at, and have not taken long over it.
+    /// Those that are being polled, and have not taken long over it.
     pub busy: &'a [&'a str],
-    /// The one whose look ended last, and how many messages it gave.
+    /// The one whose poll ended last, and how many messages it gave.
     pub last: Option<(&'a str, usize)>,
 }
 
 /// Chooses the next database.
 pub trait Selection: Send + 'static {
     /// Its place in `ready`; `None` waits for one that is busy, and is asked again when something changes.
-    fn select(&mut self, standing: Standing<'_>) -> Option<usize>;
+    fn select(&mut self, state: SelectionState<'_>) -> Option<usize>;
 }
 
 /// One batch from each in turn.
@@ -24,9 +24,9 @@ pub struct RoundRobin {
 }
 
 impl Selection for RoundRobin {
-    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
-        let place = after(standing.ready, self.last.as_deref());
-        self.last = Some(standing.ready[place].to_owned());
+    fn select(&mut self, state: SelectionState<'_>) -> Option<usize> {
+        let place = after(state.ready, self.last.as_deref());
+        self.last = Some(state.ready[place].to_owned());
         Some(place)
     }
 }
@@ -38,15 +38,15 @@ pub struct DrainFirst {
 }
 
 impl Selection for DrainFirst {
-    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
+    fn select(&mut self, state: SelectionState<'_>) -> Option<usize> {
         let current = self.current.as_deref();
-        if current.is_some_and(|current| standing.busy.contains(&current)) {
+        if current.is_some_and(|current| state.busy.contains(&current)) {
             return None;
         }
-        let more = standing.last.filter(|(name, messages)| Some(*name) == current && *messages > 0);
-        let same = more.and_then(|(name, _)| standing.ready.iter().position(|ready| *ready == name));
-        let place = same.unwrap_or_else(|| after(standing.ready, current));
-        self.current = Some(standing.ready[place].to_owned());
+        let more = state.last.filter(|(name, messages)| Some(*name) == current && *messages > 0);
+        let same = more.and_then(|(name, _)| state.ready.iter().position(|ready| *ready == name));
+        let place = same.unwrap_or_else(|| after(state.ready, current));
+        self.current = Some(state.ready[place].to_owned());
         Some(place)
     }
 }
@@ -62,12 +62,12 @@ mod tests {
 
     const ALL: [&str; 3] = ["a", "b", "c"];
 
-    fn standing<'a>(
+    fn state<'a>(
         ready: &'a [&'a str],
         busy: &'a [&'a str],
         last: Option<(&'a str, usize)>,
-    ) -> Standing<'a> {
-        Standing { ready, busy, last }
+    ) -> SelectionState<'a> {
+        SelectionState { ready, busy, last }
     }
 
     /// OBX-068
@@ -77,13 +77,13 @@ mod tests {
         let mut taken = Vec::new();
         let mut last = None;
         for _ in 0..7 {
-            let place = robin.select(standing(&ALL, &[], last)).unwrap();
+            let place = robin.select(state(&ALL, &[], last)).unwrap();
             taken.push(ALL[place]);
             last = Some((ALL[place], 50));
         }
         assert_eq!(taken, ["a", "b", "c", "a", "b", "c", "a"]);
         assert_eq!(
-            robin.select(standing(&["a", "c"], &["b"], None)),
+            robin.select(state(&["a", "c"], &["b"], None)),
             Some(1),
             "what is not ready is passed over"
         );
@@ -93,16 +93,12 @@ mod tests {
     #[test]
     fn drain_first_stays_until_there_is_no_more() {
         let mut drain = DrainFirst::default();
-        assert_eq!(drain.select(standing(&ALL, &[], None)), Some(0));
-        assert_eq!(drain.select(standing(&["b", "c"], &["a"], None)), None, "its answer is waited for");
+        assert_eq!(drain.select(state(&ALL, &[], None)), Some(0));
+        assert_eq!(drain.select(state(&["b", "c"], &["a"], None)), None, "its answer is waited for");
         for _ in 0..3 {
-            assert_eq!(drain.select(standing(&ALL, &[], Some(("a", 50)))), Some(0));
+            assert_eq!(drain.select(state(&ALL, &[], Some(("a", 50)))), Some(0));
         }
-        assert_eq!(drain.select(standing(&ALL, &[], Some(("a", 0)))), Some(1));
-        assert_eq!(
-            drain.select(standing(&["a", "c"], &[], Some(("b", 9)))),
-            Some(1),
-            "full or slow: the next"
-        );
+        assert_eq!(drain.select(state(&ALL, &[], Some(("a", 0)))), Some(1));
+        assert_eq!(drain.select(state(&["a", "c"], &[], Some(("b", 9)))), Some(1), "full or slow: the next");
     }
 }

@@ -1,4 +1,4 @@
-//! The supervisor of a worker: one look at a database at a time for each of them, none waiting for another.
+//! The supervisor of a worker: one poll at a time for each database, none waiting for another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Databases;
+use super::database_worker::{DatabaseWorker, Signal};
 use super::databases::Entry;
-use super::select::{Selection, Standing};
-use super::station::{Signal, Station};
+use super::select::{Selection, SelectionState};
 use super::worker::Plan;
 use crate::engine::{called, caught};
 use crate::events::run_in_turn;
 use crate::port::{ErrorKind, Store, StoreError};
 
-/// A look that takes longer is not waited for by the choice of the next database.
+/// A poll that takes longer is not waited for by the choice of the next database.
 const SLOW: Duration = Duration::from_secs(1);
-/// At most so many databases are looked at at once, not counting slow ones.
-const LOOKS: usize = 32;
-/// A database that has had nothing for so many looks is idle.
+/// How many databases are polled once, not counting slow ones.
+const POLLS: usize = 32;
+/// A database whose last polls, this many, found nothing is idle.
 const IDLE_AFTER: u32 = 10;
-/// How often an idle one is looked at, by default: where connections are let go of, and where they are kept.
+/// How often an idle one is polled, by default: where connections are closed, and where they are kept.
 const IDLE_POLL: Duration = Duration::from_secs(5);
 const KEPT_POLL: Duration = Duration::from_millis(800);
 /// A database that fails is tried again after this, doubling.
@@ -37,58 +37,58 @@ const FIRST_PURGE: Duration = Duration::from_secs(60);
 
 /// How much there is to do, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rest {
-    /// Something is in hand, or some database was not looked at yet.
+pub(super) enum Idleness {
+    /// Messages are in memory, or a database was not polled yet.
     Busy,
-    /// Nothing is in hand.
-    Quiet,
-    /// And a look that began so found nothing.
-    Empty,
+    /// Nothing is in memory.
+    Idle,
+    /// And a poll that began idle found nothing.
+    Drained,
 }
 
 /// One database as the worker sees it.
-struct Place<S> {
+struct DatabaseState<S> {
     entry: Arc<Entry<S>>,
-    station: Option<Arc<Station>>,
-    /// Since when it is being looked at.
-    looking: Option<Instant>,
+    worker: Option<Arc<DatabaseWorker>>,
+    /// Since when it is being polled.
+    polling: Option<Instant>,
     next: Instant,
-    /// Looks in a row that found nothing.
+    /// Polls in a row that found nothing.
     empty: u32,
     failures: u32,
-    /// Something happened while it was being looked at.
+    /// Something happened while it was being polled.
     signalled: bool,
-    /// How often its bell was heard.
+    /// How often its wakeup was heard.
     heard: u64,
-    /// Nothing was in hand when the look began that is under way, or that was the last.
-    began_quiet: bool,
-    /// What the last look found: `Busy` before the first.
-    found: Rest,
+    /// Nothing was in memory when the present or last poll began.
+    began_idle: bool,
+    /// What the last poll found: `Busy` before the first.
+    found: Idleness,
     /// When old messages are deleted next; none: never.
     purge_at: Option<Instant>,
     purging: bool,
 }
 
-impl<S> Place<S> {
-    fn is_quiet(&self) -> bool {
-        self.station.as_ref().is_none_or(|station| station.is_quiet())
+impl<S> DatabaseState<S> {
+    fn is_idle(&self) -> bool {
+        self.worker.as_ref().is_none_or(|worker| worker.is_idle())
     }
 
     fn is_to_purge(&self, now: Instant) -> bool {
         !self.purging && self.purge_at.is_some_and(|at| at <= now)
     }
 
-    fn rest(&self) -> Rest {
-        if self.is_quiet() { self.found } else { Rest::Busy }
+    fn idleness(&self) -> Idleness {
+        if self.is_idle() { self.found } else { Idleness::Busy }
     }
 }
 
 /// What ended.
-enum Ended<S> {
-    Looked {
+enum JobResult<S> {
+    Polled {
         name: String,
         entry: Arc<Entry<S>>,
-        station: Option<Arc<Station>>,
+        worker: Option<Arc<DatabaseWorker>>,
         taken: Result<(usize, usize), StoreError>,
     },
     Closed,
@@ -105,12 +105,12 @@ pub(super) struct Supervisor<S: Store> {
     plan: Arc<Plan>,
     selection: Box<dyn Selection>,
     stop: CancellationToken,
-    places: BTreeMap<String, Place<S>>,
-    jobs: JoinSet<Ended<S>>,
+    states: BTreeMap<String, DatabaseState<S>>,
+    jobs: JoinSet<JobResult<S>>,
     signals: (mpsc::Sender<Signal>, mpsc::Receiver<Signal>),
     last: Option<(String, usize)>,
     discover_at: Option<Instant>,
-    rest: watch::Sender<Rest>,
+    idleness: watch::Sender<Idleness>,
 }
 
 impl<S: Store> Supervisor<S> {
@@ -119,7 +119,7 @@ impl<S: Store> Supervisor<S> {
         plan: Plan,
         selection: Box<dyn Selection>,
         stop: CancellationToken,
-        rest: watch::Sender<Rest>,
+        idleness: watch::Sender<Idleness>,
     ) -> Self {
         let discover_at = databases.refresh_every().map(|_| Instant::now());
         Self {
@@ -127,20 +127,20 @@ impl<S: Store> Supervisor<S> {
             plan: Arc::new(plan),
             selection,
             stop,
-            places: BTreeMap::new(),
+            states: BTreeMap::new(),
             jobs: JoinSet::new(),
             signals: mpsc::channel(1_024),
             last: None,
             discover_at,
-            rest,
+            idleness,
         }
     }
 
     pub(super) async fn run(mut self) {
-        let (mut changes, mut rung) = (self.databases.changes(), self.databases.rung());
+        let (mut changes, mut woken) = (self.databases.changes(), self.databases.woken());
         self.sync();
         while !self.stop.is_cancelled() {
-            self.tell_rest();
+            self.publish_idleness();
             self.begin();
             let wake = self.wake_at();
             let stop = self.stop.clone();
@@ -153,7 +153,7 @@ impl<S: Store> Supervisor<S> {
                 },
                 Some(signal) = self.signals.1.recv() => self.signalled(&signal.name),
                 Ok(()) = changes.changed() => self.sync(),
-                Ok(()) = rung.changed() => self.listen(),
+                Ok(()) = woken.changed() => self.listen(),
                 () = until(wake) => {}
             }
         }
@@ -164,57 +164,57 @@ impl<S: Store> Supervisor<S> {
     fn sync(&mut self) {
         let entries: BTreeMap<String, Arc<Entry<S>>> =
             self.databases.all().into_iter().map(|entry| (entry.database.name.clone(), entry)).collect();
-        let same = |name: &String, place: &Place<S>| {
-            entries.get(name).is_some_and(|entry| Arc::ptr_eq(entry, &place.entry))
+        let same = |name: &String, state: &DatabaseState<S>| {
+            entries.get(name).is_some_and(|entry| Arc::ptr_eq(entry, &state.entry))
         };
         let gone: Vec<String> = self
-            .places
+            .states
             .iter()
-            .filter(|(name, place)| !same(name, place))
+            .filter(|(name, state)| !same(name, state))
             .map(|(name, _)| name.clone())
             .collect();
         for name in gone {
-            if let Some(place) = self.places.remove(&name) {
-                self.retire(place);
+            if let Some(state) = self.states.remove(&name) {
+                self.retire(state);
             }
         }
         let first_purge =
             self.plan.purge.as_ref().map(|purge| Instant::now() + purge.interval.min(FIRST_PURGE));
         for (name, entry) in entries {
-            self.places.entry(name).or_insert_with(|| Place {
+            self.states.entry(name).or_insert_with(|| DatabaseState {
                 entry,
-                station: None,
-                looking: None,
+                worker: None,
+                polling: None,
                 next: Instant::now(),
                 empty: 0,
                 failures: 0,
                 signalled: false,
                 heard: 0,
-                began_quiet: true,
-                found: Rest::Busy,
+                began_idle: true,
+                found: Idleness::Busy,
                 purge_at: first_purge,
                 purging: false,
             });
         }
     }
 
-    /// How things stand. What a look that is under way has taken shows when it is in hand.
-    fn tell_rest(&self) {
-        let rest = self.places.values().map(Place::rest).min().unwrap_or(Rest::Busy);
-        self.rest.send_if_modified(|told| std::mem::replace(told, rest) != rest);
+    /// Tells waiters how idle the worker is. What a poll under way has claimed counts once it is in memory.
+    fn publish_idleness(&self) {
+        let idleness = self.states.values().map(DatabaseState::idleness).min().unwrap_or(Idleness::Busy);
+        self.idleness.send_if_modified(|told| std::mem::replace(told, idleness) != idleness);
     }
 
-    fn retire(&mut self, place: Place<S>) {
-        if let Some(station) = place.station {
+    fn retire(&mut self, state: DatabaseState<S>) {
+        if let Some(worker) = state.worker {
             self.jobs.spawn(async move {
-                station.close().await;
-                place.entry.let_go();
-                Ended::Closed
+                worker.close().await;
+                state.entry.let_go();
+                JobResult::Closed
             });
         }
     }
 
-    /// Begins what there is to begin: discovery, looks.
+    /// Begins what there is to begin: discovery, polls.
     fn begin(&mut self) {
         let now = Instant::now();
         if self.discover_at.is_some_and(|at| at <= now) {
@@ -222,71 +222,73 @@ impl<S: Store> Supervisor<S> {
             let databases = self.databases.clone();
             self.jobs.spawn(async move {
                 let found = caught(databases.refresh()).await;
-                Ended::Discovered(found.unwrap_or_else(|panic| Err(broken("discover", "databases", &panic))))
+                JobResult::Discovered(
+                    found.unwrap_or_else(|panic| Err(broken("discover", "databases", &panic))),
+                )
             });
         }
         loop {
-            let quick = |place: &Place<S>| place.looking.is_some_and(|since| now - since < SLOW);
+            let quick = |state: &DatabaseState<S>| state.polling.is_some_and(|since| now - since < SLOW);
             let busy: Vec<&str> =
-                self.places.iter().filter(|(_, place)| quick(place)).map(|(name, _)| name.as_str()).collect();
-            if busy.len() >= LOOKS {
+                self.states.iter().filter(|(_, state)| quick(state)).map(|(name, _)| name.as_str()).collect();
+            if busy.len() >= POLLS {
                 return;
             }
-            let free = |place: &Place<S>| place.looking.is_none() && place.next <= now;
+            let free = |state: &DatabaseState<S>| state.polling.is_none() && state.next <= now;
             let ready: Vec<&str> =
-                self.places.iter().filter(|(_, place)| free(place)).map(|(name, _)| name.as_str()).collect();
+                self.states.iter().filter(|(_, state)| free(state)).map(|(name, _)| name.as_str()).collect();
             if ready.is_empty() {
                 return;
             }
             let last = self.last.as_ref().map(|(name, count)| (name.as_str(), *count));
-            let standing = Standing { ready: &ready, busy: &busy, last };
-            let chosen = called(|| self.selection.select(standing)).unwrap_or_else(|panic| {
+            let state = SelectionState { ready: &ready, busy: &busy, last };
+            let chosen = called(|| self.selection.select(state)).unwrap_or_else(|panic| {
                 tracing::error!(panic, "the selection panicked: the first database is taken");
                 Some(0)
             });
             let Some(chosen) = chosen else { return };
             let name = ready[chosen.min(ready.len() - 1)].to_owned();
-            self.look(&name, now);
+            self.poll(&name, now);
         }
     }
 
-    fn look(&mut self, name: &str, now: Instant) {
-        let Some(place) = self.places.get_mut(name) else { return };
-        place.looking = Some(now);
-        place.signalled = false;
-        place.began_quiet = place.is_quiet();
-        let (name, entry, station) = (name.to_owned(), Arc::clone(&place.entry), place.station.clone());
+    fn poll(&mut self, name: &str, now: Instant) {
+        let Some(state) = self.states.get_mut(name) else { return };
+        state.polling = Some(now);
+        state.signalled = false;
+        state.began_idle = state.is_idle();
+        let (name, entry, worker) = (name.to_owned(), Arc::clone(&state.entry), state.worker.clone());
         let (databases, plan, signals) =
             (self.databases.clone(), Arc::clone(&self.plan), self.signals.0.clone());
         self.jobs.spawn(async move {
-            let mut opened = station;
-            let look = async {
-                let station = match &opened {
-                    Some(station) => Arc::clone(station),
+            let mut opened = worker;
+            let poll = async {
+                let worker = match &opened {
+                    Some(worker) => Arc::clone(worker),
                     None => {
                         let queue = databases.connected_queue(&entry).await?;
-                        let station = Station::open(&name, &queue, &plan, signals);
-                        opened = Some(Arc::clone(&station));
-                        station
+                        let worker = DatabaseWorker::open(&name, &queue, &plan, signals);
+                        opened = Some(Arc::clone(&worker));
+                        worker
                     }
                 };
-                let taken = station.claim(&plan).await?;
-                plan.unhandled.look(station.store(), &name).await;
+                let taken = worker.claim(&plan).await?;
+                plan.unhandled.check(worker.store(), &name).await;
                 Ok(taken)
             };
-            // Whoever connects a database may panic; it is looked at again like one that failed.
-            let looked = caught(look).await;
-            let taken = looked.unwrap_or_else(|panic| Err(broken("look", &name, &panic)));
-            Ended::Looked { name, entry, station: opened, taken }
+            // Whoever connects a database may panic; it is polled again like one that failed.
+            let polled = caught(poll).await;
+            let taken = polled.unwrap_or_else(|panic| Err(broken("poll", &name, &panic)));
+            JobResult::Polled { name, entry, worker: opened, taken }
         });
     }
 
-    fn ended(&mut self, ended: Ended<S>) {
+    fn ended(&mut self, ended: JobResult<S>) {
         let now = Instant::now();
         match ended {
-            Ended::Closed => {}
-            Ended::Purged { name, entry, rows } => self.purged(&name, &entry, rows, now),
-            Ended::Discovered(result) => {
+            JobResult::Closed => {}
+            JobResult::Purged { name, entry, rows } => self.purged(&name, &entry, rows, now),
+            JobResult::Discovered(result) => {
                 let interval = self.databases.refresh_every().unwrap_or(DISCOVERY_PAUSE);
                 let pause = match result {
                     Ok(()) => interval,
@@ -297,52 +299,54 @@ impl<S: Store> Supervisor<S> {
                 };
                 self.discover_at = Some(now + pause);
             }
-            Ended::Looked { name, entry, station, taken } => self.looked(&name, &entry, station, taken, now),
+            JobResult::Polled { name, entry, worker, taken } => {
+                self.polled(&name, &entry, worker, taken, now)
+            }
         }
     }
 
-    fn looked(
+    fn polled(
         &mut self,
         name: &str,
         entry: &Arc<Entry<S>>,
-        station: Option<Arc<Station>>,
+        worker: Option<Arc<DatabaseWorker>>,
         taken: Result<(usize, usize), StoreError>,
         now: Instant,
     ) {
-        let known = self.places.get_mut(name).filter(|place| Arc::ptr_eq(&place.entry, entry));
-        let Some(place) = known else {
-            // Gone while it was looked at: what was claimed is finished.
-            if let Some(station) = station {
+        let known = self.states.get_mut(name).filter(|state| Arc::ptr_eq(&state.entry, entry));
+        let Some(state) = known else {
+            // Gone while it was polled: what was claimed is finished.
+            if let Some(worker) = worker {
                 self.jobs.spawn(async move {
-                    station.close().await;
-                    Ended::Closed
+                    worker.close().await;
+                    JobResult::Closed
                 });
             }
             return;
         };
-        place.looking = None;
-        place.station = station;
+        state.polling = None;
+        state.worker = worker;
         match taken {
             Ok((asked, taken)) => {
-                place.failures = 0;
-                let nothing = place.began_quiet && asked > 0 && taken == 0;
-                place.found = if nothing { Rest::Empty } else { Rest::Quiet };
-                place.empty = if taken > 0 || asked == 0 { 0 } else { place.empty.saturating_add(1) };
-                place.next = match (asked, taken) {
+                state.failures = 0;
+                let nothing = state.began_idle && asked > 0 && taken == 0;
+                state.found = if nothing { Idleness::Drained } else { Idleness::Idle };
+                state.empty = if taken > 0 || asked == 0 { 0 } else { state.empty.saturating_add(1) };
+                state.next = match (asked, taken) {
                     // There was no room: a signal tells when there is.
                     (0, _) => now + self.plan.poll,
-                    _ if taken == asked || place.signalled => now,
-                    _ => now + pause(&self.plan, place.empty, place.entry.can_let_go()),
+                    _ if taken == asked || state.signalled => now,
+                    _ => now + pause(&self.plan, state.empty, state.entry.can_let_go()),
                 };
                 tracing::debug!(store = name, messages = taken, "claimed");
                 self.last = Some((name.to_owned(), taken));
                 self.purge(name, now);
-                self.rest(name);
+                self.release_idle(name);
             }
             Err(error) => {
-                place.failures = place.failures.saturating_add(1);
-                let pause = (FIRST_PAUSE * 2_u32.pow(place.failures.min(7) - 1)).min(LONGEST_PAUSE);
-                place.next = now + pause;
+                state.failures = state.failures.saturating_add(1);
+                let pause = (FIRST_PAUSE * 2_u32.pow(state.failures.min(7) - 1)).min(LONGEST_PAUSE);
+                state.next = now + pause;
                 tracing::warn!(store = name, %error, ?pause, "claiming failed, trying again");
                 self.last = Some((name.to_owned(), 0));
             }
@@ -351,18 +355,18 @@ impl<S: Store> Supervisor<S> {
 
     /// Deletes old messages beside what else is done there, if it is time.
     fn purge(&mut self, name: &str, now: Instant) {
-        let Some(place) = self.places.get_mut(name).filter(|place| place.is_to_purge(now)) else {
+        let Some(state) = self.states.get_mut(name).filter(|state| state.is_to_purge(now)) else {
             return;
         };
-        let (Some(settings), Some(station)) = (self.plan.purge.clone(), place.station.clone()) else {
+        let (Some(settings), Some(worker)) = (self.plan.purge.clone(), state.worker.clone()) else {
             return;
         };
-        place.purging = true;
-        let (name, entry, stop) = (name.to_owned(), Arc::clone(&place.entry), self.stop.clone());
+        state.purging = true;
+        let (name, entry, stop) = (name.to_owned(), Arc::clone(&state.entry), self.stop.clone());
         self.jobs.spawn(async move {
-            let purged = caught(run_in_turn(station.store(), &settings, &stop)).await;
+            let purged = caught(run_in_turn(worker.store(), &settings, &stop)).await;
             let rows = purged.unwrap_or_else(|panic| Err(broken("purge", &name, &panic)));
-            Ended::Purged { name, entry, rows }
+            JobResult::Purged { name, entry, rows }
         });
     }
 
@@ -378,84 +382,84 @@ impl<S: Store> Supervisor<S> {
             }
             Err(error) => tracing::warn!(store = name, %error, "purge failed, trying again later"),
         }
-        let known = self.places.get_mut(name).filter(|place| Arc::ptr_eq(&place.entry, entry));
-        if let Some(place) = known {
-            (place.purge_at, place.purging) = (next, false);
+        let known = self.states.get_mut(name).filter(|state| Arc::ptr_eq(&state.entry, entry));
+        if let Some(state) = known {
+            (state.purge_at, state.purging) = (next, false);
         }
     }
 
-    /// A database that has been empty for a while needs no connections between looks, if others can be made.
-    fn rest(&mut self, name: &str) {
-        let Some(place) = self.places.get_mut(name) else { return };
-        let idle =
-            place.empty >= IDLE_AFTER && place.station.as_ref().is_some_and(|station| station.is_quiet());
-        if !idle || place.purging || !place.entry.can_let_go() {
+    /// A database that has been empty for a while needs no connections between polls, if others can be made.
+    fn release_idle(&mut self, name: &str) {
+        let Some(state) = self.states.get_mut(name) else { return };
+        let idle = state.empty >= IDLE_AFTER && state.worker.as_ref().is_some_and(|worker| worker.is_idle());
+        if !idle || state.purging || !state.entry.can_let_go() {
             return;
         }
-        if let Some(station) = place.station.take() {
-            place.entry.let_go();
+        if let Some(worker) = state.worker.take() {
+            state.entry.let_go();
             self.jobs.spawn(async move {
-                station.close().await;
-                Ended::Closed
+                worker.close().await;
+                JobResult::Closed
             });
         }
     }
 
     /// Someone in this process has enqueued something: where?
     fn listen(&mut self) {
-        let heard = |place: &mut Place<S>| std::mem::replace(&mut place.heard, place.entry.bell.count());
-        let rung = self
-            .places
+        let heard =
+            |state: &mut DatabaseState<S>| std::mem::replace(&mut state.heard, state.entry.wakeup.count());
+        let woken = self
+            .states
             .iter_mut()
-            .filter_map(|(name, place)| (heard(place) != place.heard).then(|| name.clone()));
-        for name in rung.collect::<Vec<_>>() {
+            .filter_map(|(name, state)| (heard(state) != state.heard).then(|| name.clone()));
+        for name in woken.collect::<Vec<_>>() {
             self.signalled(&name);
         }
     }
 
     fn signalled(&mut self, name: &str) {
-        if let Some(place) = self.places.get_mut(name)
-            && place.failures == 0
+        if let Some(state) = self.states.get_mut(name)
+            && state.failures == 0
         {
-            place.signalled = true;
-            place.next = place.next.min(Instant::now());
+            state.signalled = true;
+            state.next = state.next.min(Instant::now());
         }
     }
 
     /// When something is to be begun without anything happening before.
     fn wake_at(&self) -> Option<Instant> {
         let now = Instant::now();
-        let looks = self.places.values().filter(|place| place.looking.is_none()).map(|place| place.next);
-        // A look becomes slow without telling. What is ready and was not chosen waits for one that is busy.
-        let slow = self.places.values().filter_map(|place| place.looking).map(|since| since + SLOW);
-        let later = looks.chain(slow).filter(|at| *at > now);
+        let polls = self.states.values().filter(|state| state.polling.is_none()).map(|state| state.next);
+        // A poll becomes slow without telling. What is ready and was not chosen waits for one that is busy.
+        let slow = self.states.values().filter_map(|state| state.polling).map(|since| since + SLOW);
+        let later = polls.chain(slow).filter(|at| *at > now);
         let idle = self.jobs.is_empty().then(|| now + self.plan.poll);
         later.chain(self.discover_at).chain(idle).min()
     }
 
-    /// Claims nothing more, and lets every station finish.
+    /// Claims nothing more, and lets every worker finish.
     async fn close(mut self) {
-        let stations: Vec<Arc<Station>> =
-            self.places.values_mut().filter_map(|place| place.station.take()).collect();
-        for station in stations {
+        let workers: Vec<Arc<DatabaseWorker>> =
+            self.states.values_mut().filter_map(|state| state.worker.take()).collect();
+        for worker in workers {
             self.jobs.spawn(async move {
-                station.close().await;
-                Ended::Closed
+                worker.close().await;
+                JobResult::Closed
             });
         }
         let late = Instant::now() + self.plan.settings.drain + LONGEST_PAUSE;
         while let Ok(Some(ended)) = tokio::time::timeout_at(late, self.jobs.join_next()).await {
-            if let Ok(Ended::Looked { station: Some(station), .. }) = ended {
+            if let Ok(JobResult::Polled { worker: Some(worker), .. }) = ended {
                 self.jobs.spawn(async move {
-                    station.close().await;
-                    Ended::Closed
+                    worker.close().await;
+                    JobResult::Closed
                 });
             }
         }
     }
 }
 
-/// An empty queue is looked at less often; one whose connections are kept, so often that what falls due is not late.
+/// An empty queue is polled less often. One whose connections are kept is polled often enough that what falls due is not late.
 fn pause(plan: &Plan, empty: u32, lets_go: bool) -> Duration {
     match (empty < IDLE_AFTER, plan.idle_poll) {
         (true, _) => plan.poll,

@@ -35,7 +35,7 @@ impl Unhandled {
     }
 
     /// Warns of every topic without a handler, now and then.
-    pub(super) async fn look(&self, store: &dyn Store, name: &str) {
+    pub(super) async fn check(&self, store: &dyn Store, name: &str) {
         if self.handled.is_empty() || !self.is_time(name) {
             return;
         }

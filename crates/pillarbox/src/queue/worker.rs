@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::handle::BATCH_MAX;
 use super::handler::{Handler, Handlers};
 use super::select::{RoundRobin, Selection};
-use super::supervisor::{Rest, Supervisor};
+use super::supervisor::{Idleness, Supervisor};
 use super::unhandled::Unhandled;
 use super::{Databases, Queue};
 use crate::engine::{EngineSettings, RouteBreakers};
@@ -23,7 +23,7 @@ use crate::rules::{Doubling, Lease, RetryPolicy};
 /// Only topics with a handler are claimed. Where a store does not keep to that, nothing dies of it.
 const UNCLAIMED: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// What every station of a worker has in common.
+/// What all databases of a worker have in common.
 pub(super) struct Plan {
     pub(super) handlers: Arc<Handlers>,
     pub(super) unhandled: Unhandled,
@@ -41,7 +41,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Jitter of its own for each station.
+    /// Jitter of its own for each database.
     pub(super) fn seed(&self) -> u64 {
         Uuid::new_v4().as_u64_pair().0
     }
@@ -148,13 +148,13 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    /// How soon an empty queue is looked at again. Default: 0.5 s, where nothing tells sooner.
+    /// How soon an empty queue is polled again. Default: 0.5 s, where nothing tells sooner.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// How soon a queue is looked at again that has been empty for a while; its connections are let go of, if others can
+    /// How soon a queue is polled again that has been empty for a while; its connections are closed, if others can
     /// be made. Default: 5 s, or 0.8 s where they are kept.
     pub fn idle_poll_interval(mut self, interval: Duration) -> Self {
         self.idle_poll = Some(interval);
@@ -210,7 +210,7 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    /// Which database is looked at next. Default: one batch from each in turn.
+    /// Which database is polled next. Default: one batch from each in turn.
     pub fn selection(mut self, selection: impl Selection) -> Self {
         self.selection = Box::new(selection);
         self
@@ -274,11 +274,11 @@ impl<S: Store> WorkerBuilder<S> {
         let plan = self.check()?;
         let stop = CancellationToken::new();
         let owner = plan.owner.clone();
-        let (rest, resting) = watch::channel(Rest::Busy);
-        let supervisor = Supervisor::new(self.databases, plan, self.selection, stop.clone(), rest);
+        let (publish, idleness) = watch::channel(Idleness::Busy);
+        let supervisor = Supervisor::new(self.databases, plan, self.selection, stop.clone(), publish);
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
         let task = tokio::spawn(supervisor.run());
-        Ok(Worker { owner, stop, resting, task: tokio::sync::Mutex::new(Some(task)) })
+        Ok(Worker { owner, stop, idleness, task: tokio::sync::Mutex::new(Some(task)) })
     }
 }
 
@@ -286,7 +286,7 @@ impl<S: Store> WorkerBuilder<S> {
 pub struct Worker {
     owner: OwnerId,
     stop: CancellationToken,
-    resting: watch::Receiver<Rest>,
+    idleness: watch::Receiver<Idleness>,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -297,20 +297,20 @@ impl Worker {
         &self.owner
     }
 
-    /// Waits until nothing is in hand, after each database was looked at once at least. What is to come is not asked.
-    pub async fn quiet(&self) {
-        self.rests(Rest::Quiet).await;
+    /// Waits until no message is in memory and each database was polled at least once.
+    pub async fn wait_idle(&self) {
+        self.wait_for(Idleness::Idle).await;
     }
 
-    /// Waits until each database was looked at with nothing in hand, and had nothing that is due. Messages that wait for
+    /// Waits until each database was polled with nothing in memory, and had no message that is due. Messages that wait for
     /// their time, for a retry or for another owner's lease to end are not waited for.
-    pub async fn empty(&self) {
-        self.rests(Rest::Empty).await;
+    pub async fn wait_drained(&self) {
+        self.wait_for(Idleness::Drained).await;
     }
 
-    async fn rests(&self, least: Rest) {
-        // A worker that has ended rests for good.
-        let _ = self.resting.clone().wait_for(|rest| *rest >= least).await;
+    async fn wait_for(&self, least: Idleness) {
+        // A worker that has ended is idle for good.
+        let _ = self.idleness.clone().wait_for(|idleness| *idleness >= least).await;
     }
 
     /// Claims nothing more, lets handlers end within the drain time, gives the rest back. Harmless when repeated.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::{Engine, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Status};
-use pillarbox::port::{Delivery, Handed, Join, Order, Part, Sink, Store, Verdict};
+use pillarbox::port::{Delivery, Handed, Order, Part, Register, Sink, Store, Verdict};
 use tokio::sync::Notify;
 
 use crate::gated::Gated;
@@ -177,12 +177,12 @@ async fn where_numbers_went_back_everything_is_quarantined() {
 /// Whether the next node to join finds slots in quarantine.
 async fn is_quarantined(store: &MemoryStore) -> bool {
     let (node, lease) = (NodeId::from_random(77), Duration::from_secs(15));
-    let join = Join { node, label: "next".to_owned(), part: Part::Share, lease, now: None };
-    let membership = store.join(join).await.unwrap();
+    let join = Register { node, label: "next".to_owned(), part: Part::Share, lease, now: None };
+    let membership = store.register(join).await.unwrap();
     membership.held.iter().any(|held| held.quarantine.is_some())
 }
 
-/// PBX-063: a process that tries everything and ends before its first beat hands no crash on.
+/// PBX-063: a process that tries everything and ends before its first heartbeat hands no crash on.
 #[tokio::test(start_paused = true)]
 async fn a_clean_stop_after_everything_was_tried_ends_the_quarantine() {
     let store = MemoryStore::new();
@@ -194,7 +194,7 @@ async fn a_clean_stop_after_everything_was_tried_ends_the_quarantine() {
     let began = tokio::time::Instant::now();
     until(&store, "g1", Status::Done).await;
     next.close().await;
-    assert!(began.elapsed() < Duration::from_secs(5), "before its first beat: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "before its first heartbeat: {:?}", began.elapsed());
     assert!(!is_quarantined(&store).await);
 }
 

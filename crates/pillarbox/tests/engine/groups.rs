@@ -147,7 +147,7 @@ async fn a_list_of_held_groups_longer_than_a_page_is_read_to_its_end() {
     for n in 0..HeldGroups::PAGE {
         change_of(&store, &format!("a{n}"), GroupAction::Pause).await;
     }
-    // The last in the order of keys: it is on the second page, which a join and a beat read.
+    // The last in the order of keys: it is on the second page, which a join and a heartbeat read.
     change_of(&store, "z", GroupAction::Pause).await;
     write(&store, "z1", Some("z")).await;
     let sink = Scripted::new(|_| Verdict::Accepted);

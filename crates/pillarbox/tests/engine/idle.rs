@@ -1,4 +1,4 @@
-//! An idle engine costs nothing but its beats; a busy one settles in batches.
+//! An idle engine costs nothing but its heartbeats; a busy one settles in batches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,8 +8,8 @@ use pillarbox::engine::EngineSettings;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NewRow, NodeId, Placement, Row, Status, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted, Reap,
-    Settle, Settled, Store, Verdict, Write,
+    Admin, Answer, Claim, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap, Register,
+    Settle, Settled, Store, Verdict, Wakeups, Write,
 };
 
 use crate::kit::{Scripted, engine, pass, until, write};
@@ -50,13 +50,13 @@ impl Store for Counted {
         self.note("settle");
         self.inner.settle(request)
     }
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
         self.note("join");
-        self.inner.join(request)
+        self.inner.register(request)
     }
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.note("beat");
-        self.inner.beat(request)
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.note("heartbeat");
+        self.inner.heartbeat(request)
     }
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.note("leave");
@@ -72,8 +72,8 @@ impl Store for Counted {
     fn admin(&self) -> &dyn Admin {
         self.inner.admin()
     }
-    fn hints(&self) -> Option<Hints> {
-        self.inner.hints()
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.inner.wakeups()
     }
 }
 
@@ -84,7 +84,7 @@ fn counted() -> (MemoryStore, Arc<Counted>) {
 
 /// PBX-016
 #[tokio::test(start_paused = true)]
-async fn an_idle_hour_costs_beats_and_a_sweep_every_five_minutes() {
+async fn an_idle_hour_costs_heartbeats_and_a_sweep_every_five_minutes() {
     let (store, counted) = counted();
     let sink = Scripted::new(|_| Verdict::Accepted);
     let mut engine = engine(Arc::clone(&counted) as Arc<dyn Store>, sink, EngineSettings::default(), 1).await;
@@ -94,9 +94,9 @@ async fn an_idle_hour_costs_beats_and_a_sweep_every_five_minutes() {
     counted.take();
     pass(Duration::from_secs(3_600)).await;
     let calls = counted.take();
-    assert_eq!(calls.keys().copied().collect::<Vec<_>>(), ["beat", "fetch"], "{calls:?}");
+    assert_eq!(calls.keys().copied().collect::<Vec<_>>(), ["fetch", "heartbeat"], "{calls:?}");
     assert_eq!(calls["fetch"], 3_600 / 300, "{calls:?}");
-    assert!(calls["beat"] <= 3_600 / 5 + 1, "a beat every third of the lease: {calls:?}");
+    assert!(calls["heartbeat"] <= 3_600 / 5 + 1, "a heartbeat every third of the lease: {calls:?}");
     engine.close().await;
 }
 

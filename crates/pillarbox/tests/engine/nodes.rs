@@ -57,7 +57,7 @@ async fn a_node_that_lost_its_lease_changes_nothing() {
     let (first, second) = (Scripted::new(|_| Verdict::Accepted), Scripted::new(|_| Verdict::Accepted));
     let mut sleeper = engine(asleep.clone(), first.clone(), ordered(), 1).await;
     asleep.always(Call::Settle, How::HoldRequest);
-    asleep.always(Call::Beat, How::HoldRequest);
+    asleep.always(Call::Heartbeat, How::HoldRequest);
     write(&store, "g1", Some("g")).await;
     first.until_sent(1).await;
     let mut other = engine(Arc::new(store.clone()), second.clone(), ordered(), 2).await;
@@ -107,9 +107,9 @@ async fn a_read_older_than_the_holding_of_a_slot_counts_for_nothing() {
     one.close().await;
 }
 
-/// PBX-011: whose slots they were is lost with a beat's answer; they are tried with care all the same.
+/// PBX-011: whose slots they were is lost with a heartbeat's answer; they are tried with care all the same.
 #[tokio::test(start_paused = true)]
-async fn slots_taken_by_a_beat_whose_answer_was_lost_are_tried_with_care() {
+async fn slots_taken_by_a_heartbeat_whose_answer_was_lost_are_tried_with_care() {
     let (store, dead) = (MemoryStore::new(), Gated::shut());
     let alone = EngineSettings { workers: 1, ..ordered() };
     let doomed = engine(Arc::new(store.clone()), dead.clone(), ordered(), 1).await;
@@ -119,7 +119,7 @@ async fn slots_taken_by_a_beat_whose_answer_was_lost_are_tried_with_care() {
     let sink = Scripted::new(|_| Verdict::Accepted);
     let mut heir = engine(tampered.clone(), sink.clone(), alone, 2).await;
     drop(doomed);
-    tampered.always(Call::Beat, How::Lose);
+    tampered.always(Call::Heartbeat, How::Lose);
     pass(Duration::from_secs(20)).await;
     tampered.let_be();
     let done = until(&store, "g1", Status::Done).await;
@@ -129,7 +129,7 @@ async fn slots_taken_by_a_beat_whose_answer_was_lost_are_tried_with_care() {
 
 /// PBX-016: a store that fails is not hammered, whatever there is to tell it.
 #[tokio::test(start_paused = true)]
-async fn failing_beats_are_not_repeated_without_a_pause() {
+async fn failing_heartbeats_are_not_repeated_without_a_pause() {
     let store = MemoryStore::new();
     let tampered = Tampered::new(&store);
     let sink = Scripted::new(|_| Verdict::Accepted);
@@ -137,11 +137,11 @@ async fn failing_beats_are_not_repeated_without_a_pause() {
     let mut two = engine(Arc::new(store.clone()), sink.clone(), ordered(), 2).await;
     // The first node learns that it is to give slots, and can't tell that they are free.
     pass(Duration::from_millis(5_050)).await;
-    tampered.always(Call::Beat, How::Fail);
+    tampered.always(Call::Heartbeat, How::Fail);
     tampered.take_calls();
     pass(Duration::from_secs(10)).await;
-    let beats = tampered.take_calls().get(&Call::Beat).copied().unwrap_or_default();
-    assert!((1..=11).contains(&beats), "{beats} beats in ten seconds");
+    let heartbeats = tampered.take_calls().get(&Call::Heartbeat).copied().unwrap_or_default();
+    assert!((1..=11).contains(&heartbeats), "{heartbeats} heartbeats in ten seconds");
     tampered.let_be();
     one.close().await;
     two.close().await;

@@ -127,7 +127,7 @@ async fn a_lost_answer_to_a_death_does_not_free_its_group() {
     engine.close().await;
 }
 
-/// PBX-010: a block is lifted before the settle that made it is confirmed, and a beat tells of it meanwhile.
+/// PBX-010: a block is lifted before the settle that made it is confirmed, and a heartbeat tells of it meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_block_that_is_lifted_at_once_is_lifted_here_too() {
     let (store, sink) = (MemoryStore::new(), failing_head());

@@ -65,7 +65,7 @@ async fn a_panicking_policy_or_exporter_stops_nothing() {
 /// PBX-075
 #[tokio::test(start_paused = true)]
 async fn a_loop_that_ended_by_a_panic_begins_anew_and_health_shows_it() {
-    for call in [Call::Fetch, Call::Settle, Call::Beat] {
+    for call in [Call::Fetch, Call::Settle, Call::Heartbeat] {
         let store = MemoryStore::new();
         let tampered = Tampered::new(&store);
         let sink = Scripted::new(|_| Verdict::Accepted);

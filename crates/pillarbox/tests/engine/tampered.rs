@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Membership, Promote, Promoted,
-    Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Claim, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap,
+    Register, Settle, Settled, Store, StoreError, Wakeups, Write,
 };
 use tokio::sync::Semaphore;
 
@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 pub(crate) enum Call {
     Fetch,
     Settle,
-    Join,
-    Beat,
+    Register,
+    Heartbeat,
     Leave,
     Promote,
 }
@@ -64,7 +64,7 @@ impl Tampered {
         Arc::new(Self::over(inner, true))
     }
 
-    /// One that gives no hints: what is new is found by beats and polls.
+    /// One that gives no hints: what is new is found by heartbeats and polls.
     pub(crate) fn without_hints(inner: &MemoryStore) -> Arc<Self> {
         Arc::new(Self::over(inner, false))
     }
@@ -199,12 +199,12 @@ impl Store for Tampered {
         Box::pin(self.tamper(Call::Settle, self.settle_free(request)))
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        Box::pin(self.tamper(Call::Join, self.inner.join(request)))
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        Box::pin(self.tamper(Call::Register, self.inner.register(request)))
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        Box::pin(self.tamper(Call::Beat, self.inner.beat(request)))
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        Box::pin(self.tamper(Call::Heartbeat, self.inner.heartbeat(request)))
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
@@ -226,7 +226,7 @@ impl Store for Tampered {
         self.inner.admin()
     }
 
-    fn hints(&self) -> Option<Hints> {
-        self.inner.hints().filter(|_| self.hints)
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.inner.wakeups().filter(|_| self.hints)
     }
 }

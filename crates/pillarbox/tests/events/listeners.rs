@@ -119,12 +119,12 @@ async fn a_listener_may_need_longer_than_the_lease() {
         .unwrap();
     commit(&outbox, event("a")).await;
     seen.wait(1).await;
-    let beats = store.count("beat");
-    store.until_that(async || (store.count("beat") >= beats + 12).then_some(())).await;
+    let heartbeats = store.count("heartbeat");
+    store.until_that(async || (store.count("heartbeat") >= heartbeats + 12).then_some(())).await;
     gate.add_permits(1);
     store.until("a", Status::Done).await;
     outbox.close().await;
-    assert_eq!(seen.count(), 1, "the beats kept it");
+    assert_eq!(seen.count(), 1, "the heartbeats kept it");
 }
 
 /// EVT-067

@@ -218,11 +218,11 @@ async fn the_dead_the_undecodable_and_broken_loops_are_errors() {
     });
     let bad = store.until("bad", Status::Dead).await;
     assert_eq!(bad.last_error.as_deref(), Some("undecodable: no payload"));
-    for call in ["fetch", "beat", "settle"] {
+    for call in ["fetch", "heartbeat", "settle"] {
         store.fail(call);
     }
     commit(&outbox, event("a")).await;
-    let told = ["reading failed", "beat failed", "settling failed"];
+    let told = ["reading failed", "heartbeat failed", "settling failed"];
     store.until_that(async || told.iter().all(|text| logs.has(Level::ERROR, text)).then_some(())).await;
     store.heal();
     store.until("a", Status::Done).await;

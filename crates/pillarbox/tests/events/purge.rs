@@ -95,8 +95,8 @@ async fn an_outbox_purges_by_itself_unless_told_not_to() {
         store.inner.clock().advance(DAY * 8);
         let builder = Outbox::single_node(store.clone()).listener("t", Seen::new().listener());
         let outbox = if purges { builder } else { builder.no_purge() }.start().await.unwrap();
-        let beats = store.count("beat");
-        store.until_that(async || (store.count("beat") > beats + 725).then_some(())).await;
+        let heartbeats = store.count("heartbeat");
+        store.until_that(async || (store.count("heartbeat") > heartbeats + 725).then_some(())).await;
         outbox.close().await;
         assert_eq!(store.status("0").await.is_none(), purges);
     }

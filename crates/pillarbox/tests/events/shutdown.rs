@@ -88,10 +88,10 @@ async fn dropping_an_unclosed_outbox_stops_it_warns_and_leaves_its_rows_pending(
     let mut tx = writer.begin().await.unwrap();
     tx.write(Event::text("other", "{}").id("c")).unwrap();
     tx.commit().await.unwrap();
-    let calls = store.count("beat");
+    let calls = store.count("heartbeat");
     tokio::time::advance(Duration::from_secs(600)).await;
     tokio::task::yield_now().await;
-    assert_eq!((store.count("beat"), seen.count()), (calls, 0));
+    assert_eq!((store.count("heartbeat"), seen.count()), (calls, 0));
     for id in ["a", "b", "c"] {
         assert_eq!(store.status(id).await, Some(Status::New), "{id}");
     }

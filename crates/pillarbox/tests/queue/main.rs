@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 mod handle;
+mod idleness;
 mod input;
 mod joins;
 mod kit;
@@ -11,5 +12,4 @@ mod logs;
 mod many;
 mod panics;
 mod purge;
-mod rest;
 mod worker;

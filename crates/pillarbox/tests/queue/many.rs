@@ -9,11 +9,11 @@ use pillarbox::events::Failure;
 use pillarbox::memory::{MemoryOptions, MemoryStore};
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Join, Joins, Membership, Promote,
-    Promoted, Reap, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Membership, Promote,
+    Promoted, Reap, Register, Settle, Settled, Store, StoreError, Write,
 };
 use pillarbox::queue::{
-    Database, Databases, Discovery, DrainFirst, Message, RouteError, Selection, Standing,
+    Database, Databases, Discovery, DrainFirst, Message, RouteError, Selection, SelectionState,
 };
 use uuid::Uuid;
 
@@ -123,9 +123,9 @@ async fn one_worker_works_for_all_of_them() {
 struct Noted<T>(T, Arc<Mutex<Vec<String>>>);
 
 impl<T: Selection> Selection for Noted<T> {
-    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
-        let chosen = self.0.select(standing);
-        self.1.lock().unwrap().extend(chosen.map(|place| standing.ready[place].to_owned()));
+    fn select(&mut self, state: SelectionState<'_>) -> Option<usize> {
+        let chosen = self.0.select(state);
+        self.1.lock().unwrap().extend(chosen.map(|place| state.ready[place].to_owned()));
         chosen
     }
 }
@@ -334,11 +334,11 @@ impl Store for Bad {
         }
         self.inner.settle(request)
     }
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        self.inner.join(request)
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        self.inner.register(request)
     }
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.inner.beat(request)
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.inner.heartbeat(request)
     }
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.inner.leave(node)

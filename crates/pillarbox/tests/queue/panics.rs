@@ -8,7 +8,7 @@ use pillarbox::events::Failure;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
 use pillarbox::port::{Answer, MetricsExporter, StoreError};
-use pillarbox::queue::{Database, Databases, Discovery, Message, Selection, Standing};
+use pillarbox::queue::{Database, Databases, Discovery, Message, Selection, SelectionState};
 use pillarbox::rules::RetryPolicy;
 
 use crate::kit::*;
@@ -38,7 +38,7 @@ impl MetricsExporter for BadMetrics {
 struct BadSelection;
 
 impl Selection for BadSelection {
-    fn select(&mut self, _: Standing<'_>) -> Option<usize> {
+    fn select(&mut self, _: SelectionState<'_>) -> Option<usize> {
         panic!("can't choose")
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pillarbox::model::{NodeId, Record, SlotSet};
 use pillarbox::port::{
-    Beat, Change, Fence, Fetch, Fetched, Join, Membership, Outcome, Promote, Promoted, Scope, Settle,
-    Settled, Store, StoreError,
+    Change, Fence, Fetch, Fetched, Heartbeat, Membership, Outcome, Promote, Promoted, Register, Scope,
+    Settle, Settled, Store, StoreError,
 };
 
 use crate::chance::Chance;
@@ -27,27 +27,30 @@ pub(crate) async fn fetch(world: Arc<World>, request: Fetch) -> Result<Fetched, 
     Ok(fetched)
 }
 
-pub(crate) async fn join(world: Arc<World>, life: Life, request: Join) -> Result<Membership, StoreError> {
+pub(crate) async fn join(world: Arc<World>, life: Life, request: Register) -> Result<Membership, StoreError> {
     let node = request.node;
-    let membership = world.store.join(request).await?;
+    let membership = world.store.register(request).await?;
     let member = world.truth().joined(life, node);
     renewed(&world, node, &membership).await;
     world.record(What::Joined { member });
     if member.era > 0 {
-        world.reached("node", "joins again after its burial");
+        world.reached("node", "joins again after its eviction");
     }
     Ok(membership)
 }
 
-pub(crate) async fn beat(world: Arc<World>, request: Beat) -> Result<Option<Membership>, StoreError> {
+pub(crate) async fn heartbeat(
+    world: Arc<World>,
+    request: Heartbeat,
+) -> Result<Option<Membership>, StoreError> {
     let node = request.node;
     if !request.release.is_empty() {
         world.reached("slot", "handed over");
     }
-    let membership = world.store.beat(request).await?;
+    let membership = world.store.heartbeat(request).await?;
     match &membership {
         Some(membership) => renewed(&world, node, membership).await,
-        None => world.reached("beat", "buried"),
+        None => world.reached("heartbeat", "evicted"),
     }
     Ok(membership)
 }
@@ -58,7 +61,7 @@ async fn renewed(world: &World, node: NodeId, membership: &Membership) {
     if membership.held.iter().any(|held| held.suspect) {
         world.reached("slot", "taken over from a dead node");
     }
-    let member = world.truth().member(node).expect("a member beats");
+    let member = world.truth().member(node).expect("a member heartbeats");
     if world.truth().renewed(node, membership, &living) {
         let suspect = membership.held.iter().filter(|held| held.suspect).map(|held| held.slot);
         world.record(What::Holds {

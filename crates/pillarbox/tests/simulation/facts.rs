@@ -17,7 +17,7 @@ const OF_EVERY_CALL: [&str; 6] = [
 ];
 
 const OTHERS: &[(&str, &str)] = &[
-    ("beat", "buried"),
+    ("heartbeat", "evicted"),
     ("clock", "jumps back"),
     ("clock", "jumps forward"),
     ("event", "accepted twice"),
@@ -40,7 +40,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("node", "crashed while closing"),
     ("node", "frozen"),
     ("node", "frozen beyond its lease"),
-    ("node", "joins again after its burial"),
+    ("node", "joins again after its eviction"),
     ("operator", "cancels"),
     ("operator", "cancels during an outage"),
     ("operator", "discards"),

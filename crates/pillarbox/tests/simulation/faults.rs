@@ -12,8 +12,8 @@ use crate::plan::Scenario;
 pub(crate) enum Op {
     Fetch,
     Settle,
-    Join,
-    Beat,
+    Register,
+    Heartbeat,
     Leave,
     Promote,
     Take,
@@ -27,8 +27,8 @@ impl Op {
     pub(crate) const ALL: [Self; 11] = [
         Self::Fetch,
         Self::Settle,
-        Self::Join,
-        Self::Beat,
+        Self::Register,
+        Self::Heartbeat,
         Self::Leave,
         Self::Promote,
         Self::Take,
@@ -43,8 +43,8 @@ impl Op {
         match self {
             Self::Fetch => "fetch",
             Self::Settle => "settle",
-            Self::Join => "join",
-            Self::Beat => "beat",
+            Self::Register => "join",
+            Self::Heartbeat => "heartbeat",
             Self::Leave => "leave",
             Self::Promote => "promote",
             Self::Take => "take",

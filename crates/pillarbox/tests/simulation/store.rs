@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Claim, ErrorKind, Facts, Fetch, Fetched, Hints, Join, Lead, Membership, Promote,
-    Promoted, Reap, Recover, Settle, Settled, Store, StoreError, Take, Taken, Write,
+    Admin, Answer, Claim, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Lead, Membership, Promote, Promoted,
+    Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken, Wakeups, Write,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -30,7 +30,7 @@ pub(crate) struct NodeStore {
 impl NodeStore {
     pub(crate) fn new(world: &Arc<World>, life: Life, gate: &Arc<Gate>, doom: &Arc<Doom>) -> Self {
         Self {
-            hints: Mutex::new(world.hints()),
+            hints: Mutex::new(world.wakeups()),
             world: Arc::clone(world),
             life,
             gate: Arc::clone(gate),
@@ -169,12 +169,12 @@ impl Store for NodeStore {
         Box::pin(self.call(Op::Settle, effect::settle(Arc::clone(&self.world), request)))
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        Box::pin(self.call(Op::Join, effect::join(Arc::clone(&self.world), self.life, request)))
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        Box::pin(self.call(Op::Register, effect::join(Arc::clone(&self.world), self.life, request)))
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        Box::pin(self.call(Op::Beat, effect::beat(Arc::clone(&self.world), request)))
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        Box::pin(self.call(Op::Heartbeat, effect::heartbeat(Arc::clone(&self.world), request)))
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
@@ -201,7 +201,7 @@ impl Store for NodeStore {
         self.world.store.admin()
     }
 
-    fn hints(&self) -> Option<Hints> {
-        self.hints.lock().unwrap_or_else(PoisonError::into_inner).take().map(Hints)
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner).take().map(Wakeups)
     }
 }

@@ -24,7 +24,7 @@ impl Truth {
         member
     }
 
-    /// A join or beat took effect; `living` are the members after it. Whether what the node holds has changed.
+    /// A join or heartbeat took effect; `living` are the members after it. Whether what the node holds has changed.
     pub(crate) fn renewed(&mut self, node: NodeId, membership: &Membership, living: &[NodeId]) -> bool {
         let before: Vec<Slot> =
             self.holders.iter().filter(|(_, holder)| **holder == node).map(|(slot, _)| *slot).collect();

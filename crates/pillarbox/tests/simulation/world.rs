@@ -247,7 +247,7 @@ impl World {
         self.store.lead().expect("a store whose rows are taken")
     }
 
-    pub(crate) fn hints(&self) -> Option<watch::Receiver<u64>> {
+    pub(crate) fn wakeups(&self) -> Option<watch::Receiver<u64>> {
         if self.plan.hinting == Hinting::Never {
             return None;
         }

@@ -12,6 +12,8 @@ use pillarbox_mongodb::mongodb::{Client, Database};
 use std::time::Duration;
 use uuid::Uuid;
 
+pub(crate) mod mongod;
+
 /// A server without transactions.
 pub(crate) const FERRETDB: &str = "PILLARBOX_TEST_FERRETDB_URL";
 /// A replica set of one.
@@ -53,12 +55,15 @@ impl Site {
             return None;
         };
         let joint = if url.contains('?') { '&' } else { '?' };
-        let url = format!("{url}{joint}appName={name}");
-        let client = Client::with_uri_str(&url).await.unwrap();
+        Some(Self::at(&format!("{url}{joint}appName={name}")).await)
+    }
+
+    pub(crate) async fn at(url: &str) -> Self {
+        let client = Client::with_uri_str(url).await.unwrap();
         let database = client.database(&format!("t_{}", Uuid::now_v7().simple()));
         let store = MongodbStore::new(database.clone()).await.unwrap();
         store.migrate().await.unwrap();
-        Some(Self { client, database, store })
+        Self { client, database, store }
     }
 
     /// Removes the database; what a failed test leaves is for people to look at.

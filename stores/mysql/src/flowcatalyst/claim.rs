@@ -6,13 +6,15 @@ use jiff::{SignedDuration, Timestamp};
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{Row, Token};
 use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Scope};
+use pillarbox_store_kit::{Light, read_item};
+use sqlx::mysql::MySqlRow;
 
-use super::row::{NOW, now_sql, read_light};
+use super::row::now_sql;
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::probe::Locking;
-use crate::row::{text_of, time_of};
+use crate::row::{read_all, text_of, told_now};
 use crate::sql::{Sql, fill, places};
 use crate::time::{literal, youngest_sql};
 
@@ -33,9 +35,14 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
     let query = session.query(fill(&sql.items_claim_find, &parts));
     let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
     let found = query.fetch_all(&mut session.connection).await?;
-    let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else { return Ok(Vec::new()) };
-    let items = load(session, sql, found.iter().map(read_light).collect(), &request.bytes).await?;
+    let Some(now) = told_now(&found) else { return Ok(Vec::new()) };
+    let items = load(session, sql, read_light(&found, &request.bytes), &request.bytes).await?;
     mark(session, sql, items, now).await
+}
+
+/// Items of which contents may have been left out.
+pub(super) fn read_light(rows: &[MySqlRow], limits: &ByteLimits) -> Vec<Light<Item>> {
+    read_all(rows, |decoder, values| read_item(decoder, values, limits))
 }
 
 /// The first of the items that were found, up to the limit in bytes, with all their contents. What does not wait any more
@@ -43,18 +50,16 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
 pub(super) async fn load(
     session: &mut Session,
     sql: &Sql,
-    found: Vec<(Item, Option<usize>)>,
+    found: Vec<Light<Item>>,
     limits: &ByteLimits,
 ) -> Result<Vec<Item>, Failure> {
-    let fitting = limits.fitting(found.iter().map(|(item, left_out)| left_out.unwrap_or(item.bytes)));
+    let fitting = limits.fitting(found.iter().map(|light| light.get().bytes));
     let (mut items, mut large) = (Vec::with_capacity(fitting), Vec::new());
-    for (mut item, left_out) in found.into_iter().take(fitting) {
-        match left_out {
-            Some(size) if size > limits.row => item.set_aside(size, limits.row),
-            Some(_) => large.push(item.id.clone()),
-            None => {}
+    for light in found.into_iter().take(fitting) {
+        if let Light::Large(item) = &light {
+            large.push(item.id.clone());
         }
-        items.push(item);
+        items.push(light.into_inner());
     }
     if large.is_empty() {
         return Ok(items);
@@ -63,13 +68,8 @@ pub(super) async fn load(
     let query = session.once(fill(&sql.items_large, &parts));
     let query = large.iter().fold(query, |query, id| query.bind(id.clone()));
     let loaded = query.fetch_all(&mut session.connection).await?;
-    let loaded = loaded.iter().map(read_light).map(|(mut item, left_out)| {
-        if let Some(size) = left_out {
-            item.set_aside(size, limits.row);
-        }
-        (item.id.clone(), item)
-    });
-    let mut loaded: HashMap<String, Item> = loaded.collect();
+    let loaded = read_light(&loaded, limits).into_iter().map(Light::into_inner);
+    let mut loaded: HashMap<String, Item> = loaded.map(|item| (item.id.clone(), item)).collect();
     let large: HashSet<String> = large.into_iter().collect();
     items.retain_mut(|item| match large.contains(&item.id) {
         true => loaded.remove(&item.id).map(|whole| *item = whole).is_some(),
@@ -140,15 +140,14 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let query = session.query(fill(&sql.items_fetch_due, &parts)).bind(limit);
     let found = query.fetch_all(&mut session.connection).await?;
-    let light: Vec<(Item, Option<usize>)> = found.iter().take(request.rows).map(read_light).collect();
-    let fitting = request.bytes.fitting(light.iter().map(|(item, left_out)| left_out.unwrap_or(item.bytes)));
+    let light = read_light(&found[..found.len().min(request.rows)], &request.bytes);
+    let fitting = request.bytes.fitting(light.iter().map(|light| light.get().bytes));
     fetched.more = fitting < found.len();
     let items = load(session, sql, light, &request.bytes).await?;
     fetched.rows = items.into_iter().map(|item| Row { token: Token::default(), ..item.into_row() }).collect();
     Ok(fetched)
 }
 
-/// Gives back what was claimed too long ago.
 fn unsupported(detail: &str) -> Failure {
     Failure::Refused(ErrorKind::Unsupported, detail.to_owned())
 }

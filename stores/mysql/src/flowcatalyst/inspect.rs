@@ -1,13 +1,13 @@
 //! What people look at: pages, one item, counts.
 
-use pillarbox::model::{EventId, GLOBAL, GroupKey, Record, Status};
+use pillarbox::model::{EventId, GLOBAL, GroupKey, ITEM_COLUMNS, Record, Status};
 use pillarbox::port::{List, PageOrder, Select, Shown};
 use sqlx::mysql::{MySql, MySqlArguments};
 use sqlx::query::Query;
 
-use super::row::{COLUMNS, read_item};
 use crate::connection::{Session, number};
 use crate::error::Failure;
+use crate::row::{Values, decoder, read_all};
 use crate::sql::{Sql, fill, listed, places};
 use crate::time::Time;
 
@@ -66,19 +66,20 @@ pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Re
         PageOrder::OldestFirst => &sql.items_list,
         PageOrder::NewestFirst => &sql.items_list_newest,
     };
-    let columns = listed(COLUMNS, request.contents);
+    let columns = listed(ITEM_COLUMNS, request.contents);
     let text = fill(statement, &[("{listed_columns}", columns), ("{selected}", found(&request.select, sql))]);
     let after = request.after_id.as_ref().map(ToString::to_string);
     let query = bind(&request.select, session.once(text)).bind(after.clone()).bind(after);
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(rows.iter().map(|row| read_item(row).into_record()).collect())
+    Ok(read_all(&rows, |decoder, values| decoder.item(values).into_record()))
 }
 
 pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
     let query = session.query(&*sql.items_show).bind(id.to_string());
     let row = query.fetch_optional(&mut session.connection).await?;
-    Ok(row.map(|row| Shown { record: read_item(&row).into_record(), attempts: Vec::new() }))
+    let record = row.map(|row| decoder(&row).item(&Values(&row)).into_record());
+    Ok(record.map(|record| Shown { record, attempts: Vec::new() }))
 }
 
 pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {

@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{EventId, GroupKey, NodeId};
 use pillarbox::port::{Order, Reap, Recover, Take, Taken};
+use pillarbox_store_kit::Light;
 use sqlx::mysql::MySqlRow;
 
-use super::claim::{by_status, load, locking, mark};
-use super::row::{NOW, now_sql, read_light, whole};
+use super::claim::{by_status, load, locking, mark, read_light};
+use super::row::{now_sql, whole};
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::row::{text_of, time_of};
+use crate::row::{text_of, told_now};
 use crate::sql::{Sql, fill, places, quoted, quoted_list};
 use crate::time::micros_back;
 
@@ -50,11 +51,11 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     let query = session.once(fill(&sql.items_take_lock, &parts));
     let query = heads.iter().fold(query, |query, head| query.bind(head.id.clone()));
     let found = query.fetch_all(&mut session.connection).await?;
-    let Some(now) = found.first().and_then(|row| time_of(row, NOW)) else {
+    let Some(now) = told_now(&found) else {
         return Ok(Taken { leads: true, rows: Vec::new() });
     };
-    let items =
-        load(session, sql, not_overtaking(heads, &found, request.ungrouped_order), &request.bytes).await?;
+    let kept = not_overtaking(heads, read_light(&found, &request.bytes), request.ungrouped_order);
+    let items = load(session, sql, kept, &request.bytes).await?;
     Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
 }
 
@@ -241,9 +242,9 @@ impl<'a> Taking<'a> {
 }
 
 /// The rows that were locked, but for those behind one of their group that was not, or of those without a group.
-fn not_overtaking(heads: Vec<Head>, found: &[MySqlRow], ungrouped: Order) -> Vec<(Item, Option<usize>)> {
-    let items = found.iter().map(read_light);
-    let mut items: HashMap<String, _> = items.map(|light| (light.0.id.clone(), light)).collect();
+fn not_overtaking(heads: Vec<Head>, found: Vec<Light<Item>>, ungrouped: Order) -> Vec<Light<Item>> {
+    let items = found.into_iter().map(|light| (light.get().id.clone(), light));
+    let mut items: HashMap<String, _> = items.collect();
     let (mut kept, mut stopped) = (Vec::with_capacity(heads.len()), HashSet::new());
     for Head { id, group } in heads {
         let ordered = group.is_some() || ungrouped == Order::PerGroup;

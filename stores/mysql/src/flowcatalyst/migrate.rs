@@ -1,53 +1,35 @@
 //! The tables: that of items as it is or is made, and ours beside it.
 
-use pillarbox::port::{ErrorKind, Migrated};
+use pillarbox::model::ITEM_COLUMNS;
+use pillarbox::port::Migrated;
+use pillarbox_store_kit::{refuse_lacking, refuse_missing, refuse_newer};
 
-use super::row::COLUMNS;
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::migrate::{add_state, locked, refuse_newer, version};
+use crate::migrate::{add_state, locked, version};
 use crate::row::text_of;
-use crate::sql::{Names, Sql};
+use crate::sql::Sql;
 
-const ITEMS: &str = include_str!("../../sql/flowcatalyst/create_items.sql");
-const BESIDE: &str = include_str!("../../sql/flowcatalyst/create_beside.sql");
 /// The version of the tables beside that this release makes and knows.
 const KNOWN: u32 = 1;
 
-/// The statements that make the tables of one outbox.
-pub(crate) struct Tables {
-    items: String,
-    beside: String,
-}
-
-impl Tables {
-    pub(crate) fn new(names: &Names) -> Self {
-        Self { items: names.fill(ITEMS), beside: names.fill(BESIDE) }
-    }
-
-    /// All statements, for people who run them by hand.
-    pub(crate) fn script(&self) -> String {
-        format!("{}\n{}", self.items, self.beside)
-    }
-}
-
 /// Makes what is missing. A table of items that is there stays as it is.
-pub(crate) async fn migrate(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<Migrated, Failure> {
+pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     locked(session, sql).await?;
-    let migrated = bring_up(session, sql, tables).await;
+    let migrated = bring_up(session, sql).await;
     session.query(&*sql.migrate_unlock).fetch_one(&mut session.connection).await?;
     migrated
 }
 
-async fn bring_up(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<Migrated, Failure> {
+async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let from = version(session, sql).await?;
     refuse_newer(from, KNOWN)?;
     match lacking(session, sql).await? {
-        None => drop(session.results(tables.items.clone()).await?),
-        Some(lacking) => refuse_lacking(sql, &lacking)?,
+        None => drop(session.results(sql.create_items.clone()).await?),
+        Some(lacking) => refuse_lacking(&sql.table, &lacking)?,
     }
     if from == 0 {
-        session.results(tables.beside.clone()).await?;
+        session.results(sql.create_beside.clone()).await?;
     }
     add_state(session, sql).await?;
     Ok(Migrated { from, to: version(session, sql).await? })
@@ -57,28 +39,18 @@ async fn bring_up(session: &mut Session, sql: &Sql, tables: &Tables) -> Result<M
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     refuse_newer(version(session, sql).await?, KNOWN)?;
     match lacking(session, sql).await? {
-        Some(lacking) => refuse_lacking(sql, &lacking),
-        None => {
-            let detail = "the tables are missing; run `pillarbox migrate --layout flowcatalyst`".to_owned();
-            Err(Failure::Refused(ErrorKind::Schema, detail))
-        }
+        Some(lacking) => Ok(refuse_lacking(&sql.table, &lacking)?),
+        None => Err(refuse_missing(&sql.table).into()),
     }
 }
 
 /// The columns that the table has not; `None` where there is no table.
-async fn lacking(session: &mut Session, sql: &Sql) -> Result<Option<Vec<&'static str>>, Failure> {
+async fn lacking(session: &mut Session, sql: &Sql) -> Result<Option<Vec<String>>, Failure> {
     let rows = session.query(&*sql.items_columns).fetch_all(&mut session.connection).await?;
     if rows.is_empty() {
         return Ok(None);
     }
     let there: Vec<&str> = rows.iter().filter_map(|row| text_of(row, 0)).collect();
-    Ok(Some(COLUMNS.split(", ").filter(|column| !there.contains(column)).collect()))
-}
-
-fn refuse_lacking(sql: &Sql, lacking: &[&str]) -> Result<(), Failure> {
-    if lacking.is_empty() {
-        return Ok(());
-    }
-    let detail = format!("the table {} has no column {}", sql.event, lacking.join(", "));
-    Err(Failure::Refused(ErrorKind::Schema, detail))
+    let lacking = ITEM_COLUMNS.split(", ").filter(|column| !there.contains(column));
+    Ok(Some(lacking.map(str::to_owned).collect()))
 }

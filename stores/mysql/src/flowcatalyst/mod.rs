@@ -13,9 +13,9 @@ pub(crate) use claim::{claim, fetch, locking};
 pub(crate) use insert::{insert_rows, insert_sql};
 pub(crate) use inspect::{count, list, show};
 pub(crate) use lead::{reap, recover, take};
-pub(crate) use migrate::{Tables, check, migrate};
+pub(crate) use migrate::{check, migrate};
 pub(crate) use operate::{cancel, discard, purge, replay};
-pub(crate) use row::{COLUMNS, LEFT_OUT, LIGHT_COLUMNS};
+pub(crate) use row::LEFT_OUT;
 pub(crate) use settle::settle;
 
 /// The longest text that the column of payloads holds, in bytes.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, Layout, NewRow, NodeId, Placement, Status};
 use pillarbox::port::{
-    Admin, ByteLimits, Change, Counts, Fence, Join, Lead, OnDone, Order, Outcome, Part, Reap, Recover,
+    Admin, ByteLimits, Change, Counts, Fence, Lead, OnDone, Order, Outcome, Part, Reap, Recover, Register,
     Select, Settle, Store, Take, Wait, Write,
 };
 use pillarbox_mysql::MysqlStore;
@@ -25,7 +25,7 @@ async fn items(place: &Place) -> MysqlStore {
 async fn leader(store: &MysqlStore) -> NodeId {
     let node = NodeId::from_random(7);
     store
-        .join(Join { node, label: "leader".to_owned(), part: Part::Share, lease: LEASE, now: None })
+        .register(Register { node, label: "leader".to_owned(), part: Part::Share, lease: LEASE, now: None })
         .await
         .unwrap();
     node

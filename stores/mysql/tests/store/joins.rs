@@ -243,7 +243,7 @@ async fn a_new_message_under_the_id_of_a_member_is_a_member() {
 async fn a_node_that_settles_a_message_ends_its_steps() {
     for place in Place::all().await {
         let store = place.store().await;
-        store.join(join(1, Duration::from_secs(60))).await.unwrap();
+        store.register(join(1, Duration::from_secs(60))).await.unwrap();
         waiting(&store, "j", 1).await;
         let rows = claimed(&store, &["a", "free"]).await;
         store.change_join(attach("j", &["a"])).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Admin, Change, Cursor, Fence, Fetch, Fetched, Join, OnDone, Outcome, Part, Scope, Settle, Store,
+    Admin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, Part, Register, Scope, Settle, Store,
 };
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, query_scalar, raw_sql};
@@ -187,8 +187,8 @@ pub(crate) fn node(number: u128) -> NodeId {
     NodeId::from_random(number)
 }
 
-pub(crate) fn join(number: u128, lease: Duration) -> Join {
-    Join { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
+pub(crate) fn join(number: u128, lease: Duration) -> Register {
+    Register { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
 }
 
 /// One change of rows, by a node.

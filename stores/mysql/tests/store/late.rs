@@ -175,7 +175,7 @@ async fn a_number_that_a_row_is_moved_to_is_not_passed_meanwhile() {
 async fn rows_are_moved_under_a_mark_that_readers_see() {
     for place in Place::all().await {
         let store = place.store().await;
-        store.join(join(1, Duration::from_secs(60))).await.unwrap();
+        store.register(join(1, Duration::from_secs(60))).await.unwrap();
         let mut witness = place.connection().await;
         run(&mut witness, "CREATE TABLE witness (mark BIGINT)").await;
         run(

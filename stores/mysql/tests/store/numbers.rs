@@ -15,7 +15,7 @@ use crate::kit::{Place, event, fetch_from, insert, join, run, seq, settle};
 async fn a_number_is_never_given_twice() {
     for place in Place::all().await {
         let store = place.store().await;
-        store.join(join(1, Duration::from_secs(600))).await.unwrap();
+        store.register(join(1, Duration::from_secs(600))).await.unwrap();
         let mut last = 0;
         for round in 0..3 {
             let id = format!("e{round}");

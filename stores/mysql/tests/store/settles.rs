@@ -28,7 +28,7 @@ async fn a_settle_waits_for_no_row_beside_its_own() {
     for on_done in [OnDone::Keep, OnDone::Delete] {
         for place in Place::all().await {
             let store = place.store().await;
-            store.join(join(1, LONG)).await.unwrap();
+            store.register(join(1, LONG)).await.unwrap();
             let (mut before, mut after) = (place.connection().await, place.connection().await);
             run(&mut before, &format!("START TRANSACTION; {}", insert("before", "1"))).await;
             let rows = written(&store, (0..8).map(|n| n.to_string())).await;
@@ -49,7 +49,7 @@ async fn a_row_of_others_is_left_out_with_and_without_skip_locked() {
         for place in Place::all().await {
             place.store().await;
             let store = place.builder().claiming(claiming).open();
-            store.join(join(1, LONG)).await.unwrap();
+            store.register(join(1, LONG)).await.unwrap();
             let rows = written(&store, (0..count).map(|n| format!("{n:04}"))).await;
             let mut holder = place.connection().await;
             run(
@@ -76,7 +76,7 @@ async fn attempts_go_with_the_row_that_is_done() {
     for (change, replayed) in [(retry(Counts::One), false), (retry(Counts::None), false), (dead, true)] {
         for place in Place::all().await {
             let store = place.store().await;
-            store.join(join(1, LONG)).await.unwrap();
+            store.register(join(1, LONG)).await.unwrap();
             let mut rows = written(&store, ["a".to_owned(), "b".to_owned()]).await;
             settled(&store, settle(1, &rows[..1], OnDone::Delete, &change)).await;
             assert_eq!(place.number("SELECT count(*) FROM outbox_attempt").await, 1, "{change:?}");

@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 
 use pillarbox::model::flowcatalyst::Item;
-use pillarbox::model::{Row, Token};
+use pillarbox::model::{Column, Row, Token};
 use pillarbox::port::{Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Scope};
-use sqlx::Row as _;
+use pillarbox_store_kit::{Light, read_item};
 
-use super::row::{NOW, is_there, left_out, read_item, read_taken};
+use super::row::read_taken;
 use crate::claim::{row_most, total};
 use crate::connection::Session;
 use crate::error::Failure;
 use crate::fetch::{at_once, most};
+use crate::row::{Values, decoder, read_all};
 use crate::sql::Sql;
 use crate::time::{Time, skipped};
 
@@ -28,7 +29,7 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         .bind(total(&request.bytes))
         .fetch_all(&mut session.connection)
         .await?;
-    Ok(rows.iter().map(|row| read_taken(row, request.bytes.row).into_row()).collect())
+    Ok(read_all(&rows, |decoder, values| read_taken(decoder, values, request.bytes.row).into_row()))
 }
 
 /// Reads without claiming: what waits, in the order of claims.
@@ -45,26 +46,24 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
     let query = query.bind(at_once(request)).bind(request.now.map(Time));
     let query = query.bind(skipped(request.skip_recent)).bind(limit);
     let found = query.fetch_all(&mut session.connection).await?;
-    let now = match found.first() {
-        Some(row) => row.try_get::<Time, _>(NOW)?.0,
-        None => request.now.unwrap_or_default(),
-    };
+    let now = request.now.unwrap_or_default();
     let mut fetched = Fetched { rows: Vec::new(), cursor: Cursor::default(), more: false, now };
+    let Some(decoder) = found.first().map(decoder) else { return Ok(fetched) };
     let (mut bytes, mut large) = (0_usize, Vec::new());
-    for row in found.iter().filter(|row| is_there(row)) {
+    for values in found.iter().map(Values) {
+        fetched.now = decoder.time(&values, Column::Now).unwrap_or(now);
+        if !decoder.has(&values, Column::Id) {
+            continue;
+        }
         if fetched.rows.len() >= wanted || (request.bytes.reached_by(bytes) && !fetched.rows.is_empty()) {
             fetched.more = matches!(request.scope, Scope::Due);
             break;
         }
-        let mut item = read_item(row);
-        match left_out(row, &item) {
-            Some(size) if size > request.bytes.row => item.set_aside(size, request.bytes.row),
-            Some(size) => {
-                item.bytes = size;
-                large.push(item.id.clone());
-            }
-            None => {}
+        let light = read_item(&decoder, &values, &request.bytes);
+        if let Light::Large(item) = &light {
+            large.push(item.id.clone());
         }
+        let item = light.into_inner();
         bytes = bytes.saturating_add(item.bytes);
         fetched.rows.push(unclaimed(item));
     }
@@ -88,13 +87,10 @@ async fn load(
 ) -> Result<(), Failure> {
     let query = session.query(&sql.fetch_large_items).bind(most(request.bytes.row)).bind(ids);
     let found = query.fetch_all(&mut session.connection).await?;
-    let loaded = found.iter().map(|row| {
-        let mut item = read_item(row);
-        if let Some(size) = left_out(row, &item) {
-            item.set_aside(size, request.bytes.row);
-        }
-        (item.id.clone(), unclaimed(item))
+    let loaded = read_all(&found, |decoder, values| {
+        unclaimed(read_item(decoder, values, &request.bytes).into_inner())
     });
+    let loaded = loaded.into_iter().map(|row| (row.id.as_str().to_owned(), row));
     let mut loaded: HashMap<String, Row> = loaded.collect();
     rows.retain_mut(|row| match ids.iter().any(|id| id == row.id.as_str()) {
         true => loaded.remove(row.id.as_str()).map(|whole| *row = whole).is_some(),

@@ -1,21 +1,22 @@
 //! What a leader does: takes the first rows of group after group, gives back what was taken by others.
 
 use futures_util::TryStreamExt;
-use pillarbox::model::{EventId, GroupKey};
+use pillarbox::model::{Column, EventId, GroupKey};
 use pillarbox::port::{Recover, Take, Taken};
 use sqlx::Row as _;
 
-use super::row::{LEADS, is_there, read_taken};
+use super::row::read_taken;
 use crate::claim::{row_most, total};
 use crate::connection::Session;
 use crate::error::Failure;
+use crate::row::{self, Values};
 use crate::sql::Sql;
 use crate::time::{Time, micros};
 
 pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
     let except: Vec<&str> = request.except.iter().map(GroupKey::as_str).collect();
     let query = session
-        .query(sql.take(request.ungrouped_order))
+        .query(sql.take.of(request.ungrouped_order))
         .bind(request.now.map(Time))
         .bind(request.node.to_string());
     let query = query.bind(request.after.as_ref().map(GroupKey::as_str)).bind(except);
@@ -26,12 +27,13 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
         .bind(row_most(&request.bytes))
         .bind(total(&request.bytes));
     let mut found = query.fetch(&mut session.connection);
-    let mut taken = Taken { leads: false, rows: Vec::new() };
+    let (mut taken, mut decoder) = (Taken { leads: false, rows: Vec::new() }, None);
     // One after another: a row of the driver's and its copy are never there for all of them at once.
     while let Some(row) = found.try_next().await? {
-        taken.leads = row.try_get(LEADS)?;
-        if is_there(&row) {
-            taken.rows.push(read_taken(&row, request.bytes.row).into_row());
+        let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values(&row));
+        taken.leads = decoder.number(&values, Column::Leads).is_some_and(|leads| leads != 0);
+        if decoder.has(&values, Column::Id) {
+            taken.rows.push(read_taken(decoder, &values, request.bytes.row).into_row());
         }
     }
     Ok(taken)

@@ -8,6 +8,6 @@ mod settle;
 
 pub(crate) use claim::{claim, fetch};
 pub(crate) use lead::{recover, take};
-pub(crate) use migrate::{Tables, check, migrate};
-pub(crate) use row::{COLUMNS, HEAVY, ITEM_BYTES, LEFT_OUT, LIGHT_COLUMNS, read_record};
+pub(crate) use migrate::{check, migrate};
+pub(crate) use row::{ITEM_BYTES, LEFT_OUT};
 pub(crate) use settle::settle;

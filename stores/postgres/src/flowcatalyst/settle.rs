@@ -16,7 +16,7 @@ use crate::time::{Time, from_micros};
 pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
     let blocks = |outcome: &Outcome| matches!(&outcome.change, Change::Dead { blocks: Some(_), .. });
     let columns = Columns::new(&request.outcomes);
-    let statements = sql.items_settle(request.on_done);
+    let statements = sql.items_settle.of(request.on_done);
     // Only these need the tables beside the items.
     match &request.fence {
         _ if request.outcomes.iter().any(blocks) => settle_beside(session, sql, request, &columns).await,
@@ -46,7 +46,7 @@ async fn settle_beside(
             return Ok(Settled::lost(request.outcomes.len()));
         }
     }
-    let statement = &sql.items_settle(request.on_done).by_any;
+    let statement = &sql.items_settle.of(request.on_done).by_any;
     let row = columns.bind(tx.query(statement), request).fetch_one(&mut *tx.tx).await?;
     let settled = columns.settled(&row)?;
     let unchanged: HashSet<usize> = settled.stale.iter().chain(&settled.busy).copied().collect();

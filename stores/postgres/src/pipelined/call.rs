@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
             quiet(&columns.blocks),
             quiet(&columns.id),
         ];
-        Self { sql: sql.settle(on_done).of(Locked::Awaited), types: &bind::SETTLE, params }
+        Self { sql: sql.settle.of(on_done).of(Locked::Awaited), types: &bind::SETTLE, params }
     }
 
     fn change_join(sql: &'a Sql, request: &'a JoinChange) -> Self {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::join3;
 use pillarbox::model::{EventId, NewRow, Seq, Written};
 use pillarbox::port::ErrorKind;
+use pillarbox_store_kit::ServerFailure as _;
 use tokio_postgres::Row;
 
 use super::call::{Call, Session, all_written, by_message_id};

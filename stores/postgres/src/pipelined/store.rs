@@ -3,15 +3,15 @@
 use deadpool_postgres::{Pool, PoolError};
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched,
-    Hints, Insert, Join, JoinChange, JoinChanged, Joins, Lead, Membership, Promote, Promoted, Reap, Settle,
-    Settled, Store, StoreError, Write, WriteOn, WriteSql,
+    Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat,
+    Insert, JoinChange, JoinChanged, Joins, Lead, Membership, Promote, Promoted, Reap, Register, Settle,
+    Settled, Store, StoreError, Wakeups, Write, WriteOn, WriteSql,
 };
+use pillarbox_store_kit::{Refused, ServerFailure as _};
 use tokio::time::timeout_at;
 
 use super::PipelinedTransaction;
 use super::flight::Ended;
-use crate::connection::late;
 use crate::error::Failure;
 use crate::store::PostgresStore;
 
@@ -75,10 +75,10 @@ impl PipelinedStore {
 
     async fn open(&self) -> Result<PipelinedTransaction, Failure> {
         let prepared = self.store.prepared().await;
-        let sessions = &self.store.shared().sessions;
-        let object = timeout_at(sessions.deadline(), self.pool.get()).await;
-        let object = object.map_err(|_| late("the pool"))?.map_err(no_connection)?;
-        PipelinedTransaction::begin(object, sessions, prepared).await
+        let pools = &self.store.shared().pools;
+        let object = timeout_at(pools.deadline(), self.pool.get()).await;
+        let object = object.map_err(|_| Refused::late("the pool"))?.map_err(no_connection)?;
+        PipelinedTransaction::begin(object, pools, prepared).await
     }
 }
 
@@ -176,12 +176,12 @@ impl Store for PipelinedStore {
         self.store.settle(request)
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        self.store.join(request)
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        self.store.register(request)
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.store.beat(request)
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.store.heartbeat(request)
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
@@ -220,11 +220,11 @@ impl Store for PipelinedStore {
         self.store.admin()
     }
 
-    fn announce(&self) {
-        self.store.announce();
+    fn notify(&self) {
+        self.store.notify();
     }
 
-    fn hints(&self) -> Option<Hints> {
-        self.store.hints()
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.store.wakeups()
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use deadpool_postgres::{ClientWrapper, Object};
 use pillarbox::model::{NewRow, Written};
+use pillarbox_store_kit::{Pools, Refused};
 use tokio::time::timeout_at;
 
 use super::call::Session;
 use super::flight::{Ended, Landed, fly};
-use crate::connection::{Sessions, late};
+use crate::connection::Connector;
 use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::sql::Sql;
@@ -22,7 +23,7 @@ use crate::sql::Sql;
 pub struct PipelinedTransaction {
     /// There until the end.
     object: Option<Object>,
-    sessions: Arc<Sessions>,
+    pools: Arc<Pools<Connector>>,
     prepared: Prepared,
 }
 
@@ -30,10 +31,10 @@ impl PipelinedTransaction {
     /// Waits for the answer to BEGIN: were it refused, the statements behind it would each commit by themselves.
     pub(super) async fn begin(
         object: Object,
-        sessions: &Arc<Sessions>,
+        pools: &Arc<Pools<Connector>>,
         prepared: Prepared,
     ) -> Result<Self, Failure> {
-        let tx = Self { object: Some(object), sessions: Arc::clone(sessions), prepared };
+        let tx = Self { object: Some(object), pools: Arc::clone(pools), prepared };
         tx.bounded("BEGIN").await?;
         Ok(tx)
     }
@@ -49,7 +50,7 @@ impl PipelinedTransaction {
         rows: &[NewRow],
         inserted: impl FnOnce() + Send,
     ) -> Result<Vec<Written>, Ended> {
-        let landed = timeout_at(self.sessions.deadline(), fly(self.session(), sql, rows, inserted)).await;
+        let landed = timeout_at(self.pools.deadline(), fly(self.session(), sql, rows, inserted)).await;
         match landed {
             Ok(Landed { result, closed: true }) => {
                 self.give_back();
@@ -59,7 +60,7 @@ impl PipelinedTransaction {
             Ok(Landed { result, closed: false }) => result,
             Err(_) => {
                 self.close();
-                Err(Ended::Unknown(late("the server")))
+                Err(Ended::Unknown(Refused::late("the server").into()))
             }
         }
     }
@@ -71,8 +72,8 @@ impl PipelinedTransaction {
     }
 
     async fn bounded(&self, sql: &str) -> Result<(), Failure> {
-        let answer = timeout_at(self.sessions.deadline(), self.batch_execute(sql)).await;
-        Ok(answer.map_err(|_| late("the server"))??)
+        let answer = timeout_at(self.pools.deadline(), self.batch_execute(sql)).await;
+        Ok(answer.map_err(|_| Refused::late("the server"))??)
     }
 
     fn give_back(&mut self) {
@@ -88,9 +89,9 @@ impl PipelinedTransaction {
 struct Open(Option<Object>);
 
 impl Open {
-    async fn roll_back(mut self, sessions: &Sessions) {
+    async fn roll_back(mut self, pools: &Pools<Connector>) {
         let Some(object) = &self.0 else { return };
-        let answer = timeout_at(sessions.deadline(), object.batch_execute("ROLLBACK")).await;
+        let answer = timeout_at(pools.deadline(), object.batch_execute("ROLLBACK")).await;
         if matches!(answer, Ok(Ok(()))) {
             drop(self.0.take());
         }
@@ -106,9 +107,9 @@ impl Drop for Open {
 impl Drop for PipelinedTransaction {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
-        let (open, sessions) = (Open(Some(object)), Arc::clone(&self.sessions));
+        let (open, pools) = (Open(Some(object)), Arc::clone(&self.pools));
         // Without a runtime the task is dropped, and with it the connection.
-        self.sessions.spawn(async move { open.roll_back(&sessions).await });
+        self.pools.spawn(async move { open.roll_back(&pools).await });
     }
 }
 

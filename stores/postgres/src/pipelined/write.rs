@@ -3,6 +3,7 @@
 use deadpool_postgres::StatementCache;
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{Answer, Cancel, JoinChange, JoinChanged, Settle, Settled, StoreError, WriteOn};
+use pillarbox_store_kit::ServerFailure as _;
 use tokio_postgres::{Client, Transaction};
 
 use super::PipelinedTransaction;

@@ -33,7 +33,7 @@ const SHARED: &str = "SELECT count(DISTINCT holder) FROM outbox_slot WHERE slot 
 /// Nodes whose lease does not lie between now and the longest that it can be.
 const ODD: &str = "SELECT count(*) FROM outbox_node \
                    WHERE expires_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '9 seconds'";
-/// A node that was buried comes back under another id.
+/// A node that was evicted comes back under another id.
 const RENEWED: &str =
     "SELECT count(*) FROM outbox_node n JOIN before b USING (node_id) WHERE n.expires_at > b.expires_at";
 
@@ -176,13 +176,13 @@ async fn beside_a_node_whose_clock_is_wrong(test: &str, wrong: i64) {
     assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE status <> 1 OR attempts > 0").await, 0);
 }
 
-/// PBX-014: it would bury all others and deliver what is due tomorrow.
+/// PBX-014: it would evict all others and deliver what is due tomorrow.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_a_day_ahead_changes_nothing() {
     beside_a_node_whose_clock_is_wrong("clock::a_clock_a_day_ahead_changes_nothing", DAY).await;
 }
 
-/// PBX-014: it would be buried by all others, and deliver nothing before tomorrow.
+/// PBX-014: it would be evicted by all others, and deliver nothing before tomorrow.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_a_day_behind_changes_nothing() {
     beside_a_node_whose_clock_is_wrong("clock::a_clock_a_day_behind_changes_nothing", -DAY).await;

@@ -1,4 +1,4 @@
-//! The fence: what a node settles after it was buried changes nothing, and a settle under way is waited for.
+//! The fence: what a node settles after it was evicted changes nothing, and a settle under way is waited for.
 
 use std::time::Duration;
 
@@ -38,13 +38,13 @@ fn nothing_settled(settled: &Settled) {
 
 /// PBX-011: a stale node's settle after take-over changes no row.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_buried_node_settles_nothing() {
+async fn a_evicted_node_settles_nothing() {
     for (on_done, change) in every_way() {
         let Some(place) = Place::new().await else { return };
         let (stale, other) = (place.store().await, place.beside());
-        stale.join(join(1, OVER)).await.unwrap();
+        stale.register(join(1, OVER)).await.unwrap();
         let rows = written(&stale).await;
-        let taken = other.join(join(2, LONG)).await.unwrap();
+        let taken = other.register(join(2, LONG)).await.unwrap();
         assert!(taken.held.iter().any(|held| held.suspect));
         nothing_settled(&stale.settle(settle(1, &rows, on_done, &change)).await.unwrap());
         assert_eq!(place.number(UNTOUCHED).await, 2, "{change:?}");
@@ -73,17 +73,17 @@ async fn settle_behind_a_lock(
 
 /// PBX-011: the settle has begun and waits for the node's row while that is removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_settle_that_waits_while_its_node_is_buried_changes_nothing() {
+async fn a_settle_that_waits_while_its_node_is_evicted_changes_nothing() {
     for (on_done, change) in every_way() {
         let Some(place) = Place::new().await else { return };
         let stale = place.store().await;
-        stale.join(join(1, LONG)).await.unwrap();
+        stale.register(join(1, LONG)).await.unwrap();
         let rows = written(&stale).await;
-        let mut burying = place.connection().await;
-        run(&mut burying, &format!("BEGIN; DELETE FROM outbox_node WHERE node_id = '{}'", node(1))).await;
-        let bury = run(&mut burying, "COMMIT");
+        let mut evicting = place.connection().await;
+        run(&mut evicting, &format!("BEGIN; DELETE FROM outbox_node WHERE node_id = '{}'", node(1))).await;
+        let evict = run(&mut evicting, "COMMIT");
         let request = settle(1, &rows, on_done, &change);
-        let settled = settle_behind_a_lock(&place, &stale, request, 1, bury).await;
+        let settled = settle_behind_a_lock(&place, &stale, request, 1, evict).await;
         nothing_settled(&settled);
         assert_eq!(place.number(UNTOUCHED).await, 2, "{change:?}");
     }
@@ -95,20 +95,20 @@ async fn a_take_over_waits_for_a_settle_in_flight() {
     for (on_done, change) in every_way() {
         let Some(place) = Place::new().await else { return };
         let (store, other) = (place.store().await, place.beside());
-        store.join(join(1, OVER)).await.unwrap();
+        store.register(join(1, OVER)).await.unwrap();
         let rows = written(&store).await;
         // In flight for as long as its transaction is open.
         let mut tx = store.begin().await.unwrap();
         let settled = store.settle_on(&mut tx, settle(1, &rows, on_done, &change)).await.unwrap();
         assert!(settled.held && settled.stale.is_empty(), "{settled:?}");
-        let mut burying = other.join(join(2, LONG));
+        let mut evicting = other.register(join(2, LONG));
         tokio::select! {
             biased;
-            taken = &mut burying => panic!("it took over what was being settled: {taken:?}"),
+            taken = &mut evicting => panic!("it took over what was being settled: {taken:?}"),
             () = place.until_locked(1) => {}
         }
         store.commit(tx).await.unwrap();
-        assert!(burying.await.unwrap().held.iter().any(|held| held.suspect));
+        assert!(evicting.await.unwrap().held.iter().any(|held| held.suspect));
         assert_eq!(place.number(UNTOUCHED).await, 0, "{change:?}");
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pillarbox::Outbox;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Beat, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Hints, Join, Membership,
-    Promote, Promoted, Reap, Settle, Settled, Store, Write, WriteOn,
+    Admin, Answer, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Heartbeat, Membership, Promote,
+    Promoted, Reap, Register, Settle, Settled, Store, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use tokio::sync::{Semaphore, watch};
@@ -82,12 +82,12 @@ impl Store for Gated {
         })
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        self.store.join(request)
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        self.store.register(request)
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.store.beat(request)
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.store.heartbeat(request)
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
@@ -106,12 +106,12 @@ impl Store for Gated {
         self.store.admin()
     }
 
-    fn announce(&self) {
-        self.store.announce();
+    fn notify(&self) {
+        self.store.notify();
     }
 
-    fn hints(&self) -> Option<Hints> {
-        self.store.hints()
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.store.wakeups()
     }
 }
 

@@ -100,7 +100,7 @@ async fn membership_sees_what_was_committed_while_it_waited() {
             place.until(WAITS, 1).await;
             run(&mut other, "UPDATE outbox_slot SET slot = slot; COMMIT").await;
         };
-        let (joined, ()) = tokio::join!(store.join(join(1, Duration::from_secs(600))), changes);
+        let (joined, ()) = tokio::join!(store.register(join(1, Duration::from_secs(600))), changes);
         assert!(!joined.unwrap().held.is_empty());
     }
 }

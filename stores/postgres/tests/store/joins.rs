@@ -219,7 +219,7 @@ async fn the_message_that_a_join_ends_in_wakes_other_processes() {
     // What was told of writing has been told when the store is closed.
     store.close().await;
     let (other, settler) = (place.beside(), place.beside());
-    let mut hints = other.hints().expect("hints").0;
+    let mut hints = other.wakeups().expect("hints").0;
     place
         .until(
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' \

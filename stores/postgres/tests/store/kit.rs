@@ -10,7 +10,8 @@ use pillarbox::Outbox;
 use pillarbox::events::{Failure, OutboxBuilder};
 use pillarbox::model::{Event, EventId, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Admin, Begin, Change, Cursor, Fence, Fetch, Fetched, Join, OnDone, Outcome, Part, Scope, Settle, Store,
+    Admin, Begin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, Part, Register, Scope, Settle,
+    Store,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, raw_sql};
@@ -170,8 +171,8 @@ pub(crate) fn node(number: u128) -> NodeId {
     NodeId::from_random(number)
 }
 
-pub(crate) fn join(number: u128, lease: Duration) -> Join {
-    Join { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
+pub(crate) fn join(number: u128, lease: Duration) -> Register {
+    Register { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
 }
 
 /// Done, by a node.

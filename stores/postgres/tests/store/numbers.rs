@@ -14,7 +14,7 @@ use crate::bouncer::{Bouncer, Next};
 use crate::kit::{NEVER, Place, Seen, could_not_run, fetch_from, insert, join, node};
 use crate::server::Server;
 
-/// Nobody is buried meanwhile, and no heartbeat brings done marks to the disk.
+/// Nobody is evicted meanwhile, and no heartbeat brings done marks to the disk.
 const LEASE: Duration = Duration::from_secs(600);
 /// Plain writers send no hints.
 const POLL: Duration = Duration::from_millis(50);
@@ -165,13 +165,13 @@ async fn what_gets_numbers_again_after_an_eviction_is_quarantined() {
     let Some(place) = Place::new().await else { return };
     let store = place.store().await;
     let rows = |count: usize| (0..count).map(|n| insert(&n.to_string(), "1")).collect::<Vec<_>>().join(";");
-    store.join(join(1, Duration::ZERO)).await.unwrap();
+    store.register(join(1, Duration::ZERO)).await.unwrap();
     place.execute(&rows(5)).await;
-    store.join(join(2, LEASE)).await.unwrap();
+    store.register(join(2, LEASE)).await.unwrap();
     place.execute("TRUNCATE outbox_event RESTART IDENTITY CASCADE").await;
     place.execute(&rows(5)).await;
     store.leave(node(2)).await.unwrap();
-    let next = store.join(join(3, LEASE)).await.unwrap();
+    let next = store.register(join(3, LEASE)).await.unwrap();
     let highest = place.number("SELECT max(seq) FROM outbox_event").await;
     let bounds = next.held.iter().filter_map(|held| Some(held.quarantine?.upto.0)).collect::<Vec<_>>();
     assert_eq!(bounds, [highest; 65], "of each slot and of the lane of the dead node");

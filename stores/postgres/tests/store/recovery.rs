@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::kit::{ACCOUNT, NEVER, ORDER_PLACED, Place, Seen, could_not_run};
 use crate::server::{Server, Stop};
 
-/// Nobody is buried meanwhile.
+/// Nobody is evicted meanwhile.
 const LEASE: Duration = Duration::from_secs(600);
 const LEFT: &str = "SELECT count(*) FROM outbox_event WHERE status <> 1 OR attempts > 0";
 

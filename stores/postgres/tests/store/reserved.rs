@@ -15,7 +15,7 @@ const RENEWED: &str = "SELECT (extract(epoch FROM expires_at - joined_at) / 3)::
 
 /// PBX-011, PBX-014: every connection of the user's pool is in an open transaction, for longer than a lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exhausted_pool_stops_neither_beats_nor_settles() {
+async fn an_exhausted_pool_stops_neither_heartbeats_nor_settles() {
     let Some(place) = Place::new().await else { return };
     place.store().await;
     let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(place.options.clone());

@@ -8,7 +8,7 @@ use pillarbox::port::Store;
 use crate::kit::{Place, Seen, commit, could_not_run};
 use crate::server::Server;
 
-/// Neither a poll nor a beat comes while a test runs.
+/// Neither a poll nor a heartbeat comes while a test runs.
 const HOURS: Duration = Duration::from_secs(6 * 3_600);
 const LISTENS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' \
                        AND application_name = current_setting('search_path')";
@@ -74,7 +74,7 @@ async fn no_connection_that_writes_notifies() {
 async fn a_closed_store_listens_no_more() {
     let Some(place) = Place::new().await else { return };
     let store = place.store().await;
-    let hints = store.hints();
+    let hints = store.wakeups();
     assert!(hints.is_some());
     place.until(LISTENS, 1).await;
     tokio::time::timeout(Duration::from_secs(60), store.close()).await.expect("closing comes to an end");

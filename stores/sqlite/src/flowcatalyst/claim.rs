@@ -1,15 +1,17 @@
 //! Claiming items: the time of the claim is its token, so it is later with each claim.
 
 use jiff::Timestamp;
-use pillarbox::model::Row;
 use pillarbox::model::flowcatalyst::Item;
+use pillarbox::model::{Row, RowDecoder};
 use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Reap, Scope};
-use rusqlite::{Connection, params};
+use pillarbox_store_kit::read_item;
+use rusqlite::{CachedStatement, Connection, params};
 
-use super::row::read_within;
+use super::row::ItemValues;
 use super::time::text;
 use crate::error::Failure;
 use crate::fetch::row_most;
+use crate::row::{Values, decoder};
 use crate::sql::Sql;
 use crate::time::{earlier, old_enough};
 use crate::transaction::SqliteTransaction;
@@ -21,10 +23,11 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);
     let mut find = tx.prepare_cached(&tx.sql.fetch_due)?;
     let mut found = find.query(params![text(old_enough(now, request.skip_recent)), limit])?;
+    let mut read = Items::new(tx, &tx.sql, request.bytes)?;
     let (mut items, mut bytes) = (Vec::new(), 0);
     while let Some(row) = found.next()? {
         let rowid = row.get(0)?;
-        let item = item_at(tx, &tx.sql, rowid, &request.bytes)?;
+        let item = read.at(rowid)?;
         bytes += item.bytes;
         items.push((rowid, item));
         if request.bytes.reached_by(bytes) {
@@ -34,15 +37,26 @@ pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> 
     mark(tx, items, now)
 }
 
-/// The item at a place, within limits.
-pub(super) fn item_at(
-    connection: &Connection,
-    sql: &Sql,
-    rowid: i64,
-    limits: &ByteLimits,
-) -> Result<Item, Failure> {
-    let mut statement = connection.prepare_cached(&sql.item)?;
-    Ok(statement.query_row(params![row_most(limits), rowid], |row| Ok(read_within(row, limits)))?)
+/// Reads items by where they are.
+pub(super) struct Items<'c> {
+    statement: CachedStatement<'c>,
+    decoder: RowDecoder,
+    limits: ByteLimits,
+}
+
+impl<'c> Items<'c> {
+    pub(super) fn new(connection: &'c Connection, sql: &Sql, limits: ByteLimits) -> Result<Self, Failure> {
+        let statement = connection.prepare_cached(&sql.item)?;
+        Ok(Self { decoder: decoder(&statement), statement, limits })
+    }
+
+    /// The item at a place. One that has more bytes than a row may have comes without its contents.
+    pub(super) fn at(&mut self, rowid: i64) -> Result<Item, Failure> {
+        let (decoder, limits) = (&self.decoder, &self.limits);
+        let read =
+            |row: &rusqlite::Row<'_>| read_item(decoder, &ItemValues(Values(row)), limits).into_inner();
+        Ok(self.statement.query_row(params![row_most(limits), rowid], |row| Ok(read(row)))?)
+    }
 }
 
 /// Marks items as claimed, each by where it is.
@@ -80,6 +94,7 @@ pub(crate) fn fetch(
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let mut statement = connection.prepare_cached(&sql.fetch_due)?;
     let mut found = statement.query(params![text(old_enough(now, request.skip_recent)), limit])?;
+    let mut read = Items::new(connection, sql, request.bytes)?;
     let (mut fetched, mut bytes) = (nothing, 0_usize);
     while let Some(row) = found.next()? {
         if fetched.rows.len() >= request.rows || (request.bytes.reached_by(bytes) && !fetched.rows.is_empty())
@@ -87,7 +102,7 @@ pub(crate) fn fetch(
             fetched.more = true;
             break;
         }
-        let item = item_at(connection, sql, row.get(0)?, &request.bytes)?;
+        let item = read.at(row.get(0)?)?;
         bytes = bytes.saturating_add(item.bytes);
         let row = Row { token: pillarbox::model::Token::default(), ..item.into_row() };
         fetched.rows.push(row);

@@ -8,7 +8,7 @@ use pillarbox::port::{Answer, ByteLimits, Lead, Recover, Take, Taken};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params};
 
-use super::claim::{item_at, mark};
+use super::claim::{Items, mark};
 use super::time::text;
 use crate::error::Failure;
 use crate::job::Durability;
@@ -107,12 +107,13 @@ impl<'a> Taking<'a> {
         }
         let limit = i64::try_from(most.min(self.room())).unwrap_or(i64::MAX);
         let mut statement = self.tx.prepare_cached(&self.tx.sql.take)?;
+        let mut items = Items::new(self.tx, &self.tx.sql, self.limits)?;
         let mut found = statement.query(params![group, limit])?;
         while !self.is_full()
             && let Some(row) = found.next()?
         {
             let rowid = row.get(0)?;
-            let item = item_at(self.tx, &self.tx.sql, rowid, &self.limits)?;
+            let item = items.at(rowid)?;
             // A column may take two keys for the same one.
             let other = item.message_group.as_deref().filter(|key| Some(*key) != asked);
             if !self.leaves_out(other)? {

@@ -10,7 +10,7 @@ mod time;
 
 pub(crate) use claim::{claim, fetch, reap};
 pub(crate) use insert::insert_rows;
-pub(crate) use migrate::{Tables, check, migrate};
-pub(crate) use row::{COLUMNS, LEFT_OUT, LIGHT_COLUMNS, read_record};
+pub(crate) use migrate::{check, migrate};
+pub(crate) use row::{ItemValues, LEFT_OUT};
 pub(crate) use settle::settle;
 pub(crate) use time::{stored, text};

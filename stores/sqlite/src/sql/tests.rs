@@ -1,24 +1,25 @@
-//! Statements use their indexes, files open with their purpose, keys spread.
+//! Statements use their indexes, have a purpose and a use, and keys spread.
 
 use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::*;
-use crate::migrate::Migrations;
 use pillarbox::model::EventId;
 
-const ITEMS: [&str; 2] = [
-    include_str!("../../sql/flowcatalyst/create_items.sql"),
-    include_str!("../../sql/flowcatalyst/create_beside.sql"),
-];
-
 fn tables() -> (Connection, Sql) {
-    let names = Names::new(&TableName::default(), Layout::Native);
-    let connection = Connection::open_in_memory().unwrap();
-    for text in Migrations::new(&names).texts() {
+    tables_of(&Names::new(&TableName::default(), Layout::Native))
+}
+
+fn tables_of(names: &Names) -> (Connection, Sql) {
+    let (connection, sql) = (Connection::open_in_memory().unwrap(), Sql::new(names));
+    let texts = match sql.layout {
+        Layout::Native => sql.migrations.clone(),
+        Layout::Flowcatalyst => vec![sql.create_items.clone(), sql.create_beside.clone()],
+    };
+    for text in texts {
         connection.execute_batch(&text).unwrap();
     }
-    (connection, Sql::new(&names))
+    (connection, sql)
 }
 
 /// 100,000 done rows, some dead, pending, delayed and queued ones.
@@ -131,10 +132,7 @@ fn every_statement_finds_its_rows_by_an_index_before_and_after_statistics() {
 #[test]
 fn a_leader_steps_from_group_to_group_by_the_index() {
     let names = Names::new(&TableName::usual(Layout::Flowcatalyst), Layout::Flowcatalyst);
-    let (connection, sql) = (Connection::open_in_memory().unwrap(), Sql::new(&names));
-    for text in ITEMS {
-        connection.execute_batch(&names.fill(text)).unwrap();
-    }
+    let (connection, sql) = tables_of(&names);
     for (statement, index) in [
         (&sql.group_first, "COVERING INDEX idx_outbox_events_status (status=? AND message_group>?)"),
         (&sql.group_next, "COVERING INDEX idx_outbox_events_status (status=? AND message_group>?)"),
@@ -149,33 +147,28 @@ fn a_leader_steps_from_group_to_group_by_the_index() {
 }
 
 #[test]
+fn every_statement_in_the_files_is_used() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql").as_ref();
+    assert_eq!(pillarbox_store_kit::undeclared(folder, Sql::DECLARED).unwrap(), [""; 0]);
+}
+
+#[test]
 fn every_statement_is_understood_and_opens_with_its_purpose() {
-    for (layout, folder) in [(Layout::Native, "sql"), (Layout::Flowcatalyst, "sql/flowcatalyst")] {
+    for (topic, name) in Sql::DECLARED.iter().copied().flatten() {
+        // What makes the tables was run already.
+        if name.starts_with("create_") || ["node_state", "joined_add", "quarantine_add"].contains(name) {
+            continue;
+        }
+        let layout = if *topic == "items" { Layout::Flowcatalyst } else { Layout::Native };
         let names = Names::new(&TableName::default(), layout);
-        let connection = Connection::open_in_memory().unwrap();
-        let tables = match layout {
-            Layout::Native => Migrations::new(&names).texts(),
-            Layout::Flowcatalyst => ITEMS.iter().map(|text| names.fill(text)).collect(),
-        };
-        for text in tables {
-            connection.execute_batch(&text).unwrap();
-        }
-        let folder = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
-        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-        for path in files.filter(|path| path.is_file()) {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let first = text.lines().next().unwrap();
-            let name = path.file_name().unwrap().to_string_lossy();
-            // What makes the tables was run already.
-            let made = ["node_state.sql", "joined_add.sql", "quarantine_add.sql"];
-            if name.starts_with("create_") || made.contains(&&*name) {
-                continue;
-            }
-            assert!(first.starts_with("-- ") && first.contains("lock"), "{path:?}: {first}");
-            let statement =
-                if text.contains("{selected}") { names.selecting(&text).any } else { names.statement(&text) };
-            connection.prepare(&statement).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        }
+        let (connection, _) = tables_of(&names);
+        let file = format!("{}/sql/{topic}.sql", env!("CARGO_MANIFEST_DIR"));
+        let text = pillarbox_store_kit::statement(std::fs::read_to_string(file).unwrap().leak(), name);
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with("-- ") && first.contains("lock"), "{topic}: {name}: {first}");
+        let statement =
+            if text.contains("{selected}") { names.selecting(text).any } else { names.statement(text) };
+        connection.prepare(&statement).unwrap_or_else(|error| panic!("{topic}: {name}: {error}"));
     }
 }
 

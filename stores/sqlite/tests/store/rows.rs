@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, Limits, NodeId, OwnerId};
 use pillarbox::port::{
-    Admin, Claim, ClaimFrom, Fetch, Join, List, Part, Purge, PurgeStatus, Replay, Scope, Select, Store,
+    Admin, Claim, ClaimFrom, Fetch, List, Part, Purge, PurgeStatus, Register, Replay, Scope, Select, Store,
 };
 
 use crate::kit::{Outbox, event, fetch_all, write};
@@ -131,14 +131,14 @@ async fn rows_with_odd_times_and_ids_stop_neither_pollers_nor_operators() {
     };
     let rows = outbox.store.fetch(due).await.unwrap().rows;
     assert_eq!(rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["t"]);
-    let join = Join {
+    let join = Register {
         node: NodeId::from_random(1),
         label: "test".to_owned(),
         part: Part::Share,
         lease: Duration::from_secs(10),
         now: None,
     };
-    outbox.store.join(join).await.unwrap();
+    outbox.store.register(join).await.unwrap();
     let replay = Replay { select: Select::default(), limit: 10, by: "me".to_owned(), now: None };
     assert_eq!(outbox.store.replay(replay).await.unwrap(), 1);
     assert_eq!(outbox.number("SELECT status FROM outbox_event WHERE lane = -2"), 0);

@@ -216,7 +216,7 @@ async fn an_index_serves_the_claim() {
     let find =
         "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '%(available_at, seq)%lane = -2%'";
     let index: String = connection.query_row(find, [], |row| row.get(0)).unwrap();
-    let claim = include_str!("../../sql/claim_queue.sql");
+    let claim = pillarbox_store_kit::statement(include_str!("../../sql/claim.sql"), "claim_queue");
     let claim = claim.replace("{light_columns}", "*").replace("{left_out}", "?1");
     let claim = claim.replace("{event}", "outbox_event").replace("{event_queue}", &index);
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {claim}")).unwrap();

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use pillarbox::model::NodeId;
-use pillarbox::port::{Admin, Fence, Join, Part, Settle, Store};
+use pillarbox::port::{Admin, Fence, Part, Register, Settle, Store};
 
 use crate::kit::{Outbox, done, event, fetch_all, write};
 
-fn join(node: u128, now: &str) -> Join {
-    Join {
+fn join(node: u128, now: &str) -> Register {
+    Register {
         node: NodeId::from_random(node),
         label: "test".to_owned(),
         part: Part::Share,
@@ -38,12 +38,12 @@ async fn two_handles_write_and_settle_at_once_and_lose_nothing() {
 
 /// PBX-011
 #[tokio::test]
-async fn a_node_buried_by_another_process_can_settle_no_more() {
+async fn a_node_evicted_by_another_process_can_settle_no_more() {
     let outbox = Outbox::new().await;
     let other = outbox.beside();
-    outbox.store.join(join(1, "2030-01-01T00:00:00Z")).await.unwrap();
+    outbox.store.register(join(1, "2030-01-01T00:00:00Z")).await.unwrap();
     let written = write(&outbox.store, vec![event("a")]).await.unwrap();
-    let taken = other.join(join(2, "2030-01-01T00:00:11Z")).await.unwrap();
+    let taken = other.register(join(2, "2030-01-01T00:00:11Z")).await.unwrap();
     assert!(taken.held.iter().any(|held| held.suspect));
     let late = Settle { fence: Fence::Node(NodeId::from_random(1)), ..done(&written) };
     assert!(!outbox.store.settle(late).await.unwrap().held);
@@ -57,24 +57,24 @@ async fn a_node_evicted_by_an_older_release_leaves_suspect_slots() {
     const EVICT: &str =
         "UPDATE outbox_slot SET holder = NULL, suspect = 1 WHERE holder IS NOT NULL; DELETE FROM outbox_node";
     let outbox = Outbox::new().await;
-    outbox.store.join(join(1, "2030-01-01T00:00:00Z")).await.unwrap();
+    outbox.store.register(join(1, "2030-01-01T00:00:00Z")).await.unwrap();
     outbox.connection().execute_batch(EVICT).unwrap();
-    let taken = outbox.store.join(join(2, "2030-01-01T00:00:01Z")).await.unwrap();
+    let taken = outbox.store.register(join(2, "2030-01-01T00:00:01Z")).await.unwrap();
     assert!(taken.held.iter().all(|held| held.suspect && held.quarantine.is_none()), "{taken:?}");
-    let third = outbox.store.join(join(3, "2030-01-01T00:00:12Z")).await.unwrap();
+    let third = outbox.store.register(join(3, "2030-01-01T00:00:12Z")).await.unwrap();
     assert!(third.held.iter().all(|held| held.quarantine.is_some()), "evicted by this release: {third:?}");
     outbox.connection().execute_batch(EVICT).unwrap();
     let take = "INSERT INTO outbox_slot (slot, holder, suspect) VALUES (64, NULL, 0) \
         ON CONFLICT (slot) DO UPDATE SET holder = excluded.holder, suspect = 0";
     outbox.connection().execute(take, []).unwrap();
-    let last = outbox.store.join(join(4, "2030-01-01T00:00:13Z")).await.unwrap();
+    let last = outbox.store.register(join(4, "2030-01-01T00:00:13Z")).await.unwrap();
     assert!(last.held.iter().all(|held| held.quarantine.is_some()), "it goes on: {last:?}");
 }
 
 #[tokio::test]
 async fn a_commit_of_another_process_gives_a_hint() {
     let outbox = Outbox::new().await;
-    let mut hints = outbox.store.hints().unwrap().0;
+    let mut hints = outbox.store.wakeups().unwrap().0;
     let mut seen = *hints.borrow_and_update();
     for id in ["a", "b", "c"] {
         let insert = "INSERT INTO outbox_event (event_id, event_type, payload) VALUES (?1, 'T', '{}')";
@@ -88,7 +88,7 @@ async fn a_commit_of_another_process_gives_a_hint() {
 #[tokio::test]
 async fn the_threads_end_with_the_last_handle() {
     let outbox = Outbox::new().await;
-    let mut hints = outbox.store.hints().unwrap().0;
+    let mut hints = outbox.store.wakeups().unwrap().0;
     let another = outbox.store.clone();
     drop(outbox.store);
     write(&another, vec![event("a")]).await.unwrap();

@@ -1,8 +1,8 @@
 //! Events as people read them: a line each, or one with everything in it.
 
 use jiff::Timestamp;
-use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, bytes, fields, shortened};
-use pillarbox_terminal::redact::{lines, one_line};
+use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, ago, bytes, fields, shortened};
+use pillarbox_terminal::printable::{lines, one_line};
 use serde::Serialize;
 
 use crate::view::{Content, FailedAttempt, Summary, Whole};
@@ -12,7 +12,7 @@ use crate::view::{Content, FailedAttempt, Summary, Whole};
 #[serde(transparent)]
 pub(super) struct Listed(pub(super) Vec<Summary>);
 
-impl Answer for Listed {
+impl Printable for Listed {
     fn for_people(&self, ink: Ink) -> String {
         match self.0.as_slice() {
             [] => "no events".to_owned(),
@@ -23,7 +23,7 @@ impl Answer for Listed {
 
 /// A table of events of any status.
 fn event_table(ink: Ink, events: &[Summary]) -> String {
-    use Column::{Number, Whole, Wrapped};
+    use TableColumn::{Number, Whole, Wrapped};
     let columns =
         [Whole("ID"), Whole("STATUS"), Wrapped("TYPE"), Wrapped("GROUP"), Number("TRIES"), Whole("WRITTEN")];
     let mut table = Table::new(ink, &columns);
@@ -38,7 +38,7 @@ fn event_table(ink: Ink, events: &[Summary]) -> String {
 
 /// A table of dead events, with why they died.
 pub(crate) fn dead_table(ink: Ink, events: &[Summary]) -> String {
-    use Column::{Number, Whole, Wrapped};
+    use TableColumn::{Number, Whole, Wrapped};
     let columns =
         [Whole("ID"), Wrapped("TYPE"), Wrapped("GROUP"), Number("TRIES"), Whole("DIED"), Wrapped("ERROR")];
     let mut table = Table::new(ink, &columns);
@@ -59,7 +59,7 @@ fn kind(event: &Summary) -> String {
 /// Enough of an error in a list; `show` has the rest.
 const ERROR_SHOWN: usize = 100;
 
-impl Answer for Whole {
+impl Printable for Whole {
     fn for_people(&self, ink: Ink) -> String {
         let mut parts = vec![fields(ink, &known(&self.summary))];
         if !self.headers.is_empty() {

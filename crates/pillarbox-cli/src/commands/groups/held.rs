@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use pillarbox::port::{GroupState, HeldGroup};
-use pillarbox_terminal::failure::Outcome;
-use pillarbox_terminal::output::{Answer, Column, Ink, Output, Reader, Table, ago, shortened};
+use pillarbox_terminal::error::CommandResult;
+use pillarbox_terminal::output::{Ink, Output, Printable, Reader, Table, TableColumn, ago, shortened};
 use serde::Serialize;
 
 /// Enough of a reason in a table; `dead show` has the whole error.
@@ -35,7 +35,7 @@ impl From<&HeldGroup> for Held {
 
 /// A table of groups.
 pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
-    use Column::{Whole, Wrapped};
+    use TableColumn::{Whole, Wrapped};
     let columns =
         [Wrapped("GROUP"), Whole("STATE"), Whole("SINCE"), Wrapped("BY"), Whole("EVENT"), Wrapped("REASON")];
     let mut table = Table::new(ink, &columns);
@@ -52,7 +52,7 @@ pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
 #[serde(transparent)]
 pub(super) struct Listed(pub(super) Vec<Held>);
 
-impl Answer for Listed {
+impl Printable for Listed {
     fn for_people(&self, ink: Ink) -> String {
         match self.0.as_slice() {
             [] => "no group is held back".to_owned(),
@@ -72,7 +72,7 @@ impl Listing {
         Self { output, begun: false }
     }
 
-    pub(super) fn page(&mut self, page: &[HeldGroup]) -> Outcome {
+    pub(super) fn page(&mut self, page: &[HeldGroup]) -> CommandResult {
         if page.is_empty() {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Listing {
         self.output.text(&format!("{}{}", if begun { "," } else { "[" }, items.join(",")))
     }
 
-    pub(super) fn end(self) -> Outcome {
+    pub(super) fn end(self) -> CommandResult {
         match (self.begun, self.output.reader()) {
             (false, _) => self.output.answer(&Listed(Vec::new())),
             (true, Reader::People) => Ok(()),

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use pillarbox::model::{Continuation, FailedSteps, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState};
 use pillarbox::port::JoinShown;
-use pillarbox_terminal::output::{Answer, Column, Ink, Table, ago, fields};
-use pillarbox_terminal::redact::lines;
+use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, ago, fields};
+use pillarbox_terminal::printable::lines;
 use serde::Serialize;
 
 /// A join.
@@ -140,11 +140,12 @@ impl From<&JoinShown> for Shown {
     }
 }
 
-impl Answer for Shown {
+impl Printable for Shown {
     fn for_people(&self, ink: Ink) -> String {
         let mut text = fields(ink, &self.join.known());
         if !self.members.is_empty() {
-            let columns = [Column::Whole("MESSAGE"), Column::Whole("STATE"), Column::Whole("ATTACHED")];
+            let columns =
+                [TableColumn::Whole("MESSAGE"), TableColumn::Whole("STATE"), TableColumn::Whole("ATTACHED")];
             let mut table = Table::new(ink, &columns);
             let now = Timestamp::now();
             for member in &self.members {
@@ -168,9 +169,9 @@ impl From<&[JoinRecord]> for Listed {
     }
 }
 
-impl Answer for Listed {
+impl Printable for Listed {
     fn for_people(&self, ink: Ink) -> String {
-        use Column::{Whole, Wrapped};
+        use TableColumn::{Whole, Wrapped};
         if self.0.is_empty() {
             return "no joins".to_owned();
         }

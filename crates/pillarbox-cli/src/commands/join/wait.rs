@@ -3,7 +3,7 @@
 use clap::Args;
 use pillarbox::model::{FailedSteps, JoinId};
 use pillarbox::queue::Waiting;
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 
 use super::Changed;
 use crate::commands::Session;
@@ -12,27 +12,27 @@ use crate::commands::payload::{self, Content};
 /// What follows the last step.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// The join's id
+    /// Join id
     join: String,
-    /// The topic of what is enqueued when it completes
+    /// Topic of the message that is enqueued when the join completes
     #[arg(long, value_name = "TOPIC", required_unless_present = "on_fail_topic")]
     on_complete_topic: Option<String>,
-    /// Its payload: text as it is, `@FILE` for a file, `-` for standard input
+    /// Payload of that message: text as it is, `@FILE` for a file, `-` for standard input
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true, default_value = "{}")]
     on_complete_payload: String,
-    /// The topic of what is enqueued when it fails
+    /// Topic of the message that is enqueued when the join fails
     #[arg(long, value_name = "TOPIC")]
     on_fail_topic: Option<String>,
-    /// Its payload
+    /// Payload of that message
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true, default_value = "{}")]
     on_fail_payload: String,
-    /// It completes also when steps have failed
+    /// Complete even if steps have failed
     #[arg(long)]
     ignore_failed: bool,
 }
 
 impl Wait {
-    pub(super) async fn run(self, session: &Session) -> Outcome {
+    pub(super) async fn run(self, session: &Session) -> CommandResult {
         let join = JoinId::new(self.join)?;
         let queue = session.queue().await?;
         let max = queue.store().facts().limits.payload;
@@ -52,11 +52,11 @@ impl Wait {
     }
 }
 
-fn text(source: &str, max: usize) -> Outcome<String> {
+fn text(source: &str, max: usize) -> CommandResult<String> {
     match payload::read_or_input(source, max)? {
         Content::Text(text) => Ok(text),
         Content::Bytes(_) => {
-            Err(Failure::usage("the payload of what follows a join is text, and this is not UTF-8"))
+            Err(CommandError::usage("the payload of what follows a join is text, and this is not UTF-8"))
         }
     }
 }

@@ -7,32 +7,32 @@ use clap::Args;
 use jiff::Timestamp;
 use pillarbox::model::OwnerId;
 use pillarbox::queue::Message;
-use pillarbox_terminal::failure::Outcome;
-use pillarbox_terminal::output::{Answer, Ink, bytes, fields};
-use pillarbox_terminal::redact::{lines, one_line};
+use pillarbox_terminal::error::CommandResult;
+use pillarbox_terminal::output::{Ink, Printable, bytes, fields};
+use pillarbox_terminal::printable::{lines, one_line};
 use serde::Serialize;
 
 use crate::commands::Session;
-use crate::form;
+use crate::parse;
 use crate::target::database_now;
 use crate::view::Content;
 
 /// What to claim.
 #[derive(Debug, Args)]
 pub(crate) struct Claim {
-    /// Who claims: a UUID, drawn once and kept
-    #[arg(long, value_name = "UUID", value_parser = form::owner)]
+    /// Owner of the claim: a UUID that the worker keeps
+    #[arg(long, value_name = "UUID", value_parser = parse::owner)]
     owner: OwnerId,
-    /// For how long
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = form::lease)]
+    /// Length of the lease
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse::lease)]
     lease: Duration,
-    /// At most so many
+    /// Claim at most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
 }
 
 impl Claim {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let queue = session.queue().await?;
         // Asked for before, so that no lease ends earlier than is said.
         let now = database_now(&**queue.store()).await?;
@@ -123,7 +123,7 @@ impl Held {
 #[serde(transparent)]
 struct Claimed(Vec<Held>);
 
-impl Answer for Claimed {
+impl Printable for Claimed {
     fn for_people(&self, ink: Ink) -> String {
         match self.0.as_slice() {
             [] => "no messages".to_owned(),

@@ -7,8 +7,8 @@ use pillarbox::Queue;
 use pillarbox::model::{Event, JoinId, JoinStatus};
 use pillarbox::port::Store;
 use pillarbox::queue::JoinError;
-use pillarbox_terminal::failure::{Failure, Outcome};
-use pillarbox_terminal::output::{Answer, Ink};
+use pillarbox_terminal::error::{CommandError, CommandResult};
+use pillarbox_terminal::output::{Ink, Printable};
 use serde::Serialize;
 
 use crate::commands::envelope::Envelope;
@@ -17,7 +17,7 @@ use crate::commands::{Session, payload};
 /// What to enqueue.
 #[derive(Debug, Args)]
 pub(crate) struct Enqueue {
-    /// The topic: what workers choose by
+    /// Topic, by which workers choose messages
     #[arg(long)]
     topic: String,
     /// The payload: text as it is, `@FILE` for a file, `-` for standard input
@@ -31,7 +31,7 @@ pub(crate) struct Enqueue {
 }
 
 impl Enqueue {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         // Checked before the store is opened, so that a slip of the pen costs nothing.
         let plain = self.envelope.put_into(Event::builder(self.topic.as_str()))?;
         let join = self.join.as_deref().map(JoinId::new).transpose()?;
@@ -45,7 +45,8 @@ impl Enqueue {
             let attached = queue.joins().attach(join, std::slice::from_ref(&enqueued.message)).await;
             attached.map_err(|error| {
                 let id = &enqueued.message;
-                let failure = Failure::from(error).during(format!("message {id} is enqueued, not attached"));
+                let failure =
+                    CommandError::from(error).during(format!("message {id} is enqueued, not attached"));
                 failure.hint(format!("`pillarbox join attach {join} {id}` attaches it"))
             })?;
         }
@@ -57,7 +58,7 @@ impl Enqueue {
     }
 
     /// What can be known before, so that no message is enqueued in vain.
-    async fn check(&self, queue: &Queue<Arc<dyn Store>>, join: &JoinId) -> Outcome {
+    async fn check(&self, queue: &Queue<Arc<dyn Store>>, join: &JoinId) -> CommandResult {
         let found = queue.joins().show(join, 0).await?.join;
         if found.status != JoinStatus::Pending {
             return Err(JoinError::Ended { join: join.clone(), status: found.status }.into());
@@ -78,7 +79,7 @@ struct Enqueued {
     join: Option<String>,
 }
 
-impl Answer for Enqueued {
+impl Printable for Enqueued {
     fn for_people(&self, _: Ink) -> String {
         self.id.clone()
     }

@@ -8,13 +8,13 @@ use pillarbox::Queue;
 use pillarbox::model::OwnerId;
 use pillarbox::port::Store;
 use pillarbox::queue::{Settlement, WorkItemId};
-use pillarbox_terminal::failure::{Failure, Outcome};
+use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Ink};
+use pillarbox_terminal::output::{Ink, Printable};
 use serde::Serialize;
 
 use crate::commands::Session;
-use crate::form;
+use crate::parse;
 
 /// The end of the help of each of them.
 macro_rules! after_help {
@@ -34,16 +34,16 @@ pub(super) use after_help;
 /// What is settled, and for whom.
 #[derive(Debug, Args)]
 struct Held {
-    /// Who claimed them
-    #[arg(long, value_name = "UUID", value_parser = form::owner)]
+    /// Owner of the claim
+    #[arg(long, value_name = "UUID", value_parser = parse::owner)]
     owner: OwnerId,
-    /// The messages, each as `queue claim` gave it
-    #[arg(value_name = "ID@TOKEN", required = true, value_parser = form::work_item)]
+    /// Messages, each as printed by `queue claim`
+    #[arg(value_name = "ID@TOKEN", required = true, value_parser = parse::work_item)]
     items: Vec<String>,
 }
 
 impl Held {
-    async fn find(&self, session: &Session) -> Outcome<(Queue<Arc<dyn Store>>, Vec<WorkItemId>)> {
+    async fn find(&self, session: &Session) -> CommandResult<(Queue<Arc<dyn Store>>, Vec<WorkItemId>)> {
         let queue = session.queue().await?;
         let items = queue.find(&self.items).await?;
         Ok((queue, items))
@@ -58,7 +58,7 @@ pub(crate) struct Ack {
 }
 
 impl Ack {
-    pub(super) async fn run(self, session: &Session) -> Outcome {
+    pub(super) async fn run(self, session: &Session) -> CommandResult {
         let (queue, items) = self.held.find(session).await?;
         answer(session, "ack", "acknowledged", queue.ack(&self.held.owner, &items).await?)
     }
@@ -69,13 +69,13 @@ impl Ack {
 pub(crate) struct Abandon {
     #[command(flatten)]
     held: Held,
-    /// Why, for whoever looks
+    /// Reason, shown by `events show`
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 }
 
 impl Abandon {
-    pub(super) async fn run(self, session: &Session) -> Outcome {
+    pub(super) async fn run(self, session: &Session) -> CommandResult {
         let (queue, items) = self.held.find(session).await?;
         let settlement = queue.abandon(&self.held.owner, &items, self.error.as_deref()).await?;
         answer(session, "abandon", "abandoned", settlement)
@@ -87,13 +87,13 @@ impl Abandon {
 pub(crate) struct Fail {
     #[command(flatten)]
     held: Held,
-    /// Why, for whoever looks
+    /// Reason, shown by `events show`
     #[arg(long, value_name = "TEXT", default_value = "failed")]
     error: String,
 }
 
 impl Fail {
-    pub(super) async fn run(self, session: &Session) -> Outcome {
+    pub(super) async fn run(self, session: &Session) -> CommandResult {
         let (queue, items) = self.held.find(session).await?;
         answer(session, "fail", "failed", queue.fail(&self.held.owner, &items, &self.error).await?)
     }
@@ -104,26 +104,31 @@ impl Fail {
 pub(crate) struct Extend {
     #[command(flatten)]
     held: Held,
-    /// For how long, from now on
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = form::lease)]
+    /// Length of the lease from now on
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse::lease)]
     lease: Duration,
 }
 
 impl Extend {
-    pub(super) async fn run(self, session: &Session) -> Outcome {
+    pub(super) async fn run(self, session: &Session) -> CommandResult {
         let (queue, items) = self.held.find(session).await?;
         let settlement = queue.extend(&self.held.owner, &items, self.lease).await?;
         answer(session, "extend", "extended", settlement)
     }
 }
 
-fn answer(session: &Session, action: &'static str, did: &'static str, settlement: Settlement) -> Outcome {
+fn answer(
+    session: &Session,
+    action: &'static str,
+    did: &'static str,
+    settlement: Settlement,
+) -> CommandResult {
     let Settlement { changed, ignored } = settlement;
     session.output.answer(&Settled { action, did, changed, ignored })?;
     if changed > 0 {
         return Ok(());
     }
-    Err(Failure::ownership_lost("nothing was changed: no item is held by this owner with this token")
+    Err(CommandError::ownership_lost("nothing was changed: no item is held by this owner with this token")
         .hint("its lease has ended, or it was settled before; claim again"))
 }
 
@@ -136,7 +141,7 @@ struct Settled {
     ignored: usize,
 }
 
-impl Answer for Settled {
+impl Printable for Settled {
     fn for_people(&self, _: Ink) -> String {
         let changed = format!("{} {}", self.did, counted(self.changed as u64, "message"));
         match self.ignored {

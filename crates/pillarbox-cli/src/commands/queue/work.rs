@@ -9,14 +9,14 @@ use std::time::Duration;
 use clap::Args;
 use pillarbox::events::PurgeSettings;
 use pillarbox::port::Store;
-use pillarbox::queue::{Selection, Standing, Worker};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox::queue::{Selection, SelectionState, Worker};
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::interrupts::Interrupts;
 use pillarbox_terminal::pipe;
 use tokio::sync::mpsc;
 
 use crate::commands::Session;
-use crate::form;
+use crate::parse;
 use exec::Exec;
 use report::{Ending, Report, Tally};
 
@@ -57,40 +57,40 @@ pub(crate) struct Work {
     /// The command to run for each message
     #[arg(long, value_name = "CMD")]
     exec: String,
-    /// Only messages of this topic; may be given several times
+    /// Only messages of this topic; may be repeated
     #[arg(long = "topic", value_name = "TOPIC")]
     topics: Vec<String>,
-    /// Run so many at once
+    /// Run this many commands at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     workers: u64,
-    /// How long a crashed worker's messages are held back
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = form::lease)]
+    /// How long the messages of a crashed worker stay claimed
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse::lease)]
     lease: Duration,
-    /// Hold at most so many
+    /// Hold at most this many messages
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
-    /// Set a larger message aside as dead without loading it
+    /// Messages larger than this go dead without being loaded
     #[arg(long, value_name = "BYTES", default_value_t = 16_777_216, value_parser = clap::value_parser!(u64).range(2_097_152..=1 << 40))]
     max_row_bytes: u64,
     /// Attempts before a message is dead
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_attempts: u32,
-    /// Kill CMD after so long; by default seven eighths of the lease
-    #[arg(long, value_name = "DURATION", value_parser = form::duration)]
+    /// Kill CMD after this long [default: seven eighths of the lease]
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     deadline: Option<Duration>,
-    /// How long CMDs that run may go on when told to end
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = form::duration)]
+    /// How long running CMDs may continue after an interrupt
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse::duration)]
     drain: Duration,
-    /// Delete events and messages that were done this long ago; `none` keeps them
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = form::retention)]
+    /// Delete events and messages this long after they were done; `none` keeps them
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse::retention)]
     retention_done: Duration,
-    /// Delete events and messages that died this long ago; `none` keeps them
-    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = form::retention)]
+    /// Delete events and messages this long after they died; `none` keeps them
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = parse::retention)]
     retention_dead: Duration,
-    /// End when nothing is due; what waits for its time or a retry is left
+    /// Exit when nothing is due; delayed messages and retries stay
     #[arg(long)]
     until_empty: bool,
-    /// Take one batch, and end with it
+    /// Exit after one batch
     #[arg(long, conflicts_with = "until_empty")]
     once: bool,
 }
@@ -107,8 +107,8 @@ impl Until {
     async fn comes(self, worker: &Worker) -> Ending {
         match self {
             Self::Told => std::future::pending().await,
-            Self::Empty => worker.empty().await,
-            Self::OneBatch => worker.quiet().await,
+            Self::Empty => worker.wait_drained().await,
+            Self::OneBatch => worker.wait_idle().await,
         }
         Ending::ByItself
     }
@@ -118,13 +118,13 @@ impl Until {
 struct OneBatch;
 
 impl Selection for OneBatch {
-    fn select(&mut self, standing: Standing<'_>) -> Option<usize> {
-        if standing.last.is_some_and(|(_, taken)| taken > 0) { None } else { Some(0) }
+    fn select(&mut self, state: SelectionState<'_>) -> Option<usize> {
+        if state.last.is_some_and(|(_, taken)| taken > 0) { None } else { Some(0) }
     }
 }
 
 impl Work {
-    pub(crate) async fn run(self, session: &Session) -> Outcome {
+    pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let mut interrupts = Interrupts::listen()?;
         let queue = session.queue().await?;
         // The worker would wait for a database that is not there.
@@ -143,7 +143,12 @@ impl Work {
         tally.end(ending?)
     }
 
-    fn worker<S: Store>(self, queue: &pillarbox::Queue<S>, exec: Exec, until: Until) -> Outcome<Worker> {
+    fn worker<S: Store>(
+        self,
+        queue: &pillarbox::Queue<S>,
+        exec: Exec,
+        until: Until,
+    ) -> CommandResult<Worker> {
         let mut builder = queue
             .worker()
             .workers(self.workers as usize)
@@ -180,7 +185,7 @@ async fn go_on(
     interrupts: &mut Interrupts,
     arriving: &mut mpsc::Receiver<Report>,
     tally: &mut Tally,
-) -> Outcome<Ending> {
+) -> CommandResult<Ending> {
     loop {
         tokio::select! {
             Some(report) = arriving.recv() => tally.take(&report)?,

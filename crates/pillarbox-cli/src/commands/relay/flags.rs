@@ -1,7 +1,7 @@
 //! A flag for each key of the relay: made from the table of keys, so that none is forgotten.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
-use pillarbox_relay::config::{Form, KEYS, Key, Section};
+use pillarbox_relay::config::{KEYS, Key, Section, ValueKind};
 
 /// Keys that are options of every command.
 const COMMON: [&str; 4] = ["database-url", "layout", "schema", "table"];
@@ -21,18 +21,21 @@ fn own() -> impl Iterator<Item = &'static Key> {
 }
 
 fn argument(key: &'static Key) -> Arg {
-    let help = match key.default {
-        Some(default) => format!("{} [default: {}]", key.help(), default.trim_matches('"')),
-        None => key.help().to_owned(),
-    };
+    let mut help = key.help().to_owned();
+    if let Some(default) = key.default {
+        help = format!("{help} [default: {}]", default.trim_matches('"'));
+    }
+    if !key.kind.words().is_empty() {
+        help = format!("{help} [possible values: {}]", key.kind.words().join(", "));
+    }
     let argument = Arg::new(key.name)
         .long(key.name)
-        .value_name(key.form.value_name())
+        .value_name(key.kind.value_name())
         .action(ArgAction::Set)
         .help_heading(heading(key.section))
         .help(help);
-    match key.form {
-        Form::Switch => argument.num_args(0..=1).default_missing_value("true"),
+    match key.kind {
+        ValueKind::Bool => argument.num_args(0..=1).default_missing_value("true"),
         _ => argument,
     }
 }

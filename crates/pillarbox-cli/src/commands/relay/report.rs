@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use pillarbox::redact;
 use pillarbox_relay::config::SourceConfig;
-use pillarbox_relay::{Counts, Left, Relay, SourceReport, shown_url};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_relay::{Left, Relay, SourceCounts, SourceReport};
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Ink, Output, Reader};
+use pillarbox_terminal::output::{Ink, Output, Printable, Reader};
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -15,8 +16,8 @@ const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// One line on a source, without secrets.
 pub(super) fn start_line(source: &SourceConfig) -> String {
-    let from = shown_url(source.database_url.reveal());
-    let to = shown_url(source.sink.url.reveal());
+    let from = redact::url(source.database_url.reveal());
+    let to = redact::url(source.sink.url.reveal());
     if !source.enabled {
         return format!("{}: {from} is not delivered: enabled = false", source.name);
     }
@@ -37,7 +38,7 @@ pub(super) fn is_stdout(source: &SourceConfig) -> bool {
 pub(super) struct Summary {
     empty: bool,
     #[serde(flatten)]
-    counts: Counts,
+    counts: SourceCounts,
     /// `null`: it could not be counted.
     left: Option<Left>,
     sources: Vec<SourceReport>,
@@ -46,7 +47,7 @@ pub(super) struct Summary {
 impl Summary {
     pub(super) async fn of(relay: &Relay, empty: bool) -> Self {
         let sources = relay.sources();
-        let counts = sources.iter().fold(Counts::default(), |all, source| all + source.counts);
+        let counts = sources.iter().fold(SourceCounts::default(), |all, source| all + source.counts);
         let left = timeout(COUNTED_WITHIN, relay.left()).await;
         Self { empty, counts, left: left.ok().and_then(Result::ok), sources }
     }
@@ -71,7 +72,7 @@ impl Summary {
         }
     }
 
-    pub(super) fn print(&self, output: Output, prints_events: bool) -> Outcome {
+    pub(super) fn print(&self, output: Output, prints_events: bool) -> CommandResult {
         match (prints_events, output.reader()) {
             (false, _) => output.answer(self),
             (true, Reader::People) => {
@@ -83,9 +84,9 @@ impl Summary {
     }
 }
 
-impl Answer for Summary {
+impl Printable for Summary {
     fn for_people(&self, _: Ink) -> String {
-        let line = |counts: &Counts| {
+        let line = |counts: &SourceCounts| {
             let delivered = counted(counts.delivered, "event");
             format!(
                 "delivered {delivered}, {} failed, {} dead",

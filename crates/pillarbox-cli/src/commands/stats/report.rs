@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use pillarbox::model::Status;
 use pillarbox::port::{self, HeldGroups, Store};
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Answer, Column, Ink, Table, count, fields, span};
-use pillarbox_terminal::redact::one_line;
+use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, count, fields, span};
+use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 
 use crate::commands::groups::{self, Held};
@@ -82,7 +82,7 @@ struct Groups {
 
 impl Report {
     /// Reads everything; a failing read is a failure, never a zero.
-    pub(super) async fn read(store: &dyn Store) -> Outcome<Self> {
+    pub(super) async fn read(store: &dyn Store) -> CommandResult<Self> {
         let stats = store.admin().stats().await?;
         let nodes = store.admin().nodes().await?;
         let held = store.admin().groups(HeldGroups { after: None, limit: SHOWN }).await?;
@@ -129,11 +129,11 @@ impl Rates {
     }
 }
 
-impl Answer for Report {
+impl Printable for Report {
     fn for_people(&self, ink: Ink) -> String {
         let mut parts = vec![self.overview(ink)];
         if !self.dead_by_type.is_empty() {
-            let mut table = Table::new(ink, &[Column::Number("DEAD"), Column::Wrapped("TYPE")]);
+            let mut table = Table::new(ink, &[TableColumn::Number("DEAD"), TableColumn::Wrapped("TYPE")]);
             for dead in self.dead_by_type.iter().take(SHOWN) {
                 table.row([&count(dead.count), &dead.event_type]);
             }

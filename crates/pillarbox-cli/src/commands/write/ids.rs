@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use pillarbox::model::Written;
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::{Output, Reader};
 
 /// Prints ids; the array is closed also when a later batch fails.
@@ -13,14 +13,14 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    pub(super) fn begin(output: Output) -> Outcome<Self> {
+    pub(super) fn begin(output: Output) -> CommandResult<Self> {
         if output.reader() == Reader::Programs {
             output.text("[")?;
         }
         Ok(Self { output, printed: Cell::new(false) })
     }
 
-    pub(super) fn print(&self, written: &[Written]) -> Outcome {
+    pub(super) fn print(&self, written: &[Written]) -> CommandResult {
         match self.output.reader() {
             Reader::People => {
                 let lines: String = written.iter().map(|row| format!("{}\n", row.id)).collect();
@@ -35,7 +35,7 @@ impl Ids {
         }
     }
 
-    pub(super) fn end(self) -> Outcome {
+    pub(super) fn end(self) -> CommandResult {
         match self.output.reader() {
             Reader::People => Ok(()),
             Reader::Programs => self.output.text("]\n"),

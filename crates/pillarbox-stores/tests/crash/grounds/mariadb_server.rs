@@ -14,8 +14,8 @@ use super::Stop;
 use crate::server::{User, free_port, program, wait_until};
 
 /// Fills a data folder.
-const BOOTSTRAP: &str = include_str!("../../../../../xtask/src/servers/mysql/bootstrap.sh");
-const ACCOUNTS: &str = include_str!("../../../../../xtask/src/servers/mysql/accounts.sql");
+const BOOTSTRAP: &str = include_str!("../../../../../tools/servers/src/mysql/bootstrap.sh");
+const ACCOUNTS: &str = include_str!("../../../../../tools/servers/src/mysql/accounts.sql");
 /// Commits are written to the disk once in a while, by a thread of the server's: a crash takes back about a second of them.
 const FORGETFUL: &str = "--innodb-flush-log-at-trx-commit=0";
 

@@ -30,9 +30,9 @@ pub(crate) fn all() -> Vec<Arc<dyn Ground>> {
         #[cfg(feature = "mysql")]
         Arc::new(mariadb::Mariadb),
         #[cfg(feature = "mongodb")]
-        Arc::new(mongodb::Mongodb::one()),
+        Arc::new(mongodb::Mongodb::One),
         #[cfg(feature = "mongodb")]
-        Arc::new(mongodb::Mongodb::three()),
+        Arc::new(mongodb::Mongodb::Three),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres),
         #[cfg(feature = "sqlite")]
@@ -137,6 +137,8 @@ pub(crate) enum Ended {
     Committed(Vec<String>),
     /// These are not, as was asked for.
     RolledBack(Vec<String>),
+    /// Nothing happened: another transaction has the group, and this database does not wait for that one to end.
+    GroupTaken,
 }
 
 /// Writes business rows with their events.

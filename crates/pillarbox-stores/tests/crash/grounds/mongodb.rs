@@ -1,55 +1,49 @@
-//! MongoDB: a database of the case's own on a replica set that a variable names; of a set of three the primary may be killed.
+//! MongoDB: a database of the case's own on a replica set that a variable names, or on a set of three of its own whose primary is killed.
 
-use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::Outbox;
-use pillarbox::port::{Admin, ErrorKind};
+use pillarbox::events::Transaction;
+use pillarbox::port::Admin;
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::{Document, doc};
-use pillarbox_mongodb::mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR};
+use pillarbox_mongodb::mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use pillarbox_mongodb::mongodb::options::ReturnDocument;
 use pillarbox_mongodb::mongodb::{Client, Database};
 use uuid::Uuid;
 
 use super::{Commits, Desk, Ended, Ending, Ground, Later, Parcels, Restart, Site, Stop};
 use crate::block_on;
+use crate::mongod::{MONGOD, Three};
 use crate::plan::{Plan, event};
 
-/// Set by whoever wants these cases.
-const ASKED: &str = "PILLARBOX_TEST_MONGODB_CRASHES";
+/// A replica set of one, that other tests use too.
+const ONE: &str = "PILLARBOX_TEST_MONGODB_URL";
 
-/// How often a transaction is begun again whose documents another one has.
-const TRIES: usize = 50;
-
-pub(crate) struct Mongodb {
-    name: &'static str,
-    variable: &'static str,
-    members: usize,
-}
-
-impl Mongodb {
-    pub(crate) fn one() -> Self {
-        Self { name: "mongodb", variable: "PILLARBOX_TEST_MONGODB_URL", members: 1 }
-    }
-
-    pub(crate) fn three() -> Self {
-        Self { name: "mongodb-3", variable: "PILLARBOX_TEST_MONGODB_3_URL", members: 3 }
-    }
+/// Whose servers a case runs on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mongodb {
+    /// Left alone.
+    One,
+    /// The case's own.
+    Three,
 }
 
 impl Ground for Mongodb {
     fn name(&self) -> &'static str {
-        self.name
+        match self {
+            Self::One => "mongodb",
+            Self::Three => "mongodb-3",
+        }
     }
 
     fn has_server(&self) -> bool {
-        self.members > 1
+        *self == Self::Three
     }
 
     /// The set of one stands for the other in the cases that leave servers alone.
     fn is_spared(&self) -> bool {
-        self.members == 1
+        *self == Self::One
     }
 
     /// A process of the test's pace takes seconds until it has found its primary.
@@ -59,25 +53,25 @@ impl Ground for Mongodb {
 
     fn fresh(&self, _: Commits) -> Later<'_, Result<Site, String>> {
         Box::pin(async move {
-            // They pass on some runs and fail on others, for reasons that are not all known yet.
-            if std::env::var_os(ASKED).is_none() {
-                return Err(format!("these do not pass each time yet; {ASKED}=1 runs them"));
-            }
-            let server = std::env::var(self.variable)
-                .map_err(|_| format!("{} is not set; `cargo xtask test` starts a server", self.variable))?;
             let name = format!("c_{}", Uuid::now_v7().simple());
-            let (hosts, options) = server.split_once("/pillarbox").ok_or("the URL names another database")?;
-            let url = format!("{hosts}/{name}{options}");
-            let client = Client::with_uri_str(&url).await.map_err(text)?;
-            let database = client.database(&name);
-            for collection in ["counter", "parcel"] {
-                database.create_collection(collection).await.map_err(text)?;
+            match self {
+                Self::One => {
+                    let server = variable(ONE)?;
+                    let (hosts, options) =
+                        server.split_once("/pillarbox").ok_or("the URL names another database")?;
+                    let url = format!("{hosts}/{name}{options}");
+                    let store = fill(&url).await?;
+                    let guard = Box::new(Dropped(url.clone()));
+                    Ok(Site { url, store: Arc::new(store), server: None, _guard: guard })
+                }
+                Self::Three => {
+                    let set = Three::start(&variable(MONGOD)?).await?;
+                    let url = set.url(&name);
+                    let store = fill(&url).await?;
+                    let server = Some(Arc::new(Primary(Mutex::new(set))) as Arc<dyn Restart>);
+                    Ok(Site { url, store: Arc::new(store), server, _guard: Box::new(()) })
+                }
             }
-            let store = MongodbStore::open_url(&url).await.map_err(text)?;
-            store.migrate().await.map_err(text)?;
-            let primary = Arc::new(Primary(client));
-            let guard = Box::new(Dropped(url.clone()));
-            Ok(Site { url, store: Arc::new(store), server: Some(primary), _guard: guard })
         })
     }
 
@@ -111,37 +105,33 @@ async fn database(url: &str) -> Result<Database, String> {
     client.default_database().ok_or_else(|| "the URL names no database".to_owned())
 }
 
-/// The primary of a set whose members start again when they are killed.
-struct Primary(Client);
+fn variable(name: &str) -> Result<String, String> {
+    std::env::var(name).map_err(|_| format!("{name} is not set; `cargo xtask test` starts a server"))
+}
+
+/// Makes the collections of the business and of the outbox.
+async fn fill(url: &str) -> Result<MongodbStore, String> {
+    let database = database(url).await?;
+    for collection in ["counter", "parcel"] {
+        database.create_collection(collection).await.map_err(text)?;
+    }
+    let store = MongodbStore::open_url(url).await.map_err(text)?;
+    store.migrate().await.map_err(text)?;
+    Ok(store)
+}
+
+/// The primary of a set.
+struct Primary(Mutex<Three>);
 
 impl Restart for Primary {
     fn restart(&self, how: Stop, down: &mut dyn FnMut()) -> Result<(), String> {
-        let admin = self.0.database("admin");
+        let mut set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if how == Stop::Fast {
-            // It hangs up on whoever asks it, or says that it has; both are its way of doing it.
-            let step_down = doc! { "replSetStepDown": 3, "secondaryCatchUpPeriodSecs": 2 };
-            let _ = block_on(admin.run_command(step_down).into_future());
-        } else {
-            let status = self.ask(&doc! { "serverStatus": 1 })?;
-            let pid = status.get_i64("pid").map_err(text)?;
-            let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status().map_err(text)?;
-            if !killed.success() {
-                return Err(format!("process {pid} can't be killed"));
-            }
+            block_on(set.step_down());
+            down();
+            return Ok(());
         }
-        down();
-        // Answered once there is a primary.
-        self.ask(&doc! { "ping": 1 }).map(drop)
-    }
-}
-
-impl Primary {
-    /// Asks again where the connection was to a primary that is gone.
-    fn ask(&self, command: &Document) -> Result<Document, String> {
-        let admin = self.0.database("admin");
-        let ask = || block_on(admin.run_command(command.clone()).into_future());
-        let answered = (1..TRIES).find_map(|_| ask().ok());
-        answered.map_or_else(|| ask().map_err(text), Ok)
+        block_on(set.kill_primary(down))
     }
 }
 
@@ -172,61 +162,48 @@ struct Till {
     label: String,
 }
 
-/// Why a transaction did not commit.
-enum Trouble {
-    /// Another has what it needs: it may be begun again.
-    Lost,
-    Other(String),
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        if error.contains_label(TRANSIENT_TRANSACTION_ERROR) { Self::Lost } else { Self::Other(text(error)) }
-    }
-}
-
 impl Till {
-    async fn try_write(&self, group: u32, count: u32, ending: Ending) -> Result<Ended, Trouble> {
-        let other = |error: String| Trouble::Other(error);
-        let grp = i32::try_from(group).map_err(|error| other(text(error)))?;
-        let mut tx = self.outbox.begin().await.map_err(|error| other(text(error)))?;
+    /// Draws numbers of the group and writes their events and parcels; their ids, or none if another transaction has the group.
+    async fn fill(
+        &self,
+        tx: &mut Transaction<MongodbStore>,
+        group: u32,
+        count: u32,
+    ) -> Result<Option<Vec<String>>, String> {
+        let grp = i32::try_from(group).map_err(text)?;
         let mut ids = Vec::new();
         for _ in 0..count {
             // It is the transaction's until that ends, so that a group's numbers are in the order of their commits.
             let counters = self.database.collection::<Document>("counter");
             let next = counters.find_one_and_update(doc! { "_id": grp }, doc! { "$inc": { "number": 1 } });
-            let next = next.upsert(true).return_document(ReturnDocument::After).session(&mut *tx).await?;
+            let next = next.upsert(true).return_document(ReturnDocument::After).session(&mut **tx).await;
+            let next = match next {
+                Err(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => return Ok(None),
+                next => next.map_err(text)?,
+            };
             let number = next.and_then(|next| next.get_i32("number").ok()).unwrap_or_default();
-            let id = tx.write(event(group, number.unsigned_abs(), &self.label));
-            let id = id.map_err(|error| other(text(error)))?.map(|id| id.to_string()).unwrap_or_default();
+            let id = tx.write(event(group, number.unsigned_abs(), &self.label)).map_err(text)?;
+            let id = id.map(|id| id.to_string()).unwrap_or_default();
             let parcel = doc! { "_id": &id, "grp": grp, "number": number };
-            self.database.collection::<Document>("parcel").insert_one(parcel).session(&mut *tx).await?;
+            let parcels = self.database.collection::<Document>("parcel");
+            parcels.insert_one(parcel).session(&mut **tx).await.map_err(text)?;
             ids.push(id);
         }
-        match ending {
-            Ending::Commit => match tx.commit().await {
-                Ok(_) => Ok(Ended::Committed(ids)),
-                Err(error) => Err(other(text(error))),
-            },
-            Ending::Rollback => {
-                tx.rollback().await.map_err(|error| other(text(error)))?;
-                Ok(Ended::RolledBack(ids))
-            }
-        }
+        Ok(Some(ids))
     }
 }
 
 impl Desk for Till {
     fn write(&self, group: u32, count: u32, ending: Ending) -> Later<'_, Result<Ended, String>> {
         Box::pin(async move {
-            for _ in 0..TRIES {
-                match self.try_write(group, count, ending).await {
-                    Ok(ended) => return Ok(ended),
-                    Err(Trouble::Lost) => tokio::task::yield_now().await,
-                    Err(Trouble::Other(why)) => return Err(why),
+            let mut tx = self.outbox.begin().await.map_err(text)?;
+            match (self.fill(&mut tx, group, count).await?, ending) {
+                (Some(ids), Ending::Commit) => tx.commit().await.map(|_| Ended::Committed(ids)).map_err(text),
+                (Some(ids), Ending::Rollback) => {
+                    tx.rollback().await.map(|()| Ended::RolledBack(ids)).map_err(text)
                 }
+                (None, _) => tx.rollback().await.map(|()| Ended::GroupTaken).map_err(text),
             }
-            Err(ErrorKind::Conflict.as_str().to_owned())
         })
     }
 

@@ -15,7 +15,7 @@ use crate::plan::{Plan, event};
 const TABLES: &str = "\
 create table counter (grp integer primary key, number integer not null) without rowid;
 create table parcel (id text primary key, grp integer not null, number integer not null) without rowid;";
-/// Where there is a file system in memory: a disk that is slow to flush would bury processes that nobody harms.
+/// Where there is a file system in memory: a disk that is slow to flush would evict processes that nobody harms.
 const MEMORY: &str = "/dev/shm";
 const NEXT: &str = "insert into counter (grp, number) values (?1, 1) \
                     on conflict (grp) do update set number = number + 1 returning number";

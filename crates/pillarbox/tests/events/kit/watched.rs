@@ -190,12 +190,12 @@ impl Store for Watched {
         self.through("settle", self.inner.settle(request))
     }
 
-    fn join(&self, request: Join) -> Answer<'_, Membership> {
-        self.through("join", self.inner.join(request))
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        self.through("join", self.inner.register(request))
     }
 
-    fn beat(&self, request: Beat) -> Answer<'_, Option<Membership>> {
-        self.through("beat", self.inner.beat(request))
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        self.through("heartbeat", self.inner.heartbeat(request))
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
@@ -214,8 +214,8 @@ impl Store for Watched {
         self
     }
 
-    fn hints(&self) -> Option<Hints> {
-        self.inner.hints()
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.inner.wakeups()
     }
 }
 

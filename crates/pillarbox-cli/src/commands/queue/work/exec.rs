@@ -11,7 +11,7 @@ use pillarbox_terminal::pipe;
 use tokio::sync::mpsc::{self, OwnedPermit};
 
 use super::process::{self, Ended};
-use super::report::{Report, Result as Came};
+use super::report::{Report, RunResult};
 
 /// EX_DATAERR of sysexits.h: the message is wrong, and always will be.
 const NEVER: i32 = 65;
@@ -36,13 +36,13 @@ impl Exec {
         Self { command: command.into(), max_attempts, reader, reports }
     }
 
-    fn judge(&self, ended: &Ended, attempt: u32) -> (Came, Option<Failure>) {
-        let Some(error) = error(ended) else { return (Came::Done, None) };
+    fn judge(&self, ended: &Ended, attempt: u32) -> (RunResult, Option<Failure>) {
+        let Some(error) = error(ended) else { return (RunResult::Done, None) };
         if ended.status.code() == Some(NEVER) {
-            return (Came::Dead, Some(Failure::permanent(error)));
+            return (RunResult::Dead, Some(Failure::permanent(error)));
         }
-        let came = if attempt >= self.max_attempts { Came::Dead } else { Came::Retry };
-        (came, Some(Failure::retry(error)))
+        let result = if attempt >= self.max_attempts { RunResult::Dead } else { RunResult::Retry };
+        (result, Some(Failure::retry(error)))
     }
 }
 
@@ -58,17 +58,17 @@ impl Handler for Exec {
             Ok(ended) => ended,
             Err(error) => {
                 let error = format!("the command can't be started: {error}");
-                run.end(Came::Retry, None, Some(error.clone()));
+                run.end(RunResult::Retry, None, Some(error.clone()));
                 return Err(Failure::unavailable(error, None));
             }
         };
         // What the command could not write to us is not its message's fault.
         if !ended.status.success() && pipe::look() {
-            run.end(Came::Retry, ended.status.code(), Some(UNREAD.to_owned()));
+            run.end(RunResult::Retry, ended.status.code(), Some(UNREAD.to_owned()));
             return Err(unread());
         }
-        let (came, failure) = self.judge(&ended, message.retry_count() + 1);
-        run.end(came, ended.status.code(), failure.as_ref().map(|failure| failure.message().to_owned()));
+        let (result, failure) = self.judge(&ended, message.retry_count() + 1);
+        run.end(result, ended.status.code(), failure.as_ref().map(|failure| failure.message().to_owned()));
         failure.map_or(Ok(()), Err)
     }
 }
@@ -85,7 +85,7 @@ impl Run {
             id: message.message_id().to_string(),
             item: message.id().to_string(),
             topic: message.topic().to_owned(),
-            result: Came::Killed,
+            result: RunResult::Killed,
             exit_code: None,
             error: Some("killed before it ended".to_owned()),
             took_ms: 0,
@@ -93,7 +93,7 @@ impl Run {
         Self { started: Instant::now(), report: Some((room, report)) }
     }
 
-    fn end(&mut self, result: Came, exit_code: Option<i32>, error: Option<String>) {
+    fn end(&mut self, result: RunResult, exit_code: Option<i32>, error: Option<String>) {
         if let Some((_, report)) = &mut self.report {
             (report.result, report.exit_code, report.error) = (result, exit_code, error);
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pillarbox::model::Payload;
 use pillarbox::queue::Message;
+use pillarbox::redact;
 use pillarbox_terminal::output::Reader;
 use pillarbox_terminal::pipe::LogWriter;
-use pillarbox_terminal::redact::redact;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::spawn_blocking;
@@ -46,7 +46,7 @@ pub(super) async fn run(command: &str, reader: Reader, message: &Message) -> io:
         let _ = timeout(LAST_WORDS, talk).await;
     }
     let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-    let tail = redact(String::from_utf8_lossy(&tail).trim());
+    let tail = redact::text(String::from_utf8_lossy(&tail).trim());
     Ok(Ended { status, tail })
 }
 

@@ -1,15 +1,15 @@
 //! What came of each message, and of all of them.
 
-use pillarbox_terminal::failure::Outcome;
+use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Output, Reader};
-use pillarbox_terminal::redact::one_line;
+use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 
 /// What came of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Result {
+pub(super) enum RunResult {
     /// Exit code 0.
     Done,
     /// It is tried again.
@@ -26,7 +26,7 @@ pub(super) struct Report {
     pub(super) id: String,
     pub(super) item: String,
     pub(super) topic: String,
-    pub(super) result: Result,
+    pub(super) result: RunResult,
     pub(super) exit_code: Option<i32>,
     pub(super) error: Option<String>,
     pub(super) took_ms: u64,
@@ -65,12 +65,12 @@ impl Tally {
     }
 
     /// Counts it, and tells: programs of each, people of what failed.
-    pub(super) fn take(&mut self, report: &Report) -> Outcome {
+    pub(super) fn take(&mut self, report: &Report) -> CommandResult {
         let (count, what) = match report.result {
-            Result::Done => (&mut self.counts.done, "done"),
-            Result::Retry => (&mut self.counts.retry, "to be tried again"),
-            Result::Dead => (&mut self.counts.dead, "dead"),
-            Result::Killed => (&mut self.counts.killed, "killed"),
+            RunResult::Done => (&mut self.counts.done, "done"),
+            RunResult::Retry => (&mut self.counts.retry, "to be tried again"),
+            RunResult::Dead => (&mut self.counts.dead, "dead"),
+            RunResult::Killed => (&mut self.counts.killed, "killed"),
         };
         *count += 1;
         if self.output.reader() == Reader::Programs {
@@ -83,7 +83,7 @@ impl Tally {
     }
 
     /// Tells the counts.
-    pub(super) fn end(mut self, ending: Ending) -> Outcome {
+    pub(super) fn end(mut self, ending: Ending) -> CommandResult {
         self.counts.ended = Some(ending);
         let Counts { done, retry, dead, killed, .. } = self.counts;
         match self.output.reader() {

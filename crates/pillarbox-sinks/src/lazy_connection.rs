@@ -1,0 +1,72 @@
+//! A connection that is made when it is needed, and given up as a whole when it breaks.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OnceCell;
+
+/// Keeps the connection in use.
+///
+/// A delivery sends everything over the one connection it began with. A client that connected again by itself would send the end of a
+/// batch whose beginning was lost with the connection before.
+pub(crate) struct LazyConnection<C> {
+    current: Mutex<Held<C>>,
+}
+
+/// The connection of one delivery; there may be none behind it yet.
+pub(crate) type Held<C> = Arc<OnceCell<C>>;
+
+impl<C> LazyConnection<C> {
+    pub(crate) fn new() -> Self {
+        Self { current: Mutex::new(Arc::new(OnceCell::new())) }
+    }
+
+    /// The connection in use; deliveries that come at once wait for one `connect`.
+    pub(crate) async fn held<E, F>(&self, connect: impl FnOnce() -> F) -> Result<Held<C>, E>
+    where
+        F: Future<Output = Result<C, E>>,
+    {
+        let held = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        held.get_or_try_init(connect).await?;
+        Ok(held)
+    }
+
+    /// Gives a broken connection up, unless somebody has done so before.
+    pub(crate) fn give_up(&self, broken: &Held<C>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&current, broken) {
+            *current = Arc::new(OnceCell::new());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_connection_is_replaced_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let connection = LazyConnection::new();
+            let connect = |number: u32| async move { Ok::<_, ()>(number) };
+            let first = connection.held(|| connect(1)).await.unwrap();
+            connection.give_up(&first);
+            let second = connection.held(|| connect(2)).await.unwrap();
+            // Another delivery of the first connection fails later.
+            connection.give_up(&first);
+            let third = connection.held(|| connect(3)).await.unwrap();
+            assert_eq!([first.get(), second.get(), third.get()], [Some(&1), Some(&2), Some(&2)]);
+        });
+    }
+
+    #[test]
+    fn what_could_not_be_made_is_tried_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let connection = LazyConnection::new();
+            assert!(connection.held(|| async { Err("down") }).await.is_err());
+            assert!(connection.held(|| async { Ok::<_, ()>(1) }).await.is_ok());
+        });
+    }
+}

@@ -1,0 +1,125 @@
+//! The registry: an entry for each kind of store, which is all that the other crates know of it.
+
+#[cfg(feature = "mongodb")]
+mod mongodb;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use pillarbox::port::Store;
+
+use crate::connect::Options;
+use crate::error::ConnectError;
+
+/// A store on its way.
+pub(crate) type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ConnectError>> + Send + 'a>>;
+
+/// A kind of store.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreKind {
+    /// The word of [`Facts::kind`](pillarbox::port::Facts::kind).
+    pub name: &'static str,
+    /// The schemes of its URLs, the usual one first.
+    pub schemes: &'static [&'static str],
+    /// How a URL looks; without a user, since messages hide what stands before an `@`.
+    pub example: &'static str,
+    /// Its word for the relay's key `database-type`.
+    pub database_type: &'static str,
+    /// None: this build does not have it.
+    opener: Option<Opener>,
+}
+
+/// What a store of a kind can be asked before it is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opener {
+    pub(crate) connect: for<'a> fn(&'a str, &'a Options) -> Opening<'a>,
+    /// The statements that make its tables, without a connection.
+    pub(crate) schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
+}
+
+impl StoreKind {
+    /// Whether this build has it.
+    #[must_use]
+    pub const fn is_built_in(&self) -> bool {
+        self.opener.is_some()
+    }
+
+    pub(crate) fn opener(&self) -> Result<Opener, ConnectError> {
+        self.opener.ok_or(ConnectError::NotBuiltIn { name: self.name })
+    }
+}
+
+/// The opener in a module, if the feature of the same name is on.
+macro_rules! opener {
+    ($feature:literal, $module:ident) => {{
+        #[cfg(feature = $feature)]
+        {
+            Some(Opener {
+                connect: |url, options| Box::pin($module::connect(url, options)),
+                schema_sql: $module::schema_sql,
+            })
+        }
+        #[cfg(not(feature = $feature))]
+        {
+            None
+        }
+    }};
+}
+
+const STORES: &[StoreKind] = &[
+    StoreKind {
+        name: "sqlite",
+        schemes: &["sqlite"],
+        example: "sqlite:FILE",
+        database_type: "SQLITE",
+        opener: opener!("sqlite", sqlite),
+    },
+    StoreKind {
+        name: "postgres",
+        schemes: &["postgres", "postgresql"],
+        example: "postgres://HOST/DATABASE",
+        database_type: "POSTGRESQL",
+        opener: opener!("postgres", postgres),
+    },
+    StoreKind {
+        name: "mysql",
+        schemes: &["mysql", "mariadb"],
+        example: "mysql://HOST/DATABASE",
+        database_type: "MYSQL",
+        opener: opener!("mysql", mysql),
+    },
+    StoreKind {
+        name: "mongodb",
+        schemes: &["mongodb", "mongodb+srv"],
+        example: "mongodb://HOST/DATABASE",
+        database_type: "MONGODB",
+        opener: opener!("mongodb", mongodb),
+    },
+    StoreKind {
+        name: "sqlserver",
+        schemes: &["sqlserver"],
+        example: "sqlserver://HOST/DATABASE",
+        database_type: "SQLSERVER",
+        opener: None,
+    },
+];
+
+/// Every kind of store there is, those that this build lacks included.
+#[must_use]
+pub const fn stores() -> &'static [StoreKind] {
+    STORES
+}
+
+/// The kind that a URL names by its scheme.
+pub fn kind_of(url: &str) -> Result<&'static StoreKind, ConnectError> {
+    let (scheme, _) = url.split_once(':').ok_or(ConnectError::NoScheme)?;
+    let scheme = scheme.to_ascii_lowercase();
+    let kind = STORES.iter().find(|kind| kind.schemes.contains(&scheme.as_str()));
+    kind.ok_or_else(|| ConnectError::UnknownScheme { scheme: scheme.chars().take(20).collect() })
+}

@@ -1,0 +1,229 @@
+//! Why a command did not do what it was asked: for people, for programs, and as an exit code.
+
+use std::io;
+
+use pillarbox::events::StartError;
+use pillarbox::model::Invalid;
+use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::queue::{JoinError, QueueError};
+use pillarbox::redact;
+
+use crate::exit::Exit;
+
+/// A failed command.
+#[derive(Debug, thiserror::Error, serde::Serialize)]
+#[error("{message}")]
+pub struct CommandError {
+    #[serde(skip)]
+    /// How the program ends.
+    pub exit: Exit,
+    /// The class of the error, for programs.
+    pub kind: &'static str,
+    /// What went wrong, for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// What a command answers.
+pub type CommandResult<T = ()> = Result<T, CommandError>;
+
+impl CommandError {
+    fn new(exit: Exit, kind: &'static str, message: impl AsRef<str>) -> Self {
+        Self { exit, kind, message: redact::text(message.as_ref()), hint: None }
+    }
+
+    /// Something went wrong on the way.
+    pub fn failed(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Failed, "failed", message)
+    }
+
+    /// The command line or the configuration is wrong.
+    pub fn usage(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    /// A thing that was named is not there.
+    pub fn not_found(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::NotFound, "not-found", message)
+    }
+
+    /// Someone else holds what was to be changed.
+    pub fn ownership_lost(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::OwnershipLost, "ownership-lost", message)
+    }
+
+    /// The state of things forbids it.
+    pub fn conflict(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Failed, "conflict", message)
+    }
+
+    /// This database can't do it.
+    pub fn unsupported(message: impl AsRef<str>) -> Self {
+        Self::new(Exit::Usage, "unsupported", message)
+    }
+
+    /// Whoever read the output has gone; there is nobody to tell.
+    fn unread() -> Self {
+        Self::new(Exit::Done, "unread", "")
+    }
+
+    /// A store or a connection refused, for a reason of this kind.
+    pub fn of_kind(kind: ErrorKind, message: &str) -> Self {
+        let (exit, name) = class(kind);
+        let failure = Self::new(exit, name, message);
+        match advice(kind) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
+    /// Adds what to do about it.
+    pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
+        self.hint = Some(redact::text(hint.as_ref()));
+        self
+    }
+
+    /// Puts what was under way before the message.
+    pub fn during(mut self, what: impl AsRef<str>) -> Self {
+        self.message = format!("{}: {}", redact::text(what.as_ref()), self.message);
+        self
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        Self::of_kind(error.kind(), &error.to_string())
+    }
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Store(error) => error.into(),
+            StartError::Settings(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                Self::new(Exit::Usage, "invalid-input", problems.join("; "))
+            }
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<Invalid> for CommandError {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(Exit::Usage, "invalid-input", invalid.to_string())
+    }
+}
+
+impl From<QueueError> for CommandError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Invalid(invalid) => invalid.into(),
+            QueueError::Store(error) => error.into(),
+            QueueError::NotHeld(_) => Self::ownership_lost(error.to_string()),
+        }
+    }
+}
+
+impl From<JoinError> for CommandError {
+    fn from(error: JoinError) -> Self {
+        let message = error.to_string();
+        match error {
+            JoinError::Invalid(invalid) => invalid.into(),
+            JoinError::Store(error) => error.into(),
+            JoinError::NoSuchJoin(_) => {
+                Self::not_found(message).hint("`pillarbox join list` shows those that are there")
+            }
+            JoinError::NoSuchMessage(_) | JoinError::NotAMember { .. } => Self::not_found(message),
+            JoinError::Ended { .. } | JoinError::Full { .. } | JoinError::AlreadyWaiting(_) => {
+                Self::conflict(message)
+            }
+        }
+    }
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::unread(),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<serde_json::Error> for CommandError {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(io::ErrorKind::BrokenPipe) => Self::unread(),
+            _ => Self::failed("the answer has no JSON form"),
+        }
+    }
+}
+
+fn class(kind: ErrorKind) -> (Exit, &'static str) {
+    match kind {
+        ErrorKind::Unavailable => (Exit::Unavailable, "unavailable"),
+        ErrorKind::Timeout => (Exit::Unavailable, "timeout"),
+        ErrorKind::InvalidInput => (Exit::Usage, "invalid-input"),
+        ErrorKind::Unsupported => (Exit::Usage, "unsupported"),
+        ErrorKind::Conflict => (Exit::Failed, "conflict"),
+        ErrorKind::Schema => (Exit::Failed, "schema"),
+        ErrorKind::Permission => (Exit::Failed, "permission"),
+        ErrorKind::Unknown => (Exit::Unavailable, "unknown-outcome"),
+        _ => (Exit::Failed, "unexpected"),
+    }
+}
+
+fn advice(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Unavailable | ErrorKind::Timeout => {
+            Some("check that the database is there and can be written, then try again")
+        }
+        ErrorKind::Conflict => Some("someone else changed it at the same time: try again"),
+        ErrorKind::Schema => Some("create or upgrade the tables with `pillarbox migrate`"),
+        ErrorKind::Permission => Some("grant the database user what it lacks, or use another"),
+        ErrorKind::Unknown => Some("see what is there with `pillarbox show ID` before you try again"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(kind: ErrorKind) -> CommandError {
+        StoreError::new(kind, "list", "orders", "detail").into()
+    }
+
+    #[test]
+    fn every_kind_of_store_error_has_its_exit_code() {
+        for (kind, exit) in [
+            (ErrorKind::Unavailable, Exit::Unavailable),
+            (ErrorKind::Timeout, Exit::Unavailable),
+            (ErrorKind::InvalidInput, Exit::Usage),
+            (ErrorKind::Unsupported, Exit::Usage),
+            (ErrorKind::Conflict, Exit::Failed),
+            (ErrorKind::Schema, Exit::Failed),
+            (ErrorKind::Unknown, Exit::Unavailable),
+            (ErrorKind::Permission, Exit::Failed),
+            (ErrorKind::Unexpected, Exit::Failed),
+        ] {
+            assert_eq!(failure(kind).exit, exit, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure() {
+        let failure = CommandError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, Exit::Done);
+    }
+
+    /// PBX-023
+    #[test]
+    fn passwords_are_taken_out_of_messages_and_hints() {
+        let failure = CommandError::failed("no postgres://u:s3cret@h/db").hint("try postgres://u:s3cret@h");
+        assert_eq!(failure.message, "no postgres://***@h/db");
+        assert_eq!(failure.hint.as_deref(), Some("try postgres://***@h"));
+    }
+}

@@ -1,0 +1,28 @@
+//! Takes what a terminal would act upon out of texts.
+
+/// One line without anything that a terminal would act upon.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if acts_on_terminal(c) { '\u{FFFD}' } else { c }).collect()
+}
+
+/// Lines without anything that a terminal would act upon.
+pub fn lines(text: &str) -> String {
+    let keep = |c: char| matches!(c, '\n' | '\t') || !acts_on_terminal(c);
+    text.chars().map(|c| if keep(c) { c } else { '\u{FFFD}' }).collect()
+}
+
+/// Control characters, and those that turn the direction of text around.
+fn acts_on_terminal(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_others_can_not_steer_the_terminal() {
+        assert_eq!(one_line("a\u{1b}[2Jb\nc\u{202E}"), "a\u{FFFD}[2Jb\u{FFFD}c\u{FFFD}");
+        assert_eq!(lines("a\u{9b}\n\tb\r"), "a\u{FFFD}\n\tb\u{FFFD}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The ids in flight on this node: written and not yet committed, in memory, or settled while a read was under way.
+
+use std::collections::hash_map::Entry::Vacant;
+
+use tokio::time::Instant;
+
+use crate::engine::Map;
+use crate::model::{EventId, Seq};
+
+#[derive(Debug)]
+enum Entry {
+    /// Written by a transaction that is committing; a read may have seen it.
+    Reserved { since: Instant, seen: Option<Seq> },
+    /// In memory until its settle is confirmed.
+    Held(Seq),
+}
+
+/// Keeps an event from being delivered twice by one healthy node.
+#[derive(Debug, Default)]
+pub(crate) struct InFlightIds {
+    entries: Map<EventId, Entry>,
+    reserved: usize,
+    /// Reads under way: one of the engine, or those of pollers that hand in what they find.
+    reads: usize,
+    /// Settled while a read was under way that may still show them as pending.
+    after_read: Vec<EventId>,
+    /// Seen under another number while held: settled, and moved by someone before the settle was confirmed.
+    moved: Map<EventId, Seq>,
+    /// The lowest number at which a moved one, held no more, is to be read.
+    again: Option<Seq>,
+}
+
+impl InFlightIds {
+    /// Reserves an id. One that is known already stays as it is: it is written again because nobody knew what became
+    /// of the first commit.
+    pub(crate) fn reserve(&mut self, id: &EventId, now: Instant) {
+        if let Vacant(entry) = self.entries.entry(id.clone()) {
+            entry.insert(Entry::Reserved { since: now, seen: None });
+            self.reserved += 1;
+        }
+    }
+
+    /// Turns a reservation into a held event; false if there is none.
+    pub(crate) fn take_reserved(&mut self, id: &EventId, seq: Seq) -> bool {
+        match self.entries.get_mut(id) {
+            Some(entry @ Entry::Reserved { .. }) => {
+                *entry = Entry::Held(seq);
+                self.reserved -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Drops a reservation; the number a read saw it under, which must be read again.
+    pub(crate) fn unreserve(&mut self, id: &EventId) -> Option<Seq> {
+        match self.entries.get(id) {
+            Some(&Entry::Reserved { seen, .. }) => {
+                self.entries.remove(id);
+                self.reserved -= 1;
+                seen
+            }
+            _ => None,
+        }
+    }
+
+    /// Drops reservations older than this; the lowest number a read saw one under.
+    pub(crate) fn expire_reserved(&mut self, before: Instant) -> Option<Seq> {
+        if self.reserved == 0 {
+            return None;
+        }
+        let mut lowest: Option<Seq> = None;
+        let reserved = &mut self.reserved;
+        self.entries.retain(|_, entry| match entry {
+            Entry::Reserved { since, seen } if *since < before => {
+                *reserved -= 1;
+                lowest = match (lowest, *seen) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+                false
+            }
+            _ => true,
+        });
+        lowest
+    }
+
+    /// A row was read: true if it is new and now held.
+    pub(crate) fn admit(&mut self, id: &EventId, seq: Seq) -> bool {
+        match self.entries.get_mut(id) {
+            None => {
+                self.entries.insert(id.clone(), Entry::Held(seq));
+                true
+            }
+            Some(Entry::Reserved { seen, .. }) => {
+                *seen = Some(seq);
+                false
+            }
+            Some(Entry::Held(held)) => {
+                if *held != seq {
+                    self.moved.insert(id.clone(), seq);
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether this node has it in memory, or is writing it.
+    pub(crate) fn has(&self, id: &EventId) -> bool {
+        self.entries.contains_key(id)
+    }
+
+    /// Not in memory any more, and still pending in the store.
+    pub(crate) fn forget(&mut self, id: &EventId) {
+        if matches!(self.entries.get(id), Some(Entry::Held(_))) {
+            self.entries.remove(id);
+            let moved = self.moved.remove(id);
+            self.again = moved.into_iter().chain(self.again).min();
+        }
+    }
+
+    /// From where to read again for events that were moved while they were held.
+    pub(crate) fn take_again(&mut self) -> Option<Seq> {
+        self.again.take()
+    }
+
+    /// Its settle is confirmed.
+    pub(crate) fn settled(&mut self, id: &EventId) {
+        if self.reads > 0 {
+            self.after_read.push(id.clone());
+        } else {
+            self.forget(id);
+        }
+    }
+
+    pub(crate) fn read_began(&mut self) {
+        self.reads += 1;
+    }
+
+    pub(crate) fn read_merged(&mut self) {
+        self.reads = self.reads.saturating_sub(1);
+        if self.reads > 0 {
+            return;
+        }
+        for id in std::mem::take(&mut self.after_read) {
+            self.forget(&id);
+        }
+    }
+
+    /// How many rows above this number a read may show that are known already.
+    pub(crate) fn above(&self, decided: Seq) -> usize {
+        let held = self.entries.values().filter(|entry| matches!(entry, Entry::Held(seq) if *seq > decided));
+        held.count() + self.reserved
+    }
+
+    /// The node is another one now: only what is being written stays ids.
+    pub(crate) fn clear_held(&mut self) {
+        self.entries.retain(|_, entry| matches!(entry, Entry::Reserved { .. }));
+        self.after_read.clear();
+        self.reads = 0;
+        self.moved.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> EventId {
+        EventId::from_row(text)
+    }
+
+    /// PBX-012
+    #[test]
+    fn an_id_stays_known_until_every_read_begun_before_its_settle_is_merged() {
+        let mut ids = InFlightIds::default();
+        assert!(ids.admit(&id("a"), Seq(1)));
+        ids.read_began();
+        ids.settled(&id("a"));
+        assert!(!ids.admit(&id("a"), Seq(1)), "the read under way began before the settle");
+        ids.read_merged();
+        assert_eq!(ids.len(), 0);
+        ids.settled(&id("b"));
+        assert!(ids.admit(&id("a"), Seq(1)));
+    }
+
+    /// PBX-012
+    #[test]
+    fn an_event_that_was_moved_before_its_settle_was_confirmed_is_read_again() {
+        let mut ids = InFlightIds::default();
+        assert!(ids.admit(&id("a"), Seq(1)));
+        assert!(!ids.admit(&id("a"), Seq(5)), "promoted, and seen under its new number");
+        assert_eq!(ids.take_again(), None);
+        ids.settled(&id("a"));
+        assert_eq!(ids.take_again(), Some(Seq(5)));
+        assert_eq!(ids.take_again(), None);
+    }
+
+    /// PBX-012
+    #[test]
+    fn writing_an_event_again_that_is_in_memory_does_not_make_it_unknown() {
+        let mut ids = InFlightIds::default();
+        assert!(ids.admit(&id("a"), Seq(1)));
+        ids.reserve(&id("a"), Instant::now());
+        assert!(!ids.take_reserved(&id("a"), Seq(2)));
+        assert_eq!(ids.unreserve(&id("a")), None);
+        assert!(!ids.admit(&id("a"), Seq(1)), "it is still in memory");
+    }
+
+    /// PBX-012, PBX-024
+    #[test]
+    fn a_reservation_seen_by_a_read_tells_where_to_read_again() {
+        let mut ids = InFlightIds::default();
+        ids.reserve(&id("a"), Instant::now());
+        assert!(!ids.admit(&id("a"), Seq(7)));
+        assert_eq!(ids.unreserve(&id("a")), Some(Seq(7)));
+        assert!(!ids.take_reserved(&id("a"), Seq(7)), "without a reservation nothing is pushed");
+    }
+}

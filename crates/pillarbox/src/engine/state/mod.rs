@@ -1,0 +1,20 @@
+//! The parts of the engine's state: plain data, each with one owner.
+
+pub(crate) mod aside;
+pub(crate) mod breaker;
+pub(crate) mod buffer;
+pub(crate) mod busy;
+pub(crate) mod due;
+pub(crate) mod groups;
+pub(crate) mod held;
+pub(crate) mod in_flight;
+pub(crate) mod item;
+pub(crate) mod leases;
+pub(crate) mod node;
+pub(crate) mod notes;
+pub(crate) mod pace;
+pub(crate) mod quarantine;
+pub(crate) mod schedule;
+pub(crate) mod settings;
+pub(crate) mod settle_queue;
+pub(crate) mod slots;

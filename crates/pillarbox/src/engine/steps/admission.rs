@@ -1,0 +1,211 @@
+//! Admission: the one way in which a row from the store becomes an event in memory.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::core::Core;
+use crate::engine::state::item::{Custody, Item, Recorded};
+use crate::engine::state::leases::HeldLease;
+use crate::engine::state::settle_queue::Unsettled;
+use crate::model::{EventId, GroupKey, Row, Seq, Slot, Status, Token};
+use crate::port::{Change, Counts, Outcome, Source};
+
+/// Clock tolerance: a grouped row due within this time keeps its place instead of being delayed.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+
+/// The error of a row that outlived its time.
+pub(crate) const EXPIRED: &str = "expired before it was delivered";
+
+/// Whether a crashed process may have died of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suspicion {
+    /// If its slot is in quarantine and it is among the first of it.
+    OfSlot,
+    Of(bool),
+}
+
+/// A row as its source found it.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) row: Row,
+    /// Where it stands among the rows of its source.
+    pub(crate) seq: Seq,
+    /// Its group, where groups keep their order.
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) custody: Custody,
+    pub(crate) source: Source,
+    pub(crate) suspicion: Suspicion,
+    pub(crate) due: Instant,
+    pub(crate) expires: Option<Instant>,
+    pub(crate) expired: bool,
+    pub(crate) age: Option<(Duration, Instant)>,
+}
+
+impl Arrival {
+    /// A row that is due, of which nothing else is known.
+    pub(crate) fn of(row: Row, now: Instant) -> Self {
+        Self {
+            seq: row.seq,
+            row,
+            group: None,
+            custody: Custody::Pending,
+            source: Source::Cold,
+            suspicion: Suspicion::Of(false),
+            due: now,
+            expires: None,
+            expired: false,
+            age: None,
+        }
+    }
+}
+
+impl Core {
+    /// Admits a row to memory, or settles it at once if it can't be delivered; the row, if it is in memory already.
+    #[must_use]
+    pub(in crate::engine) fn admit(&mut self, arrival: Arrival, now: Instant) -> Option<Row> {
+        let Arrival { row, seq, group, custody, source, suspicion, due, expires, expired, age } = arrival;
+        if !self.in_flight.admit(&row.id, seq) {
+            return Some(row);
+        }
+        let lease = HeldLease::of(&row, seq);
+        let Row { id, slot, status, attempts, event, .. } = row;
+        let outcome = |change| Outcome { seq, id: id.clone(), token: custody.token(), change };
+        let event = match event {
+            Ok(event) if !expired => event,
+            undeliverable => {
+                let error = undeliverable
+                    .map_or_else(|why| self.undecodable(&id, &why.error()), |_| EXPIRED.to_owned());
+                self.tally.dead.push((id.clone(), error.clone()));
+                let change = Change::Dead { error, counts: Counts::None, blocks: None };
+                self.settle_unadmitted(outcome(change), slot, None, now);
+                return None;
+            }
+        };
+        let put_off = status == Status::New && due > now + CLOCK_TOLERANCE;
+        if due > now && (put_off || group.is_none()) {
+            self.reads.hint_due(due);
+            self.settle_unadmitted(outcome(Change::Delay), slot, None, now);
+            return None;
+        }
+        let suspect = match suspicion {
+            Suspicion::OfSlot => self.slots.suspects(slot, group.as_ref(), seq),
+            Suspicion::Of(suspect) => suspect,
+        };
+        let (attempts, recorded) = self.recorded(&custody, attempts, suspect);
+        let item = Item {
+            custody,
+            attempts,
+            recorded,
+            quarantined: suspect && group.is_none(),
+            group,
+            expires,
+            age,
+            ..Item::new(event, seq, slot, source)
+        };
+        if item.is_taken() {
+            self.leases.begin(id, lease);
+        }
+        self.take_in(item, suspect, due, now);
+        None
+    }
+
+    fn undecodable(&mut self, id: &EventId, error: &str) -> String {
+        self.tally.undecodable.push((id.clone(), error.to_owned()));
+        error.to_owned()
+    }
+
+    /// What the row's count of attempts says of the attempt to come. Where it names more attempts than there may be, the last one
+    /// was recorded and came back untried: it is still due.
+    fn recorded(&self, custody: &Custody, attempts: u32, suspect: bool) -> (u32, Recorded) {
+        let max = self.settings.max_attempts;
+        match custody {
+            Custody::Pending if attempts >= max => (attempts, Recorded::Before),
+            Custody::Pending => (attempts, Recorded::No),
+            Custody::HandedIn(token) if *token == Token::default() => (attempts, Recorded::No),
+            Custody::Taken(_) if attempts > max && !suspect => (max, Recorded::Before),
+            Custody::HandedIn(_) | Custody::Taken(_) | Custody::Claimed(_) => (attempts, Recorded::ByTake),
+        }
+    }
+
+    /// An event has its place in memory, unless its group takes nothing now: then its row is read later.
+    fn take_in(&mut self, mut item: Item, suspect: bool, due: Instant, now: Instant) {
+        if matches!(item.custody, Custody::Pending) && self.defer(&item, suspect, due, now) {
+            return self.in_flight.forget(item.id());
+        }
+        if let Some(memo) = self.aside.take(item.id()) {
+            memo.apply(&mut item);
+        }
+        match item.source {
+            Source::Hot => self.tally.hot += 1,
+            Source::Cold => self.tally.cold += 1,
+        }
+        self.enter(&item);
+        match item.group.clone() {
+            Some(key) => {
+                let group = self.groups.entry(&key, item.slot);
+                group.quarantined |= suspect;
+                group.insert(item);
+                self.groups.place(&key, now);
+            }
+            None => self.buffer.push(item),
+        }
+    }
+
+    /// Leaves a row in the store for now, if its group is held back, full, or not due; returns whether it did.
+    fn defer(&mut self, item: &Item, suspect: bool, due: Instant, now: Instant) -> bool {
+        let Some(key) = &item.group else {
+            return false;
+        };
+        if self.held.contains(key) {
+            if suspect {
+                self.held.distrust(key.clone(), item.slot);
+            }
+            return true;
+        }
+        let room = self.settings.group_rows();
+        let group = self.groups.entry(key, item.slot);
+        group.quarantined |= suspect;
+        if group.takes_rows(room) && due <= now {
+            return false;
+        }
+        group.miss(item.seq);
+        if due > now {
+            group.until = Some(group.until.map_or(due, |until| until.max(due)));
+        }
+        self.groups.place(key, now);
+        true
+    }
+
+    /// Settles a row that never became an event in memory.
+    pub(in crate::engine) fn settle_unadmitted(
+        &mut self,
+        outcome: Outcome,
+        slot: Slot,
+        group: Option<GroupKey>,
+        now: Instant,
+    ) {
+        self.slots.entered(slot);
+        self.push_unsettled(Unsettled { outcome, slot, group }, now);
+    }
+
+    /// A row handed in by whoever read it; false if there is no room, it can't be decoded, or the engine is shutting down.
+    pub(crate) fn hand_in(&mut self, row: Row, source: Source, now: Instant) -> bool {
+        if !self.is_running() || self.source_room(source) == 0 || row.event.is_err() {
+            return false;
+        }
+        let custody = Custody::HandedIn(row.token);
+        // One that is in memory already counts as taken.
+        drop(self.admit(Arrival { custody, source, ..Arrival::of(row, now) }, now));
+        true
+    }
+
+    /// Someone reads rows to hand them in: what is settled meanwhile stays known until that is over.
+    pub(crate) fn poll_begins(&mut self) {
+        self.in_flight.read_began();
+    }
+
+    pub(crate) fn poll_over(&mut self) {
+        self.in_flight.read_merged();
+    }
+}

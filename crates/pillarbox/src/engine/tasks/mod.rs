@@ -1,0 +1,9 @@
+//! The tasks around the core: each owns calls to the store or the sink, and asks the core what to do next.
+
+pub(crate) mod caught;
+pub(crate) mod claimer;
+pub(crate) mod heart;
+pub(crate) mod heartbeat;
+pub(crate) mod reader;
+pub(crate) mod settler;
+pub(crate) mod worker;

@@ -1,0 +1,137 @@
+//! The reader: reads slots and groups as there is room, on hints, and at least once in a poll interval.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::shared::Shared;
+use crate::engine::sources::{Answer, Asked, Failed, Read};
+use crate::model::Lane;
+use crate::port::{ErrorKind, Fence, Lead, Part, Promote, Promoted, StoreError, Wakeups};
+
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
+/// As good as never, and still a moment that can be told.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Runs until it is told to stop; a read under way is finished.
+pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    // A node that reads only its own lane wrote those rows itself, or learns of them at the next heartbeat.
+    let (mut hints, interval) = match shared.settings.part {
+        Part::Share => (shared.store.wakeups(), shared.settings.poll_interval),
+        Part::OwnLane => (None, NEVER),
+    };
+    let mut poll_at = Instant::now() + interval;
+    while !stop.is_cancelled() {
+        let (read, incarnation) = shared.with(|core| (core.next_read(Instant::now()), core.incarnation()));
+        let ok = match read {
+            Read::Idle(until) => {
+                let until = until.map_or(poll_at, |until| until.min(poll_at));
+                idle(&shared, &stop, hints.as_mut(), until).await;
+                if Instant::now() >= poll_at {
+                    shared.with(|core| core.poll_tick(Instant::now()));
+                    poll_at = Instant::now() + interval;
+                }
+                true
+            }
+            read => act(&shared, read, incarnation).await,
+        };
+        if !ok {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = sleep(PAUSE_AFTER_ERROR) => {}
+            }
+        }
+    }
+}
+
+async fn idle(shared: &Shared, stop: &CancellationToken, hints: Option<&mut Wakeups>, until: Instant) {
+    // A store that went away gives no more hints; polling goes on.
+    let hinted = async {
+        if let Some(hints) = hints
+            && hints.0.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = shared.read.notified() => {}
+        () = hinted => shared.with(|core| core.hint_elsewhere(Instant::now())),
+        () = sleep_until(until) => {}
+    }
+}
+
+/// Does one read; false if the store failed.
+async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
+    let at = Instant::now();
+    let (failed, answer) = match read {
+        Read::Slots { fetch, version } => {
+            let fetched = shared.store.fetch(fetch).await;
+            (Failed::Slots, fetched.map(|fetched| Answer::Slots { fetched, version }))
+        }
+        Read::Group { key, fetch } => {
+            let fetched = shared.store.fetch(fetch).await;
+            (Failed::Group(key.clone()), fetched.map(|fetched| Answer::Group { key, fetched }))
+        }
+        Read::Sweep(fetch) => (Failed::Sweep, shared.store.fetch(fetch).await.map(Answer::Sweep)),
+        Read::Promote { lane, rows } => {
+            (Failed::Promote, promote(shared, lane, rows).await.map(Answer::Promoted))
+        }
+        Read::Take(take) => {
+            let taken = async { lead(shared)?.take(take.clone()).await };
+            (Failed::Take, taken.await.map(|taken| Answer::Taken { take, taken }))
+        }
+        Read::Recover(request) => {
+            let recovered = async { lead(shared)?.recover(request).await };
+            (Failed::Recover, recovered.await.map(Answer::Recovered))
+        }
+        Read::Claim { .. } | Read::Idle(_) => return true,
+    };
+    match answer {
+        Ok(answer) => {
+            report(shared, &answer);
+            let asked = Asked { at, now: Instant::now() };
+            // A source that reads gives nothing back.
+            shared.with(|core| drop(core.merge(answer, incarnation, asked)));
+            true
+        }
+        Err(error) => {
+            shared.with(|core| core.read_failed(failed, incarnation, Instant::now()));
+            tracing::error!(%error, "reading failed, trying again");
+            false
+        }
+    }
+}
+
+fn lead(shared: &Shared) -> Result<&dyn Lead, StoreError> {
+    let unsupported = || {
+        let detail = "rows of this store are not taken by a leader";
+        StoreError::new(ErrorKind::Unsupported, "take", shared.store_name(), detail)
+    };
+    shared.store.lead().ok_or_else(unsupported)
+}
+
+fn report(shared: &Shared, answer: &Answer) {
+    match answer {
+        Answer::Recovered(rows) if *rows > 0 => {
+            let store = shared.store_name();
+            tracing::info!(store, rows, "released rows that were taken and that no process has in memory");
+        }
+        // Another node leads: a heartbeat tells whether this one still holds what it thinks it does.
+        Answer::Taken { taken, .. } if !taken.leads => shared.heartbeat.notify_one(),
+        _ => {}
+    }
+}
+
+async fn promote(shared: &Shared, lane: Lane, rows: usize) -> Result<Promoted, StoreError> {
+    let (fence, order) = (shared.with(|core| core.fence().clone()), shared.settings.order);
+    let Fence::Node(node) = fence else {
+        return Ok(Promoted::default());
+    };
+    shared.store.promote(Promote { node, lane, order, rows, now: None }).await
+}

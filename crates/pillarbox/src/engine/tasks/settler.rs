@@ -1,0 +1,139 @@
+//! The settler: reports outcomes in batches and tries again while ownership holds.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::shared::Shared;
+use crate::engine::steps::settlement::{Batch, NextSettle};
+use crate::port::{ErrorKind, Fence, OnDone, Settle, Settled, Store, StoreError};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How often someone who waits for the answer settles what others have locked: for about a second and a half.
+const TRIES: u32 = 7;
+
+/// Runs until it is told to stop and has nothing left to settle, or to give up what it can't settle.
+pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: CancellationToken) {
+    loop {
+        match shared.with(|core| core.next_settle(Instant::now())) {
+            NextSettle::Batch { fence, batch, incarnation } => {
+                settle(&shared, &give_up, fence, batch, incarnation).await;
+            }
+            NextSettle::Linger(until) => tokio::select! {
+                biased;
+                () = shared.settle.notified() => {}
+                // Only what others have locked is left to wait for by then.
+                () = give_up.cancelled() => return,
+                () = sleep_until(until) => {}
+            },
+            NextSettle::Empty if stop.is_cancelled() => return,
+            NextSettle::Empty => tokio::select! {
+                biased;
+                () = shared.settle.notified() => {}
+                () = stop.cancelled() => {}
+            },
+        }
+    }
+}
+
+/// Settles one batch. A failure after a good delivery is tried again, and is never the listener's.
+async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batch: Batch, incarnation: u64) {
+    let on_done =
+        if shared.keeps_done.load(Ordering::Relaxed) { OnDone::Keep } else { shared.settings.on_done };
+    let mut request = Settle { fence, outcomes: Arc::clone(&batch.outcomes), on_done, now: None };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match shared.store.settle(request.clone()).await {
+            Ok(settled) => return confirm(shared, batch, &settled, incarnation),
+            Err(error) if error.kind() == ErrorKind::Permission && request.on_done == OnDone::Delete => {
+                keep_done(shared, &error);
+                request.on_done = OnDone::Keep;
+                continue;
+            }
+            Err(error) => {
+                let (store, events) = (shared.store_name(), batch.outcomes.len());
+                tracing::error!(store, %error, events, "settling failed, trying again");
+            }
+        }
+        let stale = shared.with(|core| core.is_past(incarnation));
+        if stale || give_up.is_cancelled() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = give_up.cancelled() => {}
+            () = sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Without the right to delete, delivered events are marked instead: that they are delivered matters more.
+fn keep_done(shared: &Shared, error: &StoreError) {
+    shared.keeps_done.store(true, Ordering::Relaxed);
+    let store = shared.store_name();
+    tracing::warn!(
+        store,
+        %error,
+        "may not delete delivered events: they are kept, marked as done, until this process restarts"
+    );
+}
+
+/// Settles for someone who waits for the answer: what others have locked is settled again, for a while.
+pub(crate) async fn settle_now(
+    store: &(impl Store + ?Sized),
+    mut request: Settle,
+) -> Result<Settled, StoreError> {
+    let mut places: Vec<usize> = (0..request.outcomes.len()).collect();
+    let mut whole = Settled::all_but(Vec::new());
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1..=TRIES {
+        let settled = store.settle(request.clone()).await?;
+        whole.held &= settled.held;
+        whole.reused |= settled.reused;
+        whole.stale.extend(settled.stale.iter().map(|place| places[*place]));
+        if settled.busy.is_empty() {
+            break;
+        }
+        if attempt == TRIES {
+            let detail = format!("{} rows are locked by another transaction", settled.busy.len());
+            return Err(StoreError::new(ErrorKind::Timeout, "settle", &store.facts().name, detail));
+        }
+        request.outcomes = settled.busy.iter().map(|place| request.outcomes[*place].clone()).collect();
+        places = settled.busy.iter().map(|place| places[*place]).collect();
+        sleep(pause).await;
+        pause *= 2;
+    }
+    whole.stale.sort_unstable();
+    Ok(whole)
+}
+
+fn confirm(shared: &Shared, batch: Batch, settled: &Settled, incarnation: u64) {
+    if !settled.held {
+        let (store, events) = (shared.store_name(), batch.outcomes.len());
+        tracing::warn!(store, events, "ownership lost: outcomes were not taken");
+    }
+    if settled.reused {
+        let (store, stale) = (shared.store_name(), settled.stale.len());
+        tracing::warn!(
+            store,
+            stale,
+            "numbers were given again: outcomes were not taken, reading starts anew"
+        );
+    }
+    shared.with(|core| {
+        let now = Instant::now();
+        if settled.held {
+            core.settled(batch, settled, incarnation, now);
+        } else if !core.is_past(incarnation) {
+            core.lost(now);
+        }
+    });
+    if !settled.held {
+        shared.heartbeat.notify_one();
+    }
+}

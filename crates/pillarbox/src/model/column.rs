@@ -1,0 +1,85 @@
+//! The columns of rows and items in every SQL store, by name.
+
+/// What a read of native rows selects. Those of [`HEAVY_COLUMNS`] may be left out where a row is too large.
+pub const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
+    event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
+    due_at, headers, payload, payload_bytes, lock_token";
+
+/// The columns whose size nothing bounds but the limits of a writer.
+pub const HEAVY_COLUMNS: [&str; 3] = ["headers", "payload", "payload_bytes"];
+
+/// What a read of items selects.
+pub const ITEM_COLUMNS: &str =
+    "id, type, message_group, payload, status, retry_count, created_at, processed_at, error_message";
+
+/// The same of items.
+pub const HEAVY_ITEM_COLUMNS: [&str; 2] = ["payload", "error_message"];
+
+macro_rules! columns {
+    ($($column:ident = $name:literal),+ $(,)?) => {
+        /// A column that a statement may answer with, by its name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "each is called what its column is")]
+        pub enum Column {
+            $($column,)+
+        }
+
+        impl Column {
+            pub(super) const ALL: &[Self] = &[$(Self::$column,)+];
+
+            pub(super) fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$column),)+
+                    _ => None,
+                }
+            }
+
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$column => $name,)+
+                }
+            }
+        }
+    };
+}
+
+columns! {
+    Seq = "seq",
+    EventId = "event_id",
+    Slot = "slot",
+    Status = "status",
+    Attempts = "attempts",
+    CreatedAt = "created_at",
+    AvailableAt = "available_at",
+    ExpiresAt = "expires_at",
+    EventType = "event_type",
+    AggregateType = "aggregate_type",
+    AggregateId = "aggregate_id",
+    TenantId = "tenant_id",
+    MessageGroup = "message_group",
+    MessageId = "message_id",
+    CorrelationId = "correlation_id",
+    OccurredAt = "occurred_at",
+    DueAt = "due_at",
+    Headers = "headers",
+    Payload = "payload",
+    PayloadBytes = "payload_bytes",
+    LockToken = "lock_token",
+    LastError = "last_error",
+    DoneAt = "done_at",
+    LockedBy = "locked_by",
+    LockedUntil = "locked_until",
+    ProcessedBy = "processed_by",
+    Id = "id",
+    Type = "type",
+    RetryCount = "retry_count",
+    ProcessedAt = "processed_at",
+    ErrorMessage = "error_message",
+    // What statements compute: the database's now, the bytes of contents that were left out or of the whole row, whether the
+    // claim before ran out, whether the node leads.
+    Now = "now",
+    LeftOut = "left_out",
+    Bytes = "bytes",
+    Lapsed = "lapsed",
+    Leads = "leads",
+}

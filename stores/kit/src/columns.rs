@@ -1,0 +1,27 @@
+//! Lists of columns as statements select them.
+
+/// The columns of a list, with those that are heavy written by one function and the others by another.
+pub fn selected(
+    columns: &str,
+    heavy: &[&str],
+    light: impl Fn(&str) -> String,
+    guarded: impl Fn(&str) -> String,
+) -> String {
+    let write = |column: &str| match heavy.contains(&column) {
+        true => format!("{} AS {column}", guarded(column)),
+        false => light(column),
+    };
+    columns.split(", ").map(write).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heavy_columns_keep_their_names() {
+        let list =
+            selected("id, payload", &["payload"], |c| format!("e.{c}"), |c| format!("nullif({c}, '')"));
+        assert_eq!(list, "e.id, nullif(payload, '') AS payload");
+    }
+}

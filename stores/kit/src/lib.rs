@@ -1,0 +1,40 @@
+//! What the SQL stores of Pillarbox share: everything that is neither SQL nor a dialect.
+//!
+//! It is no public interface: it changes with the stores.
+
+mod columns;
+mod failure;
+mod page;
+mod replacements;
+mod selecting;
+mod settings;
+mod statement;
+mod version;
+
+#[cfg(feature = "server")]
+mod pool;
+#[cfg(feature = "server")]
+mod retry;
+#[cfg(feature = "server")]
+mod sqlx_error;
+#[cfg(feature = "server")]
+mod transaction;
+
+pub use columns::selected;
+pub use failure::{Refused, ServerFailure, commit_error};
+pub use page::{End, Light, Page, put_in_place, read_item, read_row};
+pub use replacements::Replacements;
+pub use selecting::Selecting;
+pub use settings::Settings;
+pub use statement::{statement, undeclared};
+pub use version::{KNOWN, SchemaVersion, refuse_lacking, refuse_missing, refuse_newer};
+
+#[cfg(feature = "server")]
+pub use pool::{Call, OpenSession, Pools, Purpose, Session, Work};
+#[cfg(feature = "server")]
+pub use settings::ServerSettings;
+#[cfg(feature = "server")]
+pub use sqlx_error::describe;
+
+#[doc(hidden)]
+pub use pillarbox::model::{Layout, Limits, TableName};

@@ -1,0 +1,204 @@
+//! Connections of the store's own, each kind reserved for its purpose, so that a busy pool can't take a lease away.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pillarbox::port::ErrorKind;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use crate::retry::retry_conflicts;
+use crate::{Refused, ServerFailure, ServerSettings};
+
+/// How long the store waits for a statement beyond the time after which the server should have ended it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a connection is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reading pending rows.
+    Fetch,
+    /// Recording outcomes.
+    Settle,
+    /// Renewing leases.
+    Heartbeat,
+    /// Claims, promotions, operators and everything else.
+    General,
+}
+
+/// What a call does on a session; boxed, because it borrows the session.
+pub type Work<'c, T, F> = Pin<Box<dyn Future<Output = Result<T, F>> + Send + 'c>>;
+
+/// A call with the statements of the store and its request, which can be made again.
+pub type Call<S, C, R, T> = for<'c> fn(&'c mut S, &'c C, &'c R) -> Work<'c, T, <S as Session>::Failure>;
+
+/// One connection, and what frames each piece of work on it.
+pub trait Session: Send + 'static {
+    /// Why work fails.
+    type Failure: ServerFailure;
+
+    /// Prepares for a piece of work.
+    fn begin_work(&mut self) -> impl Future<Output = Result<(), Self::Failure>> + Send;
+
+    /// Leaves no transaction open behind work that ended well or failed.
+    fn end_work(
+        &mut self,
+        failed: Option<&Self::Failure>,
+    ) -> impl Future<Output = Result<(), Self::Failure>> + Send;
+}
+
+/// How connections of the store are made.
+pub trait OpenSession: Send + Sync + 'static {
+    /// A connection.
+    type Session: Session;
+
+    /// A new connection for a purpose.
+    fn connect(
+        &self,
+        purpose: Purpose,
+    ) -> impl Future<Output = Result<Self::Session, <Self::Session as Session>::Failure>> + Send;
+}
+
+/// Connections by their purpose, and who waits for the work on them.
+pub struct Pools<K: OpenSession> {
+    connector: K,
+    statement_timeout: Duration,
+    tasks: TaskTracker,
+    fetch: Pool<K::Session>,
+    settle: Pool<K::Session>,
+    heartbeat: Pool<K::Session>,
+    general: Pool<K::Session>,
+}
+
+/// Connections for one purpose: opened when they are needed, kept, and replaced when they break.
+struct Pool<S> {
+    permits: Semaphore,
+    idle: Mutex<Vec<S>>,
+}
+
+impl<S> Pool<S> {
+    const fn new(connections: usize) -> Self {
+        Self { permits: Semaphore::const_new(connections), idle: Mutex::new(Vec::new()) }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<S>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: OpenSession> Pools<K> {
+    /// Pools that are still empty: one connection each for reading, settling and heartbeats, some for all else.
+    pub fn new(connector: K, settings: &ServerSettings) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            statement_timeout: settings.statement_timeout,
+            tasks: TaskTracker::new(),
+            fetch: Pool::new(1),
+            settle: Pool::new(1),
+            heartbeat: Pool::new(1),
+            general: Pool::new(settings.general_connections),
+        })
+    }
+
+    /// How connections are made.
+    pub const fn connector(&self) -> &K {
+        &self.connector
+    }
+
+    /// When a call that begins now is given up.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.statement_timeout + GRACE
+    }
+
+    /// Runs a task that `close` waits for; false where there is no runtime.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
+        self.tasks.spawn_on(task, &runtime);
+        true
+    }
+
+    /// Waits for all work that is under way, then closes the connections.
+    pub async fn close(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        for pool in [&self.fetch, &self.settle, &self.heartbeat, &self.general] {
+            pool.idle().clear();
+        }
+    }
+
+    /// Runs something to its end in a task, for what must not be dropped half way.
+    ///
+    /// # Errors
+    /// If it panics.
+    pub async fn to_its_end<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, <K::Session as Session>::Failure> {
+        self.tasks.spawn(call).await.map_err(|_| Refused::panicked().into())
+    }
+
+    /// Makes a call on a connection for this purpose, to its end, whether or not the caller goes on waiting. A call that
+    /// loses against another transaction is undone and made again.
+    ///
+    /// # Errors
+    /// If no connection can be had in time, or the call fails.
+    pub async fn call<C, R, T>(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        context: Arc<C>,
+        request: R,
+        call: Call<K::Session, C, R, T>,
+    ) -> Result<T, <K::Session as Session>::Failure>
+    where
+        C: Send + Sync + 'static,
+        R: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let pools = Arc::clone(self);
+        self.to_its_end(async move { pools.run(purpose, &*context, &request, call).await }).await?
+    }
+
+    async fn run<C, R, T>(
+        &self,
+        purpose: Purpose,
+        context: &C,
+        request: &R,
+        call: Call<K::Session, C, R, T>,
+    ) -> Result<T, <K::Session as Session>::Failure> {
+        let (pool, deadline) = (self.pool(purpose), self.deadline());
+        let busy = || Refused::new(ErrorKind::Timeout, "no connection became free");
+        let permit = timeout_at(deadline, pool.permits.acquire()).await;
+        let _permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
+        let idle = pool.idle().pop();
+        let mut session = match idle {
+            Some(session) => session,
+            None => {
+                let connected = timeout_at(deadline, self.connector.connect(purpose)).await;
+                connected.map_err(|_| Refused::late("connecting"))??
+            }
+        };
+        let answer = timeout_at(self.deadline(), retry_conflicts(&mut session, context, request, call)).await;
+        // Where nobody knows what the server is doing, the connection is dropped, never used again.
+        let answer = answer.map_err(|_| Refused::late("the server"))?;
+        match &answer {
+            Err(failure) if !failure.spares_connection() => {
+                // What broke one has most likely broken the others.
+                pool.idle().clear();
+            }
+            _ => pool.idle().push(session),
+        }
+        answer
+    }
+
+    const fn pool(&self, purpose: Purpose) -> &Pool<K::Session> {
+        match purpose {
+            Purpose::Fetch => &self.fetch,
+            Purpose::Settle => &self.settle,
+            Purpose::Heartbeat => &self.heartbeat,
+            Purpose::General => &self.general,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What happens while a message of a process is on its way: a proxy holds it back.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests do")]
+#![expect(clippy::disallowed_methods, reason = "tasks end with the runtime of their test")]
+
+use std::time::Duration;
+
+use pillarbox::model::{EventId, NodeId, Row, Status, Token};
+use pillarbox::port::{
+    Admin, Begin, Cancel, Change, Counts, Cursor, Fence, List, OnDone, Outcome, Part, Register, Settle,
+    Store, WriteOn,
+};
+use pillarbox_mongodb::MongodbStore;
+use pillarbox_mongodb::mongodb::Client;
+use pillarbox_mongodb::mongodb::bson::{Document, doc};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+mod server;
+
+use server::{MONGODB, Site, read_from, rows};
+
+/// Far less than a server takes to end a transaction whose client has died.
+const SOON: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(20);
+
+/// Passes everything on to a server, but holds back each message that has a word in it until it is let go.
+struct Proxy {
+    port: u16,
+    /// Once nobody listens, nothing is held back.
+    held_back: mpsc::Receiver<LetGo>,
+}
+
+/// Dropped, it lets a message go.
+type LetGo = oneshot::Sender<()>;
+
+impl Proxy {
+    async fn start(word: &'static [u8]) -> Self {
+        let url = std::env::var(MONGODB).unwrap();
+        let server = url.trim_start_matches("mongodb://").split('/').next().unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (hold, held_back) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (from_client, mut to_client) = client.into_split();
+                let (mut from_server, to_server) = TcpStream::connect(&server).await.unwrap().into_split();
+                tokio::spawn(pass_on(from_client, to_server, word, hold.clone()));
+                tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
+            }
+        });
+        Self { port, held_back }
+    }
+
+    /// A store behind it.
+    async fn store(&self, site: &Site) -> MongodbStore {
+        let url = format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port);
+        let client = Client::with_uri_str(url).await.unwrap();
+        MongodbStore::new(client.database(site.database.name())).await.unwrap()
+    }
+}
+
+async fn pass_on(
+    mut client: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    word: &[u8],
+    hold: mpsc::Sender<LetGo>,
+) {
+    let mut message = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = client.read(&mut message).await {
+        if message[..length].windows(word.len()).any(|part| part == word) {
+            let (let_go, gone) = oneshot::channel();
+            if hold.send(let_go).await.is_ok() {
+                let _ = gone.await;
+            }
+        }
+        if server.write_all(&message[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn join(node: NodeId) -> Register {
+    Register {
+        node,
+        label: "node".to_owned(),
+        lease: Duration::from_millis(1),
+        part: Part::default(),
+        now: None,
+    }
+}
+
+fn settle(node: NodeId, row: &Row, change: Change) -> Settle {
+    let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: Token::default(), change };
+    Settle { fence: Fence::Node(node), outcomes: [outcome].into(), on_done: OnDone::Keep, now: None }
+}
+
+/// PBX-120, PBX-014: a process that stands still in the middle of a settle is evicted, its rows can be settled by others at once,
+/// and when it goes on nothing of its own is applied.
+#[tokio::test]
+async fn an_open_settle_of_an_evicted_node_is_ended_and_its_rows_are_free_at_once() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let mut proxy = Proxy::start(b"commitTransaction").await;
+    let slow = proxy.store(&site).await;
+    let (dead, heir) = (NodeId::from_random(1), NodeId::from_random(2));
+    slow.register(join(dead)).await.unwrap();
+    site.store.write(rows(["a".to_owned()])).await.unwrap();
+    let row = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
+
+    let failed = Change::Dead { error: "late".to_owned(), counts: Counts::One, blocks: None };
+    let (store, late) = (slow.clone(), settle(dead, &row, failed));
+    let late = tokio::spawn(async move { store.settle(late).await });
+    let commit = timeout(LONG, proxy.held_back.recv()).await.unwrap().unwrap();
+
+    timeout(SOON, site.store.register(join(heir))).await.expect("nobody waits").unwrap();
+    let done = timeout(SOON, site.store.settle(settle(heir, &row, Change::Done))).await;
+    let done = done.expect("nobody waits").unwrap();
+    assert!(done.held && done.busy.is_empty() && done.stale.is_empty(), "{done:?}");
+
+    drop((commit, proxy.held_back));
+    let late = timeout(LONG, late).await.unwrap().unwrap().unwrap();
+    assert!(!late.held, "{late:?}");
+    let records = site.store.list(List { limit: 10, ..List::default() }).await.unwrap();
+    assert_eq!(records.iter().map(|record| record.status).collect::<Vec<_>>(), [Status::Done]);
+    let nodes = site.database.collection::<Document>("outbox_node");
+    let left = doc! { "_id": { "$regex": format!("^{dead}") } };
+    assert_eq!(nodes.count_documents(left).await.unwrap(), 0, "nothing is kept of it");
+    slow.close().await;
+    site.remove().await;
+}
+
+/// PBX-010: rows of one transaction are read together or not at all, also where they are on both sides of a window's end and the
+/// commit comes while the reader goes from one window to the next.
+#[tokio::test]
+async fn a_commit_in_the_middle_of_a_read_does_not_show_its_second_row_alone() {
+    /// The width of the first window.
+    const WINDOW: usize = 100;
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let names: Vec<String> = (1..WINDOW).map(|number| format!("gone {number}")).collect();
+    site.store.write(rows(names.clone())).await.unwrap();
+    let ids = names.into_iter().map(EventId::from_row).collect();
+    site.store.cancel(Cancel { ids, by: "ann".to_owned(), now: None }).await.unwrap();
+    let mut tx = site.store.begin().await.unwrap();
+    let both = rows(["first".to_owned(), "second".to_owned()]).rows;
+    let written = site.store.insert(&mut tx, &both).await.unwrap();
+    assert_eq!(written[0].seq.0, WINDOW as i64, "the next one is in another window");
+    site.store.write(rows(["last".to_owned()])).await.unwrap();
+
+    let mut proxy = Proxy::start(b"$lte").await;
+    let slow = proxy.store(&site).await;
+    let (answer, mut answered) = oneshot::channel();
+    tokio::spawn(async move {
+        let mut read = read_from(Cursor::default());
+        read.rows = WINDOW / 2;
+        answer.send(slow.fetch(read).await.unwrap().rows).unwrap();
+        slow.close().await;
+    });
+    drop(timeout(LONG, proxy.held_back.recv()).await.unwrap().expect("it reads up to a number"));
+    let second = tokio::select! {
+        second = proxy.held_back.recv() => second,
+        // All that it reads above what is vouched for is one window.
+        read = &mut answered => {
+            assert_eq!(read.unwrap().iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["last"]);
+            None
+        }
+    };
+    site.store.commit(tx).await.unwrap();
+    if second.is_some() {
+        drop((second, proxy.held_back));
+        let read = timeout(LONG, answered).await.unwrap().unwrap();
+        let read: Vec<&str> = read.iter().map(|row| row.id.as_str()).collect();
+        assert!(read == ["last"] || read == ["first", "second", "last"], "{read:?}");
+    }
+    site.remove().await;
+}

@@ -1,2 +1,0 @@
--- Fails on a connection that is gone; no lock.
-SELECT 1

@@ -1,2 +1,0 @@
--- Deletes the attempts of events that go; locks on their rows.
-DELETE FROM {attempt} WHERE event_id IN ({ids})

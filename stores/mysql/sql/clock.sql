@@ -1,2 +1,0 @@
--- The database's now; no lock.
-SELECT utc_timestamp(6)

@@ -1,2 +1,0 @@
--- Deletes rows that this transaction has locked.
-DELETE FROM {event} WHERE {rows}

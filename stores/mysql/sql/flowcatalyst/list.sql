@@ -1,2 +1,0 @@
--- A page of items by id, ascending, with or without their contents; no lock.
-SELECT {listed_columns} FROM {selected} AND (? IS NULL OR id > ?) ORDER BY id LIMIT ?

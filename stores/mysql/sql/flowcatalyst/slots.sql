@@ -1,2 +1,0 @@
--- Slots with their holders; rows without numbers have no quarantine; no lock.
-SELECT slot, holder, suspect, 0, 0 FROM {slot} ORDER BY slot

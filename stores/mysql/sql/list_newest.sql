@@ -1,2 +1,0 @@
--- A page of events, descending, with or without their contents; no lock.
-SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ? ORDER BY seq DESC LIMIT ?

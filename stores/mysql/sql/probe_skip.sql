@@ -1,2 +1,0 @@
--- Must not answer with a row that someone holds.
-SELECT value FROM {meta} WHERE name = 'probe' FOR UPDATE SKIP LOCKED

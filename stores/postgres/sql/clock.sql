@@ -1,2 +1,0 @@
--- The database's now; no lock.
-SELECT clock_timestamp()

@@ -1,2 +1,0 @@
--- How many events match; no lock.
-SELECT count(*) FROM {selected}

@@ -1,2 +1,0 @@
--- One item; no lock.
-SELECT {columns} FROM {event} WHERE id = $1

@@ -1,2 +1,0 @@
--- There are no lanes to look for in this layout; no lock.
-SELECT 1

@@ -1,2 +1,0 @@
--- When the next delayed row is due; no lock.
-SELECT available_at FROM {event} WHERE status IN (0, 2) AND lane = -1 ORDER BY available_at, seq LIMIT 1

@@ -1,2 +1,0 @@
--- What a node tells of itself; nodes of an earlier release leave it empty.
-ALTER TABLE {node} ADD COLUMN IF NOT EXISTS state text;

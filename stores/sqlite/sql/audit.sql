@@ -1,2 +1,0 @@
--- Records what an operator did; under the write lock.
-INSERT INTO {audit} (at, actor, action, target) VALUES (?1, ?2, ?3, ?4)

@@ -1,2 +1,0 @@
--- Deletes one failed item; under the write lock.
-DELETE FROM {event} WHERE rowid = ?1 AND status = 'FAILED'

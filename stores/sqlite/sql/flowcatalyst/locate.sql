@@ -1,2 +1,0 @@
--- The place of one item; under the write lock.
-SELECT rowid FROM {event} WHERE id = ?1

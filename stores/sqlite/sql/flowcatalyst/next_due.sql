@@ -1,2 +1,0 @@
--- Nothing is delayed in this layout; no lock.
-SELECT NULL

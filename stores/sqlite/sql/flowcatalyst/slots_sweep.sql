@@ -1,2 +1,0 @@
--- There are no lanes to look for in this layout; no lock.
-UPDATE {slot} SET slot = slot WHERE false

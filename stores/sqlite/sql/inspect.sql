@@ -1,0 +1,47 @@
+-- What operators see: lists, single events, statistics.
+
+-- name: list
+-- A page of events, ascending, with or without their contents; no lock.
+SELECT {listed_columns}, {record_columns} FROM {selected} AND seq > ?7 ORDER BY seq LIMIT ?8
+
+-- name: list_newest
+-- A page of events, descending, with or without their contents; no lock.
+SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ?7 ORDER BY seq DESC LIMIT ?8
+
+-- name: show
+-- One event; no lock.
+SELECT {columns}, {record_columns} FROM {event} WHERE event_id = ?1
+
+-- name: count
+-- How many events match; no lock.
+SELECT count(*) FROM {selected}
+
+-- name: attempts
+-- The failed attempts of one event; no lock.
+SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = ?1 ORDER BY id
+
+-- name: stats_pending
+-- Counts of pending rows, and when the oldest that is due was written; no lock.
+SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE slot = -1),
+    count(*) FILTER (WHERE slot = -2), min(created_at) FILTER (WHERE available_at <= ?1)
+FROM {event} INDEXED BY {event_pending} WHERE status IN (0, 2)
+
+-- name: stats_ended
+-- Counts of rows that have ended, from the index alone; no lock.
+SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3),
+    count(*) FILTER (WHERE status = 1 AND done_at > ?1)
+FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3)
+
+-- name: stats_written
+-- When rows were written, newest first, for a reader that stops early; no lock.
+SELECT created_at FROM {event} ORDER BY seq DESC
+
+-- name: stats_dead
+-- Dead events by type, most first; no lock.
+SELECT event_type, count(*) FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3) AND status = 3
+GROUP BY event_type ORDER BY count(*) DESC, event_type
+
+-- name: stats_beside
+-- Counts of the tables beside the outbox; no lock.
+SELECT (SELECT count(*) FROM {slot} WHERE holder IS NULL), (SELECT count(*) FROM {group} WHERE state = 'blocked'),
+    (SELECT count(*) FROM {group} WHERE state = 'paused'), (SELECT count(*) FROM {node} WHERE expires_at > ?1)

@@ -1,2 +1,0 @@
--- The number of one event; under the write lock.
-SELECT seq FROM {event} WHERE event_id = ?1

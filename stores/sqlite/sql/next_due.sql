@@ -1,2 +1,0 @@
--- When the next delayed row is due; no lock.
-SELECT min(available_at) FROM {event} INDEXED BY {event_delayed} WHERE status IN (0, 2) AND lane = -1

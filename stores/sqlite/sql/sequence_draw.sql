@@ -1,2 +1,0 @@
--- Draws numbers so that no insert gets them; under the write lock.
-UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = {event_name} COLLATE NOCASE

@@ -1,2 +1,0 @@
--- All slots, who holds them and what is quarantined; no lock.
-SELECT slot, holder, suspect, evictions, quarantined_upto FROM {slot} ORDER BY slot
