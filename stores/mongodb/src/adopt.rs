@@ -14,14 +14,14 @@ use crate::call::{Call, Find, whole};
 use crate::document::code;
 use crate::error::Failure;
 use crate::number::{Drawn, Head, closed, draw, head};
-use crate::outbox::{Server, pause};
+use crate::outbox::Server;
 use crate::row::Fields;
 use crate::time::us;
 
 /// The document of the last plan, among the counters.
 const PLAN: &str = "adoption";
-/// How often a plan is made again that met another one.
-const TRIES: u32 = 30;
+/// A plan that follows the last one by this many versions was made of documents that were read after the last one.
+const SUCCESSOR: i64 = 2;
 /// How many are taken in at once; the rest at the next read.
 const AT_ONCE: usize = 500;
 /// How large a plan may be; one entry at least.
@@ -113,12 +113,18 @@ struct Entry {
 
 async fn take_in(call: &mut Call<'_>, found: Vec<RawDocumentBuf>) -> Result<(), Failure> {
     let mut found = Some(found);
-    for tried in 0..TRIES {
+    let (mut first_seen, mut tried) = (None, 0);
+    loop {
         let last = read(call).await?;
         let left = left(call, &last).await?;
         if !left.is_empty() {
             carry_out(call, &left).await?;
             found = None;
+        }
+        // Others may be faster for as long as documents come. Whoever made the second plan after the one that was first seen
+        // here looked for documents later than this call did, so the plan has everything that this call must take in.
+        if last.version >= *first_seen.get_or_insert(last.version) + SUCCESSOR {
+            return Ok(());
         }
         let found = match found.take() {
             Some(found) => found,
@@ -127,9 +133,11 @@ async fn take_in(call: &mut Call<'_>, found: Vec<RawDocumentBuf>) -> Result<(), 
         if found.is_empty() || make(call, &last, &found).await? {
             return Ok(());
         }
-        pause(tried).await;
+        if !call.retry(tried).await {
+            return Err(Failure::lost());
+        }
+        tried += 1;
     }
-    Err(Failure::lost())
 }
 
 /// The last plan; none was made before the first.

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{AggregateOptions, FindOptions};
+use tokio::time::Instant;
 
 use crate::allocator;
 use crate::error::Failure;
-use crate::outbox::{Names, Outbox, confirmed_document, pause};
+use crate::outbox::{LAST, Names, Outbox, confirmed_document, pause};
 
 /// How many statements one command holds at most: with the longest errors it stays below the bound of a message.
 const STATEMENTS: usize = 500;
-/// How often a statement is sent again that lost against another one.
-const TRIES: u32 = 5;
 
 /// Which documents are read, and how.
 #[derive(Default)]
@@ -30,13 +29,15 @@ pub(crate) struct Find {
 pub(crate) struct Call<'s> {
     outbox: &'s Arc<Outbox>,
     session: Option<&'s mut ClientSession>,
+    /// When the store stops waiting for the call.
+    deadline: Instant,
     /// Numbers drawn for rows of its transaction, which come with the commit.
     pub(crate) draws: Vec<u64>,
 }
 
 impl<'s> Call<'s> {
     pub(crate) fn new(outbox: &'s Arc<Outbox>, session: Option<&'s mut ClientSession>) -> Self {
-        Self { outbox, session, draws: Vec::new() }
+        Self { outbox, session, deadline: outbox.deadline(), draws: Vec::new() }
     }
 
     /// A call beside this one, outside of its transaction.
@@ -55,6 +56,15 @@ impl<'s> Call<'s> {
     /// Whether all that the call does comes and goes together.
     pub(crate) fn in_transaction(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// Pauses before the next try of what has lost against others `tried` times; false if no time is left for one.
+    pub(crate) async fn retry(&self, tried: u32) -> bool {
+        let has_time = Instant::now() + LAST < self.deadline;
+        if has_time {
+            pause(tried).await;
+        }
+        has_time
     }
 
     /// Visits documents in order until the visitor has enough.
@@ -175,9 +185,10 @@ impl<'s> Call<'s> {
             match refused {
                 None => done += sent,
                 // Those before it are done, it is not, and those after it were not tried.
-                Some((place, failure)) if failure.has_lost() && lost < TRIES && !self.in_transaction() => {
+                Some((place, failure))
+                    if failure.has_lost() && !self.in_transaction() && self.retry(lost).await =>
+                {
                     done += place;
-                    pause(lost).await;
                     lost += 1;
                 }
                 Some((_, failure)) => return Err(failure),
@@ -248,13 +259,15 @@ impl<'s> Call<'s> {
 
     /// Sends a command, and sends it again if it lost against another one; a transaction is for its caller to begin again.
     async fn command(&mut self, command: Document) -> Result<Document, Failure> {
-        for lost in 0..TRIES {
+        let mut lost = 0;
+        loop {
             match self.send(command.clone()).await {
-                Err(failure) if failure.has_lost() && !self.in_transaction() => pause(lost).await,
+                Err(failure) if failure.has_lost() && !self.in_transaction() && self.retry(lost).await => {
+                    lost += 1;
+                }
                 answer => return answer,
             }
         }
-        self.send(command).await
     }
 
     async fn send(&mut self, mut command: Document) -> Result<Document, Failure> {

@@ -14,14 +14,11 @@ use crate::error::Failure;
 use crate::flowcatalyst;
 use crate::number::head;
 use crate::operate::record;
-use crate::outbox::pause;
 use crate::row::Fields;
 use crate::time::{cut, us};
 
 /// The number of the state of groups, among the counters.
 pub(crate) const EPOCH: &str = "groups_epoch";
-/// How often a change is made again that met another one.
-const TRIES: u32 = 8;
 
 /// A page of the groups that are held back, in the order of their keys.
 pub(crate) async fn held_groups(call: &mut Call<'_>, page: &HeldGroups) -> Result<Vec<HeldGroup>, Failure> {
@@ -143,13 +140,16 @@ pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<
 pub(crate) async fn change_group(call: &mut Call<'_>, request: &GroupChange) -> Result<bool, Failure> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
-    for tried in 0..TRIES {
+    let mut tried = 0;
+    loop {
         if let Some(changed) = try_change(call, request, now).await? {
             return Ok(changed);
         }
-        pause(tried).await;
+        if !call.retry(tried).await {
+            return Err(Failure::lost());
+        }
+        tried += 1;
     }
-    Err(Failure::lost())
 }
 
 /// `None`: someone else changed it meanwhile.

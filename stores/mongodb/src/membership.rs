@@ -21,15 +21,13 @@ use crate::fetch::slots_filter;
 use crate::flowcatalyst;
 use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::members::{Members, Node};
-use crate::outbox::{Server, late, pause};
+use crate::outbox::{Server, late};
 use crate::row::Fields;
 use crate::sessions;
 use crate::time::{cut, earlier, from_date, later, until, us};
 
 /// The document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
-/// How often a change is made again that met another one.
-const TRIES: u32 = 30;
 /// How long an eviction takes for ending what the evicted node has left open. What the server does not end by then, it
 /// ends after a minute.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -46,7 +44,8 @@ struct Found {
 
 pub(crate) async fn join(call: &mut Call<'_>, request: &Register) -> Result<Membership, Failure> {
     let mut is_held = false;
-    for tried in 0..TRIES {
+    let mut tried = 0;
+    loop {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
         let evicted = evict(call, &mut members, now, None).await?;
@@ -78,9 +77,11 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Register) -> Result<Memb
             let groups = Some(group_states(call, epoch).await?);
             return Ok(members.standing(request.node, share.give, groups, now));
         }
-        pause(tried).await;
+        if !call.retry(tried).await {
+            return Err(Failure::lost());
+        }
+        tried += 1;
     }
-    Err(Failure::lost())
 }
 
 pub(crate) async fn heartbeat(
@@ -89,7 +90,8 @@ pub(crate) async fn heartbeat(
 ) -> Result<Option<Membership>, Failure> {
     let sweep = request.sweep && call.outbox().layout == Layout::Native;
     let lanes = if sweep { lanes_in_use(call).await? } else { Vec::new() };
-    for tried in 0..TRIES {
+    let mut tried = 0;
+    loop {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
         if !members.renew(request.node, later(now, request.lease)) {
@@ -117,9 +119,11 @@ pub(crate) async fn heartbeat(
             };
             return Ok(Some(members.standing(request.node, share.give, groups, now)));
         }
-        pause(tried).await;
+        if !call.retry(tried).await {
+            return Err(Failure::lost());
+        }
+        tried += 1;
     }
-    Err(Failure::lost())
 }
 
 /// Keeps what a node tells of itself. The list's version stays: whoever changes the list at the same time wins, and the node tells
@@ -131,7 +135,8 @@ pub(crate) async fn publish(call: &mut Call<'_>, node: NodeId, state: &str) -> R
 }
 
 pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failure> {
-    for tried in 0..TRIES {
+    let mut tried = 0;
+    loop {
         let Found { mut members, version, .. } = read(call).await?;
         if !members.leave(node) {
             return Ok(());
@@ -139,9 +144,11 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
         if swap(call, &members, version).await? {
             return end_holds(call, &[node]).await;
         }
-        pause(tried).await;
+        if !call.retry(tried).await {
+            return Err(Failure::lost());
+        }
+        tried += 1;
     }
-    Err(Failure::lost())
 }
 
 /// Removes every node that has expired, but the one that is just renewing; these.

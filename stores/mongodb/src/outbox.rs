@@ -27,7 +27,7 @@ use crate::sessions::{self, Sessions};
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
 
 /// How long before its deadline a call of the store's own is tried no more.
-const LAST: Duration = Duration::from_secs(1);
+pub(crate) const LAST: Duration = Duration::from_secs(1);
 /// How long a server lets a transaction live, if it does not tell.
 const LIFETIME: Duration = Duration::from_secs(60);
 

@@ -199,7 +199,11 @@ async fn documents_of_others_keep_their_order_whichever_node_numbers_them() {
             reading.spawn(async move {
                 let mut seen = 0;
                 while seen < DOCUMENTS {
-                    seen = store.fetch(read_from(Cursor::default())).await.unwrap().rows.len();
+                    match store.fetch(read_from(Cursor::default())).await {
+                        Ok(fetched) => seen = fetched.rows.len(),
+                        // As an engine does; a busy machine may take longer than a call waits.
+                        Err(error) => assert!(error.is_transient(), "{error:?}"),
+                    }
                 }
                 store.close().await;
             });
