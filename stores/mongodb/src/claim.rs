@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
-use pillarbox::model::{Lane, Row, WithClaim};
+use pillarbox::model::{Lane, OwnerId, Row, WithClaim};
 use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
 use uuid::Uuid;
 
@@ -15,6 +15,7 @@ use crate::call::{Call, Find};
 use crate::document::{pending, reaped, unclaimed};
 use crate::error::Failure;
 use crate::row::{Fields, SIZE, read_within, size, size_of};
+use crate::sessions::end_of_owners;
 use crate::time::{cut, earlier, later, us};
 
 /// How many rows one claim takes at most: their ids stand in one command.
@@ -91,6 +92,8 @@ struct Candidate {
     bytes: usize,
     /// Whether the last claim on it ran out.
     lapsed: bool,
+    /// Who made that claim, unless it was reaped.
+    owner: Option<OwnerId>,
 }
 
 /// The rows that are free, in order.
@@ -104,12 +107,13 @@ async fn claimable(
         ClaimFrom::Queue => doc! { "available_at": 1, "seq": 1 },
         ClaimFrom::Events => doc! { "seq": 1 },
     };
-    let fields = Some(doc! { "_id": 1, "locked_at": 1, SIZE: size() });
+    let fields = Some(doc! { "_id": 1, "locked_at": 1, "locked_by": 1, SIZE: size() });
     let find = Find { filter: condition(request, now), sort: Some(sort), fields, limit };
     let found = call.find(&call.names().event, find).await?;
     let candidate = |document: &RawDocumentBuf| {
-        let fields = Fields::new(document);
-        Candidate { key: fields.key(), bytes: size_of(document), lapsed: fields.has("locked_at") }
+        let mut fields = Fields::new(document);
+        let (lapsed, owner) = (fields.has("locked_at"), owner(&mut fields));
+        Candidate { key: fields.key(), bytes: size_of(document), lapsed, owner }
     };
     Ok(found.iter().map(candidate).collect())
 }
@@ -122,6 +126,9 @@ async fn take(
     found: Vec<Candidate>,
 ) -> Result<Vec<Row>, Failure> {
     let any_lapsed = found.iter().any(|candidate| candidate.lapsed);
+    // A worker that died in a settle would keep its rows from this claim, and the claim from all others.
+    let dead = found.iter().filter_map(|candidate| candidate.owner.clone());
+    end_of_owners(call, dead.filter(|owner| *owner != request.owner).collect()).await?;
     let ids: Vec<Bson> = found.into_iter().map(|candidate| candidate.key).collect();
     let (mark, lapsed_mark) = (ObjectId::new(), ObjectId::new());
     let mut taken = lock(call, request, now, &ids, (mark, Lapsed::No)).await?;
@@ -180,6 +187,11 @@ async fn lock(
     call.update_all(&call.names().event, filter, change).await
 }
 
+/// Who claimed a row last.
+fn owner(fields: &mut Fields<'_>) -> Option<OwnerId> {
+    fields.text("locked_by").and_then(|owner| OwnerId::new(owner).ok())
+}
+
 /// Which topics have messages that could be claimed, one after the other: none is looked for twice.
 pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Result<Vec<String>, Failure> {
     let now = match request.now {
@@ -215,6 +227,11 @@ pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Fai
     };
     let over = us(earlier(now, request.older_than));
     let stuck = doc! { "status": pending(), "locked_until": { "$lte": over } };
+    let fields = Some(doc! { "locked_by": 1 });
+    let find = Find { filter: stuck.clone(), fields, limit: request.rows.min(MOST), ..Find::default() };
+    let found = call.find(&call.names().event, find).await?;
+    let owners = found.iter().filter_map(|document| owner(&mut Fields::new(document)));
+    end_of_owners(call, owners.collect()).await?;
     set_some(call, stuck, request.rows, reaped()).await
 }
 

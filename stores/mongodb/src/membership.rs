@@ -23,7 +23,7 @@ use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::members::{Members, Node};
 use crate::outbox::{Server, late};
 use crate::row::Fields;
-use crate::sessions;
+use crate::sessions::{self, Holder};
 use crate::time::{cut, earlier, from_date, later, until, us};
 
 /// The document of nodes and slots.
@@ -243,7 +243,7 @@ async fn make_holds(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result
     let made_at = us(now);
     let mut documents = vec![
         (node.to_string(), doc! { "settles": 0_i64, "made_at": made_at }),
-        (sessions::key(node), doc! { "sessions": [], "made_at": made_at }),
+        (Holder::Node(node).key(), doc! { "sessions": [], "made_at": made_at }),
     ];
     if call.outbox().layout == Layout::Flowcatalyst {
         documents.push((lead_key(node), doc! { "takes": 0_i64, "made_at": made_at }));
@@ -258,7 +258,7 @@ async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure
     if !is_held(call) || gone.is_empty() {
         return Ok(());
     }
-    let ended = timeout(SETTLED, sessions::end(call, gone)).await;
+    let ended = timeout(SETTLED, sessions::end(call, gone.iter().copied().map(Holder::Node))).await;
     if let Err(failure) = ended.unwrap_or_else(|_| Err(late())) {
         let error = failure.into_store_error("end sessions", call.outbox().database.name());
         tracing::warn!(%error, "what an evicted node has left open stays so until the server ends it");
@@ -284,7 +284,7 @@ async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> 
 
 /// The keys of all documents of a node.
 fn holds_of(node: NodeId) -> [String; 3] {
-    [node.to_string(), lead_key(node), sessions::key(node)]
+    [node.to_string(), lead_key(node), Holder::Node(node).key()]
 }
 
 /// Removes what such evictions left.

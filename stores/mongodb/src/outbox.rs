@@ -11,7 +11,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{ClientSession, Collection, Database};
-use pillarbox::model::{Layout, NodeId, TableName};
+use pillarbox::model::{Layout, TableName};
 use pillarbox::port::ErrorKind;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -21,13 +21,15 @@ use uuid::Uuid;
 use crate::allocator::{self, GRACE, SequenceAllocator};
 use crate::call::{Call, whole};
 use crate::error::Failure;
-use crate::sessions::{self, Sessions};
+use crate::sessions::{self, Holder, Sessions};
 
 /// What a call does; boxed, because it borrows the call.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
 
 /// How long before its deadline a call of the store's own is tried no more.
 pub(crate) const LAST: Duration = Duration::from_secs(1);
+/// How long the server may take to end a transaction that was given up.
+const RELEASE: Duration = Duration::from_secs(10);
 /// How long a server lets a transaction live, if it does not tell.
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -80,7 +82,7 @@ fn is_too_old(hello: &Document) -> bool {
 }
 
 /// Whether what a call changes must change together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It only reads, or changes one document.
     Single,
@@ -88,16 +90,16 @@ pub(crate) enum Step {
     Together,
     /// The same, and it gives up after so many tries where it loses against others.
     Briefly(u32),
-    /// The same, in a session that is ended with this node.
-    OfNode(NodeId, u32),
+    /// The same, in a session that is ended with its holder.
+    Of(Holder, u32),
 }
 
 impl Step {
     /// How often it is tried where it loses against others.
-    fn tries(self) -> u32 {
+    fn tries(&self) -> u32 {
         match self {
             Self::Single | Self::Together => u32::MAX,
-            Self::Briefly(tries) | Self::OfNode(_, tries) => tries,
+            Self::Briefly(tries) | Self::Of(_, tries) => *tries,
         }
     }
 }
@@ -243,7 +245,7 @@ impl Outbox {
         }
         let mut turn = None;
         for tried in 1..step.tries() {
-            match self.transact(step, deadline, work).await {
+            match self.transact(&step, deadline, work).await {
                 Err(failure) if failure.is_transient() && Instant::now() + LAST < deadline => {
                     if turn.is_none() {
                         turn = timeout_at(deadline - LAST, self.turns.acquire()).await.ok();
@@ -253,21 +255,21 @@ impl Outbox {
                 ended => return ended,
             }
         }
-        self.transact(step, deadline, work).await
+        self.transact(&step, deadline, work).await
     }
 
-    async fn transact<T, F>(self: &Arc<Self>, step: Step, deadline: Instant, work: &F) -> Result<T, Failure>
+    async fn transact<T, F>(self: &Arc<Self>, step: &Step, deadline: Instant, work: &F) -> Result<T, Failure>
     where
         F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
     {
-        let Step::OfNode(node, _) = step else {
+        let Step::Of(holder, _) = step else {
             return self
                 .transact_in(&mut self.database.client().start_session().await?, deadline, work)
                 .await;
         };
-        let mut session = sessions::of_node(self, node).await?;
-        let ended = self.transact_in(&mut session, deadline, work).await;
-        self.sessions.give_back(node, session);
+        let mut noted = sessions::of(self, holder).await?;
+        let ended = self.transact_in(&mut noted.session, deadline, work).await;
+        self.sessions.give_back(noted);
         ended
     }
 
@@ -286,10 +288,11 @@ impl Outbox {
         let draws = std::mem::take(&mut call.draws);
         drop(call);
         let ended = match answer {
-            Ok(value) => commit(session, deadline).await.map(|()| value),
+            Ok(value) => self.commit(session, deadline).await.map(|()| value),
             Err(failure) => {
-                // An abort that is lost is made up for by the server, which ends what is idle.
-                let _ = session.abort_transaction().await;
+                if session.abort_transaction().await.is_err() {
+                    self.release(session).await;
+                }
                 Err(failure)
             }
         };
@@ -299,36 +302,43 @@ impl Outbox {
         }
         ended
     }
-}
 
-/// Commits, and asks again until shortly before the deadline where the answer was lost: a commit that is sent twice happens once.
-pub(crate) async fn commit(session: &mut ClientSession, deadline: Instant) -> Result<(), Failure> {
-    let (mut tried, last) = (0, deadline - LAST);
-    loop {
-        let asked = timeout_at(last, session.commit_transaction()).await;
-        let failure = match asked {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => Failure::from(error),
-            Err(_) => late(),
-        };
-        if !failure.leaves_commit_open() {
-            return Err(failure);
+    /// Commits, and asks again until shortly before the deadline where the answer was lost: a commit that is sent twice happens
+    /// once.
+    pub(crate) async fn commit(&self, session: &mut ClientSession, deadline: Instant) -> Result<(), Failure> {
+        let (mut tried, last) = (0, deadline - LAST);
+        loop {
+            let asked = timeout_at(last, session.commit_transaction()).await;
+            let failure = match asked {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => Failure::from(error),
+                Err(_) => late(),
+            };
+            if !failure.leaves_commit_open() {
+                return Err(failure);
+            }
+            if Instant::now() >= last {
+                self.release(session).await;
+                return Err(Failure::Open(Box::new(failure)));
+            }
+            pause(tried).await;
+            tried += 1;
         }
-        if Instant::now() >= last {
-            release(session).await;
-            return Err(Failure::Open(Box::new(failure)));
-        }
-        pause(tried).await;
-        tried += 1;
     }
-}
 
-/// Has the server end a transaction whose commit nobody has answered, if it is open: it would hold its documents for a minute.
-async fn release(session: &ClientSession) {
-    let ended = doc! { "killSessions": [session.id().clone()] };
-    let admin = session.client().database("admin");
-    if !matches!(timeout(LAST / 2, admin.run_command(ended)).await, Ok(Ok(_))) {
-        tracing::debug!("a transaction was left to run out");
+    /// Has the server end a transaction of which nobody knows whether it has ended: it would hold its documents for a minute.
+    ///
+    /// The call waits for that only briefly. On a busy server it goes on without the call.
+    pub(crate) async fn release(&self, session: &ClientSession) {
+        let ended = doc! { "killSessions": [session.id().clone()] };
+        let admin = session.client().database("admin");
+        let releasing = self.tasks.spawn(async move {
+            if !matches!(timeout(RELEASE, admin.run_command(ended)).await, Ok(Ok(_))) {
+                tracing::debug!("a transaction was left to run out");
+            }
+        });
+        // Whether it is through by then or not, the call has its answer.
+        let _ = timeout(LAST / 2, releasing).await;
     }
 }
 

@@ -23,6 +23,7 @@ use crate::hints::Listener;
 use crate::insert::insert_rows;
 use crate::membership::Waiting;
 use crate::outbox::{Outbox, Server, Step, Work, late};
+use crate::sessions::Holder;
 use crate::{claim, fetch, flowcatalyst, membership, migrate, promote, settle};
 
 const WRITE: &str = "write";
@@ -127,7 +128,7 @@ impl MongodbStore {
         self.0.outbox.tasks.close();
         self.0.outbox.tasks.wait().await;
         // A client of the application that shuts down waits for them.
-        self.0.outbox.sessions.clear();
+        self.0.outbox.sessions.clear(&self.0.outbox).await;
     }
 
     /// Runs a call to its end, within its bound, and names the operation in its error.
@@ -268,12 +269,13 @@ impl Store for MongodbStore {
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         let step = match request.fence {
-            Fence::Node(node) => Step::OfNode(node, SETTLES),
-            Fence::Owner(_) | Fence::Open => Step::Briefly(QUEUE_SETTLES),
+            Fence::Node(node) => Step::Of(Holder::Node(node), SETTLES),
+            Fence::Owner(ref owner) => Step::Of(Holder::Owner(owner.clone()), QUEUE_SETTLES),
+            Fence::Open => Step::Briefly(QUEUE_SETTLES),
         };
         let settle = move |request: Settle| {
             let request = Arc::new(request);
-            self.run("settle", step, move |call| {
+            self.run("settle", step.clone(), move |call| {
                 let request = Arc::clone(&request);
                 Box::pin(async move {
                     match call.outbox().layout {
@@ -399,7 +401,7 @@ impl Store for MongodbStore {
 impl Lead for MongodbStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         let request = Arc::new(request);
-        self.run("take", Step::OfNode(request.node, TAKES), move |call| {
+        self.run("take", Step::Of(Holder::Node(request.node), TAKES), move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { flowcatalyst::take(call, &request).await })
         })
@@ -407,7 +409,7 @@ impl Lead for MongodbStore {
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
         let request = Arc::new(request);
-        self.run("recover", Step::OfNode(request.node, u32::MAX), move |call| {
+        self.run("recover", Step::Of(Holder::Node(request.node), u32::MAX), move |call| {
             let request = Arc::clone(&request);
             Box::pin(async move { flowcatalyst::recover(call, &request).await })
         })

@@ -15,7 +15,7 @@ use crate::done::Caution;
 use crate::error::Failure;
 use crate::insert::insert_rows;
 use crate::operate::cancel;
-use crate::outbox::{Server, commit, late};
+use crate::outbox::{Server, late};
 use crate::store::MongodbStore;
 use crate::{allocator, flowcatalyst, joins, settle};
 
@@ -128,7 +128,7 @@ impl Begin for MongodbStore {
     async fn commit(&self, mut tx: ClientSession) -> Result<(), CommitError> {
         let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
         let ended = self.to_its_end(async move {
-            let ended = commit(&mut tx, deadline).await;
+            let ended = outbox.commit(&mut tx, deadline).await;
             // Rows of a commit whose answer was lost may still come.
             if !matches!(ended, Err(Failure::Open(_))) {
                 allocator::over(&outbox, &tx.id().to_string());
@@ -152,7 +152,11 @@ impl Begin for MongodbStore {
                 // Whatever is answered, nobody will commit it.
                 allocator::over(&outbox, &tx.id().to_string());
                 let abort = async { tx.abort_transaction().await.map_err(Failure::from) };
-                timeout_at(deadline, abort).await.unwrap_or_else(|_| Err(late()))
+                let ended = timeout_at(deadline, abort).await.unwrap_or_else(|_| Err(late()));
+                if ended.is_err() {
+                    outbox.release(&tx).await;
+                }
+                ended
             });
             ended.await.map_err(|failure| failure.into_store_error("roll back", self.name()))
         })

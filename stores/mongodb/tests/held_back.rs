@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pillarbox::model::{EventId, NodeId, Row, Status, Token};
 use pillarbox::port::{
-    Admin, Begin, Cancel, Change, Counts, Cursor, Fence, List, OnDone, Outcome, Part, Register, Settle,
-    Store, WriteOn,
+    Admin, Begin, Cancel, Change, Claim, Counts, Cursor, Fence, List, OnDone, Outcome, Part, Register,
+    Settle, Store, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 mod server;
 
-use server::{MONGODB, Site, read_from, rows};
+use server::{MONGODB, Site, claim, read_from, rows};
 
 /// Far less than a server takes to end a transaction whose client has died.
 const SOON: Duration = Duration::from_secs(5);
@@ -128,6 +128,36 @@ async fn an_open_settle_of_an_evicted_node_is_ended_and_its_rows_are_free_at_onc
     let left = doc! { "_id": { "$regex": format!("^{dead}") } };
     assert_eq!(nodes.count_documents(left).await.unwrap(), 0, "nothing is kept of it");
     slow.close().await;
+    site.remove().await;
+}
+
+/// PBX-120, OBX-050: a worker that dies in the middle of a settle keeps its messages no longer than its claim lasts.
+#[tokio::test]
+async fn an_open_settle_of_a_dead_worker_ends_with_its_claim() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let mut proxy = Proxy::start(b"commitTransaction").await;
+    let slow = proxy.store(&site).await;
+    site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
+    let mine = Claim { lease: Duration::from_millis(1), ..claim("ann", 1) };
+    let (ann, row) = (mine.owner.clone(), slow.claim(mine).await.unwrap().remove(0));
+    let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Done };
+    let late =
+        Settle { fence: Fence::Owner(ann), outcomes: [outcome].into(), on_done: OnDone::Keep, now: None };
+    let store = slow.clone();
+    let late = tokio::spawn(async move { store.settle(late).await });
+    let commit = timeout(LONG, proxy.held_back.recv()).await.unwrap().unwrap();
+
+    let claimed = timeout(SOON, site.store.claim(claim("bob", 2))).await.expect("nobody waits").unwrap();
+    let ids: Vec<&str> = claimed.iter().map(|row| row.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b"], "both are free");
+
+    drop((commit, proxy.held_back));
+    let late = timeout(LONG, late).await.unwrap().unwrap().unwrap();
+    assert_eq!(late.stale, [0], "another worker has it");
+    slow.close().await;
+    site.store.close().await;
+    let nodes = site.database.collection::<Document>("outbox_node");
+    assert_eq!(nodes.count_documents(doc! { "_id": { "$regex": "^owner" } }).await.unwrap(), 0);
     site.remove().await;
 }
 
