@@ -1,60 +1,84 @@
 -- Recording the outcomes of deliveries under the fence of the node or of the claim.
 
--- name: done
--- Marks pending rows done under the node's fence; share lock on the node's row, locks on the rows, which it waits for briefly, or
--- skips where others have them: those are told as busy, by what they were when it began.
--- A row is found by its number and changed only if the id beside that number is its own: servers give numbers again after a failover.
--- As a test of an answer, IN is looked up in a hash for each row found, and tempts no plan to a join or to the index of ids.
+-- name: done_whole
+-- Marks pending rows done under the node's fence if each number has one row, with the expected id; fails otherwise and changes nothing.
+-- Share lock on the node's row, locks on the rows, which it waits for briefly.
+-- Ids are compared as one text, in the order of numbers: a test of each row takes several times as long. Servers give numbers again
+-- after a failover, so a number alone does not tell an event.
 -- A done mark that a crash takes back is only a second delivery: no need to wait for the disk.
 WITH me AS MATERIALIZED (
-    SELECT 1 FROM {node} WHERE node_id = $1
-{if brief}        AND set_config('lock_timeout', '{brief}', true) IS NOT NULL
+    SELECT 1 FROM {node} WHERE node_id = $1 AND set_config('lock_timeout', '{brief}', true) IS NOT NULL
     FOR KEY SHARE),
-{if skipping}free AS MATERIALIZED (
-{if skipping}    SELECT e.seq, e.event_id FROM {event} e, me WHERE e.seq = ANY($2) AND e.status IN (0, 2)
-{if skipping}    FOR NO KEY UPDATE OF e SKIP LOCKED),
 changed AS (
     UPDATE {event} e
     SET status = 1, done_at = coalesce($3, clock_timestamp()), locked_by = NULL, locked_at = NULL, locked_until = NULL
-{if brief}    FROM me WHERE e.seq = ANY($2) AND e.status IN (0, 2)
-{if skipping}    FROM me WHERE e.seq = ANY(ARRAY(SELECT seq FROM free)) AND e.status IN (0, 2)
-        AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS TRUE
+    FROM me WHERE e.seq = ANY($2) AND e.status IN (0, 2)
+    RETURNING e.seq, e.event_id)
+SELECT {as_expected}, set_config('synchronous_commit', 'off', true)
+FROM (SELECT array_agg(s.seq) AS seqs, string_agg(s.event_id, E'\n') AS ids FROM (SELECT seq, event_id FROM changed ORDER BY seq) s) c
+
+-- name: done
+-- Marks pending rows done under the node's fence, each if the id beside its number is its own; share lock on the node's row, locks on
+-- the rows. Rows that others have locked are skipped and told as busy, by what they were when it began.
+-- As a test of an answer, IN is looked up in a hash for each row found, and tempts no plan to a join or to the index of ids.
+-- A done mark that a crash takes back is only a second delivery: no need to wait for the disk.
+WITH me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE),
+free AS MATERIALIZED (
+    SELECT e.seq, e.event_id FROM {event} e, me WHERE e.seq = ANY($2) AND e.status IN (0, 2)
+    FOR NO KEY UPDATE OF e SKIP LOCKED),
+changed AS (
+    UPDATE {event} e
+    SET status = 1, done_at = coalesce($3, clock_timestamp()), locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM me WHERE e.seq = ANY(ARRAY(SELECT seq FROM free)) AND e.status IN (0, 2)
+        AND {pair} IS TRUE
     RETURNING e.seq, e.event_id)
 SELECT EXISTS (SELECT 1 FROM me),
     CASE WHEN (SELECT count(*) FROM changed) < cardinality($2) THEN ARRAY(SELECT seq || ' ' || event_id FROM changed) END,
     CASE WHEN (SELECT count(*) FROM changed) < cardinality($2) THEN EXISTS (
-        SELECT 1 FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2)
-            AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS NOT TRUE) END,
-{if brief}    NULL::text[],
-{if skipping}    ARRAY(SELECT e.seq || ' ' || e.event_id FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2)
-{if skipping}        AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS TRUE
-{if skipping}        AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f)),
+        SELECT 1 FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND {pair} IS NOT TRUE) END,
+    ARRAY(SELECT e.seq || ' ' || e.event_id FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND {pair} IS TRUE
+        AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f)),
     set_config('synchronous_commit', 'off', true)
 
--- name: done_delete
--- Deletes pending rows that are done under the node's fence, keeps those with a message id; share lock on the node's row, locks on
--- the rows, as in `done`.
--- Said as a case, the message id tempts no plan to its index, which may be far longer than the batch. Ids are compared as in `done`.
+-- name: done_delete_whole
+-- Deletes pending rows that are done under the node's fence and keeps those with a message id, if each number has one row, with the
+-- expected id; fails otherwise and changes nothing. Share lock on the node's row, locks on the rows, as in `done_whole`.
+-- Said as a case, the message id tempts no plan to its index, which may be far longer than the batch.
 -- A deletion that a crash takes back is only a second delivery: no need to wait for the disk.
 WITH me AS MATERIALIZED (
-    SELECT 1 FROM {node} WHERE node_id = $1
-{if brief}        AND set_config('lock_timeout', '{brief}', true) IS NOT NULL
+    SELECT 1 FROM {node} WHERE node_id = $1 AND set_config('lock_timeout', '{brief}', true) IS NOT NULL
     FOR KEY SHARE),
-{if skipping}free AS MATERIALIZED (
-{if skipping}    SELECT e.seq, e.event_id FROM {event} e, me WHERE e.seq = ANY($2) AND e.status IN (0, 2) FOR UPDATE OF e SKIP LOCKED),
 gone AS (
-    DELETE FROM {event} e USING me
-{if brief}    WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NULL
-{if skipping}    WHERE e.seq = ANY(ARRAY(SELECT seq FROM free)) AND e.status IN (0, 2) AND e.message_id IS NULL
-        AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS TRUE
+    DELETE FROM {event} e USING me WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NULL
     RETURNING e.seq, e.event_id),
 kept AS (
     UPDATE {event} e
     SET status = 1, done_at = coalesce($3, clock_timestamp()), locked_by = NULL, locked_at = NULL, locked_until = NULL
-{if brief}    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2)
-{if skipping}    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY(ARRAY(SELECT seq FROM free)) AND e.status IN (0, 2)
+    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2)
         AND CASE WHEN e.message_id IS NULL THEN false ELSE true END
-        AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS TRUE
+    RETURNING e.seq, e.event_id),
+forgotten AS (
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
+SELECT {as_expected}, set_config('synchronous_commit', 'off', true)
+FROM (SELECT array_agg(s.seq) AS seqs, string_agg(s.event_id, E'\n') AS ids
+    FROM (SELECT seq, event_id FROM gone UNION ALL SELECT seq, event_id FROM kept ORDER BY seq) s) c
+
+-- name: done_delete
+-- Deletes pending rows that are done under the node's fence, keeps those with a message id; share lock on the node's row, locks on
+-- the rows, and skips what is locked, as in `done`. Ids are compared as in `done`, and the message id as in `done_delete_whole`.
+-- A deletion that a crash takes back is only a second delivery: no need to wait for the disk.
+WITH me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE),
+free AS MATERIALIZED (
+    SELECT e.seq, e.event_id FROM {event} e, me WHERE e.seq = ANY($2) AND e.status IN (0, 2) FOR UPDATE OF e SKIP LOCKED),
+gone AS (
+    DELETE FROM {event} e USING me
+    WHERE e.seq = ANY(ARRAY(SELECT seq FROM free)) AND e.status IN (0, 2) AND e.message_id IS NULL AND {pair} IS TRUE
+    RETURNING e.seq, e.event_id),
+kept AS (
+    UPDATE {event} e
+    SET status = 1, done_at = coalesce($3, clock_timestamp()), locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM me WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY(ARRAY(SELECT seq FROM free)) AND e.status IN (0, 2)
+        AND CASE WHEN e.message_id IS NULL THEN false ELSE true END AND {pair} IS TRUE
     RETURNING e.seq, e.event_id),
 forgotten AS (
     DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
@@ -62,12 +86,9 @@ SELECT EXISTS (SELECT 1 FROM me),
     CASE WHEN (SELECT count(*) FROM gone) < cardinality($2)
         THEN ARRAY(SELECT seq || ' ' || event_id FROM gone UNION ALL SELECT seq || ' ' || event_id FROM kept) END,
     CASE WHEN (SELECT count(*) FROM gone) < cardinality($2) THEN EXISTS (
-        SELECT 1 FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2)
-            AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS NOT TRUE) END,
-{if brief}    NULL::text[],
-{if skipping}    ARRAY(SELECT e.seq || ' ' || e.event_id FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2)
-{if skipping}        AND ((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id))) IS TRUE
-{if skipping}        AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f)),
+        SELECT 1 FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND {pair} IS NOT TRUE) END,
+    ARRAY(SELECT e.seq || ' ' || e.event_id FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND {pair} IS TRUE
+        AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f)),
     set_config('synchronous_commit', 'off', true)
 
 -- name: settle

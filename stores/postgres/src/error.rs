@@ -7,6 +7,8 @@ use pillarbox_store_kit::{self as kit, Refused};
 
 /// A lock was not to be had in time.
 const LOCKED: &str = "55P03";
+/// A text could not be cast: how a statement fails that settles a batch as a whole.
+const NOT_WHOLE: &str = "22P02";
 
 /// Why an operation failed, before it is known which operation of which store it was.
 #[derive(Debug)]
@@ -92,6 +94,11 @@ impl Failure {
     /// Whether a lock was not to be had in time.
     pub(crate) fn is_locked(&self) -> bool {
         self.code().as_deref() == Some(LOCKED)
+    }
+
+    /// Whether a batch that is settled as a whole met rows that were not as it expects.
+    pub(crate) fn is_not_whole(&self) -> bool {
+        self.code().as_deref() == Some(NOT_WHOLE)
     }
 }
 

@@ -15,7 +15,8 @@ use crate::joins::Fired;
 use crate::sql::{Locked, Sql};
 use crate::time::{Time, micros};
 
-/// Settles; `None` where rows were locked for longer than it waits: nothing was changed then.
+/// Settles; `None` where rows were locked for longer than it waits, or were not what a batch expects that is settled as a whole:
+/// nothing was changed then.
 pub(crate) async fn settle(
     session: &mut Session,
     sql: &Sql,
@@ -25,8 +26,13 @@ pub(crate) async fn settle(
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     let settled = match &request.fence {
         // Messages that may be steps of a join are never settled by a node.
+        Fence::Node(node) if all_done && locked == Locked::Briefly => {
+            let Some(ids) = Ids::of(request) else { return Ok(None) };
+            let settled = settle_whole(session, sql, request, *node, ids).await;
+            settled.map(|()| (Settled::all_but(Vec::new()), Fired::default()))
+        }
         Fence::Node(node) if all_done => {
-            let settled = settle_done(session, sql, request, *node, locked).await;
+            let settled = settle_done(session, sql, request, *node).await;
             settled.map(|settled| (settled, Fired::default()))
         }
         _ => {
@@ -35,7 +41,7 @@ pub(crate) async fn settle(
         }
     };
     match settled {
-        Err(failure) if locked == Locked::Briefly && failure.is_locked() => {
+        Err(failure) if locked == Locked::Briefly && (failure.is_locked() || failure.is_not_whole()) => {
             session.undo();
             Ok(None)
         }
@@ -43,17 +49,46 @@ pub(crate) async fn settle(
     }
 }
 
-/// Nearly every batch: all done.
+/// Nearly every batch: all done, and each row as it was read. Fails if one is not.
+async fn settle_whole(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+    node: NodeId,
+    Ids { numbers, lines }: Ids,
+) -> Result<(), Failure> {
+    let query = session.query(sql.done_whole(request.on_done)).bind(node.to_string()).bind(numbers);
+    query.bind(request.now.map(Time)).bind(lines).execute(&mut session.connection).await?;
+    Ok(())
+}
+
+/// The rows of a batch in the order of their numbers, with their ids as the lines of one text.
+struct Ids {
+    numbers: Vec<i64>,
+    lines: String,
+}
+
+impl Ids {
+    /// `None` where an id has lines of its own. As none has, a text of as many rows is the same only if every id is.
+    fn of(request: &Settle) -> Option<Self> {
+        let mut outcomes: Vec<&Outcome> = request.outcomes.iter().collect();
+        outcomes.sort_unstable_by_key(|outcome| outcome.seq);
+        let numbers = outcomes.iter().map(|outcome| outcome.seq.0).collect();
+        let ids: Vec<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
+        ids.iter().all(|id| !id.contains('\n')).then(|| Self { numbers, lines: ids.join("\n") })
+    }
+}
+
+/// The same where rows may be locked, gone or another event's.
 async fn settle_done(
     session: &mut Session,
     sql: &Sql,
     request: &Settle,
     node: NodeId,
-    locked: Locked,
 ) -> Result<Settled, Failure> {
     let numbers: Vec<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
     let ids: Vec<&str> = request.outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
-    let statement = sql.done(request.on_done).of(locked);
+    let statement = sql.done(request.on_done);
     let query = session.query(statement).bind(node.to_string()).bind(&numbers).bind(request.now.map(Time));
     let row = query.bind(&ids).fetch_one(&mut session.connection).await?;
     if !row.try_get::<bool, _>(0)? {

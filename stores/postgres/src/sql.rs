@@ -71,6 +71,13 @@ const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $7 FO
 /// nearly no settle needs.
 const BRIEF: &str = "50ms";
 
+/// Whether a row `e` is one of those that a settle names, by number and id.
+const PAIR: &str = "((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id)))";
+
+/// Fails if what changed, `c`, is not exactly what a settle names. The cast is how plain SQL fails; its text is what the server logs.
+const AS_EXPECTED: &str = "CASE WHEN c.seqs = $2 AND c.ids = $4 THEN true ELSE ('pillarbox: outcomes differ from rows, \
+    settling one by one' || coalesce(left(c.ids, 0), ''))::boolean END";
+
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
     pub(crate) layout: Layout,
@@ -118,6 +125,9 @@ impl Names {
             ("{columns}", columns.to_owned()),
             ("{listed_columns}", selected(columns, heavy, str::to_owned, listed)),
             ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
+            ("{brief}", BRIEF.to_owned()),
+            ("{as_expected}", AS_EXPECTED.to_owned()),
+            ("{pair}", PAIR.to_owned()),
             ("{left_out}", format!("{left_out} AS left_out")),
             ("{bytes}", bytes.to_owned()),
             ("{evictions}", evictions.to_owned()),
@@ -158,23 +168,14 @@ impl Names {
         }
     }
 
-    fn done(&self, text: &str) -> Settling {
-        self.settling(text, OnDone::Keep)
-    }
-
-    fn done_delete(&self, text: &str) -> Settling {
-        self.settling(text, OnDone::Delete)
-    }
-
     /// A settle, in a form for each way to meet locked rows.
     fn settling(&self, text: &str, on_done: OnDone) -> Settling {
-        let form =
-            |locked: &str| self.statement(&form(text, &[locked, word(on_done)]).replace("{brief}", BRIEF));
+        let form = |locked: &str| self.statement(&form(text, &[locked, word(on_done)]));
         Settling { waiting: form("waiting"), brief: form("brief"), skipping: form("skipping") }
     }
 
     fn settle(&self, text: &str) -> ByOnDone<Settling> {
-        ByOnDone { keep: self.done(text), delete: self.done_delete(text) }
+        ByOnDone { keep: self.settling(text, OnDone::Keep), delete: self.settling(text, OnDone::Delete) }
     }
 
     fn settle_items(&self, text: &str) -> ByOnDone<ItemSettling> {
@@ -325,6 +326,7 @@ statements! {
         insert: written, alive, notify;
         fetch: fetch_slots, fetch_ranges, fetch_group, fetch_large, horizon, clock, next_due, later_due, promote;
         claim: claim_queue, claim_topics, due_topics;
+        settle: done, done_whole, done_delete, done_delete_whole;
         membership: membership_lock, members, heartbeat, node_join, node_renew, node_leave, node_publish, slots_take,
             slots_release, slots_trust;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
@@ -342,8 +344,6 @@ statements! {
         schema: version;
     }
     each inserting -> Inserting { insert: insert, insert_many, insert_json; }
-    one done -> Settling { settle: done; }
-    one done_delete -> Settling { settle: done_delete; }
     one settle -> ByOnDone<Settling> { settle: settle; }
     one settle_items -> ByOnDone<ItemSettling> { items: items_settle; }
     one taking -> Taking { items: take; }
@@ -354,8 +354,16 @@ statements! {
 }
 
 impl Sql {
-    /// Marks or deletes rows that are done.
-    pub(crate) const fn done(&self, on_done: OnDone) -> &Settling {
+    /// Marks or deletes rows that are done, all of them or none.
+    pub(crate) const fn done_whole(&self, on_done: OnDone) -> &Arc<str> {
+        match on_done {
+            OnDone::Keep => &self.done_whole,
+            OnDone::Delete => &self.done_delete_whole,
+        }
+    }
+
+    /// Marks or deletes those rows that are done, and skips what others have locked.
+    pub(crate) const fn done(&self, on_done: OnDone) -> &Arc<str> {
         match on_done {
             OnDone::Keep => &self.done,
             OnDone::Delete => &self.done_delete,
