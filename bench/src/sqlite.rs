@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pillarbox::model::{NewRow, Placement};
-use pillarbox::port::{OnDone, Store, Write};
+use pillarbox::port::{OnDone, Table, Write};
 use pillarbox::{Event, Failure, Outbox};
 use pillarbox_sqlite::SqliteStore;
 use rusqlite::{Connection, params};

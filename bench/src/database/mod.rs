@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pillarbox::Event;
 use pillarbox::model::{Lane, NewRow, Placement};
-use pillarbox::port::{Store, Write};
+use pillarbox::port::{Store, Table, Write};
 
 pub(crate) use arrivals::Arrivals;
 pub(crate) use business::{Done, NOTE, Until, Work, drive};
@@ -105,7 +105,7 @@ pub(crate) trait Reader: Send + 'static {
 }
 
 /// Adds rows that wait by the store's own writes.
-pub(crate) async fn add_by_store(store: &impl Store, rows: usize, kind: Kind) -> anyhow::Result<()> {
+pub(crate) async fn add_by_store(store: &impl Table, rows: usize, kind: Kind) -> anyhow::Result<()> {
     let payload = payload();
     for first in (0..rows).step_by(PAGE) {
         let page = (first..rows.min(first + PAGE)).map(|number| {

@@ -1,6 +1,6 @@
 //! A place to measure in: a database with an outbox and business tables.
 
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, query_scalar, raw_sql};

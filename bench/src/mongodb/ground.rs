@@ -1,6 +1,6 @@
 //! A place to measure in: a database with an outbox and the documents of a business.
 
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::{Document, doc};
 use pillarbox_mongodb::mongodb::options::ClientOptions;

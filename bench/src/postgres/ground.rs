@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use pillarbox::model::TableName;
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, Postgres};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Transaction, query, query_scalar, raw_sql};

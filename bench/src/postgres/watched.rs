@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Heartbeat, Lead, Membership,
-    Promote, Promoted, Reap, Register, Settle, Settled, Store, Wakeups, Write, WriteOn,
+    Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, Facts, Fetch, Fetched, Heartbeat,
+    Membership, Promote, Promoted, Reap, Register, Settle, Settled, Store, Table, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 
@@ -54,21 +55,13 @@ pub(super) struct Watched {
     pub(super) committed: Arc<Moments>,
 }
 
-impl Store for Watched {
+impl Table for Watched {
     fn facts(&self) -> &Facts {
         self.store.facts()
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.store.fetch(request)
-    }
-
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.store.claim(request)
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.store.reap(request)
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.store.now()
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
@@ -94,16 +87,8 @@ impl Store for Watched {
         self.store.leave(node)
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        self.store.promote(request)
-    }
-
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.store.write(request)
-    }
-
-    fn lead(&self) -> Option<&dyn Lead> {
-        self.store.lead()
     }
 
     fn admin(&self) -> &dyn Admin {
@@ -116,6 +101,28 @@ impl Store for Watched {
 
     fn wakeups(&self) -> Option<Wakeups> {
         self.store.wakeups()
+    }
+}
+
+impl Store for Watched {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.store.fetch(request)
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.store.claim(request)
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.store.due_topics(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.store.reap(request)
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.store.promote(request)
     }
 }
 

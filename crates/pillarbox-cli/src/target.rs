@@ -2,13 +2,13 @@
 
 use std::env;
 use std::fs;
-use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
-use pillarbox::model::{Status, TableName};
-use pillarbox::port::{Fetch, Select, Store};
+use pillarbox::model::{Layout, Status, TableName};
+use pillarbox::port::{AnyTable, Select, Table};
 use pillarbox::redact;
 use pillarbox_stores::{ConnectError, MissingFile, Options};
 use pillarbox_terminal::error::{CommandError, CommandResult};
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     #[arg(long, visible_alias = "url", value_name = "URL", global = true, help_heading = HEADING)]
     database_url: Option<String>,
     /// Table layout [default: detected; native if there are no tables]
-    #[arg(long, global = true, help_heading = HEADING)]
+    #[arg(long, global = true, help_heading = HEADING, value_parser = layout())]
     layout: Option<Layout>,
     /// Schema of the tables, on PostgreSQL [default: the first of the search path]
     #[arg(long, global = true, help_heading = HEADING)]
@@ -35,27 +35,14 @@ pub(crate) struct Target {
     table: Option<String>,
 }
 
-/// A layout of the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Layout {
-    // Pillarbox's own
-    Native,
-    // outbox_events and outbox_dispatch_jobs
-    Flowcatalyst,
-}
-
-impl From<Layout> for pillarbox::model::Layout {
-    fn from(layout: Layout) -> Self {
-        match layout {
-            Layout::Native => Self::Native,
-            Layout::Flowcatalyst => Self::Flowcatalyst,
-        }
-    }
+/// Reads the words of `--layout`.
+fn layout() -> impl TypedValueParser<Value = Layout> {
+    PossibleValuesParser::new(Layout::ALL.map(Layout::as_str)).try_map(|word| Layout::parse(&word))
 }
 
 impl Target {
     /// Opens a store that is there already.
-    pub(crate) async fn connect(&self) -> CommandResult<Arc<dyn Store>> {
+    pub(crate) async fn connect(&self) -> CommandResult<AnyTable> {
         self.open(MissingFile::Refuse).await
     }
 
@@ -66,14 +53,13 @@ impl Target {
 
     /// Opens what is to be migrated; where it is a file that is not there, an empty one is made. Without a layout it is that of the
     /// tables that are there: beside tables of another program new ones would look like an empty outbox.
-    pub(crate) async fn to_migrate(&self) -> CommandResult<Vec<Arc<dyn Store>>> {
+    pub(crate) async fn to_migrate(&self) -> CommandResult<Vec<AnyTable>> {
         let url = self.url()?;
         let first = self.open(MissingFile::Create).await?;
-        let found = first.facts().layout();
-        let mut stores = vec![first];
-        if self.table.is_none() && found == pillarbox::model::Layout::Flowcatalyst {
-            let table = TableName::new(DISPATCH_JOBS)?;
-            let options = Options { table, layout: Some(found), ..self.options(MissingFile::Refuse)? };
+        let mut stores = vec![first.clone()];
+        if self.table.is_none() && first.items().is_some() {
+            let (table, layout) = (TableName::new(DISPATCH_JOBS)?, Some(first.facts().layout()));
+            let options = Options { table, layout, ..self.options(MissingFile::Refuse)? };
             let jobs =
                 pillarbox_stores::connect(&url, &options).await.map_err(|error| refused(&error, &url))?;
             // Whoever names the layout wants both of its tables; where it was found, so is what there is of it.
@@ -87,7 +73,7 @@ impl Target {
     /// The first table of the layout flowcatalyst in which events are pending, and how many.
     pub(crate) async fn pending_items(&self) -> CommandResult<Option<(TableName, u64)>> {
         let url = self.url()?;
-        let layout = Some(pillarbox::model::Layout::Flowcatalyst);
+        let layout = Some(Layout::Flowcatalyst);
         let statuses = vec![Status::New, Status::Retry];
         for table in [EVENTS, DISPATCH_JOBS] {
             let table = TableName::new(table)?;
@@ -108,7 +94,7 @@ impl Target {
 
     /// What was given on the command line, by the names of the relay's keys.
     pub(crate) fn given(&self) -> Vec<(String, String)> {
-        let layout = self.layout().map(|layout| layout.as_str().to_owned());
+        let layout = self.layout.map(|layout| layout.as_str().to_owned());
         let given = [
             ("database-url", self.database_url.clone()),
             ("layout", layout),
@@ -118,18 +104,13 @@ impl Target {
         given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
 
-    /// The layout that is named.
-    fn layout(&self) -> Option<pillarbox::model::Layout> {
-        self.layout.map(Into::into)
-    }
-
     /// The SQL of the tables, without opening anything.
     pub(crate) fn schema_sql(&self) -> CommandResult<String> {
         let url = self.url()?;
         let options = self.options(MissingFile::Refuse)?;
         // A bare scheme says enough here.
         let url = if url.ends_with(':') { format!("{url}outbox") } else { url };
-        let both = self.table.is_none() && self.layout() == Some(pillarbox::model::Layout::Flowcatalyst);
+        let both = self.table.is_none() && self.layout == Some(Layout::Flowcatalyst);
         let jobs = both.then(|| TableName::new(DISPATCH_JOBS)).transpose()?;
         let tables = [Some(options.table.clone()), jobs].into_iter().flatten();
         let scripts = tables.map(|table| {
@@ -139,7 +120,7 @@ impl Target {
         Ok(scripts.collect::<CommandResult<Vec<String>>>()?.join("\n"))
     }
 
-    async fn open(&self, missing: MissingFile) -> CommandResult<Arc<dyn Store>> {
+    async fn open(&self, missing: MissingFile) -> CommandResult<AnyTable> {
         let url = self.url()?;
         let options = self.options(missing)?;
         let opened = pillarbox_stores::connect(&url, &options).await;
@@ -148,7 +129,7 @@ impl Target {
 
     fn options(&self, missing: MissingFile) -> CommandResult<Options> {
         let table = self.table.as_deref().map(TableName::new).transpose()?.unwrap_or_default();
-        Ok(Options { table, layout: self.layout(), schema: self.schema.clone(), missing })
+        Ok(Options { table, layout: self.layout, schema: self.schema.clone(), missing })
     }
 
     /// The URL: the option over the variable over the file; a variable and a file at once are a mistake.
@@ -176,9 +157,10 @@ impl Target {
 }
 
 /// The database's now: ends of rows are by its clock.
-pub(crate) async fn database_now(store: &dyn Store) -> CommandResult<Timestamp> {
-    Ok(store.fetch(Fetch::time()).await?.now)
+pub(crate) async fn database_now(store: &dyn Table) -> CommandResult<Timestamp> {
+    Ok(store.now().await?)
 }
+
 /// Why a store was not opened, without what the URL holds before its `@`.
 fn refused(error: &ConnectError, url: &str) -> CommandError {
     CommandError::of_kind(error.kind(), &redact::quoted(&error.to_string(), url))

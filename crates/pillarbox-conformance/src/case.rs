@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pillarbox::model::Layout;
-use pillarbox::port::StoreError;
+use pillarbox::port::{AnyTable, StoreError};
 use tokio::task::JoinSet;
 
 use crate::harness::{Fixture, Harness, Later};
@@ -25,9 +24,9 @@ pub enum Need {
     Tables,
     /// Joins of messages of the queue.
     Joins,
-    /// Nothing, in either layout: all others need rows with numbers.
-    AnyLayout,
-    /// The flowcatalyst layout.
+    /// Nothing, of a table of either kind: those above need the native table.
+    AnyKind,
+    /// A table of another program: the flowcatalyst layout.
     Items,
     /// That, and events in one transaction with business rows.
     ItemTransactions,
@@ -37,17 +36,16 @@ impl Need {
     /// Why a case with this need does not apply to a store; an error if the harness owes it.
     fn lacking(self, fixture: &Fixture) -> Result<Option<&'static str>, &'static str> {
         let facts = fixture.store.facts();
-        match (self, facts.layout()) {
-            (Self::AnyLayout, _) => return Ok(None),
-            (Self::Items | Self::ItemTransactions, Layout::Native) => {
-                return Ok(Some("it has the native layout"));
+        match (self, &fixture.store) {
+            (Self::AnyKind, _) | (Self::Items, AnyTable::Items(_)) => return Ok(None),
+            (Self::Items | Self::ItemTransactions, AnyTable::Native(_)) => {
+                return Ok(Some("it is the native table"));
             }
-            (Self::Items, Layout::Flowcatalyst) => return Ok(None),
-            (Self::ItemTransactions, Layout::Flowcatalyst) | (_, Layout::Native) => {}
-            (_, Layout::Flowcatalyst) => return Ok(Some("its rows have no numbers")),
+            (Self::ItemTransactions, AnyTable::Items(_)) | (_, AnyTable::Native(_)) => {}
+            (_, AnyTable::Items(_)) => return Ok(Some("its rows have no numbers")),
         }
         let (stated, brought, why) = match self {
-            Self::Nothing | Self::AnyLayout | Self::Items => (true, true, ""),
+            Self::Nothing | Self::AnyKind | Self::Items => (true, true, ""),
             Self::Transactions | Self::ItemTransactions => {
                 (facts.transactions, fixture.transactions.is_some(), "it has no transactions")
             }
@@ -55,7 +53,7 @@ impl Need {
                 (facts.concurrent_writers, fixture.open.is_some(), "it has one writer at a time")
             }
             Self::Joins => (
-                fixture.store.joins().is_some(),
+                fixture.store.native().is_some_and(|store| store.joins().is_some()),
                 fixture.transactions.is_some(),
                 "it has no joins, which need transactions",
             ),

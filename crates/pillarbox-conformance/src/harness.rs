@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Cancel, JoinChange, JoinChanged, Settle, Settled, Store, StoreError};
+use pillarbox::port::{
+    AnyTable, Cancel, ItemStore, JoinChange, JoinChanged, Settle, Settled, Store, StoreError,
+};
 
 /// Something that comes later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,9 +26,9 @@ pub trait Harness: Send + Sync {
 /// One empty outbox, and the doors to it.
 pub struct Fixture {
     /// The store, with its tables made.
-    pub store: Arc<dyn Store>,
+    pub store: AnyTable,
     /// A second handle on the same outbox, as another process has one.
-    pub beside: Arc<dyn Store>,
+    pub beside: AnyTable,
     /// Rows that other programs write.
     pub foreign: Arc<dyn Foreign>,
     /// Transactions; needed where the facts have `transactions`.
@@ -34,9 +36,35 @@ pub struct Fixture {
     /// Transactions that stay open beside others; needed where the facts have `concurrent_writers`.
     pub open: Option<Arc<dyn Transactions>>,
     /// A store of the same kind on a database without its tables; needed where the facts have `durable`.
-    pub bare: Option<Arc<dyn Store>>,
+    pub bare: Option<AnyTable>,
     /// What must live as long as the outbox, such as a folder.
     pub guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Fixture {
+    /// The store of a case that needs the native table.
+    #[must_use]
+    pub fn native(&self) -> &Arc<dyn Store> {
+        native(&self.store)
+    }
+
+    /// The store of a case that needs a table of another program.
+    #[must_use]
+    pub fn items(&self) -> &Arc<dyn ItemStore> {
+        items(&self.store)
+    }
+}
+
+/// The native table, which it must be.
+#[must_use]
+pub fn native(table: &AnyTable) -> &Arc<dyn Store> {
+    table.native().unwrap_or_else(|| panic!("{table:?} holds items: the case must need the native table"))
+}
+
+/// The table of another program, which it must be.
+#[must_use]
+pub fn items(table: &AnyTable) -> &Arc<dyn ItemStore> {
+    table.items().unwrap_or_else(|| panic!("{table:?} is the native table: the case must need items"))
 }
 
 /// How a transaction ends.

@@ -11,7 +11,7 @@ use pillarbox::model::{
 use pillarbox::port::{
     ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction, GroupChange,
     Heartbeat, HeldGroup, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone, Outcome,
-    Part, Register, Replay, Scope, Select, Settle, Settled, Store, StoreError, Wait, Write,
+    Part, Register, Replay, Scope, Select, Settle, Settled, StoreError, Table, Wait, Write,
 };
 
 use tokio::task::JoinSet;
@@ -183,7 +183,7 @@ impl Fixture {
     }
 
     pub(crate) async fn read(&self, cursor: Cursor, now: Timestamp) -> Answered<Fetched> {
-        self.store.fetch(fetch(Scope::Slots { slots: self.every_slot(), cursor }, now)).await
+        self.native().fetch(fetch(Scope::Slots { slots: self.every_slot(), cursor }, now)).await
     }
 
     /// Every pending row of slots and lanes.
@@ -244,7 +244,7 @@ impl Fixture {
         rows: usize,
         now: Timestamp,
     ) -> Answered<Vec<Row>> {
-        self.store.claim(claim(from, by, rows, now)).await
+        self.native().claim(claim(from, by, rows, now)).await
     }
 
     pub(crate) async fn join(&self, number: u128, now: Timestamp) -> Answered<Membership> {
@@ -299,7 +299,7 @@ impl Fixture {
 }
 
 /// Settles until nothing is busy, as an engine does; also again where it lost against others. The places that changed nothing.
-pub(crate) async fn settle_whole(store: &dyn Store, mut request: Settle) -> Answered<Vec<usize>> {
+pub(crate) async fn settle_whole(store: &dyn Table, mut request: Settle) -> Answered<Vec<usize>> {
     const TRIES: usize = 10_000;
     let (mut places, mut stale): (Vec<usize>, _) = ((0..request.outcomes.len()).collect(), Vec::new());
     for _ in 0..TRIES {
@@ -324,7 +324,7 @@ pub(crate) async fn settle_whole(store: &dyn Store, mut request: Settle) -> Answ
 /// Joins, on stores that have them.
 impl Fixture {
     pub(crate) fn joins(&self) -> &dyn Joins {
-        self.store.joins().expect("joins")
+        self.native().joins().expect("joins")
     }
 
     /// Writes messages of the queue.

@@ -1,8 +1,8 @@
 //! The one suite every store passes.
 //!
 //! A store brings a [`Harness`] that makes empty outboxes; [`cases`] lists what it must do and [`run`] tries one of
-//! them. Cases work through `dyn Store` alone and pass the time in, so nothing sleeps. Which cases apply follows from
-//! the store's facts; one that does not apply says so, it never counts as passed.
+//! them. Cases work through the ports alone and pass the time in, so nothing sleeps. Which cases apply follows from
+//! the kind of table and the store's facts; one that does not apply says so, it never counts as passed.
 //!
 //! ```
 //! use pillarbox_conformance::{CaseOutcome, Harness, cases, run};
@@ -21,6 +21,7 @@
 mod adapt;
 mod case;
 mod harness;
+mod item_kit;
 mod kit;
 mod rights;
 mod topics;
@@ -29,7 +30,7 @@ pub use adapt::{OnBegin, OnTransact};
 pub use case::{Case, CaseOutcome, Need, run};
 pub use harness::{
     Ending, Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OpenTransaction, Planted,
-    Transactions, Unlock, Work, WorkInTransaction, Worked,
+    Transactions, Unlock, Work, WorkInTransaction, Worked, items, native,
 };
 pub use rights::{fill_items, relay_items};
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Placement, Seq, Slot};
 use pillarbox::port::{
-    ByteLimits, Change, Counts, Fence, Heartbeat, OnDone, Order, Outcome, Part, Recover, Register, Settle,
-    Store, StoreError, Take, Wait, Write,
+    ByteLimits, Change, Counts, Fence, Heartbeat, ItemStore, OnDone, Order, Outcome, Part, Recover, Register,
+    Settle, StoreError, Take, Wait, Write,
 };
 
 /// Writes items of four groups into FlowCatalyst's tables, as whoever owns them.
-pub async fn fill_items(store: &dyn Store) -> Result<(), StoreError> {
+pub async fn fill_items(store: &dyn ItemStore) -> Result<(), StoreError> {
     let item = |group: &str| {
         let event = Event::text("EVENT", "{}").id(EventId::tsid().to_string()).group(group);
         NewRow {
@@ -22,13 +22,12 @@ pub async fn fill_items(store: &dyn Store) -> Result<(), StoreError> {
 }
 
 /// What a relay on FlowCatalyst's tables does from its start to its end, with the items of [`fill_items`].
-pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreError> {
+pub async fn relay_items(store: &dyn ItemStore, node: NodeId) -> Result<(), StoreError> {
     store.admin().check().await?;
     let lease = Duration::from_secs(60);
     store
         .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
         .await?;
-    let lead = store.lead().expect("a leader");
     let take = Take {
         node,
         after: None,
@@ -40,7 +39,7 @@ pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreErr
         ungrouped_order: Order::PerGroup,
         now: None,
     };
-    let taken = lead.take(take).await?;
+    let taken = store.take(take).await?;
     assert_eq!(taken.rows.len(), 4, "nothing to deliver");
     let (error, delay) = ("no".to_owned(), Duration::ZERO);
     let retry = Change::Retry { delay, error: error.clone(), counts: Counts::One, wait: Wait::InPlace };
@@ -50,7 +49,7 @@ pub async fn relay_items(store: &dyn Store, node: NodeId) -> Result<(), StoreErr
         store.settle(Settle { fence: Fence::Node(node), outcomes, on_done: OnDone::Keep, now: None }).await?;
     }
     let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
-    assert_eq!(lead.recover(recover).await?, 1);
+    assert_eq!(store.recover(recover).await?, 1);
     let heartbeat = |release, sweep| Heartbeat {
         node,
         lease,

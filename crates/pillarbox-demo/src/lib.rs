@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox_sqlite::SqliteStore;
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::interrupts::Interrupts;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Status;
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::interrupts::Interrupts;
 use pillarbox_terminal::pipe;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pillarbox::model::Status;
-use pillarbox::port::{Replay, Select, Store};
+use pillarbox::port::{Replay, Select, Table};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::count;
 use pillarbox_terminal::output::counted;

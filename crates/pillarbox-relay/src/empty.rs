@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use pillarbox::engine::Ungrouped;
-use pillarbox::model::{GroupKey, Lane, Layout, Record, Slot, Status};
-use pillarbox::port::{Contents, List, Select, Store, StoreError};
+use pillarbox::model::{GroupKey, Lane, Record, Slot, Status};
+use pillarbox::port::{AnyTable, Contents, List, Select, StoreError};
 
 /// Rows looked at in one go.
 const PAGE: usize = 500;
@@ -15,13 +15,13 @@ const QUEUE: Slot = Lane::QUEUE.slot();
 
 /// Whether nothing is left to deliver. What waits behind a blocked or paused group, in the queue, or for its time does not count; a
 /// retry does.
-pub(crate) async fn is_empty(store: &dyn Store, ungrouped: Ungrouped) -> Result<bool, StoreError> {
+pub(crate) async fn is_empty(store: &AnyTable, ungrouped: Ungrouped) -> Result<bool, StoreError> {
     let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
     if store.admin().count(select.clone()).await? == 0 {
         return Ok(true);
     }
-    let shared = (store.facts().layout() == Layout::Flowcatalyst && ungrouped == Ungrouped::Default)
-        .then(|| GroupKey::new(Ungrouped::GROUP));
+    let shared =
+        (store.items().is_some() && ungrouped == Ungrouped::Default).then(|| GroupKey::new(Ungrouped::GROUP));
     // A page of large events would be all of them in memory at once.
     let mut list = List { select, limit: PAGE, contents: Contents::LeftOut, ..List::default() };
     loop {

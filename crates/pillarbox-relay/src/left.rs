@@ -1,7 +1,7 @@
 //! What is pending in a table, by the reason why it is not delivered.
 
 use pillarbox::model::Status;
-use pillarbox::port::{HeldGroups, Select, Store, StoreError};
+use pillarbox::port::{HeldGroups, Select, StoreError, Table};
 
 /// The held groups whose events are counted; those of further ones count as waiting for the endpoint.
 const GROUPS_MAX: usize = 200;
@@ -28,7 +28,7 @@ impl Left {
         self.waiting + self.held + self.delayed + self.queued + self.beside
     }
 
-    pub(crate) async fn count(store: &dyn Store) -> Result<Self, StoreError> {
+    pub(crate) async fn count(store: &dyn Table) -> Result<Self, StoreError> {
         let stats = store.admin().stats().await?;
         let pending = |status: Status| stats.by_status[usize::from(status.code())];
         let pending = pending(Status::New) + pending(Status::Retry);
@@ -48,7 +48,7 @@ impl Left {
 }
 
 /// Everything that is pending; needs no tables but that of events.
-pub(crate) async fn pending(store: &dyn Store) -> Result<u64, StoreError> {
+pub(crate) async fn pending(store: &dyn Table) -> Result<u64, StoreError> {
     let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
     store.admin().count(select).await
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Layout;
-use pillarbox::port::{ErrorKind, Purge, PurgeStatus, Store, StoreError};
+use pillarbox::port::{ErrorKind, Purge, PurgeStatus, StoreError, Table};
 use tokio::time::sleep;
 
 use crate::config::{Retention, SourceConfig};
@@ -51,7 +51,7 @@ pub(crate) async fn purge(source: &str, part: &Part) {
     }
 }
 
-async fn run(store: &dyn Store, kinds: &[(PurgeStatus, Duration)]) -> Result<u64, StoreError> {
+async fn run(store: &dyn Table, kinds: &[(PurgeStatus, Duration)]) -> Result<u64, StoreError> {
     let mut total = 0;
     for &(status, older_than) in kinds {
         for _ in 0..BATCHES_MAX {

@@ -157,7 +157,7 @@ impl Relay {
                 if part.health().is_some_and(|health| health.in_memory + health.out > 0) {
                     return false;
                 }
-                match is_empty(&*part.store, source.config.ungrouped).await {
+                match is_empty(&part.store, source.config.ungrouped).await {
                     Ok(true) => {}
                     Ok(false) => return false,
                     Err(error) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
 use pillarbox::model::{Layout, NodeId, TableName};
-use pillarbox::port::{ErrorKind, OnDone, Order, PurgeStatus, Sink, Store};
+use pillarbox::port::{AnyTable, ErrorKind, OnDone, Order, PurgeStatus, Sink, Table};
 use pillarbox::rules::Exponential;
 use pillarbox_stores::{MissingFile, Options};
 use tokio::sync::{Semaphore, oneshot};
@@ -79,7 +79,7 @@ pub enum SourceStatus {
 /// One table that is drained.
 pub(crate) struct Part {
     pub(crate) table: String,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: AnyTable,
     pub(crate) meter: Arc<Meter>,
     pub(crate) failures: Arc<Failures>,
     /// What is purged; nothing where that is switched off or not allowed.
@@ -122,7 +122,7 @@ struct State {
     parts: Vec<Arc<Part>>,
     trouble: Option<SourceError>,
     /// An outbox of another layout in the same database, which is not drained.
-    beside: Option<Arc<dyn Store>>,
+    beside: Option<AnyTable>,
 }
 
 impl Source {
@@ -146,7 +146,7 @@ impl Source {
     }
 
     /// The outbox of another layout in its database.
-    pub(crate) fn beside(&self) -> Option<Arc<dyn Store>> {
+    pub(crate) fn beside(&self) -> Option<AnyTable> {
         self.with(|state| state.beside.clone())
     }
 
@@ -251,7 +251,7 @@ impl Source {
     }
 
     /// Connects and looks at the tables. Dropping it leaves nothing behind.
-    async fn open(&self) -> Result<Vec<(Route, Arc<dyn Store>)>, SourceError> {
+    async fn open(&self) -> Result<Vec<(Route, TableName, AnyTable)>, SourceError> {
         let config = &self.config;
         let layout = match config.layout {
             Some(layout) => layout,
@@ -267,7 +267,7 @@ impl Source {
                 store.admin().check().await
             };
             ready.await.map_err(|error| self.failed(&table, layout, &error))?;
-            tables.push((route, store));
+            tables.push((route, table, store));
         }
         self.look_beside(layout).await;
         Ok(tables)
@@ -297,7 +297,7 @@ impl Source {
     async fn purges(
         &self,
         table: &TableName,
-        store: &dyn Store,
+        store: &dyn Table,
     ) -> Result<Vec<(PurgeStatus, Duration)>, SourceError> {
         let layout = store.facts().layout();
         let lacking = store.admin().lacking().await.map_err(|error| self.failed(table, layout, &error))?;
@@ -315,11 +315,7 @@ impl Source {
         Ok(purges)
     }
 
-    async fn connect(
-        &self,
-        layout: Option<Layout>,
-        table: &TableName,
-    ) -> Result<Arc<dyn Store>, SourceError> {
+    async fn connect(&self, layout: Option<Layout>, table: &TableName) -> Result<AnyTable, SourceError> {
         let config = &self.config;
         let missing = if config.migrate { MissingFile::Create } else { MissingFile::Refuse };
         let options = Options { table: table.clone(), layout, schema: config.schema.clone(), missing };
@@ -334,13 +330,13 @@ impl Source {
     }
 
     /// Starts the engines; if one does not start, those before it are closed again.
-    async fn start(&self, tables: Vec<(Route, Arc<dyn Store>)>) -> Result<Vec<Arc<Part>>, SourceError> {
+    async fn start(&self, tables: Vec<(Route, TableName, AnyTable)>) -> Result<Vec<Arc<Part>>, SourceError> {
         let limit = Arc::new(Semaphore::new(self.config.max_concurrent_groups));
         let shared = tables.len() > 1;
         let mut parts: Vec<Arc<Part>> = Vec::new();
-        for (route, store) in tables {
+        for (route, table, store) in tables {
             let limit = shared.then(|| Arc::clone(&limit));
-            match self.part(route, store, limit).await {
+            match self.part(route, table, store, limit).await {
                 Ok(part) => parts.push(Arc::new(part)),
                 Err(error) => {
                     join_all(parts.iter().map(|part| part.close())).await;
@@ -354,12 +350,12 @@ impl Source {
     async fn part(
         &self,
         route: Route,
-        store: Arc<dyn Store>,
+        table: TableName,
+        store: AnyTable,
         limit: Option<Arc<Semaphore>>,
     ) -> Result<Part, SourceError> {
         let config = &self.config;
         let layout = store.facts().layout();
-        let table = table_of(config, layout, route);
         let purges = self.purges(&table, &*store).await?;
         let sink = self.sinks.open(&config.sink, route).map_err(|what| SourceError {
             name: config.name.clone(),
@@ -375,10 +371,10 @@ impl Source {
         };
         let meter = Arc::new(Meter::default());
         let engine = Engine::start(EngineParts {
-            store: Arc::clone(&store),
+            table: store.clone(),
             sink,
             metrics: Arc::<Meter>::clone(&meter),
-            settings: settings(config, layout, &self.label),
+            settings: settings(config, &store, &self.label),
             seed: fastrand::u64(..),
         });
         let engine = engine.await.map_err(|error| self.failed(&table, layout, &error))?;
@@ -408,12 +404,7 @@ fn wanted(config: &SourceConfig, layout: Layout) -> Vec<(Route, TableName)> {
     }
 }
 
-fn table_of(config: &SourceConfig, layout: Layout, route: Route) -> TableName {
-    let table = wanted(config, layout).into_iter().find(|(of, _)| *of == route);
-    table.map(|(_, table)| table).unwrap_or_default()
-}
-
-fn settings(config: &SourceConfig, layout: Layout, label: &str) -> EngineSettings {
+fn settings(config: &SourceConfig, store: &AnyTable, label: &str) -> EngineSettings {
     let is_webhook = config.sink.url.reveal().starts_with("webhook");
     // Where two tables share the limit of groups, a batch may wait for another one to end first.
     let deadline = (config.sink.options.connect_timeout + config.sink.options.timeout) * 2 + MARGIN;
@@ -430,7 +421,7 @@ fn settings(config: &SourceConfig, layout: Layout, label: &str) -> EngineSetting
         max_attempts: config.max_retries.saturating_add(1),
         retry: Arc::new(Exponential { base: config.retry_min, max: config.retry_max }),
         deadline,
-        on_done: if layout == Layout::Flowcatalyst { OnDone::Keep } else { config.on_done },
+        on_done: if store.items().is_some() { OnDone::Keep } else { config.on_done },
         lease: config.lease,
         poll_interval: config.poll_interval,
         quick_poll: Some(QUICK_POLL.min(config.poll_interval)),

@@ -1,9 +1,7 @@
-//! From a URL to a store.
-
-use std::sync::Arc;
+//! From a URL to a table.
 
 use pillarbox::model::{Layout, TableName};
-use pillarbox::port::{ErrorKind, Store, StoreError};
+use pillarbox::port::{AnyTable, ErrorKind, StoreError};
 
 use crate::error::ConnectError;
 use crate::registry::kind_of;
@@ -43,10 +41,10 @@ pub enum MissingFile {
     Refuse,
 }
 
-/// Opens the store that a URL names. Must be called on a tokio runtime.
+/// Opens the table that a URL names. Must be called on a tokio runtime.
 ///
 /// Where no layout is named, the tables are looked for; a database that can't be reached says so with the first call.
-pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+pub async fn connect(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
     let store = open(url, options).await?;
     if options.layout.is_some() {
         return Ok(store);
@@ -67,11 +65,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
 }
 
 /// The outbox of another layout in the same database, if there is one: what is pending in it is not delivered with this one.
-pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<Arc<dyn Store>> {
-    let layout = match layout {
-        Layout::Native => Layout::Flowcatalyst,
-        Layout::Flowcatalyst => Layout::Native,
-    };
+pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<AnyTable> {
+    let layout = Layout::ALL.into_iter().find(|other| *other != layout)?;
     let options = Options {
         layout: Some(layout),
         table: TableName::usual(layout),
@@ -82,11 +77,21 @@ pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<Arc<
     other.admin().check().await.is_ok().then_some(other)
 }
 
-async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
-    (kind_of(url)?.opener()?.connect)(url, options).await
+/// Opens the table as the type of its layout.
+async fn open(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
+    let opener = kind_of(url)?.opener()?;
+    match options.layout() {
+        Layout::Native => (opener.open)(url, options).await.map(AnyTable::Native),
+        Layout::Flowcatalyst => (opener.open_items)(url, options).await.map(AnyTable::Items),
+    }
 }
 
 /// The statements that make the tables of the store that a URL names, without opening it.
 pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
-    (kind_of(url)?.opener()?.schema_sql)(url, options)
+    let opener = kind_of(url)?.opener()?;
+    let schema_sql = match options.layout() {
+        Layout::Native => opener.schema_sql,
+        Layout::Flowcatalyst => opener.items_schema_sql,
+    };
+    schema_sql(url, options)
 }

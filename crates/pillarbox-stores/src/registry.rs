@@ -12,13 +12,13 @@ mod sqlite;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use pillarbox::port::Store;
+use pillarbox::port::{ItemStore, Store};
 
 use crate::connect::Options;
 use crate::error::ConnectError;
 
 /// A store on its way.
-pub(crate) type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ConnectError>> + Send + 'a>>;
+pub(crate) type Opening<'a, S> = Pin<Box<dyn Future<Output = Result<Arc<S>, ConnectError>> + Send + 'a>>;
 
 /// A kind of store.
 #[derive(Debug, Clone, Copy)]
@@ -38,9 +38,14 @@ pub struct StoreKind {
 /// What a store of a kind can be asked before it is there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opener {
-    pub(crate) connect: for<'a> fn(&'a str, &'a Options) -> Opening<'a>,
+    /// Opens the native table.
+    pub(crate) open: for<'a> fn(&'a str, &'a Options) -> Opening<'a, dyn Store>,
+    /// Opens a table of another program.
+    pub(crate) open_items: for<'a> fn(&'a str, &'a Options) -> Opening<'a, dyn ItemStore>,
     /// The statements that make its tables, without a connection.
     pub(crate) schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
+    /// The same for a table of another program.
+    pub(crate) items_schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
 }
 
 impl StoreKind {
@@ -61,8 +66,10 @@ macro_rules! opener {
         #[cfg(feature = $feature)]
         {
             Some(Opener {
-                connect: |url, options| Box::pin($module::connect(url, options)),
+                open: |url, options| Box::pin($module::open(url, options)),
+                open_items: |url, options| Box::pin($module::open_items(url, options)),
                 schema_sql: $module::schema_sql,
+                items_schema_sql: $module::items_schema_sql,
             })
         }
         #[cfg(not(feature = $feature))]

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub use human::{ago, bytes, count, counted, shortened, span};
 pub use ink::Ink;
 pub use progress::Progress;
-pub use table::{Table, TableColumn, fields};
+pub use table::{TableColumn, TextTable, fields};
 
 use crate::error::{CommandError, CommandResult};
 use crate::exit::Exit;

@@ -37,4 +37,4 @@ pub use settings::ServerSettings;
 pub use sqlx_error::describe;
 
 #[doc(hidden)]
-pub use pillarbox::model::{Layout, Limits, TableName};
+pub use pillarbox::model::{Limits, TableName};

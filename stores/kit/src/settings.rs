@@ -2,17 +2,14 @@
 
 use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::Facts;
-use pillarbox::rules::SLOTS;
 
 /// The settings of every store.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The name in logs and errors.
     pub name: String,
-    /// The table of events, if it is not the layout's usual one.
+    /// The table, if it is not the usual one.
     pub table: Option<TableName>,
-    /// The layout of the tables.
-    pub layout: Layout,
     /// The bounds of fields.
     pub limits: Limits,
 }
@@ -21,30 +18,27 @@ impl Settings {
     /// The defaults, under this name.
     #[must_use]
     pub fn new(name: String) -> Self {
-        Self { name, table: None, layout: Layout::default(), limits: Limits::default() }
+        Self { name, table: None, limits: Limits::default() }
     }
 
-    /// The table of events.
+    /// The table; by default the usual one of this layout.
     #[must_use]
-    pub fn table(&self) -> TableName {
-        self.table.clone().unwrap_or_else(|| TableName::usual(self.layout))
+    pub fn table(&self, layout: Layout) -> TableName {
+        self.table.clone().unwrap_or_else(|| TableName::usual(layout))
     }
 
-    /// What a store with these settings states about itself.
+    /// What a store on a table of this layout states about itself.
     #[must_use]
-    pub fn facts(&self, kind: &'static str) -> Facts {
+    pub fn facts(&self, kind: &'static str, layout: Layout) -> Facts {
         Facts {
             kind,
             name: self.name.clone(),
-            slots: match self.layout {
-                Layout::Native => SLOTS,
-                Layout::Flowcatalyst => 1,
-            },
+            slots: layout.slots(),
             concurrent_writers: true,
             transactions: true,
             durable: true,
             shared: true,
-            limits: Limits { layout: self.layout, ..self.limits },
+            limits: Limits { layout, ..self.limits },
         }
     }
 }
@@ -59,15 +53,9 @@ macro_rules! setters {
             self
         }
 
-        /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
+        /// The table. Default: `outbox_event`, or `outbox_events` for items.
         pub fn table(mut self, table: $crate::TableName) -> Self {
             self.settings.table = Some(table);
-            self
-        }
-
-        /// The layout of the tables. Default: native.
-        pub fn layout(mut self, layout: $crate::Layout) -> Self {
-            self.settings.layout = layout;
             self
         }
 

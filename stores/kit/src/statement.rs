@@ -86,18 +86,18 @@ pub fn undeclared(folder: &Path, declared: &[&[(&str, &str)]]) -> io::Result<Vec
 /// Declares the struct of a store's statements, a field each, and how it is made from the names of the tables.
 ///
 /// A group says which texts, how they are rendered and to what: `one` takes the statement from the file that is named,
-/// `each` takes it from there for the native layout and from `items.sql` for the other. A name without a statement does
-/// not compile; [`undeclared`] finds statements without a use.
+/// `each` lets the method `either` of the names choose between that one, for the native table, and the one from
+/// `items.sql`. A name without a statement does not compile; [`undeclared`] finds statements without a use.
 #[macro_export]
 macro_rules! statements {
     (@text one, $names:ident, $file:ident, $name:ident) => {
         const { $crate::statement(include_str!(concat!("../sql/", stringify!($file), ".sql")), stringify!($name)) }
     };
     (@text each, $names:ident, $file:ident, $name:ident) => {
-        match $names.layout {
-            $crate::Layout::Native => $crate::statements!(@text one, $names, $file, $name),
-            $crate::Layout::Flowcatalyst => $crate::statements!(@text one, $names, items, $name),
-        }
+        $names.either(
+            $crate::statements!(@text one, $names, $file, $name),
+            $crate::statements!(@text one, $names, items, $name),
+        )
     };
     (@declared one, $file:ident, $name:ident) => {
         &[(stringify!($file), stringify!($name))]

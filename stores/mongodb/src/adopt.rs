@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use pillarbox::model::{GroupKey, Layout, Status};
+use pillarbox::model::{GroupKey, Status};
 
 use crate::call::{Call, Find, whole};
 use crate::document::code;
@@ -67,10 +67,6 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
 /// On a replica set the index of numbers holds them in the order they came; a sort would only lose it. FerretDB puts
 /// them where there is room, and knows only what their writers say.
 async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
-    // Items of others stay as they are.
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return Ok(Vec::new());
-    }
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
     let find = |sort| Find {
         filter: doc! { "seq": Bson::Null },

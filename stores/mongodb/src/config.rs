@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
-use pillarbox::model::{Layout, Limits, TableName};
-use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::model::{Limits, TableName};
+use pillarbox::port::{ErrorKind, Items, Native, StoreError};
 
 use crate::error::Failure;
+use crate::kind::Kind;
+use crate::migrate;
 use crate::outbox::Server;
-use crate::store::MongodbStore;
+use crate::store::{MongodbItemStore, MongodbStore, MongodbTable};
 
 /// Shorter, and a busy server could not answer a heartbeat; longer, and nothing would ever be given up.
 const COMMAND_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
@@ -36,7 +38,6 @@ pub struct MongodbStoreBuilder {
     pub(crate) database: Database,
     pub(crate) name: String,
     pub(crate) table: Option<TableName>,
-    pub(crate) layout: Layout,
     pub(crate) limits: Limits,
     pub(crate) wake_up: WakeUp,
     pub(crate) command_timeout: Duration,
@@ -57,7 +58,6 @@ impl MongodbStoreBuilder {
             name: database.name().to_owned(),
             database,
             table: None,
-            layout: Layout::default(),
             limits: Limits::default(),
             wake_up: WakeUp::default(),
             command_timeout: DEFAULT_COMMAND_TIMEOUT,
@@ -85,15 +85,9 @@ impl MongodbStoreBuilder {
         self
     }
 
-    /// The collection of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
+    /// The collection. Default: `outbox_event`, or `outbox_events` for items.
     pub fn table(mut self, table: TableName) -> Self {
         self.table = Some(table);
-        self
-    }
-
-    /// The layout of the collections. Default: native.
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
         self
     }
 
@@ -120,15 +114,38 @@ impl MongodbStoreBuilder {
     /// A script for `mongosh` that makes the collections, for people who run it by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        let table = self.table.clone().unwrap_or_else(|| TableName::usual(self.layout));
-        MongodbStore::schema_sql(&table, self.layout)
+        self.script::<Native>()
     }
 
-    /// The store. Asks the server what it is; the collections need not be there yet.
+    /// A script for `mongosh` that makes a collection of items and those beside it, for people who run it by hand.
+    #[must_use]
+    pub fn items_schema_sql(&self) -> String {
+        self.script::<Items>()
+    }
+
+    fn script<K: Kind>(&self) -> String {
+        migrate::script::<K>(&self.table_of::<K>())
+    }
+
+    /// The collection; by default the usual one of its kind.
+    pub(crate) fn table_of<K: Kind>(&self) -> TableName {
+        self.table.clone().unwrap_or_else(|| TableName::usual(K::LAYOUT))
+    }
+
+    /// The store of the native collection. Asks the server what it is; the collections need not be there yet.
     pub async fn open(self) -> Result<MongodbStore, StoreError> {
+        self.start().await
+    }
+
+    /// The store of a collection of another program. Asks the server what it is; the collections need not be there yet.
+    pub async fn open_items(self) -> Result<MongodbItemStore, StoreError> {
+        self.start().await
+    }
+
+    async fn start<K: Kind>(self) -> Result<MongodbTable<K>, StoreError> {
         let server = Server::ask(&self.database).await;
         let server = server.map_err(|failure| failure.into_store_error("open", &self.name))?;
         let lifetime = server.lifetime(&self.database).await;
-        Ok(MongodbStore::start(self, (server, lifetime)))
+        Ok(MongodbTable::start(self, (server, lifetime)))
     }
 }

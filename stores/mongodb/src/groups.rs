@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
-use pillarbox::model::{EventId, GroupKey, Layout, Status, stored_error};
+use pillarbox::model::{EventId, GroupKey, Status, stored_error};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 
 use crate::call::{Call, Find, whole};
 use crate::document::{code, unlocked};
 use crate::error::Failure;
-use crate::flowcatalyst;
+use crate::kind::Kind;
 use crate::number::head;
 use crate::operate::record;
 use crate::row::Fields;
@@ -137,12 +137,15 @@ pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<
     Ok(())
 }
 
-pub(crate) async fn change_group(call: &mut Call<'_>, request: &GroupChange) -> Result<bool, Failure> {
+pub(crate) async fn change_group<K: Kind>(
+    call: &mut Call<'_>,
+    request: &GroupChange,
+) -> Result<bool, Failure> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let mut tried = 0;
     loop {
-        if let Some(changed) = try_change(call, request, now).await? {
+        if let Some(changed) = try_change::<K>(call, request, now).await? {
             return Ok(changed);
         }
         if !call.retry(tried).await {
@@ -153,7 +156,7 @@ pub(crate) async fn change_group(call: &mut Call<'_>, request: &GroupChange) -> 
 }
 
 /// `None`: someone else changed it meanwhile.
-async fn try_change(
+async fn try_change<K: Kind>(
     call: &mut Call<'_>,
     request: &GroupChange,
     now: Timestamp,
@@ -166,10 +169,7 @@ async fn try_change(
     let dead = if event.is_some() { Head::Dead } else { Head::Sound };
     let Some(next) = held_after(state, dead, request.action) else { return Ok(Some(false)) };
     if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
-        match call.outbox().layout {
-            Layout::Native => revive(call, event, now).await?,
-            Layout::Flowcatalyst => flowcatalyst::revive(call, event).await?,
-        }
+        K::revive(call, event, now).await?;
     }
     let event = event.as_ref().map(EventId::as_str);
     if !replace(call, request, state, next, event, now).await? {
@@ -216,10 +216,10 @@ async fn replace(
     Ok(changed > 0)
 }
 
-/// Brings one dead event back to new where it is.
-async fn revive(call: &mut Call<'_>, event: &EventId, now: Timestamp) -> Result<(), Failure> {
+/// Brings one dead event back to new where it is; how many there were.
+pub(crate) async fn revive(call: &mut Call<'_>, event: &EventId, now: Timestamp) -> Result<u64, Failure> {
     let dead = doc! { "_id": event.as_str(), "status": code(Status::Dead) };
-    call.update_all(&call.names().event, dead, doc! { "$set": revived(now) }).await.map(drop)
+    call.update_all(&call.names().event, dead, doc! { "$set": revived(now) }).await
 }
 
 /// What makes a dead row new; number, slot, token and history are as they were.

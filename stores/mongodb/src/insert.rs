@@ -5,13 +5,12 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use pillarbox::model::{EventId, Lane, Layout, NewRow, Seq, Written};
+use pillarbox::model::{EventId, Lane, NewRow, Seq, Written};
 use pillarbox::port::ErrorKind;
 
 use crate::call::{Call, Find};
 use crate::document::fresh;
 use crate::error::Failure;
-use crate::flowcatalyst;
 use crate::number::{closed, draw, head};
 use crate::outbox::pause;
 use crate::row::Fields;
@@ -35,9 +34,6 @@ pub(crate) async fn insert_rows(
     rows: &[NewRow],
     now: Option<Timestamp>,
 ) -> Result<Vec<Written>, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::insert_rows(call, rows, now).await;
-    }
     if rows.is_empty() {
         head(call).await?;
         return Ok(Vec::new());
@@ -138,7 +134,7 @@ fn fates<'a>(rows: &'a [NewRow], there: &HashMap<String, Written>) -> Result<Vec
     Ok(fates)
 }
 
-fn taken() -> Failure {
+pub(crate) fn taken() -> Failure {
     Failure::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
 }
 

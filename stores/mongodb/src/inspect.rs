@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{EventId, GLOBAL, Layout, Record, Status};
+use pillarbox::model::{EventId, GLOBAL, Record, Status};
 use pillarbox::port::{
     AuditEntry, Contents, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount,
 };
@@ -12,13 +12,12 @@ use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending};
 use crate::error::Failure;
-use crate::flowcatalyst;
 use crate::membership::members;
 use crate::number::head;
 use crate::row::{Fields, read_attempts, read_record};
 use crate::time::{earlier, from_us, until, us};
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// A selection as a condition.
 pub(crate) fn selection(select: &Select) -> Document {
@@ -50,9 +49,6 @@ pub(crate) fn selection(select: &Select) -> Document {
 }
 
 pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::list(call, request).await;
-    }
     adopt(call).await?;
     head(call).await?;
     if request.limit == 0 {
@@ -79,9 +75,6 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
 }
 
 pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::show(call, id).await;
-    }
     let find = || Find { filter: doc! { "_id": id.as_str() }, ..Find::default() };
     let mut found = call.first(&call.names().event, find()).await?;
     match &found {
@@ -98,19 +91,18 @@ pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Sho
 }
 
 pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::count(call, select).await;
-    }
     head(call).await?;
-    let pipeline = vec![doc! { "$match": selection(select) }, doc! { "$count": "n" }];
+    matching(call, selection(select)).await
+}
+
+/// How many rows meet a condition.
+pub(crate) async fn matching(call: &mut Call<'_>, condition: Document) -> Result<u64, Failure> {
+    let pipeline = vec![doc! { "$match": condition }, doc! { "$count": "n" }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
     Ok(found.first().map_or(0, |found| number(found, "n")))
 }
 
 pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::stats(call).await;
-    }
     let mut stats = Stats::default();
     let now = head(call).await?.now;
     let minute_ago = us(earlier(now, MINUTE));
@@ -141,7 +133,7 @@ pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
     if let Some(found) = group(call, doc! { "created_at": { "$gt": minute_ago } }, written).await? {
         stats.written_last_minute = number(&found, "n");
     }
-    dead(call, &mut stats).await?;
+    dead(call, &mut stats, doc! { "status": code(Status::Dead) }, "$event_type").await?;
     beside(call, &mut stats).await?;
     Ok(stats)
 }
@@ -151,11 +143,15 @@ async fn group(call: &mut Call<'_>, filter: Document, group: Document) -> Result
     Ok(call.aggregate(&call.names().event, pipeline).await?.pop())
 }
 
-async fn dead(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
-    let pipeline = vec![
-        doc! { "$match": { "status": code(Status::Dead) } },
-        doc! { "$group": { "_id": "$event_type", "n": { "$sum": 1 } } },
-    ];
+/// Adds the dead rows, which meet this condition, by the field of their type.
+pub(crate) async fn dead(
+    call: &mut Call<'_>,
+    stats: &mut Stats,
+    condition: Document,
+    event_type: &str,
+) -> Result<(), Failure> {
+    let pipeline =
+        vec![doc! { "$match": condition }, doc! { "$group": { "_id": event_type, "n": { "$sum": 1 } } }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
     let one = |found: &Document| TypeCount {
         event_type: found.get_str("_id").unwrap_or_default().to_owned(),
@@ -206,6 +202,6 @@ pub(crate) async fn audits(call: &mut Call<'_>, limit: usize) -> Result<Vec<Audi
     Ok(found.iter().map(|document| entry(document)).collect())
 }
 
-fn number(document: &Document, field: &str) -> u64 {
+pub(crate) fn number(document: &Document, field: &str) -> u64 {
     whole(document, field).unwrap_or_default().unsigned_abs()
 }

@@ -1,7 +1,6 @@
 //! Joins: every change reads a join and writes it in one transaction, and loses if another one has written it meanwhile.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, doc};
@@ -21,27 +20,18 @@ use crate::time::cut;
 
 impl Joins for MongodbStore {
     fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
-        let request = Arc::new(request);
-        self.run("change join", Step::Together, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { change(call, &request).await })
-        })
+        self.run("change join", Step::Together, request, |call, request| Box::pin(change(call, request)))
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
         // Both as they stood at one moment.
-        self.run("show join", Step::Together, move |call| {
-            let join = join.clone();
-            Box::pin(async move { show(call, &join, members).await })
+        self.run("show join", Step::Together, (join, members), |call, (join, members)| {
+            Box::pin(show(call, join, *members))
         })
     }
 
     fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
-        let request = Arc::new(request);
-        self.run("list joins", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { list(call, &request).await })
-        })
+        self.run("list joins", Step::Single, request, |call, request| Box::pin(list(call, request)))
     }
 }
 

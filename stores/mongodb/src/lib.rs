@@ -35,6 +35,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A collection of another program is opened with [`MongodbStoreBuilder::open_items`].
 
 mod admin;
 mod adopt;
@@ -53,6 +55,7 @@ mod insert;
 mod inspect;
 mod join_record;
 mod joins;
+mod kind;
 mod members;
 mod membership;
 mod migrate;
@@ -71,4 +74,4 @@ mod transaction;
 
 pub use config::{MongodbStoreBuilder, WakeUp};
 pub use mongodb;
-pub use store::MongodbStore;
+pub use store::{MongodbItemStore, MongodbStore, MongodbTable};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{Layout, NodeId, Seq, Slot, SlotSet};
+use pillarbox::model::{NodeId, Seq, Slot, SlotSet};
 use pillarbox::port::{ErrorKind, Heartbeat, Membership, Register};
 use pillarbox::rules::free_lane;
 use tokio::time::timeout;
@@ -18,8 +18,8 @@ use crate::call::{Call, Find, whole};
 use crate::document::pending;
 use crate::error::Failure;
 use crate::fetch::slots_filter;
-use crate::flowcatalyst;
 use crate::groups::{EPOCH, epoch_of, group_states};
+use crate::kind::Kind;
 use crate::members::{Members, Node};
 use crate::outbox::{Server, late};
 use crate::row::Fields;
@@ -42,19 +42,19 @@ struct Found {
     now: Timestamp,
 }
 
-pub(crate) async fn join(call: &mut Call<'_>, request: &Register) -> Result<Membership, Failure> {
+pub(crate) async fn join<K: Kind>(call: &mut Call<'_>, request: &Register) -> Result<Membership, Failure> {
     let mut is_held = false;
     let mut tried = 0;
     loop {
         let Found { mut members, version, epoch, now } = read(call).await?;
         let now = request.now.map_or(now, cut);
-        let evicted = evict(call, &mut members, now, None).await?;
+        let evicted = evict::<K>(call, &mut members, now, None).await?;
         if members.has(request.node) {
             let detail = format!("node {} is there already", request.node);
             return Err(Failure::Refused(ErrorKind::Conflict, detail));
         }
         if !is_held {
-            make_holds(call, request.node, now).await?;
+            make_holds::<K>(call, request.node, now).await?;
             is_held = true;
         }
         let lane = free_lane(request.part, &members.states());
@@ -84,12 +84,11 @@ pub(crate) async fn join(call: &mut Call<'_>, request: &Register) -> Result<Memb
     }
 }
 
-pub(crate) async fn heartbeat(
+pub(crate) async fn heartbeat<K: Kind>(
     call: &mut Call<'_>,
     request: &Heartbeat,
 ) -> Result<Option<Membership>, Failure> {
-    let sweep = request.sweep && call.outbox().layout == Layout::Native;
-    let lanes = if sweep { lanes_in_use(call).await? } else { Vec::new() };
+    let lanes = if request.sweep { K::lanes_in_use(call).await? } else { Vec::new() };
     let mut tried = 0;
     loop {
         let Found { mut members, version, epoch, now } = read(call).await?;
@@ -97,7 +96,7 @@ pub(crate) async fn heartbeat(
         if !members.renew(request.node, later(now, request.lease)) {
             return Ok(None);
         }
-        let evicted = evict(call, &mut members, now, Some(request.node)).await?;
+        let evicted = evict::<K>(call, &mut members, now, Some(request.node)).await?;
         members.trust(request.node, &request.trusted);
         members.release(request.node, &request.release);
         members.know(&lanes);
@@ -106,12 +105,15 @@ pub(crate) async fn heartbeat(
         members.take(request.node, take);
         if swap(call, &members, version).await? {
             end_evicted(call, &evicted).await?;
-            if sweep {
+            if request.sweep {
                 forget_holds(call, &members, now).await?;
             }
-            if !request.release.is_empty() && is_held(call) {
+            if let Some(lead) = K::lead_key(request.node)
+                && !request.release.is_empty()
+                && is_held(call)
+            {
                 // Whoever takes at this moment does so before it, or looks again.
-                touch_lead(call, request.node).await?;
+                touch_lead(call, lead).await?;
             }
             let groups = match epoch == request.groups_seen {
                 true => None,
@@ -152,7 +154,7 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
 }
 
 /// Removes every node that has expired, but the one that is just renewing; these.
-async fn evict(
+async fn evict<K: Kind>(
     call: &mut Call<'_>,
     members: &mut Members,
     now: Timestamp,
@@ -160,16 +162,13 @@ async fn evict(
 ) -> Result<Vec<NodeId>, Failure> {
     let dead = members.expired(now, renewing);
     if !dead.is_empty() {
-        members.evict(&dead, pending_upto(call).await?);
+        members.evict(&dead, K::pending_upto(call).await?);
     }
     Ok(dead)
 }
 
-/// The highest pending number, where rows have numbers: a node that is dead can't have read later rows.
-async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return Ok(None);
-    }
+/// The highest pending number; zero where nothing is pending.
+pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Failure> {
     let find = Find {
         filter: doc! { "status": pending() },
         sort: Some(doc! { "seq": -1 }),
@@ -217,16 +216,17 @@ pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool,
     if call.first(&call.names().meta, find).await?.is_none() {
         return Ok(false);
     }
-    Ok(!call.in_transaction() || touch_lead(call, node).await?)
+    Ok(!call.in_transaction() || touch_lead(call, lead_key(node)).await?)
 }
 
 /// Writes what takes of a node are held to; false if it is not there.
-async fn touch_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool, Failure> {
-    let own = doc! { "_id": lead_key(node) };
+async fn touch_lead(call: &mut Call<'_>, lead: String) -> Result<bool, Failure> {
+    let own = doc! { "_id": lead };
     Ok(call.update_all(&call.names().node, own, doc! { "$inc": { "takes": 1_i64 } }).await? > 0)
 }
 
-fn lead_key(node: NodeId) -> String {
+/// The key of the document that takes of a node are held to.
+pub(crate) fn lead_key(node: NodeId) -> String {
     format!("{node} leads")
 }
 
@@ -236,7 +236,7 @@ fn is_held(call: &Call<'_>) -> bool {
 }
 
 /// Makes what settles and takes of a node are held to, before it can settle.
-async fn make_holds(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result<(), Failure> {
+async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result<(), Failure> {
     if !is_held(call) {
         return Ok(());
     }
@@ -245,9 +245,7 @@ async fn make_holds(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result
         (node.to_string(), doc! { "settles": 0_i64, "made_at": made_at }),
         (Holder::Node(node).key(), doc! { "sessions": [], "made_at": made_at }),
     ];
-    if call.outbox().layout == Layout::Flowcatalyst {
-        documents.push((lead_key(node), doc! { "takes": 0_i64, "made_at": made_at }));
-    }
+    documents.extend(K::lead_key(node).map(|lead| (lead, doc! { "takes": 0_i64, "made_at": made_at })));
     // Those of an attempt to join whose answer was lost stay.
     let missing = |(key, new): (String, Document)| doc! { "q": { "_id": key }, "u": { "$setOnInsert": new }, "upsert": true };
     call.update(&call.names().node, documents.into_iter().map(missing).collect()).await.map(drop)
@@ -331,7 +329,7 @@ async fn swap(call: &mut Call<'_>, members: &Members, version: i64) -> Result<bo
 }
 
 /// The lanes that have pending rows.
-async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
+pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
     let pipeline = vec![
         doc! { "$match": { "status": pending(), "slot": { "$gte": 64 } } },
         doc! { "$group": { "_id": "$slot" } },
@@ -366,9 +364,6 @@ impl Waiting {
 
 /// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
 pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<Waiting, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::waiting(call, held).await;
-    }
     adopt(call).await?;
     let mut waiting = Waiting { ready: false, oldest: None, next_due: next_due(call).await? };
     let Some(slots) = slots_filter(held) else { return Ok(waiting) };

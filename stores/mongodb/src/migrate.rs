@@ -3,14 +3,13 @@
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::IndexOptions;
-use pillarbox::model::{Lane, Layout, TableName};
+use pillarbox::model::{Lane, TableName};
 use pillarbox::port::{ErrorKind, Migrated};
-use pillarbox::rules::SLOTS;
 
 use crate::call::{Call, Find};
 use crate::error::Failure;
-use crate::flowcatalyst;
 use crate::groups::EPOCH;
+use crate::kind::Kind;
 use crate::members::Members;
 use crate::membership::MEMBERS;
 use crate::number::COUNTER;
@@ -117,25 +116,13 @@ fn first_documents(slots: i16) -> Vec<(&'static str, Document)> {
 }
 
 /// A script for `mongosh` that does what `migrate` does.
-pub(crate) fn script(table: &TableName) -> String {
+pub(crate) fn script<K: Kind>(table: &TableName) -> String {
     let names = Names::new(table);
-    let mut script = FIELDS.replace("{event}", &names.event);
-    for index in &INDEXES {
-        script += &index.script(&names.event);
-    }
-    for (index, collection) in JOIN_INDEXES.iter().zip([&names.join, &names.member, &names.member]) {
-        script += &index.script(collection);
-    }
-    script + &script_beside(&names, SLOTS)
-}
-
-/// The part of it that makes the collections beside.
-pub(crate) fn script_beside(names: &Names, slots: i16) -> String {
-    let mut script = String::new();
+    let mut script = K::script(&names);
     for collection in [&names.group, &names.audit, &names.node] {
         script += &format!("db.createCollection(\"{collection}\");\n");
     }
-    for (id, fields) in first_documents(slots) {
+    for (id, fields) in first_documents(K::LAYOUT.slots()) {
         script += &format!(
             "db.{}.updateOne({{ _id: \"{id}\" }}, {{ $setOnInsert: {fields} }}, {{ upsert: true }});\n",
             names.meta
@@ -144,13 +131,37 @@ pub(crate) fn script_beside(names: &Names, slots: i16) -> String {
     script
 }
 
-/// Makes what is missing. Every step may be made again, so two processes at once do no harm.
-pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::migrate(call).await;
+/// The part of it that makes the native collections.
+pub(crate) fn script_events(names: &Names) -> String {
+    let mut script = FIELDS.replace("{event}", &names.event);
+    for index in &INDEXES {
+        script += &index.script(&names.event);
     }
+    for (index, collection) in JOIN_INDEXES.iter().zip([&names.join, &names.member, &names.member]) {
+        script += &index.script(collection);
+    }
+    script
+}
+
+/// Makes what is missing. Every step may be made again, so two processes at once do no harm.
+pub(crate) async fn migrate<K: Kind>(call: &mut Call<'_>) -> Result<Migrated, Failure> {
     let from = version(call).await?;
     refuse_newer(from)?;
+    K::make(call).await?;
+    let outbox = call.outbox();
+    for collection in [&outbox.names.group, &outbox.names.audit, &outbox.names.node] {
+        create(outbox, collection).await?;
+    }
+    for (id, fields) in first_documents(K::LAYOUT.slots()) {
+        let statement = doc! { "q": { "_id": id }, "u": { "$setOnInsert": fields }, "upsert": true };
+        call.update(&outbox.names.meta, vec![statement]).await?;
+    }
+    let to = version(call).await?;
+    Ok(Migrated { from, to })
+}
+
+/// Makes the indexes of the native collections, and with them the collections.
+pub(crate) async fn make_events(call: &mut Call<'_>) -> Result<(), Failure> {
     let events = call.outbox().documents(&call.names().event);
     events.create_indexes(INDEXES.iter().map(Index::model)).await?;
     // Joins need transactions.
@@ -158,21 +169,6 @@ pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
         let [made, member_of, step] = JOIN_INDEXES.each_ref().map(Index::model);
         call.outbox().documents(&call.names().join).create_index(made).await?;
         call.outbox().documents(&call.names().member).create_indexes([member_of, step]).await?;
-    }
-    make_beside(call, SLOTS).await?;
-    let to = version(call).await?;
-    Ok(Migrated { from, to })
-}
-
-/// Makes the collections beside the outbox, and their first documents.
-pub(crate) async fn make_beside(call: &mut Call<'_>, slots: i16) -> Result<(), Failure> {
-    let outbox = call.outbox();
-    for collection in [&outbox.names.group, &outbox.names.audit, &outbox.names.node] {
-        create(outbox, collection).await?;
-    }
-    for (id, fields) in first_documents(slots) {
-        let statement = doc! { "q": { "_id": id }, "u": { "$setOnInsert": fields }, "upsert": true };
-        call.update(&outbox.names.meta, vec![statement]).await?;
     }
     Ok(())
 }
@@ -186,9 +182,6 @@ pub(crate) async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
 }
 
 pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::check(call).await;
-    }
     let found = version(call).await?;
     refuse_newer(found)?;
     if i64::from(found) != VERSION {

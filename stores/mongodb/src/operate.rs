@@ -5,14 +5,13 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use pillarbox::model::{EventId, Lane, Layout, Status, StepState};
+use pillarbox::model::{EventId, Lane, Status, StepState};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending, unclaimed};
 use crate::error::Failure;
-use crate::flowcatalyst;
 use crate::groups::{free_behind, heads, revived};
 use crate::inspect::selection;
 use crate::number::{closed, draw, head};
@@ -49,9 +48,6 @@ impl Target {
 }
 
 pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::replay(call, request).await;
-    }
     adopt(&mut call.beside()).await?;
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
@@ -87,9 +83,6 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
 }
 
 pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::discard(call, request).await;
-    }
     adopt(&mut call.beside()).await?;
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
@@ -103,9 +96,6 @@ pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
 
 /// Also in transactions of the user's own.
 pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::cancel(call, request).await;
-    }
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
@@ -123,9 +113,6 @@ pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<
 }
 
 pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
-    if call.outbox().layout == Layout::Flowcatalyst {
-        return flowcatalyst::purge(call, request).await;
-    }
     let now = head(call).await?.now;
     let oldest = earlier(request.now.map_or(now, cut), request.older_than);
     let before = us(oldest);
@@ -172,11 +159,16 @@ async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target
 
 /// The dead ones of a selection in order; none if it excludes them.
 async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<Target>, Failure> {
-    if !(select.statuses.is_empty() || select.statuses.contains(&Status::Dead)) {
-        return Ok(Vec::new());
+    match only_dead(select) {
+        Some(select) => targets(call, selection(&select), limit.min(MOST)).await,
+        None => Ok(Vec::new()),
     }
-    let select = Select { statuses: vec![Status::Dead], ..select.clone() };
-    targets(call, selection(&select), limit.min(MOST)).await
+}
+
+/// A selection without all that is not dead; none if it excludes the dead ones.
+pub(crate) fn only_dead(select: &Select) -> Option<Select> {
+    let includes_dead = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
+    includes_dead.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
 }
 
 async fn targets(call: &mut Call<'_>, filter: Document, limit: usize) -> Result<Vec<Target>, Failure> {

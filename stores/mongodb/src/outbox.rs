@@ -11,7 +11,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{ClientSession, Collection, Database};
-use pillarbox::model::{Layout, TableName};
+use pillarbox::model::TableName;
 use pillarbox::port::ErrorKind;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -25,6 +25,9 @@ use crate::sessions::{self, Holder, Sessions};
 
 /// What a call does; boxed, because it borrows the call.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
+
+/// What is done for a request. It runs again with each transaction that is begun for it.
+pub(crate) type Operation<R, T> = for<'c> fn(&'c mut Call<'_>, &'c R) -> Work<'c, T>;
 
 /// How long before its deadline a call of the store's own is tried no more.
 pub(crate) const LAST: Duration = Duration::from_secs(1);
@@ -138,7 +141,6 @@ pub(crate) struct Outbox {
     pub(crate) database: Database,
     pub(crate) names: Names,
     pub(crate) table: TableName,
-    pub(crate) layout: Layout,
     pub(crate) server: Server,
     /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
     pub(crate) timeout: Duration,
@@ -160,7 +162,6 @@ impl Outbox {
     pub(crate) fn new(
         database: Database,
         table: TableName,
-        layout: Layout,
         server: (Server, Duration),
         timeout: Duration,
     ) -> Self {
@@ -178,7 +179,6 @@ impl Outbox {
             database,
             names,
             table,
-            layout,
             server,
             timeout,
             lifetime,
@@ -231,21 +231,19 @@ impl Outbox {
     ///
     /// A transaction that loses against others is begun again until shortly before the deadline, with a growing pause between.
     /// Those of this process that have lost go one by one: the server makes no queue of them, and they would lose to each other.
-    pub(crate) async fn perform<T, F>(
+    pub(crate) async fn perform<R, T>(
         self: &Arc<Self>,
         step: Step,
         deadline: Instant,
-        work: &F,
-    ) -> Result<T, Failure>
-    where
-        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
-    {
+        request: &R,
+        work: Operation<R, T>,
+    ) -> Result<T, Failure> {
         if step == Step::Single || self.server == Server::Alone {
-            return work(&mut Call::new(self, None)).await;
+            return work(&mut Call::new(self, None), request).await;
         }
         let mut turn = None;
         for tried in 1..step.tries() {
-            match self.transact(&step, deadline, work).await {
+            match self.transact(&step, deadline, request, work).await {
                 Err(failure) if failure.is_transient() && Instant::now() + LAST < deadline => {
                     if turn.is_none() {
                         turn = timeout_at(deadline - LAST, self.turns.acquire()).await.ok();
@@ -255,36 +253,36 @@ impl Outbox {
                 ended => return ended,
             }
         }
-        self.transact(&step, deadline, work).await
+        self.transact(&step, deadline, request, work).await
     }
 
-    async fn transact<T, F>(self: &Arc<Self>, step: &Step, deadline: Instant, work: &F) -> Result<T, Failure>
-    where
-        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
-    {
+    async fn transact<R, T>(
+        self: &Arc<Self>,
+        step: &Step,
+        deadline: Instant,
+        request: &R,
+        work: Operation<R, T>,
+    ) -> Result<T, Failure> {
         let Step::Of(holder, _) = step else {
-            return self
-                .transact_in(&mut self.database.client().start_session().await?, deadline, work)
-                .await;
+            let mut session = self.database.client().start_session().await?;
+            return self.transact_in(&mut session, deadline, request, work).await;
         };
         let mut noted = sessions::of(self, holder).await?;
-        let ended = self.transact_in(&mut noted.session, deadline, work).await;
+        let ended = self.transact_in(&mut noted.session, deadline, request, work).await;
         self.sessions.give_back(noted);
         ended
     }
 
-    async fn transact_in<T, F>(
+    async fn transact_in<R, T>(
         self: &Arc<Self>,
         session: &mut ClientSession,
         deadline: Instant,
-        work: &F,
-    ) -> Result<T, Failure>
-    where
-        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T>,
-    {
+        request: &R,
+        work: Operation<R, T>,
+    ) -> Result<T, Failure> {
         session.start_transaction().with_options(self.transaction()).await?;
         let mut call = Call::new(self, Some(session));
-        let answer = work(&mut call).await;
+        let answer = work(&mut call, request).await;
         let draws = std::mem::take(&mut call.draws);
         drop(call);
         let ended = match answer {

@@ -1,30 +1,30 @@
 //! The handle: the store port over a database of the driver's.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use mongodb::Database;
-use pillarbox::model::{Layout, Limits, NewRow, NodeId, Row, Seq, SlotSet, TableName, Written};
+use pillarbox::model::{Limits, NewRow, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Heartbeat, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken,
-    Wakeups, Write,
+    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Heartbeat, ItemStore, Items,
+    Joins, Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store,
+    StoreError, Table, Take, Taken, Wakeups, Write,
 };
-use pillarbox::rules::SLOTS;
 use tokio::time::{timeout, timeout_at};
 
-use crate::call::Call;
 use crate::config::{MongodbStoreBuilder, WakeUp, Whose};
 use crate::done::Caution;
 use crate::error::Failure;
 use crate::hints::Listener;
-use crate::insert::insert_rows;
+use crate::kind::Kind;
 use crate::membership::Waiting;
-use crate::outbox::{Outbox, Server, Step, Work, late};
+use crate::outbox::{Operation, Outbox, Server, Step, late};
 use crate::sessions::Holder;
-use crate::{claim, fetch, flowcatalyst, membership, migrate, promote, settle};
+use crate::{claim, fetch, flowcatalyst, membership, migrate, promote};
 
 const WRITE: &str = "write";
 /// How often a settle is tried that loses against others: it must not wait long for one document.
@@ -38,9 +38,14 @@ const IDS_TOLD: usize = 20;
 /// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// An outbox in a MongoDB database. A clone is the same outbox.
-#[derive(Clone)]
-pub struct MongodbStore(Arc<Shared>);
+/// An outbox in a MongoDB database, in a collection of the kind `K`. A clone is the same outbox.
+pub struct MongodbTable<K>(Arc<Shared>, PhantomData<fn() -> K>);
+
+/// An outbox in a native collection.
+pub type MongodbStore = MongodbTable<Native>;
+
+/// An outbox in a collection of another program.
+pub type MongodbItemStore = MongodbTable<Items>;
 
 /// What all clones share.
 pub(crate) struct Shared {
@@ -74,32 +79,38 @@ impl MongodbStore {
 
     /// A script for `mongosh` that makes the collections of an outbox, without a server.
     #[must_use]
-    pub fn schema_sql(table: &TableName, layout: Layout) -> String {
-        match layout {
-            Layout::Native => migrate::script(table),
-            Layout::Flowcatalyst => flowcatalyst::script(table),
-        }
+    pub fn schema_sql(table: &TableName) -> String {
+        migrate::script::<Native>(table)
     }
+}
 
-    pub(crate) fn start(builder: MongodbStoreBuilder, server: (Server, Duration)) -> Self {
-        let MongodbStoreBuilder { database, name, table, layout, limits, wake_up, command_timeout, client } =
-            builder;
-        let table = table.unwrap_or_else(|| TableName::usual(layout));
+impl MongodbItemStore {
+    /// A script for `mongosh` that makes a collection of items and those beside it, without a server.
+    #[must_use]
+    pub fn schema_sql(table: &TableName) -> String {
+        migrate::script::<Items>(table)
+    }
+}
+
+impl<K> MongodbTable<K> {
+    pub(crate) fn start(builder: MongodbStoreBuilder, server: (Server, Duration)) -> Self
+    where
+        K: Kind,
+    {
+        let table = builder.table_of::<K>();
+        let MongodbStoreBuilder { database, name, limits, wake_up, command_timeout, client, .. } = builder;
         let facts = Facts {
             kind: "mongodb",
             name,
-            slots: match layout {
-                Layout::Native => SLOTS,
-                Layout::Flowcatalyst => 1,
-            },
-            concurrent_writers: server.0 == Server::Replicated && layout == Layout::Native,
+            slots: K::LAYOUT.slots(),
+            concurrent_writers: server.0 == Server::Replicated && K::NUMBERED,
             transactions: server.0 == Server::Replicated,
             durable: true,
             shared: true,
-            limits: Limits { layout, ..limits },
+            limits: Limits { layout: K::LAYOUT, ..limits },
         };
-        let outbox = Arc::new(Outbox::new(database, table, layout, server, command_timeout));
-        Self(Arc::new(Shared { facts, outbox, wake_up, listener: OnceLock::new(), client }))
+        let outbox = Arc::new(Outbox::new(database, table, server, command_timeout));
+        Self(Arc::new(Shared { facts, outbox, wake_up, listener: OnceLock::new(), client }), PhantomData)
     }
 
     pub(crate) fn outbox(&self) -> &Arc<Outbox> {
@@ -132,31 +143,38 @@ impl MongodbStore {
     }
 
     /// Runs a call to its end, within its bound, and names the operation in its error.
-    pub(crate) fn run<T, F>(&self, operation: &'static str, step: Step, work: F) -> Answer<'_, T>
+    pub(crate) fn run<R, T>(
+        &self,
+        operation: &'static str,
+        step: Step,
+        request: R,
+        work: Operation<R, T>,
+    ) -> Answer<'_, T>
     where
+        R: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T> + Send + Sync + 'static,
     {
-        self.run_or(late, operation, step, work)
+        self.run_or(late, operation, step, request, work)
     }
 
     /// The same, with what is said of a call that runs out of time.
-    fn run_or<T, F>(
+    fn run_or<R, T>(
         &self,
         late: fn() -> Failure,
         operation: &'static str,
         step: Step,
-        work: F,
+        request: R,
+        work: Operation<R, T>,
     ) -> Answer<'_, T>
     where
+        R: Send + Sync + 'static,
         T: Send + 'static,
-        F: for<'c> Fn(&'c mut Call<'_>) -> Work<'c, T> + Send + Sync + 'static,
     {
         Box::pin(async move {
             let outbox = Arc::clone(self.outbox());
             let answer = self.to_its_end(async move {
                 let deadline = outbox.deadline();
-                let answer = timeout_at(deadline, outbox.perform(step, deadline, &work)).await;
+                let answer = timeout_at(deadline, outbox.perform(step, deadline, &request, work)).await;
                 // The driver throws a connection away whose answer nobody waits for.
                 answer.unwrap_or_else(|_| Err(late()))
             });
@@ -177,11 +195,13 @@ impl MongodbStore {
     }
 
     /// Adds the rows that wait to where a node stands, if they are found soon.
-    async fn look(&self, membership: Membership, after: Seq) -> Membership {
-        let held = Arc::new(SlotSet::new(membership.held.iter().map(|held| held.slot)));
-        let looked = self.run("look for rows", Step::Single, move |call| {
-            let held = Arc::clone(&held);
-            Box::pin(async move { membership::waiting(call, &held, after).await })
+    async fn look(&self, membership: Membership, after: Seq) -> Membership
+    where
+        K: Kind,
+    {
+        let held = SlotSet::new(membership.held.iter().map(|held| held.slot));
+        let looked = self.run("look for rows", Step::Single, (held, after), |call, (held, after)| {
+            K::waiting(call, held, *after)
         });
         let waiting = match timeout(LOOK, looked).await {
             Ok(Ok(waiting)) => Some(waiting),
@@ -204,150 +224,35 @@ impl MongodbStore {
     }
 }
 
-impl fmt::Debug for MongodbStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MongodbStore({})", self.name())
+impl<K> Clone for MongodbTable<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), PhantomData)
     }
 }
 
-impl Store for MongodbStore {
+impl<K> fmt::Debug for MongodbTable<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MongodbTable({})", self.0.facts.name)
+    }
+}
+
+impl<K: Kind> Table for MongodbTable<K> {
     fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        let request = Arc::new(request);
-        self.run("fetch", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move {
-                match call.outbox().layout {
-                    Layout::Native => fetch::fetch(call, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::fetch(call, &request).await,
-                }
-            })
-        })
-    }
-
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        let request = Arc::new(request);
-        self.run("claim", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move {
-                match call.outbox().layout {
-                    Layout::Native => claim::claim(call, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::claim(call, &request).await,
-                }
-            })
-        })
-    }
-
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        let request = Arc::new(request);
-        self.run("due topics", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move {
-                match call.outbox().layout {
-                    Layout::Native => claim::due_topics(call, &request).await,
-                    Layout::Flowcatalyst => Ok(Vec::new()),
-                }
-            })
-        })
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        let request = Arc::new(request);
-        self.run("reap", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move {
-                match call.outbox().layout {
-                    Layout::Native => claim::reap(call, &request).await,
-                    Layout::Flowcatalyst => flowcatalyst::reap(call, &request).await,
-                }
-            })
-        })
-    }
-
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        let step = match request.fence {
-            Fence::Node(node) => Step::Of(Holder::Node(node), SETTLES),
-            Fence::Owner(ref owner) => Step::Of(Holder::Owner(owner.clone()), QUEUE_SETTLES),
-            Fence::Open => Step::Briefly(QUEUE_SETTLES),
-        };
-        let settle = move |request: Settle| {
-            let request = Arc::new(request);
-            self.run("settle", step.clone(), move |call| {
-                let request = Arc::clone(&request);
-                Box::pin(async move {
-                    match call.outbox().layout {
-                        Layout::Native => {
-                            let caution = Caution::of(call, &request);
-                            settle::settle(call, &request, caution).await
-                        }
-                        Layout::Flowcatalyst => flowcatalyst::settle(call, &request).await,
-                    }
-                })
-            })
-        };
-        // A document that another transaction has changed fails the whole of ours at once.
-        Box::pin(request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle))
-    }
-
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        let request = Arc::new(request);
-        let joined = self.run("join", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { membership::join(call, &request).await })
-        });
-        Box::pin(async move { Ok(self.look(joined.await?, Seq(0)).await) })
-    }
-
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
-        let after = request.after;
-        let request = Arc::new(request);
-        let renewed = self.run("heartbeat", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { membership::heartbeat(call, &request).await })
-        });
-        Box::pin(async move {
-            match renewed.await? {
-                Some(membership) => Ok(Some(self.look(membership, after).await)),
-                None => Ok(None),
-            }
-        })
-    }
-
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
-        self.run("publish", Step::Single, move |call| {
-            let state = state.clone();
-            Box::pin(async move { membership::publish(call, node, &state).await })
-        })
-    }
-
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.run("leave", Step::Single, move |call| Box::pin(membership::leave(call, node)))
-    }
-
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
-        }
-        let request = Arc::new(request);
-        self.run("promote", Step::Single, move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { promote::promote(call, &request).await })
-        })
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.run("now", Step::Single, (), |call, ()| K::now(call))
     }
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         let request = Arc::new(request);
         // One document comes whole or not at all.
         let step = if request.rows.len() == 1 { Step::Single } else { Step::Together };
-        let writing = Arc::clone(&request);
         // Rows of a write whose answer did not come in time may be there.
         let open = || Failure::Open(Box::new(late()));
-        let written = self.run_or(open, WRITE, step, move |call| {
-            let request = Arc::clone(&writing);
-            Box::pin(async move { insert_rows(call, &request.rows, request.now).await })
+        let written = self.run_or(open, WRITE, step, Arc::clone(&request), |call, request| {
+            K::insert(call, &request.rows, request.now)
         });
         Box::pin(async move {
             let written = written.await.map_err(|error| match error.kind() {
@@ -362,13 +267,50 @@ impl Store for MongodbStore {
         })
     }
 
-    fn joins(&self) -> Option<&dyn Joins> {
-        let has_joins = self.0.facts.transactions && self.0.facts.layout() == Layout::Native;
-        has_joins.then_some(self as &dyn Joins)
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        let step = match request.fence {
+            Fence::Node(node) => Step::Of(Holder::Node(node), SETTLES),
+            Fence::Owner(ref owner) => Step::Of(Holder::Owner(owner.clone()), QUEUE_SETTLES),
+            Fence::Open => Step::Briefly(QUEUE_SETTLES),
+        };
+        let settle = move |request: Settle| {
+            self.run("settle", step.clone(), request, |call, request| {
+                let caution = Caution::of(call, request);
+                K::settle(call, request, caution)
+            })
+        };
+        // A document that another transaction has changed fails the whole of ours at once.
+        Box::pin(request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle))
     }
 
-    fn lead(&self) -> Option<&dyn Lead> {
-        (self.0.facts.layout() == Layout::Flowcatalyst).then_some(self as &dyn Lead)
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        let joined = self.run("join", Step::Single, request, |call, request| {
+            Box::pin(membership::join::<K>(call, request))
+        });
+        Box::pin(async move { Ok(self.look(joined.await?, Seq(0)).await) })
+    }
+
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        let after = request.after;
+        let renewed = self.run("heartbeat", Step::Single, request, |call, request| {
+            Box::pin(membership::heartbeat::<K>(call, request))
+        });
+        Box::pin(async move {
+            match renewed.await? {
+                Some(membership) => Ok(Some(self.look(membership, after).await)),
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+        self.run("publish", Step::Single, (node, state), |call, (node, state)| {
+            Box::pin(membership::publish(call, *node, state))
+        })
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.run("leave", Step::Single, node, |call, node| Box::pin(membership::leave(call, *node)))
     }
 
     fn admin(&self) -> &dyn Admin {
@@ -376,9 +318,8 @@ impl Store for MongodbStore {
     }
 
     fn wakeups(&self) -> Option<Wakeups> {
-        if self.0.wake_up == WakeUp::Off
-            || self.0.facts.layout() == Layout::Flowcatalyst && !self.0.facts.transactions
-        {
+        // A server without change streams tells of new rows only by the counter.
+        if self.0.wake_up == WakeUp::Off || !K::NUMBERED && !self.0.facts.transactions {
             return None;
         }
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).wakeups())
@@ -398,20 +339,44 @@ impl Store for MongodbStore {
     }
 }
 
-impl Lead for MongodbStore {
+impl Store for MongodbStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.run("fetch", Step::Single, request, |call, request| Box::pin(fetch::fetch(call, request)))
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.run("claim", Step::Single, request, |call, request| Box::pin(claim::claim(call, request)))
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.run("due topics", Step::Single, request, |call, request| {
+            Box::pin(claim::due_topics(call, request))
+        })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.run("reap", Step::Single, request, |call, request| Box::pin(claim::reap(call, request)))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.run("promote", Step::Single, request, |call, request| Box::pin(promote::promote(call, request)))
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        self.0.facts.transactions.then_some(self as &dyn Joins)
+    }
+}
+
+impl ItemStore for MongodbItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
-        let request = Arc::new(request);
-        self.run("take", Step::Of(Holder::Node(request.node), TAKES), move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { flowcatalyst::take(call, &request).await })
+        self.run("take", Step::Of(Holder::Node(request.node), TAKES), request, |call, request| {
+            Box::pin(flowcatalyst::take(call, request))
         })
     }
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        let request = Arc::new(request);
-        self.run("recover", Step::Of(Holder::Node(request.node), u32::MAX), move |call| {
-            let request = Arc::clone(&request);
-            Box::pin(async move { flowcatalyst::recover(call, &request).await })
+        self.run("recover", Step::Of(Holder::Node(request.node), u32::MAX), request, |call, request| {
+            Box::pin(flowcatalyst::recover(call, request))
         })
     }
 }

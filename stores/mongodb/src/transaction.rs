@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use mongodb::ClientSession;
-use pillarbox::model::{EventId, Layout, NewRow, Written};
+use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
     Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError,
     WriteOn,
 };
 use tokio::time::timeout_at;
 
+use crate::allocator;
 use crate::call::Call;
 use crate::done::Caution;
 use crate::error::Failure;
-use crate::insert::insert_rows;
-use crate::operate::cancel;
-use crate::outbox::{Server, late};
-use crate::store::MongodbStore;
-use crate::{allocator, flowcatalyst, joins, settle};
+use crate::kind::Kind;
+use crate::outbox::{Operation, Server, late};
+use crate::store::MongodbTable;
 
-impl MongodbStore {
+impl<K> MongodbTable<K> {
     /// A server that is alone takes the commands of a transaction and applies each at once: nothing would be undone.
     fn transactional(&self) -> Result<(), Failure> {
         match self.outbox().server {
@@ -53,41 +52,37 @@ impl MongodbStore {
         let detail = "the session has no open transaction: start one first";
         Err(Failure::Refused(ErrorKind::InvalidInput, detail.to_owned()))
     }
+
+    /// Runs work in the open transaction of a session.
+    async fn run_on<R: ?Sized, T>(
+        &self,
+        operation: &'static str,
+        tx: &mut ClientSession,
+        request: &R,
+        work: Operation<R, T>,
+    ) -> Result<T, StoreError> {
+        let work = async {
+            self.within(tx).await?;
+            work(&mut Call::new(self.outbox(), Some(tx)), request).await
+        };
+        self.bounded(operation, work).await
+    }
 }
 
 /// On a session whose transaction the caller has started.
-impl WriteOn<ClientSession> for MongodbStore {
+impl<K: Kind> WriteOn<ClientSession> for MongodbTable<K> {
     fn insert<'a>(&'a self, tx: &'a mut ClientSession, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
-        Box::pin(async move {
-            let insert = async {
-                self.within(tx).await?;
-                insert_rows(&mut Call::new(self.outbox(), Some(tx)), rows, None).await
-            };
-            self.bounded("write", insert).await
-        })
+        Box::pin(self.run_on("write", tx, rows, |call, rows| K::insert(call, rows, None)))
     }
 
     fn cancel_on<'a>(&'a self, tx: &'a mut ClientSession, request: Cancel) -> Answer<'a, Vec<EventId>> {
-        Box::pin(async move {
-            let cancel = async {
-                self.within(tx).await?;
-                cancel(&mut Call::new(self.outbox(), Some(tx)), &request).await
-            };
-            self.bounded("cancel", cancel).await
-        })
+        Box::pin(async move { self.run_on("cancel", tx, &request, K::cancel).await })
     }
 
     fn settle_on<'a>(&'a self, tx: &'a mut ClientSession, request: Settle) -> Answer<'a, Settled> {
         Box::pin(async move {
-            let settle = async {
-                self.within(tx).await?;
-                let mut call = Call::new(self.outbox(), Some(tx));
-                match self.outbox().layout {
-                    Layout::Native => settle::settle(&mut call, &request, Caution::LookFirst).await,
-                    Layout::Flowcatalyst => flowcatalyst::settle(&mut call, &request).await,
-                }
-            };
-            self.bounded("settle", settle).await
+            self.run_on("settle", tx, &request, |call, request| K::settle(call, request, Caution::LookFirst))
+                .await
         })
     }
 
@@ -96,21 +91,11 @@ impl WriteOn<ClientSession> for MongodbStore {
         tx: &'a mut ClientSession,
         request: JoinChange,
     ) -> Answer<'a, JoinChanged> {
-        Box::pin(async move {
-            let change = async {
-                self.within(tx).await?;
-                if self.outbox().layout == Layout::Flowcatalyst {
-                    let detail = "the layout flowcatalyst has no joins";
-                    return Err(Failure::Refused(ErrorKind::Unsupported, detail.to_owned()));
-                }
-                joins::change(&mut Call::new(self.outbox(), Some(tx)), &request).await
-            };
-            self.bounded("change a join", change).await
-        })
+        Box::pin(async move { self.run_on("change a join", tx, &request, K::change_join).await })
     }
 }
 
-impl Begin for MongodbStore {
+impl<K: Kind> Begin for MongodbTable<K> {
     type Tx = ClientSession;
 
     fn begin(&self) -> Answer<'_, ClientSession> {

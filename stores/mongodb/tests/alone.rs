@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pillarbox::port::{Admin, Begin, Cursor, ErrorKind, Select, Store, WriteOn};
+use pillarbox::port::{Admin, Begin, Cursor, ErrorKind, Select, Store, Table, WriteOn};
 use pillarbox::{Event, Failure, Outbox};
 use tokio::sync::mpsc;
 use tokio::time::timeout;

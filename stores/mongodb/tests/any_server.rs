@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pillarbox::Event;
 use pillarbox::model::{NewRow, Placement, Seq, Token, Written};
-use pillarbox::port::{Admin, Change, Cursor, Fence, OnDone, Outcome, Select, Settle, Store};
+use pillarbox::port::{Admin, Change, Cursor, Fence, OnDone, Outcome, Select, Settle, Store, Table};
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::task::JoinSet;

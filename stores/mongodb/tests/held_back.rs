@@ -8,7 +8,7 @@ use std::time::Duration;
 use pillarbox::model::{EventId, NodeId, Row, Status, Token};
 use pillarbox::port::{
     Admin, Begin, Cancel, Change, Claim, Counts, Cursor, Fence, List, OnDone, Outcome, Part, Register,
-    Settle, Store, WriteOn,
+    Settle, Store, Table, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use pillarbox::model::{NodeId, Seq};
 use pillarbox::port::{
-    Admin, Begin, CommitError, Cursor, ErrorKind, Order, Part, Promote, Register, Select, Store, WriteOn,
+    Admin, Begin, CommitError, Cursor, ErrorKind, Order, Part, Promote, Register, Select, Store, Table,
+    WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;

@@ -12,7 +12,7 @@ use pillarbox::model::{EventId, GroupKey, NodeId, Seq, Token};
 use pillarbox::port::{
     Admin, Begin, Cancel, Change, Counts, Cursor, ErrorKind, Fence, GroupAction, GroupChange, Heartbeat,
     OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Register, Replay, Select, Settle, Store,
-    WriteOn,
+    Table, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::{
-    EventId, GroupKey, JoinId, Lane, Layout, NewRow, NodeId, Placement, Row, Seq, TableName, Token, Written,
+    EventId, GroupKey, JoinId, Lane, NewRow, NodeId, Placement, Row, Seq, TableName, Token, Written,
 };
 use pillarbox::port::{
     Admin, Begin, ByteLimits, Cancel, Change, CommitError, Counts, Cursor, Discard, DueTopics, ErrorKind,
-    Fence, GroupAction, GroupChange, Heartbeat, HeldGroups, JoinAction, JoinChange, List, ListJoins, OnDone,
-    Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Recover, Register, Replay, Select, Settle,
-    Store, StoreError, Take, Wait, Write, WriteOn,
+    Fence, GroupAction, GroupChange, Heartbeat, HeldGroups, ItemStore, JoinAction, JoinChange, List,
+    ListJoins, OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Recover, Register, Replay,
+    Select, Settle, Store, StoreError, Table, Take, Wait, Write, WriteOn,
 };
-use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
+use pillarbox_mongodb::{MongodbItemStore, MongodbStore};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -39,8 +39,8 @@ const LEASE: Duration = Duration::from_secs(120);
 /// What all operations run on, and what was said of their writes.
 struct Ground {
     store: MongodbStore,
-    /// An outbox of the other layout, in the same database.
-    items: MongodbStore,
+    /// An outbox of items, in the same database.
+    items: MongodbItemStore,
     node: NodeId,
     leader: NodeId,
     /// Written, and never deleted by anyone.
@@ -222,13 +222,12 @@ impl Ground {
         tried("audit", store.audit(5)).await.map(drop)
     }
 
-    /// The leader of the other layout.
+    /// The leader of the items.
     async fn lead(&self, round: usize) -> Option<()> {
         let (store, node) = (&self.items, self.leader);
         let event = Event::text("EVENT", "{}").id(format!("{round:013}")).build().unwrap();
         let write = Write { rows: vec![NewRow { event, placement: Placement::Slot }], now: None };
         tried("write", store.write(write)).await?;
-        let lead = store.lead().expect("items have a leader");
         let take = Take {
             node,
             after: None,
@@ -240,12 +239,12 @@ impl Ground {
             ungrouped_order: Order::None,
             now: None,
         };
-        let taken = tried("take", lead.take(take)).await?;
+        let taken = tried("take", store.take(take)).await?;
         assert!(taken.leads, "its lease is long");
         let settled = settle(Fence::Node(node), of_rows(&taken.rows, &Change::Done));
         assert!(tried("settle", store.settle(settled)).await?.held, "its node is there");
         let recover = Recover { node, older_than: Duration::ZERO, except: Vec::new(), rows: 10, now: None };
-        tried("recover", lead.recover(recover)).await.map(drop)
+        tried("recover", store.recover(recover)).await.map(drop)
     }
 }
 
@@ -260,12 +259,11 @@ async fn a_primary_that_steps_down_loses_nothing_and_every_operation_ends_in_tim
     let database = Client::with_uri_str(set.url("shop")).await.unwrap().database("shop");
     let builder = || MongodbStore::builder(database.clone()).command_timeout(COMMAND);
     let store = builder().open().await.unwrap();
-    let items =
-        builder().layout(Layout::Flowcatalyst).table(TableName::new("items").unwrap()).open().await.unwrap();
+    let items = builder().table(TableName::new("items").unwrap()).open_items().await.unwrap();
     let (node, leader) = (NodeId::from_random(1), NodeId::from_random(2));
-    for (store, node) in [(&store, node), (&items, leader)] {
-        store.migrate().await.unwrap();
-        store.register(join(node)).await.unwrap();
+    for (table, node) in [(&store as &dyn Table, node), (&items, leader)] {
+        table.admin().migrate().await.unwrap();
+        table.register(join(node)).await.unwrap();
     }
     let (kept, gone) = (Mutex::default(), Mutex::default());
     let ground = Arc::new(Ground { store, items, node, leader, kept, gone });

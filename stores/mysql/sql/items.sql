@@ -73,23 +73,13 @@ SELECT index_name FROM information_schema.statistics WHERE table_schema = databa
 GROUP BY index_name
 HAVING lower(group_concat(column_name ORDER BY seq_in_index)) LIKE 'status,message\\_group,created\\_at%' ORDER BY index_name LIMIT 1
 
--- name: items_insert
+-- name: insert
 -- Adds items; row locks of the caller's transaction only.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at, processed_at) VALUES {rows}
-
--- name: items_fetch_due
--- Items that wait, in the order of group, time and id; no lock.
-SELECT {light_columns}, utc_timestamp() AS `now`, {left_out} FROM {event} {by_status} WHERE status = 'PENDING' AND created_at <= {youngest}
-ORDER BY message_group, created_at, id LIMIT ?
 
 -- name: items_large
 -- Items by their ids, with contents up to what a row may have; no lock.
 SELECT {light_columns}, utc_timestamp() AS `now`, {left_out} FROM {event} FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND status = 'PENDING'
-
--- name: items_claim_find
--- Items that wait, in the order of group, time and id; locks the rows it takes, skips those that others have locked where that can be.
-SELECT {light_columns}, {now} AS `now`, {left_out} FROM {event} {by_status} WHERE status = 'PENDING' AND created_at <= {youngest}
-ORDER BY message_group, created_at, id LIMIT ? FOR UPDATE {skip_locked}
 
 -- name: items_claim
 -- Claims items that this transaction has locked. The time of the claim is its token: it is later with each claim. A column may
@@ -144,13 +134,21 @@ SELECT id, status, processed_at FROM {event} WHERE id IN ({ids}) AND status = 'P
 UPDATE {event} SET status = ?, created_at = created_at, processed_at = {ended}, error_message = {error}, retry_count = retry_count + ?
 WHERE id IN ({ids})
 
--- name: items_delete
--- Deletes items that this transaction has locked.
-DELETE FROM {event} WHERE id IN ({ids})
-
 -- name: slots
 -- Slots with their holders; rows without numbers have no quarantine; no lock.
 SELECT slot, holder, suspect, 0, 0 FROM {slot} ORDER BY slot
+
+-- name: pending_upto
+-- Rows without numbers have no highest one; no lock.
+SELECT 0
+
+-- name: slots_evict
+-- Frees everything that a node held which has expired; under the membership lock.
+UPDATE {slot} SET holder = NULL, suspect = 1 WHERE ? IS NOT NULL AND holder = ?
+
+-- name: slots_trust
+-- There is no quarantine to end in this layout; no lock.
+SELECT 1 FROM {slot} WHERE slot IN ({seqs}) AND holder = ?
 
 -- name: slots_sweep
 -- There are no lanes to look for in this layout; no lock.
@@ -162,18 +160,22 @@ SELECT first.at IS NOT NULL, first.at, NULL FROM (SELECT (
     SELECT created_at FROM {event} WHERE status = 'PENDING' AND EXISTS (SELECT 1 FROM (SELECT 0 AS slot) held WHERE {slots}) AND ? IS NOT NULL
     ORDER BY message_group, created_at, id LIMIT 1) AS at) first
 
--- name: items_dead_find
--- Failed items that match, oldest first; locks their rows.
-SELECT id FROM {selected} AND status = 'FAILED' ORDER BY created_at, id LIMIT ? FOR UPDATE
+-- name: dead_find
+-- Failed items that match, oldest first, in the columns of rows that have numbers and lanes; locks their rows.
+SELECT 0, id, NULL, 0 FROM {selected} AND status = 'FAILED' ORDER BY created_at, id LIMIT ? FOR UPDATE
 
 -- name: revive
 -- Brings failed items back; their time stays, so that the next claim has a later one; locks on their rows.
 UPDATE {event} SET status = 'PENDING', retry_count = 0, error_message = NULL, created_at = created_at, processed_at = processed_at
 WHERE id IN ({ids}) AND status = 'FAILED'
 
--- name: items_cancel_find
--- Items that nobody has claimed; locks their rows in the order of their keys.
-SELECT id FROM {event} WHERE id IN ({ids}) AND status = 'PENDING' ORDER BY id FOR UPDATE
+-- name: cancel_find
+-- Items that nobody has claimed, in the columns of rows that have numbers and marks of joins; locks their rows in the order of their keys.
+SELECT 0, id, 0 FROM {event} WHERE id IN ({ids}) AND status = 'PENDING' ORDER BY id FOR UPDATE
+
+-- name: remove
+-- Deletes items that this transaction has locked.
+DELETE FROM {event} WHERE id IN ({ids})
 
 -- name: items_purge
 -- Deletes items of one status that ended before a time; locks their rows.
@@ -183,15 +185,15 @@ DELETE FROM {event} WHERE status = ? AND coalesce(processed_at, created_at) < {n
 -- Deletes items that were written before a time, whatever their status; locks their rows.
 DELETE FROM {event} WHERE created_at < {now} - INTERVAL ? MICROSECOND LIMIT ?
 
--- name: items_list
+-- name: list
 -- A page of items by id, ascending, with or without their contents; no lock.
 SELECT {listed_columns} FROM {selected} AND (? IS NULL OR id > ?) ORDER BY id LIMIT ?
 
--- name: items_list_newest
+-- name: list_newest
 -- A page of items by id, descending, with or without their contents; no lock.
 SELECT {listed_columns} FROM {selected} AND (? IS NULL OR id < ?) ORDER BY id DESC LIMIT ?
 
--- name: items_show
+-- name: show
 -- One item; no lock.
 SELECT {columns} FROM {event} WHERE id = ?
 

@@ -48,7 +48,7 @@ DELETE FROM {slot} WHERE slot IN ({seqs}) AND slot >= 64 AND holder = ?
 
 -- name: slots_free
 -- Frees everything that a node holds; under the membership lock.
-UPDATE {slot} SET holder = NULL, suspect = ? WHERE holder = ?
+UPDATE {slot} SET holder = NULL, suspect = 0 WHERE holder = ?
 
 -- name: slots_evict
 -- Frees everything that a node held which has expired, and quarantines what was pending there; under the membership lock.

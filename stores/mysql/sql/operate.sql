@@ -56,6 +56,11 @@ WHERE event_id IN ({ids}) AND status = 3
 SELECT seq, event_id, joined IS NOT NULL FROM {event} FORCE INDEX (event_id)
 WHERE event_id IN ({ids}) AND status IN (0, 2) AND (locked_until IS NULL OR locked_until <= {now}) FOR UPDATE
 
+-- name: remove
+-- Deletes rows that this transaction has locked, and their attempts.
+DELETE FROM {attempt} WHERE event_id IN ({ids});
+DELETE FROM {event} WHERE {rows}
+
 -- name: purge_find
 -- Rows of one status that ended before a time; locks the rows, skips those that others have locked.
 -- The dead head of a blocked group and the steps of open joins are left out.

@@ -1,129 +1,102 @@
 //! The operators' port.
 
-use pillarbox::model::{EventId, GroupKey, Layout, Record};
+use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
-    NodeInfo, Purge, Replay, Select, Shown, Stats, Store,
+    NodeInfo, Purge, Replay, Select, Shown, Stats,
 };
 
-use crate::store::MysqlStore;
-use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
+use crate::kind::Kind;
+use crate::store::MysqlTable;
+use crate::{groups, inspect, migrate, operate, rights};
 
-impl Admin for MysqlStore {
+impl<K: Kind> Admin for MysqlTable<K> {
     fn migrate(&self) -> Answer<'_, Migrated> {
-        self.on_general("migrate", (), |session, sql, ()| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => migrate::migrate(session, sql).await,
-                    Layout::Flowcatalyst => flowcatalyst::migrate(session, sql).await,
-                }
-            })
-        })
+        self.0.on_general("migrate", (), |session, sql, ()| Box::pin(migrate::migrate::<K>(session, sql)))
     }
 
     fn schema_sql(&self) -> String {
-        migrate::script(&self.shared().sql)
+        K::tables(&self.0.sql)
     }
 
     fn check(&self) -> Answer<'_, ()> {
-        self.on_general("check", (), |session, sql, ()| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => migrate::check(session, sql).await,
-                    Layout::Flowcatalyst => flowcatalyst::check(session, sql).await,
-                }
-            })
-        })
+        self.0.on_general("check", (), K::check)
     }
 
     fn lacking(&self) -> Answer<'_, Lacking> {
-        self.on_general("rights", (), |session, sql, ()| Box::pin(rights::lacking(session, sql)))
+        self.0.on_general("rights", (), |session, sql, ()| Box::pin(rights::lacking::<K>(session, sql)))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
-        self.on_general("stats", (), |session, sql, ()| Box::pin(inspect::stats(session, sql)))
+        self.0.on_general("stats", (), |session, sql, ()| Box::pin(inspect::stats::<K>(session, sql)))
     }
 
     fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
-        self.on_general("list", request, |session, sql, request| {
-            Box::pin(inspect::list(session, sql, request))
+        self.0.on_general("list", request, |session, sql, request| {
+            Box::pin(inspect::list::<K>(session, sql, request))
         })
     }
 
     fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
-        self.on_general("show", id, |session, sql, id| Box::pin(inspect::show(session, sql, id)))
+        self.0.on_general("show", id, |session, sql, id| Box::pin(inspect::show::<K>(session, sql, id)))
     }
 
     fn count(&self, select: Select) -> Answer<'_, u64> {
-        self.on_general("count", select, |session, sql, select| {
-            Box::pin(inspect::count(session, sql, select))
+        self.0.on_general("count", select, |session, sql, select| {
+            Box::pin(inspect::count::<K>(session, sql, select))
         })
     }
 
     fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
-        self.on_general("cancel", request, |session, sql, request| {
+        self.0.on_general("cancel", request, |session, sql, request| {
             Box::pin(operate::cancel_here(session, sql, request))
         })
     }
 
     fn replay(&self, request: Replay) -> Answer<'_, u64> {
-        self.on_general("replay", request, |session, sql, request| {
-            Box::pin(operate::replay(session, sql, request))
+        self.0.on_general("replay", request, |session, sql, request| {
+            Box::pin(operate::replay::<K>(session, sql, request))
         })
     }
 
     fn discard(&self, request: Discard) -> Answer<'_, u64> {
-        self.on_general("discard", request, |session, sql, request| {
-            Box::pin(operate::discard(session, sql, request))
+        self.0.on_general("discard", request, |session, sql, request| {
+            Box::pin(operate::discard::<K>(session, sql, request))
         })
     }
 
     fn purge(&self, request: Purge) -> Answer<'_, u64> {
-        if self.facts().layout() == Layout::Flowcatalyst {
-            return self.on_general("purge", request, |session, sql, request| {
-                Box::pin(flowcatalyst::purge(session, sql, request))
-            });
-        }
-        Box::pin(async move {
-            let locking = self.locking("purge").await?;
-            let purged = self.on_general("purge", (request, locking), |session, sql, (request, locking)| {
-                Box::pin(operate::purge(session, sql, request, *locking))
-            });
-            purged.await
-        })
+        self.0.with_locking("purge", request, K::purge)
     }
 
     fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
-        Box::pin(async move {
-            let locking = self.locking("purge").await?;
-            let purged = self.on_general("purge", (request, locking), |session, sql, (request, locking)| {
-                Box::pin(operate::purge_in_turn(session, sql, request, *locking))
-            });
-            purged.await
+        self.0.with_locking("purge", request, |session, sql, request| {
+            Box::pin(operate::purge_in_turn::<K>(session, sql, request))
         })
     }
 
     fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
-        self.on_general("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
+        self.0.on_general("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
     }
 
     fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
-        self.on_general("held groups", groups, |session, sql, groups| {
+        self.0.on_general("held groups", groups, |session, sql, groups| {
             Box::pin(groups::held_of(session, sql, groups))
         })
     }
 
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
-        self.on_general("change group", request, |session, sql, request| {
+        self.0.on_general("change group", request, |session, sql, request| {
             Box::pin(groups::change_group(session, sql, request))
         })
     }
 
     fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
-        self.on_general("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
+        self.0.on_general("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
     }
 
     fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
-        self.on_general("audit", limit, |session, sql, limit| Box::pin(inspect::audits(session, sql, *limit)))
+        self.0
+            .on_general("audit", limit, |session, sql, limit| Box::pin(inspect::audits(session, sql, *limit)))
     }
 }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::port::{ErrorKind, Items, Native, StoreError};
 use pillarbox_store_kit::{ServerSettings, Settings, setters};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 
 use crate::error::describe;
-use crate::migrate;
+use crate::flowcatalyst::PAYLOAD_MAX;
+use crate::kind::Kind;
 use crate::sql::{Names, Sql};
-use crate::store::MysqlStore;
+use crate::store::{MysqlItemStore, MysqlStore};
 
 /// How rows are claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,19 +76,35 @@ impl MysqlStoreBuilder {
         self
     }
 
-    /// The statements that make the tables, for people who run them by hand.
+    /// The statements that make the native table and those beside it, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        migrate::script(&Sql::new(&self.names()))
+        Native::tables(&self.sql::<Native>())
     }
 
-    pub(crate) fn names(&self) -> Names {
-        Names::new(&self.settings.table(), self.settings.layout)
+    /// The statements that make a table of items and those beside it, for people who run them by hand.
+    #[must_use]
+    pub fn items_schema_sql(&self) -> String {
+        Items::tables(&self.sql::<Items>())
     }
 
-    /// The store. Connections are opened when they are needed; the tables need not be there yet.
+    pub(crate) fn sql<K: Kind>(&self) -> Sql {
+        Sql::new(&Names::new(&self.settings.table(K::LAYOUT), K::LAYOUT))
+    }
+
+    /// The store of the native table. Connections are opened when they are needed; the tables need not be there yet.
     #[must_use]
     pub fn open(self) -> MysqlStore {
         MysqlStore::start(self)
+    }
+
+    /// The store of a table of items, in the layout of another program. The setting for claims has no effect on it: a leader takes
+    /// its rows.
+    #[must_use]
+    pub fn open_items(mut self) -> MysqlItemStore {
+        // Its tables have no row that a probe could lock.
+        self.claiming = Claiming::SkipLocked;
+        self.settings.limits.payload = self.settings.limits.payload.min(PAYLOAD_MAX);
+        MysqlItemStore::start(self)
     }
 }

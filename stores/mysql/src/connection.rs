@@ -28,6 +28,9 @@ const LOCK_PART: u64 = 5;
 /// The shortest time to wait for a lock that every server can be told.
 const SHORTEST_LOCK_S: u64 = 1;
 
+/// A statement with the values that are bound so far.
+pub(crate) type Asked = Query<'static, MySql, MySqlArguments>;
+
 /// What a call does on a session.
 pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
 
@@ -131,12 +134,12 @@ fn next_number() -> i64 {
 
 impl Session {
     /// A statement that is kept prepared.
-    pub(crate) fn query(&self, sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+    pub(crate) fn query(&self, sql: impl Into<Arc<str>>) -> Asked {
         prepared(sql)
     }
 
     /// A statement whose text is hardly ever the same.
-    pub(crate) fn once(&self, sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+    pub(crate) fn once(&self, sql: impl Into<Arc<str>>) -> Asked {
         once(sql)
     }
 
@@ -208,12 +211,12 @@ impl kit::Session for Session {
 }
 
 /// A statement that is kept prepared.
-pub(crate) fn prepared(sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+pub(crate) fn prepared(sql: impl Into<Arc<str>>) -> Asked {
     sqlx::query(AssertSqlSafe(sql.into()))
 }
 
 /// A statement whose text is hardly ever the same.
-pub(crate) fn once(sql: impl Into<Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
+pub(crate) fn once(sql: impl Into<Arc<str>>) -> Asked {
     prepared(sql).persistent(false)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Layout, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
 use pillarbox::port::ErrorKind;
 use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
@@ -11,7 +11,7 @@ use sqlx::query::Query;
 
 use crate::connection::number;
 use crate::error::Failure;
-use crate::flowcatalyst;
+use crate::kind::Kind;
 use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, places};
 use crate::time::{Time, micros, now_sql};
@@ -138,20 +138,27 @@ fn bind_when<'q>(
 const TRIES: usize = 3;
 
 /// Adds all rows, or none of them. Without rows it only tells whether the connection is still there.
-pub(crate) async fn insert_rows(
+pub(crate) async fn insert_rows<K: Kind>(
+    connection: &mut MySqlConnection,
+    sql: &Sql,
+    rows: &[NewRow],
+    now: Option<Timestamp>,
+) -> Result<Vec<Written>, Failure> {
+    if rows.is_empty() {
+        query(&*sql.alive).execute(connection).await?;
+        return Ok(Vec::new());
+    }
+    K::insert(connection, sql, rows, now).await
+}
+
+/// Adds the rows whose message ids are not there yet.
+pub(crate) async fn add_new(
     connection: &mut MySqlConnection,
     sql: &Sql,
     rows: &[NewRow],
     now: Option<Timestamp>,
 ) -> Result<Vec<Written>, Failure> {
     let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
-    if values.is_empty() {
-        query(&*sql.alive).execute(connection).await?;
-        return Ok(Vec::new());
-    }
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::insert_rows(connection, sql, rows, now).await;
-    }
     let mut there: HashMap<String, Written> = HashMap::new();
     for _ in 0..TRIES {
         let fresh = without(&values, &there);

@@ -1,108 +1,101 @@
 //! What people look at: pages, one event, counts, the state of it all.
 
-use pillarbox::model::{Attempt, COLUMNS, EventId, GLOBAL, GroupKey, Lane, Layout, Record, Status};
+use pillarbox::model::{Attempt, EventId, GLOBAL, Lane, Record, Status};
 use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
-use sqlx::mysql::{MySql, MySqlArguments, MySqlRow};
-use sqlx::query::Query;
+use sqlx::mysql::MySqlRow;
 
-use crate::connection::{Session, number as count_of};
+use crate::connection::{Asked, Session, number as count_of};
 use crate::error::Failure;
-use crate::flowcatalyst;
+use crate::kind::Kind;
 use crate::membership::node_id;
-use crate::migrate::version;
 use crate::row::{Values, decoder, number_of, read_all, text_of, time_of};
 use crate::sql::{GROUP_KEY, Sql, fill, list as numbers, listed, places};
-use crate::time::{Time, until};
+use crate::time::{text, until};
 
-/// A selection as a condition, and what its places stand for.
-pub(crate) struct Selection<'a> {
-    select: &'a Select,
+/// A selection as a table with a condition, and what its places stand for.
+pub(crate) struct Selection {
+    pub(crate) found: String,
+    values: Vec<String>,
 }
 
-impl<'a> Selection<'a> {
-    pub(crate) fn new(select: &'a Select) -> Self {
-        Self { select }
+impl Selection {
+    /// A table with a condition that has places for the ids that are selected, if any are.
+    pub(crate) fn new(found: String, select: &Select) -> Self {
+        Self { found, values: select.ids.iter().map(ToString::to_string).collect() }
     }
 
-    /// The table and the condition; a form that reads few rows, where there is one.
-    pub(crate) fn found(&self, sql: &Sql) -> String {
-        let select = self.select;
-        let statuses = || select.statuses.iter();
-        let only = |wanted: fn(&Status) -> bool| !select.statuses.is_empty() && statuses().all(wanted);
-        let mut found = if !select.ids.is_empty() {
-            format!("{} WHERE event_id IN ({})", sql.event, places(select.ids.len()))
-        } else if only(|status| status.is_pending()) {
-            format!("{} FORCE INDEX (pending) WHERE pending = 1", sql.event)
-        } else if only(|status| *status == Status::Dead) {
-            format!("{} FORCE INDEX (agenda) WHERE agenda = 3", sql.event)
-        } else {
-            format!("{} WHERE TRUE", sql.event)
-        };
-        if !select.statuses.is_empty() {
-            found += &format!(" AND status IN ({})", numbers(statuses().map(|status| status.code())));
+    /// Adds a condition that has a place, if there is a value for it.
+    pub(crate) fn and(&mut self, condition: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.found += &format!(" AND {condition}");
+            self.values.push(value);
         }
-        if select.event_type.is_some() {
-            found += " AND event_type = ?";
-        }
-        if select.aggregate_type.is_some() {
-            found += &format!(" AND coalesce(aggregate_type, '{GLOBAL}') = ?");
-        }
-        if select.group.is_some() {
-            found += &format!(" AND {GROUP_KEY} = ?");
-        }
-        if select.ended_before.is_some() {
-            found += " AND done_at < ?";
-        }
-        found
     }
 
-    pub(crate) fn bind<'q>(
-        &self,
-        mut query: Query<'q, MySql, MySqlArguments>,
-    ) -> Query<'q, MySql, MySqlArguments> {
-        let select = self.select;
-        for id in &select.ids {
-            query = query.bind(id.as_str().to_owned());
-        }
-        let texts = [
-            select.event_type.as_deref(),
-            select.aggregate_type.as_deref(),
-            select.group.as_ref().map(GroupKey::as_str),
-        ];
-        for text in texts.into_iter().flatten() {
-            query = query.bind(text.to_owned());
-        }
-        match select.ended_before {
-            Some(before) => query.bind(Time(before)),
-            None => query,
-        }
+    pub(crate) fn bind(self, query: Asked) -> Asked {
+        self.values.into_iter().fold(query, |query, value| query.bind(value))
     }
 }
 
-pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Result<Vec<Record>, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::list(session, sql, request).await;
-    }
-    let (statement, bound) = match request.order {
-        PageOrder::OldestFirst => (&sql.list, i64::MIN),
-        PageOrder::NewestFirst => (&sql.list_newest, i64::MAX),
+/// A selection of rows; a form that reads few of them, where there is one.
+pub(crate) fn selection(select: &Select, sql: &Sql) -> Selection {
+    let statuses = || select.statuses.iter();
+    let only = |wanted: fn(&Status) -> bool| !select.statuses.is_empty() && statuses().all(wanted);
+    let mut found = if !select.ids.is_empty() {
+        format!("{} WHERE event_id IN ({})", sql.event, places(select.ids.len()))
+    } else if only(|status| status.is_pending()) {
+        format!("{} FORCE INDEX (pending) WHERE pending = 1", sql.event)
+    } else if only(|status| *status == Status::Dead) {
+        format!("{} FORCE INDEX (agenda) WHERE agenda = 3", sql.event)
+    } else {
+        format!("{} WHERE TRUE", sql.event)
     };
-    let selection = Selection::new(&request.select);
-    let columns = listed(COLUMNS, request.contents);
-    let places = [("{listed_columns}", columns), ("{selected}", selection.found(sql))];
-    let query = selection.bind(session.once(fill(statement, &places)));
-    let query = query.bind(request.after.map_or(bound, |seq| seq.0));
+    if !select.statuses.is_empty() {
+        found += &format!(" AND status IN ({})", numbers(statuses().map(|status| status.code())));
+    }
+    let mut selection = Selection::new(found, select);
+    selection.and("event_type = ?", select.event_type.clone());
+    selection.and(&format!("coalesce(aggregate_type, '{GLOBAL}') = ?"), select.aggregate_type.clone());
+    selection.and(&format!("{GROUP_KEY} = ?"), select.group.as_ref().map(ToString::to_string));
+    selection.and("done_at < ?", select.ended_before.map(text));
+    selection
+}
+
+pub(crate) async fn list<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    request: &List,
+) -> Result<Vec<Record>, Failure> {
+    let statement = match request.order {
+        PageOrder::OldestFirst => &sql.list,
+        PageOrder::NewestFirst => &sql.list_newest,
+    };
+    let selection = K::selection(&request.select, sql);
+    let columns = listed(sql.names.get("columns"), request.contents);
+    let places = [("{listed_columns}", columns), ("{selected}", selection.found.clone())];
+    let query = K::bind_after(selection.bind(session.once(fill(statement, &places))), request);
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(read_all(&rows, |decoder, values| decoder.record(values)))
+    Ok(read_all(&rows, K::record))
 }
 
-pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::show(session, sql, id).await;
-    }
+pub(crate) async fn show<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    id: &EventId,
+) -> Result<Option<Shown>, Failure> {
     let query = session.query(&*sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
+    let attempts = K::attempts(session, sql, id).await?;
+    Ok(Some(Shown { record: K::record(&decoder(&row), &Values(&row)), attempts }))
+}
+
+/// The failed attempts of one event.
+pub(crate) async fn attempts(
+    session: &mut Session,
+    sql: &Sql,
+    id: &EventId,
+) -> Result<Vec<Attempt>, Failure> {
     let rows = session.query(&*sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
     let attempt = |row: &MySqlRow| Attempt {
         number: number_of(row, 0).and_then(|number| u32::try_from(number).ok()).unwrap_or_default(),
@@ -110,22 +103,20 @@ pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Resu
         by: owned(row, 2),
         error: owned(row, 3),
     };
-    Ok(Some(Shown {
-        record: decoder(&row).record(&Values(&row)),
-        attempts: rows.iter().map(attempt).collect(),
-    }))
+    Ok(rows.iter().map(attempt).collect())
 }
 
-pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::count(session, sql, select).await;
-    }
-    let selection = Selection::new(select);
-    let query = selection.bind(session.once(fill(&sql.count, &[("{selected}", selection.found(sql))])));
-    number(&query.fetch_one(&mut session.connection).await?, 0)
+pub(crate) async fn count<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    select: &Select,
+) -> Result<u64, Failure> {
+    let selection = K::selection(select, sql);
+    let text = fill(&sql.count, &[("{selected}", selection.found.clone())]);
+    number(&selection.bind(session.once(text)).fetch_one(&mut session.connection).await?, 0)
 }
 
-pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Failure> {
+pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Stats, Failure> {
     let mut stats = Stats::default();
     let row = session.query(&*sql.stats_pending).fetch_one(&mut session.connection).await?;
     stats.by_status[0] = number(&row, 0)?;
@@ -141,7 +132,7 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     let row = session.query(&*sql.stats_written).fetch_one(&mut session.connection).await?;
     stats.written_last_minute = number(&row, 0)?;
     // A table of items may stand without those beside it.
-    if sql.layout == Layout::Native || version(session, sql).await? > 0 {
+    if K::is_complete(session, sql).await? {
         let row = session.query(&*sql.stats_beside).fetch_one(&mut session.connection).await?;
         stats.free_slots = number(&row, 0)?;
         stats.blocked_groups = number(&row, 1)?;

@@ -32,7 +32,7 @@ pub(crate) const STATE_COLUMNS: &str = "join_id, grouping_key, expected_steps, a
 
 impl Joins for MysqlStore {
     fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
-        self.on_general("change a join", request, |session, sql, request| {
+        self.0.on_general("change a join", request, |session, sql, request| {
             Box::pin(async move {
                 let mut flight = session.begins();
                 let changed = change_join(&mut flight, sql, request).await?;
@@ -46,13 +46,13 @@ impl Joins for MysqlStore {
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
-        self.on_general("show a join", (join, members), |session, sql, (join, members)| {
+        self.0.on_general("show a join", (join, members), |session, sql, (join, members)| {
             Box::pin(show_join(session, sql, join, *members))
         })
     }
 
     fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
-        self.on_general("list joins", request, |session, sql, request| {
+        self.0.on_general("list joins", request, |session, sql, request| {
             Box::pin(list_joins(session, sql, request))
         })
     }

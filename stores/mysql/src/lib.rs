@@ -37,7 +37,7 @@
 //! ```
 //!
 //! For any other driver there is the statement itself, see the store's
-//! [`WriteSql`](MysqlStore#impl-WriteSql-for-MysqlStore).
+//! [`WriteSql`](MysqlTable#impl-WriteSql-for-MysqlTable%3CK%3E).
 
 mod admin;
 mod attach;
@@ -54,6 +54,7 @@ mod groups;
 mod insert;
 mod inspect;
 mod joins;
+mod kind;
 mod membership;
 mod migrate;
 mod operate;
@@ -72,4 +73,4 @@ mod write_sql;
 
 pub use config::{Claiming, MysqlStoreBuilder};
 pub use sqlx;
-pub use store::MysqlStore;
+pub use store::{MysqlItemStore, MysqlStore, MysqlTable};

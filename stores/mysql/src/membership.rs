@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot, SlotSet};
+use pillarbox::model::{Lane, NodeId, Seq, Slot, SlotSet};
 use pillarbox::port::{
     ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
 };
@@ -73,28 +73,13 @@ pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Res
     let gone =
         session.query(&*sql.node_leave).bind(node.to_string()).execute(&mut session.connection).await?;
     if gone.rows_affected() > 0 {
-        free(session, sql, node, Suspicion::None).await?;
+        session.query(&*sql.slots_free).bind(node.to_string()).execute(&mut session.connection).await?;
     }
     session.commit().await
 }
 
-/// Whether slots are taken from the dead.
-enum Suspicion {
-    None,
-    Died,
-}
-
-async fn free(session: &mut Session, sql: &Sql, node: NodeId, suspicion: Suspicion) -> Result<(), Failure> {
-    let query = session.query(&*sql.slots_free).bind(i8::from(matches!(suspicion, Suspicion::Died)));
-    query.bind(node.to_string()).execute(&mut session.connection).await?;
-    Ok(())
-}
-
 /// Frees what a dead node held, and quarantines what was pending there. Rows without numbers have no quarantine.
 async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return free(session, sql, node, Suspicion::Died).await;
-    }
     let upto = session.query(&*sql.pending_upto).fetch_one(&mut session.connection).await?;
     let query = session.query(&*sql.slots_evict).bind(number(&upto, 0)?).bind(node.to_string());
     query.execute(&mut session.connection).await?;
@@ -201,7 +186,7 @@ async fn rearrange(
     }
     let view = View::read(session, sql).await?;
     view.evict(session, sql, Some(request.node), now).await?;
-    if !request.trusted.is_empty() && sql.layout == Layout::Native {
+    if !request.trusted.is_empty() {
         let slots = list(request.trusted.iter().map(|slot| slot.0));
         let query = session.once(fill(&sql.slots_trust, &[("{seqs}", slots)]));
         query.bind(request.node.to_string()).execute(&mut session.connection).await?;

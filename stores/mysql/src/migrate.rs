@@ -1,11 +1,11 @@
 //! The tables: making them, upgrading them, telling whether they are there.
 
-use pillarbox::model::Layout;
 use pillarbox::port::{ErrorKind, Migrated};
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
 
 use crate::connection::Session;
 use crate::error::Failure;
+use crate::kind::Kind;
 use crate::row::number_of;
 use crate::sql::Sql;
 
@@ -23,25 +23,17 @@ const NEWEST: u32 = MIGRATIONS.len() as u32;
 const LOCK_S: i64 = 60;
 const DEFAULTS: (&str, &str) = ("DEFAULT (utc_timestamp(6))", "DEFAULT current_timestamp(6)");
 
-/// All statements that make the tables, for people who run them by hand.
-pub(crate) fn script(sql: &Sql) -> String {
-    match sql.layout {
-        Layout::Native => sql.migrations.join("\n"),
-        Layout::Flowcatalyst => format!("{}\n{}", sql.create_items, sql.create_beside),
-    }
-}
-
 /// Makes or upgrades the tables: two processes at once wait for each other. Tables can't be made in a transaction here, so
 /// every statement can be run again after one that failed, and the version is written last.
-pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
-    locked(session, sql).await?;
-    let migrated = bring_up(session, sql).await;
+pub(crate) async fn migrate<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+    lock(session, sql).await?;
+    let migrated = K::bring_up(session, sql).await;
     session.query(&*sql.migrate_unlock).fetch_one(&mut session.connection).await?;
     migrated
 }
 
 /// Waits for the lock of migrations.
-pub(crate) async fn locked(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+async fn lock(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     let locked = session.query(&*sql.migrate_lock).bind(LOCK_S).fetch_one(&mut session.connection).await?;
     if number_of(&locked, 0) == Some(1) {
         return Ok(());
@@ -50,7 +42,8 @@ pub(crate) async fn locked(session: &mut Session, sql: &Sql) -> Result<(), Failu
     Err(Failure::Refused(ErrorKind::Timeout, detail))
 }
 
-async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+/// Makes the migrations that are missing.
+pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let found = found(session, sql).await?;
     refuse_newer(found.version, KNOWN)?;
     let from = found.applied();

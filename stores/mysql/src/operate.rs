@@ -1,7 +1,7 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Layout, Status, StepState};
+use pillarbox::model::{EventId, Lane, Status, StepState};
 use pillarbox::port::{Cancel, Discard, GroupState, Purge, PurgeStatus, Replay, Select};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlRow};
 use sqlx::query::Query;
@@ -10,40 +10,40 @@ use crate::connection::{Session, number};
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::flight::Flight;
-use crate::flowcatalyst;
 use crate::groups::record;
-use crate::inspect::Selection;
 use crate::joins::{Ended, purge_joins};
+use crate::kind::Kind;
 use crate::probe::Locking;
-use crate::renumber::{Moving, renumber};
+use crate::renumber::Moving;
 use crate::row::{text_number, text_of};
-use crate::settle::delete_rows;
-use crate::sql::{Sql, fill, list, places, quoted, quoted_list};
+use crate::sql::{Sql, fill, list, locked_rows, places, quoted, quoted_list};
 use crate::time::{literal, micros_back, now_sql};
 
-/// Dead rows that this transaction has locked, and the time.
+/// Dead rows that this transaction has locked, oldest first, and the time; no rows if the selection excludes them.
 struct Dead {
     rows: Vec<Moving>,
     now: Timestamp,
 }
 
 impl Dead {
-    async fn find(
+    async fn find<K: Kind>(
         session: &mut Session,
         sql: &Sql,
         select: &Select,
         limit: usize,
         now: Option<Timestamp>,
     ) -> Result<Self, Failure> {
+        let Some(select) = only_dead(select) else {
+            return Ok(Self { rows: Vec::new(), now: Timestamp::default() });
+        };
         session.begin().await?;
         let now = match now {
             Some(now) => now,
             None => clock(session, sql).await?,
         };
-        let selection = Selection::new(select);
-        let parts = [("{selected}", selection.found(sql))];
-        let query = selection.bind(session.once(fill(&sql.dead_find, &parts)));
-        let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let selection = K::selection(&select, sql);
+        let text = fill(&sql.dead_find, &[("{selected}", selection.found.clone())]);
+        let query = selection.bind(session.once(text)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let found = query.fetch_all(&mut session.connection).await?;
         Ok(Self { rows: found.iter().map(Moving::read).collect::<Result<_, _>>()?, now })
     }
@@ -54,11 +54,7 @@ impl Dead {
 }
 
 /// Frees the groups that these rows block, or makes paused ones forget them; the rows that did.
-pub(crate) async fn free_groups(
-    session: &mut Session,
-    sql: &Sql,
-    ids: &[&str],
-) -> Result<Vec<String>, Failure> {
+async fn free_groups(session: &mut Session, sql: &Sql, ids: &[&str]) -> Result<Vec<String>, Failure> {
     let query = session.once(fill(&sql.groups_behind, &[("{ids}", places(ids.len()))]));
     let query = ids.iter().fold(query, |query, id| query.bind((*id).to_owned()));
     let behind = query.fetch_all(&mut session.connection).await?;
@@ -79,12 +75,12 @@ pub(crate) async fn free_groups(
     Ok(heads)
 }
 
-pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -> Result<u64, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::replay(session, sql, request).await;
-    }
-    let Some(select) = only_dead(&request.select) else { return Ok(0) };
-    let mut dead = Dead::find(session, sql, &select, request.limit, request.now).await?;
+pub(crate) async fn replay<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Replay,
+) -> Result<u64, Failure> {
+    let mut dead = Dead::find::<K>(session, sql, &request.select, request.limit, request.now).await?;
     if dead.rows.is_empty() {
         return Ok(0);
     }
@@ -94,29 +90,36 @@ pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -
     revive.execute(&mut session.connection).await?;
     record(session, sql, dead.now, &request.by, "replay", &dead.ids()).await?;
     let count = dead.rows.len();
-    let mut moving: Vec<Moving> = dead.rows.drain(..).filter(|row| !heads.contains(&row.event_id)).collect();
-    for row in &mut moving {
+    dead.rows.retain(|row| !heads.contains(&row.event_id));
+    for row in &mut dead.rows {
         row.lane = row.lane.filter(|lane| *lane == i64::from(Lane::QUEUE.0));
     }
-    renumber(session, sql, &moving).await?;
+    K::renumber(session, sql, &dead.rows).await?;
     session.commit().await?;
     Ok(count as u64)
 }
 
-pub(crate) async fn discard(session: &mut Session, sql: &Sql, request: &Discard) -> Result<u64, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::discard(session, sql, request).await;
-    }
-    let Some(select) = only_dead(&request.select) else { return Ok(0) };
-    let dead = Dead::find(session, sql, &select, request.limit, request.now).await?;
+pub(crate) async fn discard<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Discard,
+) -> Result<u64, Failure> {
+    let dead = Dead::find::<K>(session, sql, &request.select, request.limit, request.now).await?;
     if dead.rows.is_empty() {
         return Ok(0);
     }
     free_groups(session, sql, &dead.ids()).await?;
-    delete_rows(session, sql, dead.rows.iter().map(|row| row.seq), &dead.ids()).await?;
+    let seqs = dead.rows.iter().map(|row| row.seq);
+    session.results(removal(sql, seqs, &dead.ids())).await?;
     record(session, sql, dead.now, &request.by, "discard", &dead.ids()).await?;
     session.commit().await?;
     Ok(dead.rows.len() as u64)
+}
+
+/// The statements that delete rows which this transaction has locked, and their attempts.
+pub(crate) fn removal(sql: &Sql, seqs: impl IntoIterator<Item = i64>, ids: &[&str]) -> String {
+    let ids = quoted_list(ids.iter().copied());
+    fill(&sql.remove, &[("{rows}", locked_rows(seqs)), ("{ids}", ids)])
 }
 
 /// On a connection of the store's own.
@@ -143,9 +146,6 @@ pub(crate) async fn cancel(
     if request.ids.is_empty() {
         return Ok(Vec::new());
     }
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::cancel(flight.connection().await?, sql, request).await;
-    }
     let ids = quoted_list(request.ids.iter().map(EventId::as_str));
     let find = fill(&sql.cancel_find, &[("{ids}", ids), ("{now}", now_sql(request.now))]);
     let (now, sets) = flight.ask_at(sql, request.now, &[find]).await?;
@@ -154,9 +154,7 @@ pub(crate) async fn cancel(
         return Ok(Vec::new());
     }
     let ids: Vec<&str> = found.iter().filter_map(|row| text_of(row, 1)).collect();
-    let seqs = list(found.iter().map(|row| text_number(row, 0)));
-    flight.push(fill(&sql.delete, &[("{rows}", format!("seq IN ({seqs})"))]));
-    flight.push(fill(&sql.attempts_forget, &[("{ids}", quoted_list(ids.iter().copied()))]));
+    flight.push(removal(sql, found.iter().map(|row| text_number(row, 0)), &ids));
     let record = |id: &&str| format!("({}, {}, 'cancel', {})", literal(now), quoted(&request.by), quoted(id));
     let rows: Vec<String> = ids.iter().map(record).collect();
     flight.push(fill(&sql.audit, &[("{rows}", rows.join(", "))]));
@@ -169,20 +167,16 @@ pub(crate) async fn cancel(
 }
 
 /// Nothing where another process purges.
-pub(crate) async fn purge_in_turn(
+pub(crate) async fn purge_in_turn<K: Kind>(
     session: &mut Session,
     sql: &Sql,
-    request: &Purge,
-    locking: Locking,
+    request: &(Purge, Locking),
 ) -> Result<u64, Failure> {
     let turn = session.once(&*sql.purge_turn).fetch_one(&mut session.connection).await?;
     if number(&turn, 0)? != 1 {
         return Ok(0);
     }
-    let purged = match sql.layout {
-        Layout::Native => purge(session, sql, request, locking).await,
-        Layout::Flowcatalyst => flowcatalyst::purge(session, sql, request).await,
-    };
+    let purged = K::purge(session, sql, request).await;
     session.once(&*sql.purge_turn_over).fetch_one(&mut session.connection).await?;
     purged
 }
@@ -246,7 +240,7 @@ fn bind_status<'q>(
 }
 
 /// The dead ones of a selection; none if it excludes them.
-pub(crate) fn only_dead(select: &Select) -> Option<Select> {
+fn only_dead(select: &Select) -> Option<Select> {
     let asked = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
     asked.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
 }

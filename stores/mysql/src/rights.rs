@@ -3,12 +3,12 @@
 //! The server is asked to explain a statement of each kind: it checks the rights as if it ran it, those by roles, by patterns of
 //! names and on columns too, which lists of grants tell only in part.
 
-use pillarbox::model::Layout;
 use pillarbox::port::Lacking;
 use pillarbox_store_kit::ServerFailure as _;
 
 use crate::connection::Session;
 use crate::error::Failure;
+use crate::kind::Kind;
 use crate::row::text_of;
 use crate::sql::{Sql, fill};
 
@@ -48,6 +48,17 @@ impl Right {
 /// A table by its place in statements, and what is needed on it.
 type Needed = (&'static str, &'static [Right]);
 
+/// What a kind of table needs.
+pub(crate) struct Rights {
+    deliver: &'static [Needed],
+    purge: &'static [Needed],
+}
+
+/// Of the native table.
+pub(crate) const NATIVE: Rights = Rights { deliver: DELIVER, purge: PURGE };
+/// Of a table of items.
+pub(crate) const ITEMS: Rights = Rights { deliver: DELIVER_ITEMS, purge: PURGE_ITEMS };
+
 const DELIVER: &[Needed] = &[
     ("event", &[Select, Insert, Update("status")]),
     ("attempt", &[Select, Insert]),
@@ -72,11 +83,8 @@ const DELIVER_ITEMS: &[Needed] = &[
 ];
 const PURGE_ITEMS: &[Needed] = &[("event", &[Delete])];
 
-pub(crate) async fn lacking(session: &mut Session, sql: &Sql) -> Result<Lacking, Failure> {
-    let (deliver, purge) = match sql.layout {
-        Layout::Native => (DELIVER, PURGE),
-        Layout::Flowcatalyst => (DELIVER_ITEMS, PURGE_ITEMS),
-    };
+pub(crate) async fn lacking<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Lacking, Failure> {
+    let Rights { deliver, purge } = K::RIGHTS;
     Ok(Lacking { deliver: grants(session, sql, deliver).await?, purge: grants(session, sql, purge).await? })
 }
 

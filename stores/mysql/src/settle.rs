@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use pillarbox::model::{GroupKey, Lane, Status, StepState, stored_error};
-use pillarbox::port::{Change, Counts, ErrorKind, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
+use pillarbox::port::{Change, Counts, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
 use crate::connection::{Session, once, prepared};
@@ -13,9 +13,10 @@ use crate::error::Failure;
 use crate::flight::Flight;
 use crate::groups::show;
 use crate::joins::Ended;
+use crate::operate::removal;
 use crate::probe::Locking;
 use crate::row::{text_number, text_of};
-use crate::sql::{Sql, fill, list, locked_rows, places, quoted, quoted_list};
+use crate::sql::{Sql, fill, list, places, quoted};
 use crate::time::{Time, literal, micros, now_sql};
 
 pub(crate) async fn settle(
@@ -368,10 +369,9 @@ impl Batch {
         if self.deleted.is_empty() {
             return;
         }
-        let ids = self.rows.iter().filter(|(seq, _)| self.deleted.contains(*seq));
-        let ids = quoted_list(ids.map(|(_, row)| row.event_id.as_str()));
-        flight.push(fill(&sql.attempts_forget, &[("{ids}", ids)]));
-        flight.push(fill(&sql.delete, &[("{rows}", locked_rows(self.deleted.iter().copied()))]));
+        let rows = self.rows.iter().filter(|(seq, _)| self.deleted.contains(*seq));
+        let ids: Vec<&str> = rows.map(|(_, row)| row.event_id.as_str()).collect();
+        flight.push(removal(sql, self.deleted.iter().copied(), &ids));
     }
 
     async fn remember(
@@ -417,24 +417,6 @@ pub(crate) async fn block_groups(
     if grown > 0 {
         prepared(&*sql.epoch_grow).bind(grown).execute(&mut *connection).await?;
     }
-    Ok(())
-}
-
-/// Deletes rows that this transaction has locked, and their attempts.
-pub(crate) async fn delete_rows(
-    session: &mut Session,
-    sql: &Sql,
-    seqs: impl IntoIterator<Item = i64>,
-    ids: &[&str],
-) -> Result<(), Failure> {
-    if ids.is_empty() {
-        return Err(Failure::Refused(ErrorKind::Unexpected, "no rows to delete".to_owned()));
-    }
-    forget_attempts(session, sql, ids.iter().copied()).await?;
-    session
-        .once(fill(&sql.delete, &[("{rows}", locked_rows(seqs))]))
-        .execute(&mut session.connection)
-        .await?;
     Ok(())
 }
 

@@ -23,7 +23,7 @@ const SHORT_RUN: i64 = 3;
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
-    pub(crate) layout: Layout,
+    layout: Layout,
     table: TableName,
     replacements: Replacements,
 }
@@ -33,13 +33,14 @@ impl Names {
         let (event, family) = (table.as_str(), table.family());
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("`{name}`");
-        let (columns, heavy, left_out) = match layout {
-            Layout::Native => (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT),
-            Layout::Flowcatalyst => (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
-        };
+        let mut names = Self { layout, table: table.clone(), replacements: Replacements::default() };
+        let (columns, heavy, left_out) = names.either(
+            (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT),
+            (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
+        );
         // Contents that are larger than may be loaded at once are NULL.
         let light = |column: &str| format!("CASE WHEN length({column}) <= {{most}} THEN {column} END");
-        let mut replacements = Replacements::new(vec![
+        names.replacements = Replacements::new(vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{by_bytes}", BY_BYTES.to_owned()),
             ("{event}", full(event)),
@@ -65,8 +66,16 @@ impl Names {
             ("{join}", "join"),
             ("{join_member}", "join_member"),
         ];
-        replacements.add_each(&beside, |table| full(&format!("{family}_{table}")));
-        Self { layout, table: table.clone(), replacements }
+        names.replacements.add_each(&beside, |table| full(&format!("{family}_{table}")));
+        names
+    }
+
+    /// What is meant for the kind of these tables.
+    fn either<T>(&self, native: T, items: T) -> T {
+        match self.layout {
+            Layout::Native => native,
+            Layout::Flowcatalyst => items,
+        }
     }
 
     /// A text for people, with its comments.
@@ -143,7 +152,6 @@ pub(crate) fn locked_rows(numbers: impl IntoIterator<Item = i64>) -> String {
 statements! {
     /// Every statement of the store.
     pub(crate) struct Sql(names: &Names) {
-        layout: Layout = names.layout,
         table: TableName = names.table.clone(),
         names: Replacements = names.replacements.clone(),
         /// The table of events.
@@ -154,31 +162,31 @@ statements! {
         migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
     one statement -> Arc<str> {
-        insert: insert, written, written_ids, alive;
+        insert: written, written_ids, alive;
         fetch: fetch_slots, fetch_group, fetch_due, fetch_large, clock, committed, next_number, peek, next_due, later_due,
             promote_find, draw, renumber_begin, renumber;
         claim: probe_hold, probe_skip, claim_find, claim_queue_find, claim_topic_find, claim_topic_lock, claim, claim_large,
             claim_mark, claim_queue_mark, claim_marked, claim_unmark, due_topics, reap_find, reap_lock, reap;
         settle: node_lock, done_lock, done, settle_find, settle_busy, settle, delete, attempts_add, attempts_forget;
         membership: membership_lock, nodes, node_join, node_renew, node_leave, node_evict, node_publish, slots_take,
-            slots_release, slots_drop, slots_free, slots_evict, slots_trust, pending_upto;
+            slots_release, slots_drop, slots_free;
         joins: join_start, join_show, joins_lock, join_count, join_wait, join_end, join_fire, joins, joins_ended, joins_purge,
             member_show, member_end, members_there, members_add, members_end, members_pending, members_purge, steps_find,
             steps_seek, steps_lock, steps_mark;
         operate: groups, groups_named, group_show, group_head, group_hold, group_free, groups_behind, epoch, epoch_grow,
-            dead_find, cancel_find, purge_find, purge, purge_any_find, purge_any, purge_turn, purge_turn_over, audit, audits;
-        inspect: list, list_newest, show, count, attempts, stats_beside;
+            purge_find, purge, purge_any_find, purge_any, purge_turn, purge_turn_over, audit, audits;
+        inspect: count, attempts, stats_beside;
         schema: migrate_lock, migrate_unlock, step, node_state_there, node_state, rights_user, rights_select, rights_insert,
             rights_update, rights_delete;
-        items: items_columns, items_index_name, items_insert, items_fetch_due, items_large, items_claim_find, items_claim,
-            items_leads, items_stuck, items_take_find, items_take_lock, items_recover_find, items_recover_lock, items_recover,
-            items_settle_find, items_settle_busy, items_settle, items_delete, items_dead_find, items_cancel_find, items_purge,
-            items_purge_any, items_list, items_list_newest, items_show;
+        items: items_columns, items_index_name, items_large, items_claim, items_leads, items_stuck, items_take_find,
+            items_take_lock, items_recover_find, items_recover_lock, items_recover, items_settle_find, items_settle_busy,
+            items_settle, items_purge, items_purge_any;
     }
     each statement -> Arc<str> {
-        membership: slots, slots_sweep, waiting;
-        operate: revive;
-        inspect: stats_pending, stats_ended, stats_written, stats_dead;
+        insert: insert;
+        membership: slots, slots_evict, slots_trust, slots_sweep, pending_upto, waiting;
+        operate: dead_find, revive, cancel_find, remove;
+        inspect: list, list_newest, show, stats_pending, stats_ended, stats_written, stats_dead;
         schema: version;
     }
     one script -> String { items: create_items, create_beside; }

@@ -1,14 +1,16 @@
-//! The handle: the store port over reserved connections.
+//! The handle: the ports over reserved connections.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::model::{Layout, NodeId, Row, Seq, Written};
+use jiff::Timestamp;
+use pillarbox::model::{NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken,
-    Wakeups, Write,
+    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items,
+    Joins, Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store,
+    StoreError, Table, Take, Taken, Wakeups, Write,
 };
 use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
 use sqlx::mysql::MySqlPool;
@@ -17,17 +19,23 @@ use tokio::time::timeout;
 use crate::config::{Claiming, MysqlStoreBuilder};
 use crate::connection::{Connector, Session, Work};
 use crate::insert::insert_rows;
+use crate::kind::Kind;
 use crate::membership::Standing;
 use crate::probe::{Locking, Probe};
 use crate::sql::Sql;
-use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
+use crate::{claim, fetch, flowcatalyst, membership, promote};
 
 /// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// An outbox in a MySQL or MariaDB database. A clone is the same outbox; its connections close with the last one.
-#[derive(Clone)]
-pub struct MysqlStore(Arc<Shared>);
+/// An outbox in a MySQL or MariaDB database, of either kind. A clone is the same outbox; its connections close with the last one.
+pub struct MysqlTable<K>(pub(crate) Arc<Shared>, PhantomData<K>);
+
+/// An outbox in Pillarbox's own tables.
+pub type MysqlStore = MysqlTable<Native>;
+
+/// An outbox in a table of another program (the flowcatalyst layout).
+pub type MysqlItemStore = MysqlTable<Items>;
 
 /// What all clones share.
 pub(crate) struct Shared {
@@ -64,31 +72,25 @@ impl MysqlStore {
     pub fn builder_from_url(url: &str) -> Result<MysqlStoreBuilder, StoreError> {
         MysqlStoreBuilder::from_url(url)
     }
+}
 
-    pub(crate) fn start(builder: MysqlStoreBuilder) -> Self {
-        let names = builder.names();
-        let MysqlStoreBuilder { pool, settings, server, claiming, .. } = builder;
+impl<K> MysqlTable<K> {
+    pub(crate) fn start(builder: MysqlStoreBuilder) -> Self
+    where
+        K: Kind,
+    {
+        let sql = Arc::new(builder.sql::<K>());
+        let MysqlStoreBuilder { pool, settings, server, claiming } = builder;
         let options = (*pool.connect_options()).clone();
-        let mut facts = settings.facts("mysql");
-        if settings.layout == Layout::Flowcatalyst {
-            facts.limits.payload = facts.limits.payload.min(flowcatalyst::PAYLOAD_MAX);
-        }
-        Self(Arc::new(Shared {
-            facts,
+        let shared = Shared {
+            facts: settings.facts("mysql", K::LAYOUT),
             pools: Pools::new(Connector::new(options, server.statement_timeout), &server),
             pool,
-            sql: Arc::new(Sql::new(&names)),
+            sql,
             claiming,
             probe: Probe::default(),
-        }))
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.0.facts.name
+        };
+        Self(Arc::new(shared), PhantomData)
     }
 
     /// The pool that transactions are begun on.
@@ -101,6 +103,12 @@ impl MysqlStore {
     /// connections. The pool stays open.
     pub async fn close(&self) {
         self.0.pools.close().await;
+    }
+}
+
+impl Shared {
+    pub(crate) fn name(&self) -> &str {
+        &self.facts.name
     }
 
     /// Makes a call on a connection for this purpose and names the operation in its error.
@@ -116,7 +124,7 @@ impl MysqlStore {
         T: Send + 'static,
     {
         Box::pin(async move {
-            let called = self.0.pools.call(purpose, Arc::clone(&self.0.sql), request, call).await;
+            let called = self.pools.call(purpose, Arc::clone(&self.sql), request, call).await;
             called.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
     }
@@ -135,28 +143,26 @@ impl MysqlStore {
         self.on(Purpose::General, operation, request, call)
     }
 
-    fn settle_once(&self, purpose: Purpose, request: Settle, locking: Locking) -> Answer<'_, Settled> {
-        self.on(purpose, "settle", (request, locking), |session, sql, (request, locking)| {
-            Box::pin(async move {
-                let (locking, settled) = match sql.layout {
-                    Layout::Native => (*locking, settle::settle(session, sql, request, *locking).await),
-                    Layout::Flowcatalyst => {
-                        let locking = flowcatalyst::locking(session);
-                        (locking, flowcatalyst::settle(session, sql, request, locking).await)
-                    }
-                };
-                settled.map_err(|failure| match locking {
-                    // No row was waited for, so that none can be set aside.
-                    Locking::Skips => failure,
-                    Locking::Waits => failure.into_locked(),
-                })
-            })
+    /// The same for a call that locks rows: it is told whether the server honours SKIP LOCKED.
+    pub(crate) fn with_locking<R, T>(
+        &self,
+        operation: &'static str,
+        request: R,
+        call: Call<(R, Locking), T>,
+    ) -> Answer<'_, T>
+    where
+        R: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        Box::pin(async move {
+            let locking = self.locking(operation).await?;
+            self.on_general(operation, (request, locking), call).await
         })
     }
 
     /// Whether the server honours SKIP LOCKED.
-    pub(crate) async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
-        let found = self.0.probe.locking(self.0.claiming, self.0.pools.connector(), &self.0.sql).await;
+    async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
+        let found = self.probe.locking(self.claiming, self.pools.connector(), &self.sql).await;
         found.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 
@@ -178,64 +184,36 @@ impl MysqlStore {
     }
 }
 
-impl fmt::Debug for MysqlStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MysqlStore({})", self.name())
+impl<K> Clone for MysqlTable<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), PhantomData)
     }
 }
 
-impl Store for MysqlStore {
+impl<K> fmt::Debug for MysqlTable<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MysqlTable({})", self.0.name())
+    }
+}
+
+impl<K: Kind> Table for MysqlTable<K> {
     fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.on(Purpose::Fetch, "fetch", request, |session, sql, request| {
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.0
+            .on(Purpose::Fetch, "tell the time", (), |session, sql, ()| Box::pin(fetch::clock(session, sql)))
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.0.on_general("write", request, |session, sql, request| {
             Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => fetch::fetch(session, sql, request).await,
-                    Layout::Flowcatalyst => flowcatalyst::fetch(session, sql, request).await,
-                }
+                session.begin().await?;
+                let rows = insert_rows::<K>(&mut session.connection, sql, &request.rows, request.now).await?;
+                session.commit().await?;
+                Ok(rows)
             })
-        })
-    }
-
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return self.on_general("claim", request, |session, sql, request| {
-                Box::pin(flowcatalyst::claim(session, sql, request))
-            });
-        }
-        Box::pin(async move {
-            let locking = self.locking("claim").await?;
-            let claimed = self.on_general("claim", (request, locking), |session, sql, (request, locking)| {
-                Box::pin(claim::claim(session, sql, request, *locking))
-            });
-            claimed.await
-        })
-    }
-
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return Box::pin(async { Ok(Vec::new()) });
-        }
-        self.on_general("due topics", request, |session, sql, request| {
-            Box::pin(claim::due_topics(session, sql, request))
-        })
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return self.on_general("reap", request, |session, sql, request| {
-                Box::pin(flowcatalyst::reap(session, sql, request))
-            });
-        }
-        Box::pin(async move {
-            let locking = self.locking("reap").await?;
-            let reaped = self.on_general("reap", (request, locking), |session, sql, (request, locking)| {
-                Box::pin(claim::reap(session, sql, request, *locking))
-            });
-            reaped.await
         })
     }
 
@@ -244,78 +222,42 @@ impl Store for MysqlStore {
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
         let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
         Box::pin(async move {
-            // Items are in tables of others, where there is nothing to find out with.
-            let locking = match self.0.facts.layout() {
-                Layout::Native => self.locking("settle").await?,
-                Layout::Flowcatalyst => Locking::Skips,
-            };
-            let settle = |request| self.settle_once(purpose, request, locking);
+            let locking = self.0.locking("settle").await?;
+            let settle = |request| self.0.on(purpose, "settle", (request, locking), settle_once::<K>);
             request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle).await
         })
     }
 
     fn register(&self, request: Register) -> Answer<'_, Membership> {
-        let joined = self.on(Purpose::Heartbeat, "join", request, |session, sql, request| {
+        let joined = self.0.on(Purpose::Heartbeat, "join", request, |session, sql, request| {
             Box::pin(membership::join(session, sql, request))
         });
-        Box::pin(async move { Ok(self.member(joined.await?, Seq(0)).await) })
+        Box::pin(async move { Ok(self.0.member(joined.await?, Seq(0)).await) })
     }
 
     fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
         let after = request.after;
-        let renewed = self.on(Purpose::Heartbeat, "heartbeat", request, |session, sql, request| {
+        let renewed = self.0.on(Purpose::Heartbeat, "heartbeat", request, |session, sql, request| {
             Box::pin(membership::heartbeat(session, sql, request))
         });
         Box::pin(async move {
             match renewed.await? {
-                Some(standing) => Ok(Some(self.member(standing, after).await)),
+                Some(standing) => Ok(Some(self.0.member(standing, after).await)),
                 None => Ok(None),
             }
         })
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
-        self.on_general("publish", (node, state), |session, sql, told| {
+        self.0.on_general("publish", (node, state), |session, sql, told| {
             Box::pin(membership::publish(session, sql, told))
         })
     }
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
+        self.0.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
             Box::pin(membership::leave(session, sql, *node))
         })
-    }
-
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
-        }
-        Box::pin(async move {
-            let locking = self.locking("promote").await?;
-            let moved = self.on_general("promote", (request, locking), |session, sql, (request, locking)| {
-                Box::pin(promote::promote(session, sql, request, *locking))
-            });
-            moved.await
-        })
-    }
-
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        self.on_general("write", request, |session, sql, request| {
-            Box::pin(async move {
-                session.begin().await?;
-                let rows = insert_rows(&mut session.connection, sql, &request.rows, request.now).await?;
-                session.commit().await?;
-                Ok(rows)
-            })
-        })
-    }
-
-    fn joins(&self) -> Option<&dyn Joins> {
-        (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
-    }
-
-    fn lead(&self) -> Option<&dyn Lead> {
-        (self.0.facts.layout() == Layout::Flowcatalyst).then_some(self as &dyn Lead)
     }
 
     fn admin(&self) -> &dyn Admin {
@@ -330,16 +272,67 @@ impl Store for MysqlStore {
     }
 }
 
-impl Lead for MysqlStore {
+fn settle_once<'c, K: Kind>(
+    session: &'c mut Session,
+    sql: &'c Sql,
+    (request, probed): &'c (Settle, Locking),
+) -> Work<'c, Settled> {
+    Box::pin(async move {
+        let locking = K::locking(session, *probed);
+        K::settle(session, sql, request, locking).await.map_err(|failure| match locking {
+            // No row was waited for, so that none can be set aside.
+            Locking::Skips => failure,
+            Locking::Waits => failure.into_locked(),
+        })
+    })
+}
+
+impl Store for MysqlStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.0.on(Purpose::Fetch, "fetch", request, |session, sql, request| {
+            Box::pin(fetch::fetch(session, sql, request))
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.0.with_locking("claim", request, |session, sql, (request, locking)| {
+            Box::pin(claim::claim(session, sql, request, *locking))
+        })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.0.on_general("due topics", request, |session, sql, request| {
+            Box::pin(claim::due_topics(session, sql, request))
+        })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.0.with_locking("reap", request, |session, sql, (request, locking)| {
+            Box::pin(claim::reap(session, sql, request, *locking))
+        })
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.0.with_locking("promote", request, |session, sql, (request, locking)| {
+            Box::pin(promote::promote(session, sql, request, *locking))
+        })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        Some(self)
+    }
+}
+
+impl ItemStore for MysqlItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         // Nothing else is fetched where there is a leader.
-        self.on(Purpose::Fetch, "take", request, |session, sql, request| {
+        self.0.on(Purpose::Fetch, "take", request, |session, sql, request| {
             Box::pin(flowcatalyst::take(session, sql, request))
         })
     }
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        self.on_general("recover", request, |session, sql, request| {
+        self.0.on_general("recover", request, |session, sql, request| {
             Box::pin(flowcatalyst::recover(session, sql, request))
         })
     }

@@ -1,9 +1,9 @@
 //! Writing with sqlx: on transactions begun here, and on those that a caller already has.
 
-use pillarbox::model::{EventId, Layout, NewRow, Written};
+use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, Store,
-    StoreError, WriteOn,
+    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError,
+    WriteOn,
 };
 use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
@@ -13,20 +13,21 @@ use crate::error::Failure;
 use crate::flight::Flight;
 use crate::insert::insert_rows;
 use crate::joins::change_join;
+use crate::kind::Kind;
 use crate::operate::cancel;
 use crate::probe::Locking;
 use crate::settle::settle_on;
-use crate::store::MysqlStore;
+use crate::store::MysqlTable;
 
-impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
+impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
     fn insert<'a>(
         &'a self,
         tx: &'a mut Transaction<'c, MySql>,
         rows: &'a [NewRow],
     ) -> Answer<'a, Vec<Written>> {
         Box::pin(async move {
-            let written = insert_rows(tx, &self.shared().sql, rows, None).await;
-            written.map_err(|failure| failure.into_store_error("write", self.name()))
+            let written = insert_rows::<K>(tx, &self.0.sql, rows, None).await;
+            written.map_err(|failure| failure.into_store_error("write", self.0.name()))
         })
     }
 
@@ -37,19 +38,19 @@ impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
     ) -> Answer<'a, Vec<EventId>> {
         Box::pin(async move {
             let mut flight = Flight::part(tx);
-            let cancelled = cancel(&mut flight, &self.shared().sql, &request).await;
+            let cancelled = cancel(&mut flight, &self.0.sql, &request).await;
             let cancelled = flight.land(cancelled, |ids| !ids.is_empty()).await;
-            cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
+            cancelled.map_err(|failure| failure.into_store_error("cancel", self.0.name()))
         })
     }
 
     fn settle_on<'a>(&'a self, tx: &'a mut Transaction<'c, MySql>, request: Settle) -> Answer<'a, Settled> {
         Box::pin(async move {
-            self.native("settle")?;
+            needs_queue::<K>("settle", self.0.name())?;
             let mut flight = Flight::part(tx);
-            let settled = settle_on(&mut flight, &self.shared().sql, &request, Locking::Waits).await;
+            let settled = settle_on(&mut flight, &self.0.sql, &request, Locking::Waits).await;
             let settled = flight.land(settled, |settled| settled.held).await;
-            settled.map_err(|failure| failure.into_store_error("settle", self.name()))
+            settled.map_err(|failure| failure.into_store_error("settle", self.0.name()))
         })
     }
 
@@ -59,40 +60,32 @@ impl<'c> WriteOn<Transaction<'c, MySql>> for MysqlStore {
         request: JoinChange,
     ) -> Answer<'a, JoinChanged> {
         Box::pin(async move {
-            self.native("change a join")?;
+            needs_queue::<K>("change a join", self.0.name())?;
             let mut flight = Flight::part(tx);
-            let changed = change_join(&mut flight, &self.shared().sql, &request).await;
+            let changed = change_join(&mut flight, &self.0.sql, &request).await;
             let changed = flight.land(changed, |changed| *changed == JoinChanged::Changed).await;
-            changed.map_err(|failure| failure.into_store_error("change a join", self.name()))
+            changed.map_err(|failure| failure.into_store_error("change a join", self.0.name()))
         })
     }
 }
 
-impl MysqlStore {
-    /// Refuses what takes joins, or rows with numbers, where there are none.
-    fn native(&self, operation: &'static str) -> Result<(), StoreError> {
-        match self.facts().layout() {
-            Layout::Native => Ok(()),
-            Layout::Flowcatalyst => {
-                let detail = "the layout flowcatalyst can't do that";
-                Err(StoreError::new(ErrorKind::Unsupported, operation, self.name(), detail))
-            }
-        }
-    }
+/// Refuses what takes joins, or rows with numbers, where there are none.
+fn needs_queue<K: Kind>(operation: &'static str, store: &str) -> Result<(), StoreError> {
+    K::QUEUE.map_err(|detail| StoreError::new(ErrorKind::Unsupported, operation, store, detail))
 }
 
-impl Begin for MysqlStore {
+impl<K: Kind> Begin for MysqlTable<K> {
     type Tx = Transaction<'static, MySql>;
 
     fn begin(&self) -> Answer<'_, Self::Tx> {
         Box::pin(async move {
-            let begun = self.shared().pools.begin(self.shared().pool.clone()).await;
-            begun.map_err(|failure| failure.into_store_error("begin", self.name()))
+            let begun = self.0.pools.begin(self.0.pool.clone()).await;
+            begun.map_err(|failure| failure.into_store_error("begin", self.0.name()))
         })
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<(), CommitError> {
-        self.shared().pools.commit(tx).await.map_err(|failure| commit_error(failure, self.name()))
+        self.0.pools.commit(tx).await.map_err(|failure| commit_error(failure, self.0.name()))
     }
 
     async fn commit_with(
@@ -103,12 +96,13 @@ impl Begin for MysqlStore {
     ) -> Result<Vec<Written>, CommitError> {
         // Dropped while a statement is prepared, the driver loses count of the server's answers, and the pool its connection.
         let (store, rows) = (self.clone(), rows.to_vec());
-        let added = self.shared().pools.to_its_end(async move {
+        let added = self.0.pools.to_its_end(async move {
             let mut tx = tx;
             let written = WriteOn::insert(&store, &mut tx, &rows).await;
             (tx, written)
         });
-        let refused = |failure: Failure| CommitError::Refused(failure.into_store_error("write", self.name()));
+        let refused =
+            |failure: Failure| CommitError::Refused(failure.into_store_error("write", self.0.name()));
         let (tx, written) = added.await.map_err(refused)?;
         match written {
             Ok(written) => {
@@ -126,8 +120,8 @@ impl Begin for MysqlStore {
 
     fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
         Box::pin(async move {
-            let ended = self.shared().pools.roll_back(tx).await;
-            ended.map_err(|failure| failure.into_store_error("roll back", self.name()))
+            let ended = self.0.pools.roll_back(tx).await;
+            ended.map_err(|failure| failure.into_store_error("roll back", self.0.name()))
         })
     }
 }

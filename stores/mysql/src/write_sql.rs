@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use pillarbox::model::{Layout, NewRow, When};
-use pillarbox::port::{Insert, Store, StoreError, WriteSql};
+use pillarbox::model::{NewRow, When};
+use pillarbox::port::{Insert, StoreError, WriteSql};
 use pillarbox_store_kit::ServerFailure as _;
 
-use crate::flowcatalyst;
 use crate::insert::Values;
-use crate::sql::fill;
-use crate::store::MysqlStore;
+use crate::kind::Kind;
+use crate::sql::{Sql, fill};
+use crate::store::MysqlTable;
 use crate::time::{micros, now_sql, text};
 
 /// A message id that is there already adds nothing. Anything else that is there already is an error, under every setting of
@@ -38,25 +38,26 @@ const ONCE: &str = " ON DUPLICATE KEY UPDATE event_id = CASE WHEN message_id = V
 /// # Ok(())
 /// # }
 /// ```
-impl WriteSql for MysqlStore {
+impl<K: Kind> WriteSql for MysqlTable<K> {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
-        if self.facts().layout() == Layout::Flowcatalyst {
-            return flowcatalyst::insert_sql(&self.shared().sql, rows)
-                .map_err(|failure| failure.into_store_error("write", self.name()));
-        }
-        let now = now_sql(None);
-        let (mut expressions, mut params) = (Vec::new(), Vec::new());
-        for row in rows {
-            let values = Values::new(row);
-            expressions.push(written_out(&values, &now));
-            add_params(&values, &mut params);
-        }
-        let mut text = fill(&self.shared().sql.insert, &[("{rows}", expressions.join(", "))]);
-        if rows.iter().any(|row| row.event.message_id().is_some()) {
-            text.push_str(ONCE);
-        }
-        Ok(Insert::new(text, params))
+        K::insert_sql(&self.0.sql, rows).map_err(|failure| failure.into_store_error("write", self.0.name()))
     }
+}
+
+/// The statement that adds rows to the native table.
+pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Insert {
+    let now = now_sql(None);
+    let (mut expressions, mut params) = (Vec::new(), Vec::new());
+    for row in rows {
+        let values = Values::new(row);
+        expressions.push(written_out(&values, &now));
+        add_params(&values, &mut params);
+    }
+    let mut text = fill(&sql.insert, &[("{rows}", expressions.join(", "))]);
+    if rows.iter().any(|row| row.event.message_id().is_some()) {
+        text.push_str(ONCE);
+    }
+    Insert::new(text, params)
 }
 
 /// The row with its bytes as digits, which are text too.

@@ -94,51 +94,6 @@ FROM json_to_recordset($1::text::json)
     AS r (event_id text, event_type text, aggregate_type text, aggregate_id text, message_group text, payload text)
 {once}
 
--- name: fetch_due
--- Items that wait, in the order of group, time and id, those without a group first; no lock.
-WITH t AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AS now),
-loose AS MATERIALIZED (
-    SELECT {light_columns}, {left_out} FROM {event}, t
-    WHERE status = 'PENDING' AND message_group IS NULL
-        AND ($3::bigint IS NULL OR created_at <= t.now AT TIME ZONE 'UTC' - $3 * interval '1 microsecond')
-    ORDER BY created_at, id LIMIT $4),
-grouped AS MATERIALIZED (
-    SELECT {light_columns}, {left_out} FROM {event}, t
-    WHERE status = 'PENDING' AND message_group IS NOT NULL
-        AND ($3::bigint IS NULL OR created_at <= t.now AT TIME ZONE 'UTC' - $3 * interval '1 microsecond')
-    ORDER BY message_group, created_at, id LIMIT $4 - (SELECT count(*) FROM loose))
-SELECT r.*, t.now FROM t LEFT JOIN (SELECT * FROM loose UNION ALL SELECT * FROM grouped) r ON true
-ORDER BY message_group NULLS FIRST, created_at, id
-
--- name: fetch_large_items
--- Items that wait, by their ids, with contents up to what a row may have; no lock.
-SELECT {light_columns}, {left_out} FROM {event} WHERE id = ANY($2) AND status = 'PENDING'
-
--- name: claim
--- Claims items in the order of group, time and id, those without a group first; locks the rows it takes, skips those
--- that others have locked. Those that do not fit into the bytes that may be loaded are left as they are. The time of the claim is its token: it is later with each claim.
-WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now, $4::bigint AS row_most, $5::bigint AS total),
-loose AS MATERIALIZED (
-    SELECT id, {counted} AS bytes FROM {event} e, t
-    WHERE status = 'PENDING' AND message_group IS NULL
-        AND ($2::bigint IS NULL OR created_at <= t.now - $2 * interval '1 microsecond')
-    ORDER BY created_at, id LIMIT $3 FOR UPDATE OF e SKIP LOCKED),
-grouped AS MATERIALIZED (
-    SELECT id, {counted} AS bytes FROM {event} e, t
-    WHERE status = 'PENDING' AND message_group IS NOT NULL
-        AND ($2::bigint IS NULL OR created_at <= t.now - $2 * interval '1 microsecond')
-    ORDER BY message_group, created_at, id LIMIT $3 - (SELECT count(*) FROM loose) FOR UPDATE OF e SKIP LOCKED),
-fitting AS (
-    SELECT id FROM (
-        SELECT id, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS before
-        FROM (SELECT id, bytes FROM loose UNION ALL SELECT id, bytes FROM grouped) found) f, t
-    WHERE before < t.total),
-taken AS (
-    UPDATE {event} e SET status = 'PROCESSING', processed_at = greatest(t.now, e.processed_at + interval '1 microsecond')
-    FROM t WHERE e.id = ANY (ARRAY(SELECT id FROM fitting)) AND e.status || '' = 'PENDING'
-    RETURNING {taken_columns}, {bytes} AS bytes)
-SELECT * FROM taken ORDER BY message_group NULLS FIRST, created_at, id
-
 -- name: take
 -- Takes the first items of group after group if the node leads; share locks on its row and on the slot of leadership, locks
 -- on the rows. A row behind one that others have locked is left, without a group only where these keep their order. The
@@ -233,20 +188,6 @@ back AS (
     RETURNING 1)
 SELECT count(*) FROM back
 
--- name: reap
--- Gives items back that were claimed before a time, those without a time by when they were written; locks the rows, skips
--- those that others have locked. The time stays, so that the next claim has a later one.
-WITH before AS MATERIALIZED (
-    SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' - $2 * interval '1 microsecond' AS at),
-old AS MATERIALIZED (
-    SELECT id FROM {event} e, before WHERE e.status = 'PROCESSING' AND coalesce(e.processed_at, e.created_at) < before.at
-    LIMIT $3 FOR UPDATE OF e SKIP LOCKED),
-back AS (
-    UPDATE {event} e SET status = 'PENDING' FROM before
-    WHERE e.id = ANY (ARRAY(SELECT id FROM old)) AND e.status = 'PROCESSING' AND coalesce(e.processed_at, e.created_at) < before.at
-    RETURNING 1)
-SELECT count(*) FROM back
-
 -- name: node_share
 -- Whether a node is a member; share lock on its row, which is the fence.
 SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE
@@ -308,10 +249,6 @@ WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM blocked)
 WITH evicted AS (DELETE FROM {node} WHERE expires_at <= $1 AND node_id <> $2 RETURNING node_id)
 UPDATE {slot} s SET holder = NULL, suspect = true FROM evicted WHERE s.holder = evicted.node_id
 
--- name: slots_sweep
--- There are no lanes to look for in this layout; no lock.
-SELECT 1
-
 -- name: waiting
 -- Whether items wait, and when the first of them was written, if slot 0 is in the list; no lock.
 SELECT first.at IS NOT NULL, first.at AT TIME ZONE 'UTC', NULL::timestamptz
@@ -364,11 +301,11 @@ grown AS (
 SELECT count(*) FROM gone
 
 -- name: cancel
--- Deletes items that nobody has claimed and records that; locks on the rows, by the caller's transaction.
+-- Deletes items that nobody has claimed and records that; locks on the rows, by the caller's transaction. No join ends with them.
 WITH t AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AS now),
 gone AS (DELETE FROM {event} e WHERE e.id = ANY($1) AND e.status = 'PENDING' RETURNING e.id::text),
 recorded AS (INSERT INTO {audit} (at, actor, action, target) SELECT t.now, $3, 'cancel', id FROM gone, t)
-SELECT id FROM gone
+SELECT id, NULL::integer FROM gone
 
 -- name: purge
 -- Deletes items of one status that ended before a time, unless one was replayed; locks the rows, skips those that others have locked.

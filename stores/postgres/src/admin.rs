@@ -1,35 +1,32 @@
 //! The operators' port.
 
-use pillarbox::model::{EventId, GroupKey, Layout, Record};
+use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{
     Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
     NodeInfo, Purge, Replay, Select, Shown, Stats,
 };
 
-use crate::store::PostgresStore;
-use crate::{flowcatalyst, groups, inspect, migrate, operate, rights};
+use crate::kind::Kind;
+use crate::store::PostgresTable;
+use crate::{groups, inspect, migrate, operate, rights};
 
-impl Admin for PostgresStore {
+impl<K: Kind> Admin for PostgresTable<K> {
     fn migrate(&self) -> Answer<'_, Migrated> {
-        self.on_general("migrate", (), |session, sql, ()| match sql.layout {
-            Layout::Native => Box::pin(migrate::migrate(session, sql)),
-            Layout::Flowcatalyst => Box::pin(flowcatalyst::migrate(session, sql)),
-        })
+        self.on_general("migrate", (), K::migrate)
     }
 
     fn schema_sql(&self) -> String {
-        migrate::script(&self.shared().sql)
+        migrate::script::<K>(&self.shared().sql)
     }
 
     fn check(&self) -> Answer<'_, ()> {
-        self.on_general("check", (), |session, sql, ()| match sql.layout {
-            Layout::Native => Box::pin(migrate::check(session, sql)),
-            Layout::Flowcatalyst => Box::pin(flowcatalyst::check(session, sql)),
-        })
+        self.on_general("check", (), K::check)
     }
 
     fn lacking(&self) -> Answer<'_, Lacking> {
-        self.on_general("check rights", (), |session, sql, ()| Box::pin(rights::lacking(session, sql)))
+        self.on_general("check rights", (), |session, sql, ()| {
+            Box::pin(rights::lacking(session, sql, K::RIGHTS))
+        })
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
@@ -38,12 +35,12 @@ impl Admin for PostgresStore {
 
     fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
         self.on_general("list", request, |session, sql, request| {
-            Box::pin(inspect::list(session, sql, request))
+            Box::pin(inspect::list::<K>(session, sql, request))
         })
     }
 
     fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
-        self.on_general("show", id, |session, sql, id| Box::pin(inspect::show(session, sql, id)))
+        self.on_general("show", id, |session, sql, id| Box::pin(inspect::show::<K>(session, sql, id)))
     }
 
     fn count(&self, select: Select) -> Answer<'_, u64> {

@@ -54,7 +54,7 @@ pub(crate) async fn due_topics(
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// Gives back what was claimed until too long ago; in the other layout, what was claimed too long ago.
+/// Gives back what was claimed until too long ago.
 pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
     let query = session.query(&sql.reap).bind(request.now.map(Time)).bind(micros(request.older_than));
     let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));

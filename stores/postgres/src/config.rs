@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use pillarbox::model::TableName;
-use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::port::{ErrorKind, Items, Native, StoreError};
 use pillarbox_store_kit::{ServerSettings, Settings, setters};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::error::describe;
+use crate::kind::Kind;
 use crate::migrate;
 use crate::pooler::Pooler;
 use crate::sql::{Names, Sql};
-use crate::store::PostgresStore;
+use crate::store::{PostgresItemStore, PostgresStore};
 
 /// Whether other processes are told of new rows, and whether this one listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,19 +93,35 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// The statements that make the tables, for people who run them by hand.
+    /// The statements that make the native table and those beside it, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        migrate::script(&Sql::new(&self.names()))
+        self.script::<Native>()
     }
 
-    pub(crate) fn names(&self) -> Names {
-        Names::new(self.schema.as_ref(), &self.settings.table(), self.settings.layout)
+    /// The statements that make a table of items and those beside it, for people who run them by hand.
+    #[must_use]
+    pub fn items_schema_sql(&self) -> String {
+        self.script::<Items>()
     }
 
-    /// The store. Connections are opened when they are needed; the tables need not be there yet.
+    fn script<K: Kind>(&self) -> String {
+        migrate::script::<K>(&Sql::new(&self.names::<K>()))
+    }
+
+    pub(crate) fn names<K: Kind>(&self) -> Names {
+        Names::new(self.schema.as_ref(), &self.settings.table(K::LAYOUT), K::LAYOUT)
+    }
+
+    /// The store of the native table. Connections are opened when they are needed; the tables need not be there yet.
     #[must_use]
     pub fn open(self) -> PostgresStore {
         PostgresStore::start(self)
+    }
+
+    /// The store of a table of items, in the layout of another program. Connections are opened when they are needed.
+    #[must_use]
+    pub fn open_items(self) -> PostgresItemStore {
+        PostgresItemStore::start(self)
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use pillarbox_store_kit::{self as kit, OpenSession, Purpose};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, Postgres};
-use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Transaction};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
@@ -23,6 +22,9 @@ const PAUSE_MS: u32 = 5_000;
 /// Every transaction of ours states its isolation, whatever the role's or database's default is: a read that does not
 /// see what was committed after its transaction began would pass rows by, and membership would fail for no reason.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// A statement and the values that are bound to it.
+pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
 /// What a call does on a session.
 pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
@@ -99,7 +101,7 @@ fn next_number() -> i64 {
 
 impl Session {
     /// A statement, kept prepared where the session lasts.
-    pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+    pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(!self.pooled)
     }
 
@@ -165,7 +167,7 @@ impl DerefMut for Open<'_> {
 }
 
 impl Tx<'_> {
-    pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+    pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(self.prepared == Prepared::Kept)
     }
 

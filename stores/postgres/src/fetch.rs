@@ -6,10 +6,8 @@ use pillarbox::model::{Column, Lane, Seq, SlotSet, WithClaim};
 use pillarbox::port::{Cursor, Fetch, Fetched, Horizon, Scope};
 use pillarbox_store_kit::{End, Page, put_in_place, read_row};
 use sqlx::Row as _;
-use sqlx::postgres::{PgArguments, Postgres};
-use sqlx::query::Query;
 
-use crate::connection::Session;
+use crate::connection::{Query, Session};
 use crate::error::Failure;
 use crate::row::{self, Values};
 use crate::sql::Sql;
@@ -45,7 +43,7 @@ async fn answer(
     session: &mut Session,
     sql: &Sql,
     request: &Fetch,
-    query: Query<'_, Postgres, PgArguments>,
+    query: Query<'_>,
 ) -> Result<Fetched, Failure> {
     let (page, now) = read(session, sql, request, query).await?;
     let now = match now {
@@ -147,7 +145,7 @@ fn slots_query(
     after: Seq,
     request: &Fetch,
     limit: i64,
-) -> Option<Query<'static, Postgres, PgArguments>> {
+) -> Option<Query<'static>> {
     let ranges: Vec<(i16, i16)> = slots
         .ranges()
         .iter()
@@ -177,12 +175,12 @@ fn slots_query(
 }
 
 /// The size up to which contents come with the first statement.
-pub(crate) fn at_once(request: &Fetch) -> i32 {
+fn at_once(request: &Fetch) -> i32 {
     most(request.bytes.at_once(request.rows))
 }
 
 /// A number of bytes as statements compare it with lengths.
-pub(crate) fn most(bytes: usize) -> i32 {
+fn most(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
@@ -191,7 +189,7 @@ async fn read<'r>(
     session: &mut Session,
     sql: &Sql,
     request: &'r Fetch,
-    query: Query<'_, Postgres, PgArguments>,
+    query: Query<'_>,
 ) -> Result<(Page<'r>, Option<Timestamp>), Failure> {
     let (mut page, mut now, mut decoder) = (Page::new(request), request.now, None);
     let mut found = query.fetch(&mut session.connection);

@@ -4,20 +4,16 @@ use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres, Row};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 
-use crate::connection::{Session, Tx};
+use crate::connection::{Query, Session, Tx};
 use crate::error::Failure;
 use crate::sql::Sql;
 use crate::time::Time;
 
 /// A statement with the page that it is to answer.
-pub(crate) fn page_of<'q>(
-    query: Query<'q, Postgres, PgArguments>,
-    page: &HeldGroups,
-) -> Query<'q, Postgres, PgArguments> {
+pub(crate) fn page_of<'q>(query: Query<'q>, page: &HeldGroups) -> Query<'q> {
     let after = page.after.as_ref().map(|after| after.as_str().to_owned());
     query.bind(after).bind(i64::try_from(page.limit).unwrap_or(i64::MAX))
 }

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::number_of;
 use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
 use pillarbox::port::ErrorKind;
-use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
-use sqlx::query::Query;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Row};
 
+use crate::connection::Query;
 use crate::error::Failure;
 use crate::sql::Sql;
 use crate::time::{Time, micros};
@@ -97,7 +97,6 @@ pub(crate) async fn insert_rows(
     now: Option<Timestamp>,
     prepared: Prepared,
 ) -> Result<Vec<Written>, Failure> {
-    sql.admit(rows)?;
     let statement =
         |sql: &Arc<str>| sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(prepared == Prepared::Kept);
     let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
@@ -129,11 +128,7 @@ pub(crate) fn message_ids<'a>(values: &[Values<'a>]) -> Vec<&'a str> {
     values.iter().filter_map(|row| row.message_id).collect()
 }
 
-fn bind_one<'q>(
-    query: Query<'q, Postgres, PgArguments>,
-    row: &'q Values<'q>,
-    now: Option<Timestamp>,
-) -> Query<'q, Postgres, PgArguments> {
+fn bind_one<'q>(query: Query<'q>, row: &'q Values<'q>, now: Option<Timestamp>) -> Query<'q> {
     query
         .bind(row.event_id)
         .bind(row.event_type)
@@ -155,11 +150,7 @@ fn bind_one<'q>(
         .bind(now.map(Time))
 }
 
-fn bind_many<'q>(
-    query: Query<'q, Postgres, PgArguments>,
-    rows: &'q [Values<'q>],
-    now: Option<Timestamp>,
-) -> Query<'q, Postgres, PgArguments> {
+fn bind_many<'q>(query: Query<'q>, rows: &'q [Values<'q>], now: Option<Timestamp>) -> Query<'q> {
     fn each<'q, T>(rows: &'q [Values<'q>], column: impl Fn(&'q Values<'q>) -> T) -> Vec<T> {
         rows.iter().map(column).collect()
     }

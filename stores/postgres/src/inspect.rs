@@ -1,13 +1,13 @@
 //! What people look at: pages, one event, counts, the state of it all.
 
-use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Layout, Record};
+use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
 use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use sqlx::Row;
-use sqlx::postgres::{PgArguments, PgRow, Postgres};
-use sqlx::query::Query;
+use sqlx::postgres::PgRow;
 
-use crate::connection::Session;
+use crate::connection::{Query, Session};
 use crate::error::Failure;
+use crate::kind::Kind;
 use crate::membership::node_id;
 use crate::row::{Values, decoder, read_all};
 use crate::sql::Sql;
@@ -31,7 +31,7 @@ impl<'a> Selection<'a> {
         Self { ids: (!ids.is_empty()).then_some(ids), statuses, select }
     }
 
-    pub(crate) fn bind<'q>(self, query: Query<'q, Postgres, PgArguments>) -> Query<'q, Postgres, PgArguments>
+    pub(crate) fn bind<'q>(self, query: Query<'q>) -> Query<'q>
     where
         'a: 'q,
     {
@@ -45,30 +45,35 @@ impl<'a> Selection<'a> {
     }
 }
 
-pub(crate) async fn list(session: &mut Session, sql: &Sql, request: &List) -> Result<Vec<Record>, Failure> {
-    let (statement, bound) = match request.order {
-        PageOrder::OldestFirst => (sql.list.of(&request.select), i64::MIN),
-        PageOrder::NewestFirst => (sql.list_newest.of(&request.select), i64::MAX),
+pub(crate) async fn list<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    request: &List,
+) -> Result<Vec<Record>, Failure> {
+    let statement = match request.order {
+        PageOrder::OldestFirst => &sql.list,
+        PageOrder::NewestFirst => &sql.list_newest,
     };
-    let query = Selection::new(&request.select).bind(session.query(statement));
-    let query = match sql.layout {
-        Layout::Native => query.bind(request.after.map_or(bound, |seq| seq.0)),
-        Layout::Flowcatalyst => query.bind(request.after_id.as_ref().map(EventId::as_str)),
-    };
+    let query = session.query(statement.of(&request.select));
+    let query = K::bind_after(Selection::new(&request.select).bind(query), request);
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let query = query.bind(request.contents == Contents::Whole);
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(read_all(&rows, |decoder, values| sql.record(decoder, values)))
+    Ok(read_all(&rows, K::record))
 }
 
-pub(crate) async fn show(session: &mut Session, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
+pub(crate) async fn show<K: Kind>(
+    session: &mut Session,
+    sql: &Sql,
+    id: &EventId,
+) -> Result<Option<Shown>, Failure> {
     let query = session.query(&sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
-    let record = sql.record(&decoder(&row), &Values(&row));
-    if sql.layout == Layout::Flowcatalyst {
-        return Ok(Some(Shown { record, attempts: Vec::new() }));
-    }
-    let rows = session.query(&sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
+    let record = K::record(&decoder(&row), &Values(&row));
+    let rows = match &sql.attempts {
+        Some(text) => session.query(text).bind(id.as_str()).fetch_all(&mut session.connection).await?,
+        None => Vec::new(),
+    };
     let attempt = |row: &PgRow| {
         Ok::<_, Failure>(Attempt {
             number: u32::try_from(row.try_get::<i32, _>(0)?).unwrap_or_default(),
@@ -103,7 +108,7 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     stats.written_last_minute = number(&row, 0)?;
     // A table of items may stand without those beside it.
     let there: bool = session.query(&sql.tables).fetch_one(&mut session.connection).await?.try_get(0)?;
-    if there || sql.layout == Layout::Native {
+    if there {
         let row = session.query(&sql.stats_beside).fetch_one(&mut session.connection).await?;
         stats.free_slots = number(&row, 0)?;
         stats.blocked_groups = number(&row, 1)?;

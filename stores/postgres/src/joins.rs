@@ -3,17 +3,13 @@
 use std::sync::Arc;
 
 use pillarbox::model::{
-    Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, Layout,
-    StepState,
+    Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState,
 };
-use pillarbox::port::{
-    Answer, ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Store, StoreError,
-};
-use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
-use sqlx::query::Query;
+use pillarbox::port::{Answer, ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::connection::Session;
+use crate::connection::{Query, Session};
 use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::sql::Sql;
@@ -55,19 +51,6 @@ impl Joins for PostgresStore {
     }
 }
 
-impl PostgresStore {
-    /// Refuses what takes joins, or rows with numbers, where there are none.
-    pub(crate) fn native(&self, operation: &'static str) -> Result<(), StoreError> {
-        match self.facts().layout() {
-            Layout::Native => Ok(()),
-            Layout::Flowcatalyst => {
-                let detail = "the layout flowcatalyst can't do that";
-                Err(StoreError::new(ErrorKind::Unsupported, operation, self.name(), detail))
-            }
-        }
-    }
-}
-
 /// One change. Also for transactions of the user's own connection.
 pub(crate) async fn change(
     connection: &mut PgConnection,
@@ -94,10 +77,7 @@ pub(crate) fn statement<'a>(sql: &'a Sql, action: &JoinAction) -> &'a Arc<str> {
     }
 }
 
-fn bind<'q>(
-    query: Query<'q, Postgres, PgArguments>,
-    action: &'q JoinAction,
-) -> Query<'q, Postgres, PgArguments> {
+fn bind<'q>(query: Query<'q>, action: &'q JoinAction) -> Query<'q> {
     match action {
         JoinAction::Start { grouping_key, expected, metadata } => {
             query.bind(grouping_key).bind(steps(*expected)).bind(metadata)

@@ -74,7 +74,7 @@
 //!
 //! The feature `tokio-postgres-0_7` adds `PipelinedStore`, whose transactions are begun with tokio-postgres, and writing on
 //! transactions of tokio-postgres and deadpool-postgres. For any other driver there is the statement itself, see the
-//! store's [`WriteSql`](PostgresStore#impl-WriteSql-for-PostgresStore).
+//! store's [`WriteSql`](PostgresTable#impl-WriteSql-for-PostgresTable%3CK%3E).
 
 mod admin;
 mod announce;
@@ -89,6 +89,7 @@ mod hints;
 mod insert;
 mod inspect;
 mod joins;
+mod kind;
 mod membership;
 mod migrate;
 mod operate;
@@ -110,9 +111,9 @@ pub use config::{PostgresStoreBuilder, WakeUp};
 #[cfg(feature = "tokio-postgres-0_7")]
 pub use deadpool_postgres;
 #[cfg(feature = "tokio-postgres-0_7")]
-pub use pipelined::{PipelinedStore, PipelinedTransaction};
+pub use pipelined::{PipelinedItemStore, PipelinedStore, PipelinedTable, PipelinedTransaction};
 pub use pooler::Pooler;
 pub use sqlx;
-pub use store::PostgresStore;
+pub use store::{PostgresItemStore, PostgresStore, PostgresTable};
 #[cfg(feature = "tokio-postgres-0_7")]
 pub use tokio_postgres;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
+use pillarbox::model::{Lane, NodeId, Seq, Slot};
 use pillarbox::port::{
     ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
 };
@@ -162,15 +162,15 @@ async fn rearrange(
         return Ok(None);
     }
     evict(&mut tx, sql, Some(request.node), now).await?;
-    if !request.trusted.is_empty() && sql.layout == Layout::Native {
+    if let Some(trust) = sql.slots_trust.as_ref().filter(|_| !request.trusted.is_empty()) {
         let slots: Vec<i16> = request.trusted.iter().map(|slot| slot.0).collect();
-        tx.query(&sql.slots_trust).bind(slots).bind(&node).execute(&mut *tx.tx).await?;
+        tx.query(trust).bind(slots).bind(&node).execute(&mut *tx.tx).await?;
     }
     if !request.release.is_empty() {
         release(&mut tx, sql, request).await?;
     }
-    if request.sweep {
-        tx.query(&sql.slots_sweep).execute(&mut *tx.tx).await?;
+    if let Some(sweep) = sql.slots_sweep.as_ref().filter(|_| request.sweep) {
+        tx.query(sweep).execute(&mut *tx.tx).await?;
     }
     let mut view = View::read(&mut tx, sql).await?;
     let Share { take, give } = view.share(request.node);

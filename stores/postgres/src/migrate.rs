@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::Layout;
 use pillarbox::port::Migrated;
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
-use sqlx::postgres::{PgArguments, PgConnection};
-use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Executor, Postgres, Row};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Executor, Row};
 
-use crate::connection::Session;
+use crate::connection::{Query, Session};
 use crate::error::Failure;
+use crate::kind::Kind;
 use crate::sql::Sql;
 
 /// Each brings the tables to the version that is its place in the list, and writes that down.
@@ -23,14 +22,11 @@ pub(crate) const MIGRATIONS: [&str; 4] = [
 
 /// The version that this release makes.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
+
 /// All statements that make the tables, for people who run them by hand.
-pub(crate) fn script(sql: &Sql) -> String {
+pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
     let schema = sql.schema.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
-    let tables = match sql.layout {
-        Layout::Native => sql.migrations.join("\n"),
-        Layout::Flowcatalyst => format!("{}\n{}", sql.create_items, sql.create_beside),
-    };
-    format!("BEGIN;\n\n{schema}{tables}\n{}\nCOMMIT;\n", sql.node_state)
+    format!("BEGIN;\n\n{schema}{}\n{}\nCOMMIT;\n", K::tables(sql), sql.node_state)
 }
 
 /// Makes or upgrades the tables, in one transaction: two processes at once wait for each other.
@@ -90,6 +86,6 @@ async fn number(connection: &mut PgConnection, text: &Arc<str>) -> Result<u32, F
 }
 
 /// Not kept prepared: a pooler may hand the next statement to another server connection.
-fn unprepared(text: &Arc<str>) -> Query<'_, Postgres, PgArguments> {
+fn unprepared(text: &Arc<str>) -> Query<'_> {
     sqlx::query(AssertSqlSafe(Arc::clone(text))).persistent(false)
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Layout, Status};
+use pillarbox::model::{EventId, Status};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
-use sqlx::postgres::{PgArguments, PgConnection};
-use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Postgres, Row};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row};
 
-use crate::connection::Session;
+use crate::connection::{Query, Session};
 use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::inspect::Selection;
@@ -52,8 +51,8 @@ pub(crate) async fn cancel(
     let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.cancel))).persistent(prepared == Prepared::Kept);
     let query = query.bind(ids).bind(request.now.map(Time)).bind(&request.by);
     let rows = query.fetch_all(connection).await?;
-    // Every row tells it; there are no joins in the other layout.
-    let fired = match rows.first().filter(|_| sql.layout == Layout::Native) {
+    // Every row tells it; none tells of a join where there are no joins.
+    let fired = match rows.first() {
         Some(row) => Fired(row.try_get::<Option<i32>, _>(1)?.unwrap_or_default()),
         None => Fired::default(),
     };
@@ -83,7 +82,7 @@ fn purge_text<'s>(sql: &'s Sql, request: &Purge) -> &'s Arc<str> {
     if request.status == PurgeStatus::Any { &sql.purge_any } else { &sql.purge }
 }
 
-fn purging<'q>(query: Query<'q, Postgres, PgArguments>, request: &Purge) -> Query<'q, Postgres, PgArguments> {
+fn purging<'q>(query: Query<'q>, request: &Purge) -> Query<'q> {
     let status = match request.status {
         PurgeStatus::Done => Some(Status::Done.code()),
         PurgeStatus::Dead => Some(Status::Dead.code()),

@@ -1,6 +1,5 @@
 //! Rights: what delivering needs, and what this user lacks of it.
 
-use pillarbox::model::Layout;
 use pillarbox::port::Lacking;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -10,15 +9,16 @@ use crate::sql::Sql;
 
 /// What a right is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum For {
+pub(crate) enum For {
     Delivery,
     Purge,
 }
 
 /// A table by its place in statements, a right on it, and what needs it.
-type Right = (&'static str, &'static str, For);
+pub(crate) type Right = (&'static str, &'static str, For);
 
-const NATIVE: &[Right] = &[
+/// On the tables of the native outbox.
+pub(crate) const NATIVE: &[Right] = &[
     ("event", "SELECT", For::Delivery),
     ("event", "UPDATE", For::Delivery),
     ("event", "DELETE", For::Purge),
@@ -33,13 +33,14 @@ const NATIVE: &[Right] = &[
     ("join_member", "DELETE", For::Purge),
 ];
 
-const ITEMS: &[Right] = &[
+/// On a table of items.
+pub(crate) const ITEMS: &[Right] = &[
     ("event", "SELECT", For::Delivery),
     ("event", "UPDATE", For::Delivery),
     ("event", "DELETE", For::Purge),
 ];
 
-/// On the tables beside, in both layouts.
+/// On the tables beside, for both kinds.
 const BESIDE: &[Right] = &[
     ("node", "SELECT", For::Delivery),
     ("node", "INSERT", For::Delivery),
@@ -55,11 +56,11 @@ const BESIDE: &[Right] = &[
     ("meta", "SELECT", For::Delivery),
 ];
 
-pub(crate) async fn lacking(session: &mut Session, sql: &Sql) -> Result<Lacking, Failure> {
-    let own = match sql.layout {
-        Layout::Native => NATIVE,
-        Layout::Flowcatalyst => ITEMS,
-    };
+pub(crate) async fn lacking(
+    session: &mut Session,
+    sql: &Sql,
+    own: &'static [Right],
+) -> Result<Lacking, Failure> {
     let rights: Vec<(String, &'static str, For)> = own
         .iter()
         .chain(BESIDE)

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pillarbox::model::{GroupKey, NodeId, stored_error};
-use pillarbox::port::{Change, Counts, Fence, Outcome, Settle, Settled, Wait};
+use pillarbox::port::{Answer, Change, Counts, Fence, Outcome, Settle, Settled, StoreError, Wait};
+use pillarbox_store_kit::Purpose;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -13,11 +14,40 @@ use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::joins::Fired;
 use crate::sql::{Locked, Sql};
+use crate::store::PostgresStore;
 use crate::time::{Time, micros};
+
+impl PostgresStore {
+    /// Settles. Rows that others have locked are waited for briefly and then skipped.
+    pub(crate) async fn settle_rows(&self, request: Settle) -> Result<Settled, StoreError> {
+        // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
+        let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
+        let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
+        let settled = match self.settle_once(purpose, request.clone(), Locked::Briefly).await? {
+            None => self.settle_once(purpose, request, Locked::Skipped).await?,
+            settled => settled,
+        };
+        let (settled, fired) = settled.unwrap_or_else(|| (Settled::all_but(Vec::new()), Fired::default()));
+        self.tell_of(fired);
+        Ok(settled)
+    }
+
+    /// Settles once; `None` where rows were locked for longer than it waits.
+    fn settle_once(
+        &self,
+        purpose: Purpose,
+        request: Settle,
+        locked: Locked,
+    ) -> Answer<'_, Option<(Settled, Fired)>> {
+        self.on(purpose, "settle", (request, locked), |session, sql, (request, locked)| {
+            Box::pin(settle(session, sql, request, *locked))
+        })
+    }
+}
 
 /// Settles; `None` where rows were locked for longer than it waits, or were not what a batch expects that is settled as a whole:
 /// nothing was changed then.
-pub(crate) async fn settle(
+async fn settle(
     session: &mut Session,
     sql: &Sql,
     request: &Settle,
@@ -257,7 +287,8 @@ struct Part<'a> {
     blocks: Option<&'a str>,
 }
 
-const fn count(counts: Counts) -> i32 {
+/// The attempts that an outcome counts.
+pub(crate) const fn count(counts: Counts) -> i32 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,

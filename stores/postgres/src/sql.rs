@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{
-    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewRow, Record, RowDecoder, TableName,
-    flowcatalyst::NewItem,
-};
-use pillarbox::port::{ErrorKind, OnDone, Order};
+use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
+use pillarbox::port::{OnDone, Order};
 use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
 
-use crate::error::Failure;
-use crate::flowcatalyst;
+use crate::flowcatalyst::ITEM_BYTES;
 use crate::insert::Values as NewValues;
 use crate::joins::JOIN_COLUMNS;
 use crate::migrate::MIGRATIONS;
-use crate::row::{CLAIM_BYTES, LEFT_OUT, RECORD_COLUMNS, Values};
+use crate::row::{CLAIM_BYTES, LEFT_OUT, RECORD_COLUMNS};
 
 /// The group of a row.
 const GROUP_KEY: &str =
@@ -80,7 +76,7 @@ const AS_EXPECTED: &str = "CASE WHEN c.seqs = $2 AND c.ids = $4 THEN true ELSE (
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
-    pub(crate) layout: Layout,
+    layout: Layout,
     table: TableName,
     replacements: Replacements,
     pub(crate) channel: String,
@@ -94,23 +90,26 @@ impl Names {
         let within = schema.map(|schema| format!("\"{}\".", schema.as_str())).unwrap_or_default();
         // Checked identifiers hold no quote.
         let full = |name: &str| format!("{within}\"{name}\"");
-        let (columns, heavy, left_out, bytes) = match layout {
-            Layout::Native => (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT, CLAIM_BYTES),
-            Layout::Flowcatalyst => {
-                (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT, flowcatalyst::ITEM_BYTES)
-            }
+        let mut names = Self {
+            layout,
+            table: table.clone(),
+            replacements: Replacements::default(),
+            channel: event.to_owned(),
+            has_schema: schema.is_some(),
         };
+        let (columns, heavy, bytes) = names.either(
+            (COLUMNS, &HEAVY_COLUMNS[..], CLAIM_BYTES),
+            (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], ITEM_BYTES),
+        );
         // Rows without numbers have no quarantine, and their tables no columns for it.
-        let (evictions, quarantined_upto) = match layout {
-            Layout::Native => ("evictions", "quarantined_upto"),
-            Layout::Flowcatalyst => ("0", "0::bigint"),
-        };
+        let (evictions, quarantined_upto) =
+            names.either(("evictions", "quarantined_upto"), ("0", "0::bigint"));
         // Contents that are larger than may be loaded at once, than a claim may load, or that a list leaves out are NULL.
         let light = |column: &str| format!("CASE WHEN octet_length({column}) <= $1 THEN {column} END");
         let taken = |column: &str| format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END");
         let listed = |column: &str| format!("CASE WHEN $9::boolean THEN {column} END");
         let of_row = |column: &str| format!("e.{column}");
-        let mut replacements = Replacements::new(vec![
+        names.replacements = Replacements::new(vec![
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
             ("{event_name}", format!("'{}'", full(event))),
@@ -128,7 +127,7 @@ impl Names {
             ("{brief}", BRIEF.to_owned()),
             ("{as_expected}", AS_EXPECTED.to_owned()),
             ("{pair}", PAIR.to_owned()),
-            ("{left_out}", format!("{left_out} AS left_out")),
+            ("{left_out}", format!("{LEFT_OUT} AS left_out")),
             ("{bytes}", bytes.to_owned()),
             ("{evictions}", evictions.to_owned()),
             ("{quarantined_upto}", quarantined_upto.to_owned()),
@@ -136,6 +135,7 @@ impl Names {
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{record_columns}", RECORD_COLUMNS.to_owned()),
         ]);
+        let replacements = &mut names.replacements;
         replacements.add_each(&EVENT_INDEXES, |index| format!("\"{event}_{index}\""));
         replacements.add_each(&JOIN_INDEXES, |index| format!("\"{family}_join_{index}\""));
         replacements.add_each(&BESIDE, |table| full(&format!("{family}_{table}")));
@@ -143,8 +143,15 @@ impl Names {
             replacements.add("{schema}", format!("\"{}\"", schema.as_str()));
             replacements.add("{schema_name}", format!("'\"{}\"'", schema.as_str()));
         }
-        let (channel, has_schema) = (event.to_owned(), schema.is_some());
-        Self { layout, table: table.clone(), replacements, channel, has_schema }
+        names
+    }
+
+    /// The one of two that is for the kind of table.
+    fn either<T>(&self, native: T, items: T) -> T {
+        match self.layout {
+            Layout::Native => native,
+            Layout::Flowcatalyst => items,
+        }
     }
 
     /// A text for people, with its comments.
@@ -159,6 +166,11 @@ impl Names {
 
     fn statement(&self, text: &str) -> Arc<str> {
         self.replacements.statement(text).into()
+    }
+
+    /// A statement over columns or tables that only the native table has.
+    fn native(&self, text: &str) -> Option<Arc<str>> {
+        self.either(Some(self.statement(text)), None)
     }
 
     fn inserting(&self, text: &str) -> Inserting {
@@ -196,24 +208,18 @@ impl Names {
     }
 
     fn selecting(&self, text: &str) -> Selecting<Arc<str>> {
-        let matches = match self.layout {
-            Layout::Native => MATCHES,
-            Layout::Flowcatalyst => ITEM_MATCHES,
+        let (id, pending, dead, matches) = self.either(
+            ("event_id", "status IN (0, 2)", "status IN (1, 3) AND status = 3", MATCHES),
+            ("id", "status IN ('PENDING', 'PROCESSING')", "status = 'FAILED'", ITEM_MATCHES),
+        );
+        let by = |found: &str| {
+            self.statement(&text.replace("{selected}", &format!("{{event}} WHERE {found} AND {matches}")))
         };
-        let by = |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {matches}")));
-        if self.layout == Layout::Flowcatalyst {
-            return Selecting {
-                any: by("{event} WHERE $1::text[] IS NULL"),
-                among: by("{event} WHERE id = ANY($1::text[])"),
-                pending: by("{event} WHERE $1::text[] IS NULL AND status IN ('PENDING', 'PROCESSING')"),
-                dead: by("{event} WHERE $1::text[] IS NULL AND status = 'FAILED'"),
-            };
-        }
         Selecting {
-            any: by("{event} WHERE $1::text[] IS NULL"),
-            among: by("{event} WHERE event_id = ANY($1::text[])"),
-            pending: by("{event} WHERE $1::text[] IS NULL AND status IN (0, 2)"),
-            dead: by("{event} WHERE $1::text[] IS NULL AND status IN (1, 3) AND status = 3"),
+            any: by("$1::text[] IS NULL"),
+            among: by(&format!("{id} = ANY($1::text[])")),
+            pending: by(&format!("$1::text[] IS NULL AND {pending}")),
+            dead: by(&format!("$1::text[] IS NULL AND {dead}")),
         }
     }
 }
@@ -312,11 +318,10 @@ impl Taking {
     }
 }
 
-// Those under `one` are the same in both layouts, or have no meaning in the other and are never run there.
+// Those under `one` are the same for both kinds of tables, or have no meaning for one of them and are never run there.
 statements! {
     /// Every statement of the store.
     pub(crate) struct Sql(names: &Names) {
-        layout: Layout = names.layout,
         table: TableName = names.table.clone(),
         names: Replacements = names.replacements.clone(),
         /// The migrations, for people too.
@@ -324,25 +329,24 @@ statements! {
     }
     one statement -> Arc<str> {
         insert: written, alive, notify;
-        fetch: fetch_slots, fetch_ranges, fetch_group, fetch_large, horizon, clock, next_due, later_due, promote;
-        claim: claim_queue, claim_topics, due_topics;
+        fetch: fetch_slots, fetch_ranges, fetch_group, fetch_due, fetch_large, horizon, clock, next_due, later_due, promote;
+        claim: claim, claim_queue, claim_topics, due_topics, reap;
         settle: done, done_whole, done_delete, done_delete_whole;
         membership: membership_lock, members, heartbeat, node_join, node_renew, node_leave, node_publish, slots_take,
-            slots_release, slots_trust;
+            slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
         operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;
-        inspect: attempts, nodes, stats_beside;
+        inspect: nodes, stats_beside;
         schema: migrate_lock, tables, step, node_state_there, rights;
-        items: lacking, fetch_large_items, recover, node_share, group_block;
+        items: lacking, recover, node_share, group_block;
     }
     each statement -> Arc<str> {
-        fetch: fetch_due;
-        claim: claim, reap;
-        membership: node_evict, slots_sweep, waiting;
+        membership: node_evict, waiting;
         operate: revive, cancel, purge, purge_any;
         inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
         schema: version;
     }
+    one native -> Option<Arc<str>> { membership: slots_trust, slots_sweep; inspect: attempts; }
     each inserting -> Inserting { insert: insert, insert_many, insert_json; }
     one settle -> ByOnDone<Settling> { settle: settle; }
     one settle_items -> ByOnDone<ItemSettling> { items: items_settle; }
@@ -367,24 +371,6 @@ impl Sql {
         match on_done {
             OnDone::Keep => &self.done,
             OnDone::Delete => &self.done_delete,
-        }
-    }
-
-    /// Everything in a row, for people.
-    pub(crate) fn record(&self, decoder: &RowDecoder, values: &Values<'_>) -> Record {
-        match self.layout {
-            Layout::Native => decoder.record(values),
-            Layout::Flowcatalyst => decoder.item(values).into_record(),
-        }
-    }
-
-    /// Refuses rows that the tables have no columns for.
-    pub(crate) fn admit(&self, rows: &[NewRow]) -> Result<(), Failure> {
-        match self.layout {
-            Layout::Native => Ok(()),
-            Layout::Flowcatalyst => NewItem::of_rows(rows, &self.table)
-                .map(drop)
-                .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string())),
         }
     }
 }

@@ -1,15 +1,17 @@
-//! The handle: the store port over reserved connections.
+//! The handle: the ports of both kinds of tables over reserved connections.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pillarbox::model::{Layout, NodeId, Row, Seq, Written};
+use jiff::Timestamp;
+use pillarbox::model::{NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, Joins, Lead, Membership,
-    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken, Wakeups,
-    Write,
+    Admin, Answer, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins, Membership,
+    Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Table, Take,
+    Taken, Wakeups, Write,
 };
 use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
 use sqlx::postgres::PgPool;
@@ -24,9 +26,10 @@ use crate::hints::Listener;
 use crate::insert::Prepared;
 use crate::insert::insert_rows;
 use crate::joins::Fired;
+use crate::kind::Kind;
 use crate::membership::Standing;
-use crate::sql::{Locked, Sql};
-use crate::{claim, fetch, flowcatalyst, membership, promote, settle};
+use crate::sql::Sql;
+use crate::{claim, fetch, flowcatalyst, membership, promote};
 
 /// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
 const LOOK: Duration = Duration::from_secs(2);
@@ -34,9 +37,14 @@ const LOOK: Duration = Duration::from_secs(2);
 /// A call on a session, with its request.
 pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
 
-/// An outbox in a PostgreSQL database. A clone is the same outbox; its connections close with the last one.
-#[derive(Clone)]
-pub struct PostgresStore(Arc<Shared>);
+/// A table in a PostgreSQL database, of the kind `K`. A clone is the same table; its connections close with the last one.
+pub struct PostgresTable<K>(Arc<Shared>, PhantomData<fn() -> K>);
+
+/// An outbox in a PostgreSQL database: the native table.
+pub type PostgresStore = PostgresTable<Native>;
+
+/// A table of another program in a PostgreSQL database, in the flowcatalyst layout.
+pub type PostgresItemStore = PostgresTable<Items>;
 
 /// What all clones share.
 pub(crate) struct Shared {
@@ -74,13 +82,18 @@ impl PostgresStore {
     pub fn builder_from_url(url: &str) -> Result<PostgresStoreBuilder, StoreError> {
         PostgresStoreBuilder::from_url(url)
     }
+}
 
-    pub(crate) fn start(builder: PostgresStoreBuilder) -> Self {
-        let names = builder.names();
+impl<K> PostgresTable<K> {
+    pub(crate) fn start(builder: PostgresStoreBuilder) -> Self
+    where
+        K: Kind,
+    {
+        let names = builder.names::<K>();
         let PostgresStoreBuilder { pool, settings, server, pooler, wake_up, .. } = builder;
         let options = (*pool.connect_options()).clone();
-        Self(Arc::new(Shared {
-            facts: settings.facts("postgres"),
+        let shared = Shared {
+            facts: settings.facts("postgres", K::LAYOUT),
             pools: Pools::new(Connector::new(options, server.statement_timeout, pooler), &server),
             pool,
             sql: Arc::new(Sql::new(&names)),
@@ -89,7 +102,8 @@ impl PostgresStore {
             announcer: Announcer::default(),
             listener: OnceLock::new(),
             alone: AtomicBool::new(false),
-        }))
+        };
+        Self(Arc::new(shared), PhantomData)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -116,7 +130,10 @@ impl PostgresStore {
     }
 
     /// Tells others of messages that joins ended in.
-    pub(crate) fn tell_of(&self, fired: Fired) {
+    pub(crate) fn tell_of(&self, fired: Fired)
+    where
+        K: Kind,
+    {
         if fired.0 > 0 {
             self.notify();
         }
@@ -164,26 +181,6 @@ impl PostgresStore {
         }
     }
 
-    /// Settles once; `None` where rows were locked for longer than it waits.
-    fn settle_once(
-        &self,
-        purpose: Purpose,
-        request: Settle,
-        locked: Locked,
-    ) -> Answer<'_, Option<(Settled, Fired)>> {
-        self.on(purpose, "settle", (request, locked), |session, sql, (request, locked)| {
-            Box::pin(async move {
-                match sql.layout {
-                    Layout::Native => settle::settle(session, sql, request, *locked).await,
-                    Layout::Flowcatalyst => {
-                        let settled = flowcatalyst::settle(session, sql, request).await?;
-                        Ok(Some((settled, Fired::default())))
-                    }
-                }
-            })
-        })
-    }
-
     /// Adds the rows that wait to where a node stands, if they are found soon.
     async fn member(&self, standing: Standing, after: Seq) -> Membership {
         let asked = (standing.slots(), after);
@@ -204,58 +201,40 @@ impl PostgresStore {
     }
 }
 
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PostgresStore({})", self.name())
+impl<K> Clone for PostgresTable<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), PhantomData)
     }
 }
 
-impl Store for PostgresStore {
+impl<K> fmt::Debug for PostgresTable<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresTable({})", self.name())
+    }
+}
+
+impl<K: Kind> Table for PostgresTable<K> {
     fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.on(Purpose::Fetch, "fetch", request, |session, sql, request| match sql.layout {
-            Layout::Native => Box::pin(fetch::fetch(session, sql, request)),
-            Layout::Flowcatalyst => Box::pin(flowcatalyst::fetch(session, sql, request)),
-        })
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.on(Purpose::Fetch, "tell the time", (), |session, sql, ()| Box::pin(fetch::clock(session, sql)))
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.on_general("claim", request, |session, sql, request| match sql.layout {
-            Layout::Native => Box::pin(claim::claim(session, sql, request)),
-            Layout::Flowcatalyst => Box::pin(flowcatalyst::claim(session, sql, request)),
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        Box::pin(async move {
+            K::admit(self, &request.rows)?;
+            let written = self
+                .on_general("write", request, |session, sql, request| Box::pin(write(session, sql, request)));
+            let written = written.await?;
+            self.notify();
+            Ok(written)
         })
-    }
-
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return Box::pin(async { Ok(Vec::new()) });
-        }
-        self.on_general("due topics", request, |session, sql, request| {
-            Box::pin(claim::due_topics(session, sql, request))
-        })
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.on_general("reap", request, |session, sql, request| Box::pin(claim::reap(session, sql, request)))
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
-        let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
-        let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
-        Box::pin(async move {
-            let settled = match self.settle_once(purpose, request.clone(), Locked::Briefly).await? {
-                None => self.settle_once(purpose, request, Locked::Skipped).await?,
-                settled => settled,
-            };
-            let (settled, fired) =
-                settled.unwrap_or_else(|| (Settled::all_but(Vec::new()), Fired::default()));
-            self.tell_of(fired);
-            Ok(settled)
-        })
+        K::settle(self, request)
     }
 
     fn register(&self, request: Register) -> Answer<'_, Membership> {
@@ -291,33 +270,6 @@ impl Store for PostgresStore {
         })
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
-        }
-        self.on_general("promote", request, |session, sql, request| {
-            Box::pin(promote::promote(session, sql, request))
-        })
-    }
-
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        let written =
-            self.on_general("write", request, |session, sql, request| Box::pin(write(session, sql, request)));
-        Box::pin(async move {
-            let written = written.await?;
-            self.notify();
-            Ok(written)
-        })
-    }
-
-    fn joins(&self) -> Option<&dyn Joins> {
-        (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
-    }
-
-    fn lead(&self) -> Option<&dyn Lead> {
-        (self.0.facts.layout() == Layout::Flowcatalyst).then_some(self as &dyn Lead)
-    }
-
     fn admin(&self) -> &dyn Admin {
         self
     }
@@ -350,7 +302,41 @@ async fn write(session: &mut Session, sql: &Sql, request: &Write) -> Result<Vec<
     Ok(written)
 }
 
-impl Lead for PostgresStore {
+impl Store for PostgresStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.on(Purpose::Fetch, "fetch", request, |session, sql, request| {
+            Box::pin(fetch::fetch(session, sql, request))
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.on_general("claim", request, |session, sql, request| {
+            Box::pin(claim::claim(session, sql, request))
+        })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.on_general("due topics", request, |session, sql, request| {
+            Box::pin(claim::due_topics(session, sql, request))
+        })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.on_general("reap", request, |session, sql, request| Box::pin(claim::reap(session, sql, request)))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.on_general("promote", request, |session, sql, request| {
+            Box::pin(promote::promote(session, sql, request))
+        })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        Some(self)
+    }
+}
+
+impl ItemStore for PostgresItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         // Nothing else is fetched where there is a leader.
         self.on(Purpose::Fetch, "take", request, |session, sql, request| {

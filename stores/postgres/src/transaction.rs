@@ -10,18 +10,20 @@ use sqlx::postgres::Postgres;
 
 use crate::insert::insert_rows;
 use crate::joins;
+use crate::kind::Kind;
 use crate::operate::cancel;
 use crate::settle::settle_any;
 use crate::sql::Locked;
-use crate::store::PostgresStore;
+use crate::store::PostgresTable;
 
-impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
+impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
     fn insert<'a>(
         &'a self,
         tx: &'a mut Transaction<'c, Postgres>,
         rows: &'a [NewRow],
     ) -> Answer<'a, Vec<Written>> {
         Box::pin(async move {
+            K::admit(self, rows)?;
             let prepared = self.prepared().await;
             let written = insert_rows(tx, &self.shared().sql, rows, None, prepared).await;
             written.map_err(|failure| failure.into_store_error("write", self.name()))
@@ -47,7 +49,7 @@ impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
         request: Settle,
     ) -> Answer<'a, Settled> {
         Box::pin(async move {
-            self.native("settle")?;
+            K::queue(self, "settle")?;
             let prepared = self.prepared().await;
             let settled = settle_any(tx, &self.shared().sql, &request, prepared, Locked::Awaited).await;
             let settled = settled.map(|(settled, _)| settled);
@@ -61,7 +63,7 @@ impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
         request: JoinChange,
     ) -> Answer<'a, JoinChanged> {
         Box::pin(async move {
-            self.native("change join")?;
+            K::queue(self, "change join")?;
             let prepared = self.prepared().await;
             let changed = joins::change(tx, &self.shared().sql, &request, prepared).await;
             let changed = changed.map(|(changed, _)| changed);
@@ -70,7 +72,7 @@ impl<'c> WriteOn<Transaction<'c, Postgres>> for PostgresStore {
     }
 }
 
-impl Begin for PostgresStore {
+impl<K: Kind> Begin for PostgresTable<K> {
     type Tx = Transaction<'static, Postgres>;
 
     fn begin(&self) -> Answer<'_, Self::Tx> {

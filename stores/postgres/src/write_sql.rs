@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use pillarbox::model::NewRow;
 use pillarbox::port::{ErrorKind, Insert, StoreError, WriteSql};
-use pillarbox_store_kit::ServerFailure as _;
 use serde::{Serialize, Serializer};
 
 use crate::insert::Values;
-use crate::store::PostgresStore;
+use crate::kind::Kind;
+use crate::store::PostgresTable;
 use crate::time::from_first;
 
 /// The parameter is a JSON array with an object for each row, so that the statement stays the same for any number of
@@ -32,9 +32,9 @@ use crate::time::from_first;
 /// # Ok(())
 /// # }
 /// ```
-impl WriteSql for PostgresStore {
+impl<K: Kind> WriteSql for PostgresTable<K> {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
-        self.shared().sql.admit(rows).map_err(|failure| failure.into_store_error("write", self.name()))?;
+        K::admit(self, rows)?;
         let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
         let rows: Vec<Columns<'_>> = values.iter().map(Columns::new).collect();
         let param = serde_json::to_string(&rows).map_err(|_| {

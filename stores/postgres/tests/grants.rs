@@ -8,19 +8,19 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::model::{
-    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, Layout, NewRow, NodeId,
+    Continuation, EventId, FailedSteps, GroupKey, JoinId, JoinStatus, JoinWait, Lane, NewRow, NodeId,
     OwnerId, Placement, Row, Seq, SlotSet, Status, TableName, Token, Written,
 };
 use pillarbox::port::{
-    Admin, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard, ErrorKind,
-    Fence, Fetch, GroupAction, GroupChange, Handed, Heartbeat, JoinAction, JoinChange, Joins, NoMetrics,
-    OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Register, Replay, Scope, Select, Settle,
-    Sink, Store, StoreError, Verdict, Wait, Write, WriteOn,
+    Admin, AnyTable, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
+    ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Heartbeat, JoinAction, JoinChange, Joins,
+    NoMetrics, OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Register, Replay, Scope,
+    Select, Settle, Sink, Store, StoreError, Table, Verdict, Wait, Write, WriteOn,
 };
 use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
-use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
+use pillarbox_postgres::{Pooler, PostgresItemStore, PostgresStore, WakeUp};
 use uuid::Uuid;
 
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
@@ -82,10 +82,10 @@ impl Site {
     }
 
     /// The same on FlowCatalyst's tables.
-    fn items(&self, role: &str) -> PostgresStore {
+    fn items(&self, role: &str) -> PostgresItemStore {
         let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
         let builder = builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap());
-        builder.layout(Layout::Flowcatalyst).general_connections(1).open()
+        builder.general_connections(1).open_items()
     }
 
     /// What a plain statement of a role is answered.
@@ -385,8 +385,8 @@ async fn a_node_without_the_right_to_delete_keeps_what_is_done() {
     site.run("REVOKE DELETE ON shop.outbox_event FROM shop_deliver").await;
     let store = site.store("shop_deliver");
     let settings = EngineSettings { on_done: OnDone::Delete, ..EngineSettings::default() };
-    let (store, metrics): (Arc<dyn Store>, _) = (Arc::new(store), Arc::new(NoMetrics));
-    let parts = EngineParts { store, sink: Arc::new(Accepting), metrics, settings, seed: 1 };
+    let (table, metrics) = (AnyTable::Native(Arc::new(store)), Arc::new(NoMetrics));
+    let parts = EngineParts { table, sink: Arc::new(Accepting), metrics, settings, seed: 1 };
     let mut engine = Engine::start(parts).await.unwrap();
     let done = Select { statuses: vec![Status::Done], ..Select::default() };
     let operator = site.store("shop_operate");

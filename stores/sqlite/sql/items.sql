@@ -79,16 +79,6 @@ SELECT rowid FROM {event} WHERE id = ?1
 -- The item at a place, without contents that are larger than a row may be; no lock.
 SELECT {light_columns}, {left_out} FROM {event} WHERE rowid = ?2
 
--- name: fetch_due
--- Where items are that wait, in the order of group, time and id; no lock. A sort must not hold their contents.
-SELECT rowid FROM {event}
-WHERE status = 'PENDING' AND created_at <= ?1 AND typeof(id) = 'text'
-ORDER BY message_group, created_at, id LIMIT ?2
-
--- name: claim
--- Claims one item at a time that is its token; under the write lock.
-UPDATE {event} SET status = 'PROCESSING', processed_at = ?2 WHERE rowid = ?1
-
 -- name: leads
 -- Whether a node is a member and holds the slot of leadership; under the write lock, which is the fence.
 SELECT EXISTS (SELECT 1 FROM {slot} s JOIN {node} n ON n.node_id = s.holder WHERE s.slot = 0 AND n.node_id = ?1)
@@ -107,6 +97,10 @@ SELECT rowid FROM {event}
 WHERE status = 'PENDING' AND message_group IS ?1 AND typeof(id) = 'text'
 ORDER BY created_at, id LIMIT ?2
 
+-- name: mark_taken
+-- Marks one item as taken, at a time that is its token; under the write lock.
+UPDATE {event} SET status = 'PROCESSING', processed_at = ?2 WHERE rowid = ?1
+
 -- name: recover
 -- Gives items back that were claimed before a time, or all, but for those that the leader has in hand; under the write lock.
 UPDATE {event} SET status = 'PENDING'
@@ -115,11 +109,6 @@ WHERE rowid IN (
     WHERE status = 'PROCESSING' AND (?1 IS NULL OR coalesce(processed_at, created_at) < ?1)
         AND id NOT IN (SELECT value FROM json_each(?2))
     LIMIT ?3)
-
--- name: reap
--- Gives items back that were claimed before a time, those without a time by when they were written; under the write lock.
-UPDATE {event} SET status = 'PENDING'
-WHERE rowid IN (SELECT rowid FROM {event} WHERE status = 'PROCESSING' AND coalesce(processed_at, created_at) < ?1 LIMIT ?2)
 
 -- name: done
 -- Marks one claimed item completed; under the write lock.
@@ -153,9 +142,17 @@ UPDATE {event} SET error_message = ?3 WHERE id = ?1 AND status = 'PROCESSING' AN
 -- Gives one claimed item back untouched, with an attempt that was counted ahead; under the write lock.
 UPDATE {event} SET status = 'PENDING', retry_count = max(retry_count - ?3, 0) WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
+-- name: remembers
+-- Items have no history of failed attempts; no lock.
+SELECT false
+
 -- name: slots
 -- All slots and who holds them; rows without numbers have no quarantine; no lock.
 SELECT slot, holder, suspect, 0, 0 FROM {slot} ORDER BY slot
+
+-- name: slot_trust
+-- Ends the suspicion of a slot, which has no quarantine in this layout, if this node holds it; under the write lock.
+UPDATE {slot} SET suspect = 0 WHERE slot = ?1 AND holder = ?2
 
 -- name: slots_evict
 -- Frees all slots of a node that has expired; under the write lock.

@@ -12,10 +12,11 @@ use crate::error::Failure;
 use crate::fetch::row_most;
 use crate::row::{Values, decoder, lossy_text};
 use crate::sql::Sql;
-use crate::time::{earlier, later, old_enough};
+use crate::time::{earlier, later, now, old_enough};
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
+pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim) -> Result<Vec<Row>, Failure> {
+    let now = now(request.now);
     let now_us = now.as_microsecond();
     let mut rows = match request.from {
         ClaimFrom::Queue if request.topics.is_empty() => found(tx, &tx.sql.claim_queue, request, now)?,
@@ -95,18 +96,17 @@ pub(crate) fn due_topics(
     connection: &Connection,
     sql: &Sql,
     request: &DueTopics,
-    now: Timestamp,
 ) -> Result<Vec<String>, Failure> {
     let except: Vec<&str> = request.except.iter().map(String::as_str).collect();
     let except = serde_json::to_string(&except).unwrap_or_else(|_| "[]".to_owned());
     let mut statement = connection.prepare_cached(&sql.due_topics)?;
-    let given = params![now.as_microsecond(), except, limit(request.limit)];
+    let given = params![now(request.now).as_microsecond(), except, limit(request.limit)];
     let topics = statement.query_map(given, |row| lossy_text(row, 0))?;
     Ok(topics.collect::<Result<_, _>>()?)
 }
 
 /// Gives back what was claimed until too long ago.
-pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap, now: Timestamp) -> Result<u64, Failure> {
-    let before = earlier(now, request.older_than);
+pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap) -> Result<u64, Failure> {
+    let before = earlier(now(request.now), request.older_than);
     Ok(tx.prepare_cached(&tx.sql.reap)?.execute(params![before, limit(request.rows)])? as u64)
 }

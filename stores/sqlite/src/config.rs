@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pillarbox::port::{ErrorKind, StoreError};
+use pillarbox::port::{ErrorKind, Items, Native, StoreError};
 use pillarbox_store_kit::{Settings, setters};
 
 use crate::connection::Opening;
+use crate::kind::Kind;
 use crate::migrate;
 use crate::sql::{Names, Sql};
-use crate::store::SqliteStore;
+use crate::store::{SqliteItemStore, SqliteStore};
 
 const LONGEST_BUSY_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -133,18 +134,29 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// The statements that make the tables, for people who run them by hand.
+    /// The statements that make the native tables, for people who run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
-        migrate::script(&Sql::new(&self.names()))
+        migrate::script::<Native>(&self.sql::<Native>())
     }
 
-    pub(crate) fn names(&self) -> Names {
-        Names::new(&self.settings.table(), self.settings.layout)
+    /// The statements that make a table of items and those beside it, for people who run them by hand.
+    #[must_use]
+    pub fn items_schema_sql(&self) -> String {
+        migrate::script::<Items>(&self.sql::<Items>())
     }
 
-    /// Opens the file and starts the threads. The tables need not be there yet.
+    pub(crate) fn sql<K: Kind>(&self) -> Sql {
+        Sql::new(&Names::new(&self.settings.table(K::LAYOUT), K::LAYOUT))
+    }
+
+    /// Opens the file with the native tables and starts the threads. The tables need not be there yet.
     pub fn open(self) -> Result<SqliteStore, StoreError> {
-        SqliteStore::start(self)
+        self.start()
+    }
+
+    /// Opens the file with a table of items and starts the threads. The tables need not be there yet.
+    pub fn open_items(self) -> Result<SqliteItemStore, StoreError> {
+        self.start()
     }
 }

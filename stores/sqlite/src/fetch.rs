@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 use crate::error::Failure;
 use crate::row::{Values, decoder};
 use crate::sql::Sql;
-use crate::time::old_enough;
+use crate::time::{now, old_enough};
 
 /// A set of slots as a statement takes it: groups' slots as bits, lanes as a JSON list.
 pub(crate) struct Held {
@@ -33,12 +33,8 @@ impl Held {
     }
 }
 
-pub(crate) fn fetch(
-    connection: &Connection,
-    sql: &Sql,
-    request: &Fetch,
-    now: Timestamp,
-) -> Result<Fetched, Failure> {
+pub(crate) fn fetch(connection: &Connection, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
+    let now = now(request.now);
     // One more than asked for tells whether there is more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let (page, cursor) = match &request.scope {

@@ -1,7 +1,7 @@
 //! Groups that are held back, and letting them go.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, GroupKey};
+use pillarbox::model::{EventId, GroupKey, stored_error};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups};
 use pillarbox::rules::{Head, held_after};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::error::Failure;
 use crate::operate::{record, revive};
 use crate::sql::Sql;
-use crate::time::timestamp;
+use crate::time::{now, timestamp};
 use crate::transaction::SqliteTransaction;
 
 /// A page of the groups that are held back, by key.
@@ -49,11 +49,8 @@ fn held_group(row: &rusqlite::Row<'_>) -> Result<HeldGroup, rusqlite::Error> {
     })
 }
 
-pub(crate) fn change_group(
-    tx: &SqliteTransaction,
-    request: &GroupChange,
-    now: Timestamp,
-) -> Result<bool, Failure> {
+pub(crate) fn change_group(tx: &SqliteTransaction, request: &GroupChange) -> Result<bool, Failure> {
+    let now = now(request.now);
     let key = request.group.as_str();
     let held: Option<(GroupState, Option<String>)> = tx
         .prepare_cached(&tx.sql.group_show)?
@@ -83,6 +80,22 @@ pub(crate) fn change_group(
     tx.prepare_cached(&tx.sql.epoch_grow)?.execute([])?;
     record(tx, now, &request.by, request.action.as_str(), key)?;
     Ok(true)
+}
+
+/// Puts a group behind its dead head.
+pub(crate) fn block_group(
+    connection: &Connection,
+    sql: &Sql,
+    group: &GroupKey,
+    event: &EventId,
+    error: &str,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let block = params![group.as_str(), event.as_str(), stored_error(error), now.as_microsecond()];
+    if connection.prepare_cached(&sql.group_block)?.execute(block)? > 0 {
+        connection.prepare_cached(&sql.epoch_grow)?.execute([])?;
+    }
+    Ok(())
 }
 
 /// Lets the group go that stands behind this event; false if none does. A paused one stays paused.

@@ -1,12 +1,12 @@
 //! Adding rows on a transaction that is open.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Layout, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
 use pillarbox::port::ErrorKind;
 use rusqlite::{Connection, ErrorCode, params};
 
 use crate::error::Failure;
-use crate::flowcatalyst;
+use crate::kind::Kind;
 use crate::row::lossy_text;
 use crate::sql::Sql;
 
@@ -20,7 +20,7 @@ pub(crate) fn open_transaction(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Adds all rows, or none of them.
-pub(crate) fn insert_rows(
+pub(crate) fn insert_rows<K: Kind>(
     connection: &Connection,
     sql: &Sql,
     rows: &[NewRow],
@@ -29,13 +29,8 @@ pub(crate) fn insert_rows(
     open_transaction(connection)?;
     match rows {
         [] => Ok(Vec::new()),
-        rows if sql.layout == Layout::Flowcatalyst => {
-            all_or_none(connection, || flowcatalyst::insert_rows(connection, sql, rows, now))
-        }
-        [row] => Ok(vec![insert_row(connection, sql, row, now)?]),
-        rows => {
-            all_or_none(connection, || rows.iter().map(|row| insert_row(connection, sql, row, now)).collect())
-        }
+        [_] => K::insert(connection, sql, rows, now),
+        rows => all_or_none(connection, || K::insert(connection, sql, rows, now)),
     }
 }
 

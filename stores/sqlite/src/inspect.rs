@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Layout, Record};
+use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
 use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::error::Failure;
+use crate::kind::Kind;
 use crate::membership::node_id;
 use crate::row::{decoder, lossy_text};
+use crate::settle::remembers;
 use crate::sql::Sql;
 use crate::time::{earlier, timestamp, until};
 
@@ -30,7 +32,7 @@ pub(crate) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    pub(crate) fn new(select: &'a Select, sql: &Sql) -> Self {
+    pub(crate) fn new<K: Kind>(select: &'a Select) -> Self {
         let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
         let mask = select.statuses.iter().fold(0, |mask, status| mask | 1 << status.code());
         Self {
@@ -41,7 +43,7 @@ impl<'a> Selection<'a> {
             event_type: select.event_type.as_deref(),
             aggregate_type: select.aggregate_type.as_deref(),
             group: select.group.as_ref().map(GroupKey::as_str),
-            ended_before: select.ended_before.map(|at| sql.time(at.as_microsecond())),
+            ended_before: select.ended_before.map(|at| K::time(at.as_microsecond())),
         }
     }
 
@@ -59,32 +61,35 @@ impl<'a> Selection<'a> {
     }
 }
 
-pub(crate) fn list(connection: &Connection, sql: &Sql, request: &List) -> Result<Vec<Record>, Failure> {
-    let (statement, bound) = match request.order {
-        PageOrder::OldestFirst => (sql.list.of(&request.select), i64::MIN),
-        PageOrder::NewestFirst => (sql.list_newest.of(&request.select), i64::MAX),
+pub(crate) fn list<K: Kind>(
+    connection: &Connection,
+    sql: &Sql,
+    request: &List,
+) -> Result<Vec<Record>, Failure> {
+    let statement = match request.order {
+        PageOrder::OldestFirst => &sql.list,
+        PageOrder::NewestFirst => &sql.list_newest,
     };
-    let after = match sql.layout {
-        Layout::Native => Value::Integer(request.after.map_or(bound, |seq| seq.0)),
-        Layout::Flowcatalyst => {
-            request.after_id.as_ref().map_or(Value::Null, |id| Value::Text(id.to_string()))
-        }
-    };
+    let after = K::page_after(request);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let whole = request.contents == Contents::Whole;
-    let mut statement = connection.prepare_cached(statement)?;
-    let (decoder, selection) = (decoder(&statement), Selection::new(&request.select, sql));
+    let mut statement = connection.prepare_cached(statement.of(&request.select))?;
+    let (decoder, selection) = (decoder(&statement), Selection::new::<K>(&request.select));
     let given = selection.params(&[&after, &limit, &whole]);
-    let records = statement.query_map(given.as_slice(), |row| Ok(sql.record(&decoder, row)))?;
+    let records = statement.query_map(given.as_slice(), |row| Ok(K::record(&decoder, row)))?;
     Ok(records.collect::<Result<_, _>>()?)
 }
 
-pub(crate) fn show(connection: &Connection, sql: &Sql, id: &EventId) -> Result<Option<Shown>, Failure> {
+pub(crate) fn show<K: Kind>(
+    connection: &Connection,
+    sql: &Sql,
+    id: &EventId,
+) -> Result<Option<Shown>, Failure> {
     let mut statement = connection.prepare_cached(&sql.show)?;
     let decoder = decoder(&statement);
-    let record = statement.query_row([id.as_str()], |row| Ok(sql.record(&decoder, row))).optional()?;
+    let record = statement.query_row([id.as_str()], |row| Ok(K::record(&decoder, row))).optional()?;
     let Some(record) = record else { return Ok(None) };
-    if sql.layout == Layout::Flowcatalyst {
+    if !remembers(connection, sql)? {
         return Ok(Some(Shown { record, attempts: Vec::new() }));
     }
     let attempts = connection
@@ -101,27 +106,27 @@ pub(crate) fn show(connection: &Connection, sql: &Sql, id: &EventId) -> Result<O
     Ok(Some(Shown { record, attempts }))
 }
 
-pub(crate) fn count(connection: &Connection, sql: &Sql, select: &Select) -> Result<u64, Failure> {
-    let chosen = Selection::new(select, sql);
+pub(crate) fn count<K: Kind>(connection: &Connection, sql: &Sql, select: &Select) -> Result<u64, Failure> {
+    let chosen = Selection::new::<K>(select);
     let mut statement = connection.prepare_cached(sql.count.of(select))?;
     Ok(unsigned(statement.query_row(chosen.params(&[]).as_slice(), |row| row.get(0))?))
 }
 
-pub(crate) fn stats(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Stats, Failure> {
+pub(crate) fn stats<K: Kind>(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Stats, Failure> {
     let (now_us, minute_ago) = (now.as_microsecond(), earlier(now, MINUTE));
     let number = |row: &rusqlite::Row<'_>, column: usize| row.get(column).map(unsigned);
     let mut stats =
-        Stats { written_last_minute: written_since(connection, sql, minute_ago)?, ..Stats::default() };
+        Stats { written_last_minute: written_since::<K>(connection, sql, minute_ago)?, ..Stats::default() };
     connection.prepare_cached(&sql.stats_pending)?.query_row([now_us], |row| {
         stats.by_status[0] = number(row, 0)?;
         stats.by_status[2] = number(row, 1)?;
         stats.delayed = number(row, 2)?;
         stats.queued = number(row, 3)?;
-        let oldest = sql.stored_time(row.get_ref(4)?);
+        let oldest = K::stored_time(row.get_ref(4)?);
         stats.oldest = oldest.map(|at| until(timestamp(at), now_us));
         Ok(())
     })?;
-    connection.prepare_cached(&sql.stats_ended)?.query_row([sql.time(minute_ago)], |row| {
+    connection.prepare_cached(&sql.stats_ended)?.query_row([K::time(minute_ago)], |row| {
         stats.by_status[1] = number(row, 0)?;
         stats.by_status[3] = number(row, 1)?;
         stats.done_last_minute = number(row, 2)?;
@@ -191,12 +196,12 @@ pub(crate) fn audits(connection: &Connection, sql: &Sql, limit: usize) -> Result
     Ok(entries)
 }
 
-fn written_since(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, Failure> {
+fn written_since<K: Kind>(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, Failure> {
     let mut statement = connection.prepare_cached(&sql.stats_written)?;
     let mut rows = statement.query([])?;
     let (mut written, mut old) = (0, 0);
     while let Some(row) = rows.next()? {
-        if sql.stored_time(row.get_ref(0)?).is_some_and(|at| at > since) {
+        if K::stored_time(row.get_ref(0)?).is_some_and(|at| at > since) {
             (written, old) = (written + 1, 0);
         } else if old < OLD_ROWS {
             old += 1;

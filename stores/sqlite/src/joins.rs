@@ -24,19 +24,16 @@ pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attache
 
 impl Joins for SqliteStore {
     fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
-        self.change("change a join", Durability::Full, move |tx| {
-            change_join(tx, &tx.sql, &request, now(request.now))
-        })
+        self.change("change a join", Durability::Full, move |tx| change_join(tx, &tx.sql, &request))
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
-        let inspector = &self.shared().inspector;
-        inspector.read("show a join", move |connection, sql| show_join(connection, sql, &join, members))
+        self.inspector()
+            .read("show a join", move |connection, sql| show_join(connection, sql, &join, members))
     }
 
     fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
-        let inspector = &self.shared().inspector;
-        inspector.read("list joins", move |connection, sql| list_joins(connection, sql, &request))
+        self.inspector().read("list joins", move |connection, sql| list_joins(connection, sql, &request))
     }
 }
 
@@ -45,9 +42,8 @@ pub(crate) fn change_join(
     connection: &Connection,
     sql: &Sql,
     request: &JoinChange,
-    now: Timestamp,
 ) -> Result<JoinChanged, Failure> {
-    Changing { connection, sql, id: &request.join, now }.apply(&request.action)
+    Changing { connection, sql, id: &request.join, now: now(request.now) }.apply(&request.action)
 }
 
 /// A change under way.

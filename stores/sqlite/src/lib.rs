@@ -47,6 +47,24 @@
 //! let written = store.insert_blocking(on, rows);
 //! # }
 //! ```
+//!
+//! A table of items is a [`SqliteItemStore`]. An outbox writes to it,
+//!
+//! ```
+//! # use pillarbox::Outbox;
+//! # fn run(store: pillarbox_sqlite::SqliteItemStore) {
+//! let outbox = Outbox::writer_only(store);
+//! # }
+//! ```
+//!
+//! and delivers nothing from it, since the relay does that:
+//!
+//! ```compile_fail
+//! # use pillarbox::Outbox;
+//! # fn run(store: pillarbox_sqlite::SqliteItemStore) {
+//! let outbox = Outbox::single_node(store);
+//! # }
+//! ```
 
 mod admin;
 mod claim;
@@ -61,6 +79,7 @@ mod insert;
 mod inspect;
 mod job;
 mod joins;
+mod kind;
 mod membership;
 mod migrate;
 mod operate;
@@ -77,5 +96,5 @@ mod writer;
 
 pub use config::{Access, Missing, SqliteStoreBuilder, Synchronous};
 pub use rusqlite;
-pub use store::SqliteStore;
+pub use store::{SqliteItemStore, SqliteStore, SqliteTable};
 pub use transaction::SqliteTransaction;

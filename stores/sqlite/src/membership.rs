@@ -3,25 +3,24 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Layout, NodeId, Seq, Slot};
+use pillarbox::model::{Lane, NodeId, Seq, Slot};
 use pillarbox::port::{
     ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
 };
 use pillarbox::rules::{SlotState, free_lane, share};
 use rusqlite::types::Type;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Failure;
 use crate::fetch;
 use crate::groups::held_groups;
-use crate::time::{later, timestamp, until};
+use crate::kind::Kind;
+use crate::sql::Sql;
+use crate::time::{later, now, timestamp, until};
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn join(
-    tx: &SqliteTransaction,
-    request: &Register,
-    now: Timestamp,
-) -> Result<Membership, Failure> {
+pub(crate) fn join<K: Kind>(tx: &SqliteTransaction, request: &Register) -> Result<Membership, Failure> {
+    let now = now(request.now);
     evict(tx, None, now)?;
     let mut view = View::read(tx)?;
     if view.nodes.iter().any(|(id, _)| *id == request.node) {
@@ -41,14 +40,14 @@ pub(crate) fn join(
     // Nodes count in the order they joined, which the table knows.
     let mut view = View { taken_suspect, ..View::read(tx)? };
     let give = view.take_share(tx, request.node, &[])?;
-    view.membership(tx, request.node, give, Seen { groups: None, after: 0 }, now)
+    view.membership::<K>(tx, request.node, give, Seen { groups: None, after: 0 }, now)
 }
 
-pub(crate) fn heartbeat(
+pub(crate) fn heartbeat<K: Kind>(
     tx: &SqliteTransaction,
     request: &Heartbeat,
-    now: Timestamp,
 ) -> Result<Option<Membership>, Failure> {
+    let now = now(request.now);
     let node = request.node.to_string();
     let expires = later(now, request.lease);
     if tx.prepare_cached(&tx.sql.node_renew)?.execute(params![node, expires])? == 0 {
@@ -65,7 +64,7 @@ pub(crate) fn heartbeat(
     let mut view = View::read(tx)?;
     let give = view.take_share(tx, request.node, &request.release)?;
     let seen = Seen { groups: Some(request.groups_seen), after: request.after.0 };
-    view.membership(tx, request.node, give, seen, now).map(Some)
+    view.membership::<K>(tx, request.node, give, seen, now).map(Some)
 }
 
 pub(crate) fn publish(tx: &SqliteTransaction, node: NodeId, state: &str) -> Result<(), Failure> {
@@ -79,6 +78,11 @@ pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure>
         tx.prepare_cached(&tx.sql.slots_free)?.execute([&node])?;
     }
     Ok(())
+}
+
+/// Whether a node is there: under the write lock, which is the fence.
+pub(crate) fn is_member(connection: &Connection, sql: &Sql, node: NodeId) -> Result<bool, Failure> {
+    Ok(connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?)
 }
 
 /// Removes every node that has expired, but the one that is just renewing.
@@ -95,10 +99,10 @@ fn evict(tx: &SqliteTransaction, renewing: Option<NodeId>, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Ends the quarantine of slots; where rows have no numbers there is none.
+/// Ends the quarantine of slots.
 fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
     let node = request.node.to_string();
-    for slot in request.trusted.iter().filter(|_| tx.sql.layout == Layout::Native) {
+    for slot in &request.trusted {
         tx.prepare_cached(&tx.sql.slot_trust)?.execute(params![slot.0, node])?;
     }
     Ok(())
@@ -214,7 +218,7 @@ impl View {
         Ok(())
     }
 
-    fn membership(
+    fn membership<K: Kind>(
         self,
         tx: &SqliteTransaction,
         node: NodeId,
@@ -232,7 +236,7 @@ impl View {
         let first_after = |after: i64| -> Result<Option<i64>, Failure> {
             let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
             let written_at =
-                |row: &rusqlite::Row<'_>| Ok(tx.sql.stored_time(row.get_ref(0)?).unwrap_or_default());
+                |row: &rusqlite::Row<'_>| Ok(K::stored_time(row.get_ref(0)?).unwrap_or_default());
             Ok(first.query_row(params![after, slots.mask, slots.lanes], written_at).optional()?)
         };
         let epoch: i64 = tx.prepare_cached(&tx.sql.epoch)?.query_row([], |row| row.get(0))?;

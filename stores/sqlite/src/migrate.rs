@@ -1,11 +1,11 @@
 //! The tables: making them, upgrading them, telling whether they are there.
 
-use pillarbox::model::Layout;
 use pillarbox::port::Migrated;
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Failure;
+use crate::kind::Kind;
 use crate::sql::Sql;
 use crate::transaction::SqliteTransaction;
 
@@ -20,12 +20,8 @@ pub(crate) const MIGRATIONS: [&str; 4] = [
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// All statements that make the tables, for people who run them by hand.
-pub(crate) fn script(sql: &Sql) -> String {
-    let tables = match sql.layout {
-        Layout::Native => sql.migrations.join("\n"),
-        Layout::Flowcatalyst => format!("{}\n{}", sql.create_items, sql.create_beside),
-    };
-    format!("BEGIN IMMEDIATE;\n\n{tables}\nCOMMIT;\n")
+pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
+    format!("BEGIN IMMEDIATE;\n\n{}\nCOMMIT;\n", K::tables(sql))
 }
 
 /// Makes or upgrades the tables, in the transaction that is open: two processes at once wait for each other.

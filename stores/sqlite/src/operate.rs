@@ -1,19 +1,19 @@
 //! What operators do to rows: replay, discard, cancel, purge.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, Layout, Status, StepState};
+use pillarbox::model::{EventId, Status, StepState};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Failure;
 use crate::groups::free_group_behind;
 use crate::inspect::Selection;
-use crate::joins::{Ended, purge_joins};
-use crate::promote::{draw, renumber};
+use crate::joins::Ended;
+use crate::kind::Kind;
 use crate::row::lossy_text;
 use crate::settle::remembers;
 use crate::sql::Sql;
-use crate::time::earlier;
+use crate::time::{earlier, now};
 use crate::transaction::SqliteTransaction;
 
 /// A dead event that was found.
@@ -23,25 +23,29 @@ struct Dead {
     lane: Option<i16>,
 }
 
-pub(crate) fn replay(tx: &SqliteTransaction, request: &Replay, now: Timestamp) -> Result<u64, Failure> {
-    let dead = find_dead(tx, &request.select, request.limit)?;
+pub(crate) fn replay<K: Kind>(tx: &SqliteTransaction, request: &Replay) -> Result<u64, Failure> {
+    let now = now(request.now);
+    let dead = find_dead::<K>(tx, &request.select, request.limit)?;
     for one in &dead {
         let in_place = free_group_behind(tx, &one.id)?;
         revive(tx, one.seq, now)?;
-        if !in_place && tx.sql.layout == Layout::Native {
-            let number = *draw(tx, 1)?.end();
-            renumber(tx, one.seq, number, one.lane.filter(|lane| *lane == Lane::QUEUE.0))?;
+        if !in_place {
+            K::move_to_end(tx, one.seq, one.lane)?;
         }
         record(tx, now, &request.by, "replay", &one.id)?;
     }
     Ok(dead.len() as u64)
 }
 
-pub(crate) fn discard(tx: &SqliteTransaction, request: &Discard, now: Timestamp) -> Result<u64, Failure> {
-    let dead = find_dead(tx, &request.select, request.limit)?;
+pub(crate) fn discard<K: Kind>(tx: &SqliteTransaction, request: &Discard) -> Result<u64, Failure> {
+    let now = now(request.now);
+    let dead = find_dead::<K>(tx, &request.select, request.limit)?;
+    let remembers = remembers(tx, &tx.sql)?;
     for one in &dead {
         tx.prepare_cached(&tx.sql.discard)?.execute([one.seq])?;
-        forget(tx, &one.id)?;
+        if remembers {
+            forget(tx, &tx.sql, &one.id)?;
+        }
         free_group_behind(tx, &one.id)?;
         record(tx, now, &request.by, "discard", &one.id)?;
     }
@@ -49,13 +53,9 @@ pub(crate) fn discard(tx: &SqliteTransaction, request: &Discard, now: Timestamp)
 }
 
 /// Also for transactions of the user's own connection.
-pub(crate) fn cancel(
-    connection: &Connection,
-    sql: &Sql,
-    request: &Cancel,
-    now: Timestamp,
-) -> Result<Vec<EventId>, Failure> {
-    let now_us = now.as_microsecond();
+pub(crate) fn cancel(connection: &Connection, sql: &Sql, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+    let now = now(request.now);
+    let (now_us, remembers) = (now.as_microsecond(), remembers(connection, sql)?);
     let (mut cancelled, mut ended) = (Vec::new(), Ended::default());
     for id in &request.ids {
         let joined: Option<bool> = connection
@@ -63,8 +63,8 @@ pub(crate) fn cancel(
             .query_row(params![id.as_str(), now_us], |row| row.get(0))
             .optional()?;
         let Some(joined) = joined else { continue };
-        if sql.layout == Layout::Native {
-            connection.prepare_cached(&sql.forget)?.execute([id.as_str()])?;
+        if remembers {
+            forget(connection, sql, id.as_str())?;
         }
         if joined {
             // A step that was taken back will never come.
@@ -78,8 +78,9 @@ pub(crate) fn cancel(
     Ok(cancelled)
 }
 
-pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> Result<u64, Failure> {
-    let before = tx.sql.time(earlier(now, request.older_than));
+pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<u64, Failure> {
+    let before_us = earlier(now(request.now), request.older_than);
+    let before = K::time(before_us);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let status = match request.status {
         PurgeStatus::Done => Some(Status::Done.code()),
@@ -97,7 +98,7 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
             .query_map(params![before, limit], found)?
             .collect::<Result<_, _>>()?,
     };
-    let remembers = tx.sql.layout == Layout::Native && remembers(tx, &tx.sql)?;
+    let remembers = remembers(tx, &tx.sql)?;
     let mut purged = 0;
     for (seq, id) in rows {
         let gone = match status {
@@ -105,12 +106,12 @@ pub(crate) fn purge(tx: &SqliteTransaction, request: &Purge, now: Timestamp) -> 
             None => tx.prepare_cached(&tx.sql.purge_any)?.execute(params![seq, before])?,
         };
         if gone > 0 && remembers {
-            forget(tx, &id)?;
+            forget(tx, &tx.sql, &id)?;
         }
         purged += gone as u64;
     }
-    if tx.sql.layout == Layout::Native && request.status == PurgeStatus::Done {
-        purge_joins(tx, &tx.sql, earlier(now, request.older_than), limit)?;
+    if request.status == PurgeStatus::Done {
+        K::purge_joins(tx, before_us, limit)?;
     }
     Ok(purged)
 }
@@ -133,20 +134,17 @@ pub(crate) fn record(
     Ok(())
 }
 
-fn forget(tx: &SqliteTransaction, id: &str) -> Result<(), Failure> {
-    // Items have no history.
-    if tx.sql.layout == Layout::Native {
-        tx.prepare_cached(&tx.sql.forget)?.execute([id])?;
-    }
+fn forget(connection: &Connection, sql: &Sql, id: &str) -> Result<(), Failure> {
+    connection.prepare_cached(&sql.forget)?.execute([id])?;
     Ok(())
 }
 
-fn find_dead(tx: &SqliteTransaction, select: &Select, limit: usize) -> Result<Vec<Dead>, Failure> {
+fn find_dead<K: Kind>(tx: &SqliteTransaction, select: &Select, limit: usize) -> Result<Vec<Dead>, Failure> {
     if !select.statuses.is_empty() && !select.statuses.contains(&Status::Dead) {
         return Ok(Vec::new());
     }
     let select = Select { statuses: vec![Status::Dead], ..select.clone() };
-    let chosen = Selection::new(&select, &tx.sql);
+    let chosen = Selection::new::<K>(&select);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let dead = tx
         .prepare_cached(tx.sql.dead_matching.of(&select))?

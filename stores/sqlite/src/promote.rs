@@ -2,23 +2,18 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use pillarbox::port::{Order, Promote, Promoted};
 use rusqlite::params;
 
 use crate::error::Failure;
 use crate::fetch::last_number;
-use crate::membership::{later_due, next_due};
+use crate::membership::{is_member, later_due, next_due};
+use crate::time::now;
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn promote(
-    tx: &SqliteTransaction,
-    request: &Promote,
-    now: Timestamp,
-) -> Result<Promoted, Failure> {
-    let node = request.node.to_string();
-    let here: bool = tx.prepare_cached(&tx.sql.node_here)?.query_row([node], |row| row.get(0))?;
-    if !here {
+pub(crate) fn promote(tx: &SqliteTransaction, request: &Promote) -> Result<Promoted, Failure> {
+    let now = now(request.now);
+    if !is_member(tx, &tx.sql, request.node)? {
         return Ok(Promoted::default());
     }
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX);

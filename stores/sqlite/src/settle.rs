@@ -1,33 +1,33 @@
 //! Applying outcomes, fenced: the write lock is held from looking at the node's row to the commit.
 
 use jiff::Timestamp;
-use pillarbox::model::{GroupKey, Layout, StepState, stored_error};
+use pillarbox::model::{GroupKey, StepState, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Failure;
-use crate::flowcatalyst;
+use crate::groups::block_group;
 use crate::joins::Ended;
+use crate::kind::Kind;
+use crate::membership::is_member;
 use crate::sql::Sql;
-use crate::time::later;
+use crate::time::{later, now};
 
 /// Also for transactions of the user's own connection.
-pub(crate) fn settle(
+pub(crate) fn settle<K: Kind>(
     connection: &Connection,
     sql: &Sql,
     request: &Settle,
-    now: Timestamp,
 ) -> Result<Settled, Failure> {
-    if sql.layout == Layout::Flowcatalyst {
-        return flowcatalyst::settle(connection, sql, request, now);
+    match request.fence {
+        Fence::Node(node) if !is_member(connection, sql, node)? => Ok(Settled::lost(request.outcomes.len())),
+        _ => K::apply(connection, sql, request),
     }
-    if let Fence::Node(node) = &request.fence {
-        let here: bool =
-            connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
-        if !here {
-            return Ok(Settled::lost(request.outcomes.len()));
-        }
-    }
+}
+
+/// Applies outcomes to rows of the native table.
+pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+    let now = now(request.now);
     let mut settling = Settling::new(connection, sql, request, now)?;
     let mut stale = Vec::new();
     let mut reused = false;
@@ -152,12 +152,10 @@ impl<'a> Settling<'a> {
         counts: Counts,
         blocks: Option<&GroupKey>,
     ) -> Result<bool, Failure> {
-        let now_us = self.now.as_microsecond();
-        let stored = stored_error(error);
         let changed = self.connection.prepare_cached(&self.sql.dead)?.execute(params![
             outcome.seq.0,
-            now_us,
-            stored,
+            self.now.as_microsecond(),
+            stored_error(error),
             counted(counts),
             self.owner,
             outcome.token.0,
@@ -170,15 +168,7 @@ impl<'a> Settling<'a> {
             self.remember(outcome, error)?;
         }
         if let Some(group) = blocks {
-            let blocked = self.connection.prepare_cached(&self.sql.group_block)?.execute(params![
-                group.as_str(),
-                outcome.id.as_str(),
-                stored,
-                now_us,
-            ])?;
-            if blocked > 0 {
-                self.connection.prepare_cached(&self.sql.epoch_grow)?.execute([])?;
-            }
+            block_group(self.connection, self.sql, group, &outcome.id, error, self.now)?;
         }
         self.step_ended(outcome.seq.0, StepState::Failed)?;
         Ok(true)
@@ -228,7 +218,8 @@ pub(crate) fn remembers(connection: &Connection, sql: &Sql) -> Result<bool, Fail
     Ok(connection.prepare_cached(&sql.remembers)?.query_row([], |row| row.get(0))?)
 }
 
-const fn counted(counts: Counts) -> i64 {
+/// How many attempts a count adds.
+pub(crate) const fn counted(counts: Counts) -> i64 {
     match counts {
         Counts::One => 1,
         Counts::None => 0,

@@ -1,13 +1,10 @@
 //! The statements, with the names of the tables put in once.
 
-use pillarbox::model::{
-    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, Record, RowDecoder, TableName,
-};
+use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
 use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
-use rusqlite::types::{Value, ValueRef};
 
 use crate::migrate::MIGRATIONS;
-use crate::row::{ID_IN_HEX, LEFT_OUT, RECORD_COLUMNS, Values};
+use crate::row::{ID_IN_HEX, LEFT_OUT, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
 
 /// What a selection of operators has in common; parameters 1 to 6.
@@ -23,7 +20,7 @@ const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAI
 
 /// The names of the tables of one outbox.
 pub(crate) struct Names {
-    pub(crate) layout: Layout,
+    layout: Layout,
     table: TableName,
     replacements: Replacements,
 }
@@ -31,18 +28,17 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
-        let (columns, heavy, left_out) = match layout {
-            Layout::Native => (format!("{COLUMNS}, last_error"), &HEAVY_COLUMNS[..], LEFT_OUT),
-            Layout::Flowcatalyst => {
-                (ITEM_COLUMNS.to_owned(), &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT)
-            }
-        };
+        let mut names = Self { layout, table: table.clone(), replacements: Replacements::default() };
+        let (columns, heavy, left_out) = names.either(
+            (format!("{COLUMNS}, last_error"), &HEAVY_COLUMNS[..], LEFT_OUT),
+            (ITEM_COLUMNS.to_owned(), &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
+        );
         // Contents that are larger than may be loaded, or that a list leaves out, are NULL. Lengths are known without them.
         let light = |column: &str| format!("iif(octet_length({column}) <= ?1, {column}, NULL)");
         let listed = |column: &str| format!("CASE WHEN ?9 THEN {column} END");
         let heavy_and_error = [heavy, &["last_error"]].concat();
         // A checked identifier needs quotes only where it is also a keyword.
-        let mut replacements = Replacements::new(vec![
+        names.replacements = Replacements::new(vec![
             ("{event}", format!("\"{event}\"")),
             ("{event_name}", format!("'{event}'")),
             ("{meta_name}", format!("'{family}_meta'")),
@@ -65,7 +61,7 @@ impl Names {
             ("{event_queue}", "queue"),
             ("{event_topic}", "topic"),
         ];
-        replacements.add_each(&indexes, |index| format!("\"{event}_{index}\""));
+        names.replacements.add_each(&indexes, |index| format!("\"{event}_{index}\""));
         let beside = [
             ("{node}", "node"),
             ("{slot}", "slot"),
@@ -80,8 +76,16 @@ impl Names {
             ("{join_member}", "join_member"),
             ("{join_member_event}", "join_member_event"),
         ];
-        replacements.add_each(&beside, |table| format!("\"{family}_{table}\""));
-        Self { layout, table: table.clone(), replacements }
+        names.replacements.add_each(&beside, |table| format!("\"{family}_{table}\""));
+        names
+    }
+
+    /// What goes for this kind of table.
+    pub(crate) fn either<T>(&self, native: T, items: T) -> T {
+        match self.layout {
+            Layout::Native => native,
+            Layout::Flowcatalyst => items,
+        }
     }
 
     /// A text for people, with its comments.
@@ -94,46 +98,47 @@ impl Names {
     }
 
     fn selecting(&self, text: &str) -> Selecting<String> {
-        if self.layout == Layout::Flowcatalyst {
-            return self.selecting_items(text);
-        }
-        let by = |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {MATCHES}")));
+        let (id, pending, dead, matches) = self.either(
+            (
+                "event_id",
+                "INDEXED BY {event_pending} WHERE ?1 IS NULL AND status IN (0, 2)",
+                "INDEXED BY {event_ended} WHERE ?1 IS NULL AND status IN (1, 3) AND status = 3",
+                MATCHES,
+            ),
+            (
+                "id",
+                "WHERE ?1 IS NULL AND status IN ('PENDING', 'PROCESSING')",
+                "WHERE ?1 IS NULL AND status = 'FAILED'",
+                ITEM_MATCHES,
+            ),
+        );
+        let by = |found: &str| {
+            self.statement(&text.replace("{selected}", &format!("{{event}} {found} AND {matches}")))
+        };
         Selecting {
-            any: by("{event} WHERE ?1 IS NULL"),
-            among: by("{event} WHERE event_id IN (SELECT value FROM json_each(?1))"),
-            pending: by("{event} INDEXED BY {event_pending} WHERE ?1 IS NULL AND status IN (0, 2)"),
-            dead: by("{event} INDEXED BY {event_ended} WHERE ?1 IS NULL AND status IN (1, 3) AND status = 3"),
-        }
-    }
-
-    fn selecting_items(&self, text: &str) -> Selecting<String> {
-        let by =
-            |found: &str| self.statement(&text.replace("{selected}", &format!("{found} AND {ITEM_MATCHES}")));
-        Selecting {
-            any: by("{event} WHERE ?1 IS NULL"),
-            among: by("{event} WHERE id IN (SELECT value FROM json_each(?1))"),
-            pending: by("{event} WHERE ?1 IS NULL AND status IN ('PENDING', 'PROCESSING')"),
-            dead: by("{event} WHERE ?1 IS NULL AND status = 'FAILED'"),
+            any: by("WHERE ?1 IS NULL"),
+            among: by(&format!("WHERE {id} IN (SELECT value FROM json_each(?1))")),
+            pending: by(pending),
+            dead: by(dead),
         }
     }
 }
 
-// Those under `one` are the same in both layouts, or have no meaning in the other and are never run there.
+// Those under `one` are the same for both kinds of tables, or have no meaning for the other and are never run there.
 statements! {
     /// Every statement of the store.
     pub(crate) struct Sql(names: &Names) {
-        layout: Layout = names.layout,
         table: TableName = names.table.clone(),
         /// The migrations, for people too.
         migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
     one statement -> String {
         insert: written;
-        fetch: fetch_slots, fetch_group, sequence, later_due, promotable, sequence_draw, renumber;
-        claim: claim_queue, claim_topic, claim_row, due_topics, extend;
-        settle: node_here, reused, delay, joined, joins_here, remember, remembers, forget;
+        fetch: fetch_slots, fetch_group, fetch_due, sequence, later_due, promotable, sequence_draw, renumber;
+        claim: claim_queue, claim_topic, claim_row, claim, due_topics, extend, reap;
+        settle: node_here, reused, delay, joined, joins_here, remember, forget;
         membership: nodes, node_join, node_renew, node_expired, node_delete, node_publish, slot_take, slot_release, slot_drop,
-            slot_trust, slots_free;
+            slots_free;
         joins: join_start, join_show, join_count, join_wait, join_end, join_purge, joins, joins_grouped, joins_ended, members,
             members_purge, member_show, member_add, member_report, member_end, step_show, step_mark;
         operate: groups, groups_named, group_show, group_block, group_hold, group_free, group_behind, group_forget, epoch,
@@ -141,14 +146,13 @@ statements! {
         inspect: attempts, stats_beside;
         schema: write_lock, tables, step, node_state_there, node_state, joined_there, joined_add, quarantine_there,
             quarantine_add;
-        items: lacking, item, leads, group_first, group_next, take, recover;
+        items: lacking, item, leads, group_first, group_next, take, mark_taken, recover;
     }
     each statement -> String {
         insert: insert;
-        fetch: fetch_due, next_due;
-        claim: claim, reap;
-        settle: done, done_delete, retry, dead, attempt, waits, release;
-        membership: slots, slots_evict, slots_sweep, first_pending;
+        fetch: next_due;
+        settle: done, done_delete, retry, dead, attempt, waits, release, remembers;
+        membership: slots, slot_trust, slots_evict, slots_sweep, first_pending;
         operate: locate, revive, discard, cancel, ended, written_before, purge, purge_any;
         inspect: show, stats_pending, stats_ended, stats_written, stats_dead;
         schema: version;
@@ -156,32 +160,6 @@ statements! {
     one selecting -> Selecting<String> { inspect: count; }
     each selecting -> Selecting<String> { operate: dead_matching; inspect: list, list_newest; }
     one script -> String { items: create_items, create_beside; }
-}
-
-impl Sql {
-    /// A time as a statement over rows takes it.
-    pub(crate) fn time(&self, us: i64) -> Value {
-        match self.layout {
-            Layout::Native => Value::Integer(us),
-            Layout::Flowcatalyst => Value::Text(flowcatalyst::text(us)),
-        }
-    }
-
-    /// A time as a row has it, in microseconds.
-    pub(crate) fn stored_time(&self, value: ValueRef<'_>) -> Option<i64> {
-        match self.layout {
-            Layout::Native => value.as_i64().ok(),
-            Layout::Flowcatalyst => flowcatalyst::stored(value),
-        }
-    }
-
-    /// Everything in a row, for people.
-    pub(crate) fn record(&self, decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record {
-        match self.layout {
-            Layout::Native => decoder.record(&Values(row)),
-            Layout::Flowcatalyst => decoder.item(&flowcatalyst::ItemValues(Values(row))).into_record(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! The handle: the store port over the writer and the readers.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use pillarbox::model::{Layout, NodeId, Row, Written};
+use jiff::Timestamp;
+use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Lead,
-    Membership, Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, Wakeups, Write,
+    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Items, Joins,
+    Membership, Native, Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, Table,
+    Wakeups, Write,
 };
 use tokio::sync::oneshot;
 
@@ -16,17 +19,23 @@ use crate::error::Failure;
 use crate::hints::Watcher;
 use crate::insert::insert_rows;
 use crate::job::{Call, Durability};
+use crate::kind::Kind;
 use crate::reader::Reader;
 use crate::settle::settle;
 use crate::sql::Sql;
 use crate::time::now;
 use crate::transaction::SqliteTransaction;
 use crate::writer::Writer;
-use crate::{claim, fetch, flowcatalyst, membership, promote, rights};
+use crate::{claim, fetch, membership, promote, rights};
 
-/// An outbox in an SQLite file. A clone is the same outbox; its threads end with the last one.
-#[derive(Clone)]
-pub struct SqliteStore(Arc<Shared>);
+/// A table in an SQLite file, of the kind `K`. A clone is the same table; its threads end with the last one.
+pub struct SqliteTable<K>(Arc<Shared>, PhantomData<K>);
+
+/// An outbox in an SQLite file.
+pub type SqliteStore = SqliteTable<Native>;
+
+/// A table of items of another program in an SQLite file.
+pub type SqliteItemStore = SqliteTable<Items>;
 
 /// What all clones share.
 pub(crate) struct Shared {
@@ -37,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) sql: Arc<Sql>,
     pub(crate) writer: Writer,
     fetcher: Reader,
-    pub(crate) inspector: Reader,
+    inspector: Reader,
     watcher: OnceLock<Watcher>,
 }
 
@@ -61,18 +70,19 @@ impl SqliteStore {
     pub fn builder_from_url(url: &str) -> Result<SqliteStoreBuilder, StoreError> {
         SqliteStoreBuilder::from_url(url)
     }
+}
 
-    pub(crate) fn start(builder: SqliteStoreBuilder) -> Result<Self, StoreError> {
-        let name: Arc<str> = builder.settings.name.as_str().into();
-        let path = builder.path.clone();
-        Self::start_threads(builder)
+impl SqliteStoreBuilder {
+    pub(crate) fn start<K: Kind>(self) -> Result<SqliteTable<K>, StoreError> {
+        let name: Arc<str> = self.settings.name.as_str().into();
+        let path = self.path.clone();
+        self.start_threads()
             .map_err(|failure| rights::explained(failure, &path).into_store_error("open", &name))
     }
 
-    fn start_threads(builder: SqliteStoreBuilder) -> Result<Self, Failure> {
-        let names = builder.names();
-        let SqliteStoreBuilder { path, settings, synchronous, group_time, opening } = builder;
-        let sql = Arc::new(Sql::new(&names));
+    fn start_threads<K: Kind>(self) -> Result<SqliteTable<K>, Failure> {
+        let sql = Arc::new(self.sql::<K>());
+        let Self { path, settings, synchronous, group_time, opening } = self;
         let store: Arc<str> = settings.name.as_str().into();
         let threads = |error: std::io::Error| {
             Failure::Refused(ErrorKind::Unavailable, format!("a thread can't be started: {error}"))
@@ -83,8 +93,8 @@ impl SqliteStore {
                 .map_err(threads)
         };
         let tx = SqliteTransaction::new(opening.writer(&path, synchronous)?, Arc::clone(&sql))?;
-        Ok(Self(Arc::new(Shared {
-            facts: Facts { concurrent_writers: false, ..settings.facts("sqlite") },
+        let shared = Shared {
+            facts: Facts { concurrent_writers: false, ..settings.facts("sqlite", K::LAYOUT) },
             access: opening.access,
             fetcher: reader("pillarbox-fetch")?,
             inspector: reader("pillarbox-inspect")?,
@@ -93,11 +103,19 @@ impl SqliteStore {
             sql,
             path,
             watcher: OnceLock::new(),
-        })))
+        };
+        Ok(SqliteTable(Arc::new(shared), PhantomData))
     }
+}
 
+impl<K> SqliteTable<K> {
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
+    }
+
+    /// The reader of operators.
+    pub(crate) fn inspector(&self) -> &Reader {
+        &self.0.inspector
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -130,12 +148,13 @@ impl SqliteStore {
             return Box::pin(async { Err(error) });
         }
         let (reply, answer) = oneshot::channel();
-        let store = Arc::clone(&self.0.name);
+        let shared = self.shared();
+        let store = Arc::clone(&shared.name);
         let job = Box::new(Call { store, operation, durability, work: Some(work), result: None, reply });
         Box::pin(async move {
             let detail = "the writer thread has ended";
-            let gone = || Err(StoreError::new(ErrorKind::Unavailable, operation, self.name(), detail));
-            if !self.0.writer.send(job).await {
+            let gone = || Err(StoreError::new(ErrorKind::Unavailable, operation, &shared.name, detail));
+            if !shared.writer.send(job).await {
                 return gone();
             }
             answer.await.unwrap_or_else(|_| gone())
@@ -143,45 +162,30 @@ impl SqliteStore {
     }
 }
 
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SqliteStore({})", self.name())
+impl<K> Clone for SqliteTable<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), PhantomData)
     }
 }
 
-impl Store for SqliteStore {
+impl<K> fmt::Debug for SqliteTable<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SqliteTable({})", self.0.name)
+    }
+}
+
+impl<K: Kind> Table for SqliteTable<K> {
     fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.0.fetcher.read("fetch", move |connection, sql| {
-            let now = now(request.now);
-            match sql.layout {
-                Layout::Native => fetch::fetch(connection, sql, &request, now),
-                Layout::Flowcatalyst => flowcatalyst::fetch(connection, sql, &request, now),
-            }
-        })
+    fn now(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async { Ok(now(None)) })
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.change("claim", Durability::Full, move |tx| match tx.sql.layout {
-            Layout::Native => claim::claim(tx, &request, now(request.now)),
-            Layout::Flowcatalyst => flowcatalyst::claim(tx, &request, now(request.now)),
-        })
-    }
-
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        self.0.fetcher.read("due topics", move |connection, sql| match sql.layout {
-            Layout::Native => claim::due_topics(connection, sql, &request, now(request.now)),
-            Layout::Flowcatalyst => Ok(Vec::new()),
-        })
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.change("reap", Durability::Full, move |tx| match tx.sql.layout {
-            Layout::Native => claim::reap(tx, &request, now(request.now)),
-            Layout::Flowcatalyst => flowcatalyst::reap(tx, &request, now(request.now)),
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.change("write", Durability::Full, move |tx| {
+            insert_rows::<K>(tx, &tx.sql, &request.rows, now(request.now))
         })
     }
 
@@ -190,17 +194,15 @@ impl Store for SqliteStore {
         // log loses its last commits only, so nobody has seen a message that was lost with its join.
         let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
         let durability = if all_done { Durability::Relaxed } else { Durability::Full };
-        self.change("settle", durability, move |tx| settle(tx, &tx.sql, &request, now(request.now)))
+        self.change("settle", durability, move |tx| settle::<K>(tx, &tx.sql, &request))
     }
 
     fn register(&self, request: Register) -> Answer<'_, Membership> {
-        self.change("join", Durability::Full, move |tx| membership::join(tx, &request, now(request.now)))
+        self.change("join", Durability::Full, move |tx| membership::join::<K>(tx, &request))
     }
 
     fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
-        self.change("heartbeat", Durability::Full, move |tx| {
-            membership::heartbeat(tx, &request, now(request.now))
-        })
+        self.change("heartbeat", Durability::Full, move |tx| membership::heartbeat::<K>(tx, &request))
     }
 
     fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
@@ -211,27 +213,6 @@ impl Store for SqliteStore {
         self.change("leave", Durability::Full, move |tx| membership::leave(tx, node))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        if self.0.facts.layout() == Layout::Flowcatalyst {
-            return Box::pin(async { Err(StoreError::no_numbers("promote", self.name())) });
-        }
-        self.change("promote", Durability::Full, move |tx| promote::promote(tx, &request, now(request.now)))
-    }
-
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        self.change("write", Durability::Full, move |tx| {
-            insert_rows(tx, &tx.sql, &request.rows, now(request.now))
-        })
-    }
-
-    fn joins(&self) -> Option<&dyn Joins> {
-        (self.0.facts.layout() == Layout::Native).then_some(self as &dyn Joins)
-    }
-
-    fn lead(&self) -> Option<&dyn Lead> {
-        self.leading()
-    }
-
     fn admin(&self) -> &dyn Admin {
         self
     }
@@ -239,5 +220,31 @@ impl Store for SqliteStore {
     fn wakeups(&self) -> Option<Wakeups> {
         let watcher = self.0.watcher.get_or_init(|| Watcher::start(&self.0.path));
         watcher.wakeups()
+    }
+}
+
+impl Store for SqliteStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.0.fetcher.read("fetch", move |connection, sql| fetch::fetch(connection, sql, &request))
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.change("claim", Durability::Full, move |tx| claim::claim(tx, &request))
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.0.fetcher.read("due topics", move |connection, sql| claim::due_topics(connection, sql, &request))
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.change("reap", Durability::Full, move |tx| claim::reap(tx, &request))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.change("promote", Durability::Full, move |tx| promote::promote(tx, &request))
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        Some(self)
     }
 }

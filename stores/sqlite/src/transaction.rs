@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pillarbox::model::{EventId, Layout, NewRow, Written};
+use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
     BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled,
     StoreError, Transact, TransactError,
@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use crate::error::Failure;
 use crate::insert::{all_or_none, insert_rows, open_transaction};
 use crate::job::Transaction;
-use crate::joins::change_join;
+use crate::kind::Kind;
 use crate::operate::cancel;
 use crate::settle::settle;
 use crate::sql::Sql;
-use crate::store::SqliteStore;
+use crate::store::SqliteTable;
 use crate::time::now;
 
 /// The savepoint each job of a group runs under.
@@ -102,122 +102,39 @@ impl Deref for SqliteTransaction {
     }
 }
 
-impl BlockingWriteOn<SqliteTransaction> for SqliteStore {
-    fn settle_blocking(&self, tx: &SqliteTransaction, request: &Settle) -> Result<Settled, StoreError> {
-        self.settle_on(tx, request)
-    }
+/// A connection on which a transaction is open, as its type shows.
+pub(crate) trait InTransaction: Deref<Target = Connection> {}
 
-    fn change_join_blocking(
-        &self,
-        tx: &SqliteTransaction,
-        request: &JoinChange,
-    ) -> Result<JoinChanged, StoreError> {
-        self.change_join_on(tx, request)
-    }
-
-    fn insert_blocking(&self, tx: &SqliteTransaction, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
-        self.insert_on(tx, rows)
-    }
-
-    fn cancel_blocking(&self, tx: &SqliteTransaction, request: &Cancel) -> Result<Vec<EventId>, StoreError> {
-        self.cancel_on(tx, request)
-    }
-}
+impl InTransaction for SqliteTransaction {}
 
 /// A transaction of the user's own connection to the same file.
-impl BlockingWriteOn<rusqlite::Transaction<'_>> for SqliteStore {
-    fn settle_blocking(
-        &self,
-        tx: &rusqlite::Transaction<'_>,
-        request: &Settle,
-    ) -> Result<Settled, StoreError> {
-        self.settle_on(tx, request)
-    }
-
-    fn change_join_blocking(
-        &self,
-        tx: &rusqlite::Transaction<'_>,
-        request: &JoinChange,
-    ) -> Result<JoinChanged, StoreError> {
-        self.change_join_on(tx, request)
-    }
-
-    fn insert_blocking(
-        &self,
-        tx: &rusqlite::Transaction<'_>,
-        rows: &[NewRow],
-    ) -> Result<Vec<Written>, StoreError> {
-        self.insert_on(tx, rows)
-    }
-
-    fn cancel_blocking(
-        &self,
-        tx: &rusqlite::Transaction<'_>,
-        request: &Cancel,
-    ) -> Result<Vec<EventId>, StoreError> {
-        self.cancel_on(tx, request)
-    }
-}
+impl InTransaction for rusqlite::Transaction<'_> {}
 
 /// A part of such a transaction.
-impl BlockingWriteOn<rusqlite::Savepoint<'_>> for SqliteStore {
-    fn settle_blocking(&self, tx: &rusqlite::Savepoint<'_>, request: &Settle) -> Result<Settled, StoreError> {
-        self.settle_on(tx, request)
+impl InTransaction for rusqlite::Savepoint<'_> {}
+
+/// On a [`SqliteTransaction`], or on a [`rusqlite::Transaction`] or [`rusqlite::Savepoint`] of the user's own connection to the
+/// same file.
+impl<K: Kind, Tx: InTransaction> BlockingWriteOn<Tx> for SqliteTable<K> {
+    fn settle_blocking(&self, tx: &Tx, request: &Settle) -> Result<Settled, StoreError> {
+        self.on(tx, "settle", |sql| settle::<K>(tx, sql, request))
     }
 
-    fn change_join_blocking(
-        &self,
-        tx: &rusqlite::Savepoint<'_>,
-        request: &JoinChange,
-    ) -> Result<JoinChanged, StoreError> {
-        self.change_join_on(tx, request)
+    fn change_join_blocking(&self, tx: &Tx, request: &JoinChange) -> Result<JoinChanged, StoreError> {
+        self.on(tx, "change a join", |sql| K::change_join(tx, sql, request))
     }
 
-    fn insert_blocking(
-        &self,
-        tx: &rusqlite::Savepoint<'_>,
-        rows: &[NewRow],
-    ) -> Result<Vec<Written>, StoreError> {
-        self.insert_on(tx, rows)
-    }
-
-    fn cancel_blocking(
-        &self,
-        tx: &rusqlite::Savepoint<'_>,
-        request: &Cancel,
-    ) -> Result<Vec<EventId>, StoreError> {
-        self.cancel_on(tx, request)
-    }
-}
-
-impl SqliteStore {
-    fn insert_on(&self, connection: &Connection, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
-        insert_rows(connection, &self.shared().sql, rows, now(None))
+    fn insert_blocking(&self, tx: &Tx, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
+        insert_rows::<K>(tx, &self.shared().sql, rows, now(None))
             .map_err(|failure| failure.into_store_error("insert", self.name()))
     }
 
-    fn cancel_on(&self, connection: &Connection, request: &Cancel) -> Result<Vec<EventId>, StoreError> {
-        self.on(connection, "cancel", |sql| cancel(connection, sql, request, now(request.now)))
+    fn cancel_blocking(&self, tx: &Tx, request: &Cancel) -> Result<Vec<EventId>, StoreError> {
+        self.on(tx, "cancel", |sql| cancel(tx, sql, request))
     }
+}
 
-    fn settle_on(&self, connection: &Connection, request: &Settle) -> Result<Settled, StoreError> {
-        self.on(connection, "settle", |sql| settle(connection, sql, request, now(request.now)))
-    }
-
-    fn change_join_on(
-        &self,
-        connection: &Connection,
-        request: &JoinChange,
-    ) -> Result<JoinChanged, StoreError> {
-        self.on(connection, "change a join", |sql| match sql.layout {
-            Layout::Native => change_join(connection, sql, request, now(request.now)),
-            Layout::Flowcatalyst => {
-                let detail = "there are no joins in the layout flowcatalyst".to_owned();
-                Err(Failure::Refused(ErrorKind::Unsupported, detail))
-            }
-        })
-    }
-
+impl<K> SqliteTable<K> {
     /// A change as part of a transaction: whole or not at all. A deferred transaction that read before it wrote would
     /// lose against whoever writes between the two, so it takes the lock first.
     fn on<T>(
@@ -236,7 +153,7 @@ impl SqliteStore {
     }
 }
 
-impl Transact for SqliteStore {
+impl<K: Kind> Transact for SqliteTable<K> {
     type Tx = SqliteTransaction;
 
     fn transact<B: Body<SqliteTransaction>>(

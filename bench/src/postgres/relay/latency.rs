@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pillarbox::Event;
 use pillarbox::model::{Layout, NewRow, Placement};
-use pillarbox::port::{Store, Write};
+use pillarbox::port::Write;
 
 use super::{Accepted, Endpoint, GROUPS, Table, start};
 use crate::figure::{Figure, Goal, Samples};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pillarbox::engine::{Engine, EngineParts, EngineSettings, OnDead};
 use pillarbox::model::{Layout, TableName};
-use pillarbox::port::{MetricsExporter, OnDone, Order, Store};
+use pillarbox::port::{AnyTable, MetricsExporter, OnDone, Order};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, raw_sql};
 use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
 use pillarbox_sinks::{BatchSink, SinkOptions};
@@ -50,8 +50,8 @@ impl Accepted {
 }
 
 /// As the relay has them; what is done ends as the floor ends it: deleted, and marked where the relay always keeps it.
-fn settings(layout: Layout) -> EngineSettings {
-    let on_done = if layout == Layout::Flowcatalyst { OnDone::Keep } else { OnDone::Delete };
+fn settings(table: &AnyTable) -> EngineSettings {
+    let on_done = if table.items().is_some() { OnDone::Keep } else { OnDone::Delete };
     EngineSettings {
         order: Order::PerGroup,
         on_dead: OnDead::Skip,
@@ -66,12 +66,12 @@ fn settings(layout: Layout) -> EngineSettings {
     }
 }
 
-async fn start(store: PostgresStore, url: &str, accepted: &Arc<Accepted>) -> anyhow::Result<Engine> {
+async fn start(table: AnyTable, url: &str, accepted: &Arc<Accepted>) -> anyhow::Result<Engine> {
     let sink = BatchSink::open(url, &SinkOptions::default())?;
     let seed = u64::from(std::process::id()) ^ Instant::now().elapsed().as_nanos() as u64;
     let metrics = Arc::clone(accepted) as Arc<dyn MetricsExporter>;
-    let settings = settings(store.facts().layout());
-    let parts = EngineParts { store: Arc::new(store), sink: Arc::new(sink), metrics, settings, seed };
+    let settings = settings(&table);
+    let parts = EngineParts { table, sink: Arc::new(sink), metrics, settings, seed };
     Ok(Engine::start(parts).await?)
 }
 
@@ -117,10 +117,14 @@ impl Table {
         Ok(table)
     }
 
-    async fn store(&self) -> anyhow::Result<PostgresStore> {
+    async fn store(&self) -> anyhow::Result<AnyTable> {
         let builder = PostgresStore::builder(self.ground.pool(2).await?).pooler(Pooler::None);
         let schema = TableName::new(self.ground.schema())?;
-        Ok(builder.schema(schema).layout(self.layout).wake_up(WakeUp::Notify).open())
+        let builder = builder.schema(schema).wake_up(WakeUp::Notify);
+        Ok(match self.layout {
+            Layout::Native => AnyTable::Native(Arc::new(builder.open())),
+            Layout::Flowcatalyst => AnyTable::Items(Arc::new(builder.open_items())),
+        })
     }
 
     async fn fill_items(&self) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use pillarbox_relay::config::{ShownKey, default_file, json_schema, reference};
 use pillarbox_terminal::error::CommandResult;
-use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn};
+use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable};
 use serde::Serialize;
 
 use super::Session;
@@ -64,7 +64,7 @@ impl Printable for Checked {
         let plan = |plan: &Plan| {
             let columns =
                 [TableColumn::Whole("KEY"), TableColumn::Wrapped("VALUE"), TableColumn::Wrapped("FROM")];
-            let mut table = Table::new(ink, &columns);
+            let mut table = TextTable::new(ink, &columns);
             for shown in &plan.keys {
                 table.row([shown.key, &shown.value, shown.from.as_deref().unwrap_or("default")]);
             }

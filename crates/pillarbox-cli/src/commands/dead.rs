@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use pillarbox::model::{EventId, Status};
-use pillarbox::port::{Discard, Replay, Select, Store, StoreError};
+use pillarbox::port::{Discard, Replay, Select, StoreError, Table};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Ink, Printable, count};
@@ -147,7 +147,7 @@ struct ActionWords {
 }
 
 /// Changes one batch and tells how many rows that were.
-type Batch = for<'a> fn(&'a dyn Store, Select, usize) -> pillarbox::port::Answer<'a, u64>;
+type Batch = for<'a> fn(&'a dyn Table, Select, usize) -> pillarbox::port::Answer<'a, u64>;
 
 const REPLAY: ActionWords = ActionWords {
     verb: "replay",
@@ -199,7 +199,7 @@ impl Change {
     }
 
     /// How many there are; every one that is named must be there and dead.
-    async fn expected(&self, store: &dyn Store) -> CommandResult<u64> {
+    async fn expected(&self, store: &dyn Table) -> CommandResult<u64> {
         for id in &self.filter.ids {
             must_be_dead(id, find(store, id).await?.record.status)?;
         }
@@ -207,7 +207,7 @@ impl Change {
     }
 
     /// What is dead by now and no later, or a replay of events that die again would never end.
-    async fn snapshots(&self, store: &dyn Store) -> CommandResult<Vec<Select>> {
+    async fn snapshots(&self, store: &dyn Table) -> CommandResult<Vec<Select>> {
         let ended_before = Some(database_now(store).await?);
         let select = Select { ended_before, ..self.filter.select() };
         if select.ids.len() <= BATCH {

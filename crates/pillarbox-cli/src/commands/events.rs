@@ -4,7 +4,7 @@ mod show;
 
 use clap::{Args, Subcommand, ValueEnum};
 use pillarbox::model::{EventId, GroupKey, Status};
-use pillarbox::port::{Cancel, Select, Shown, Store};
+use pillarbox::port::{Cancel, Select, Shown, Table};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::{Ink, Printable};
 use serde::Serialize;
@@ -104,13 +104,13 @@ impl Events {
 }
 
 /// The event of this id, or that it is not there.
-pub(crate) async fn find(store: &dyn Store, id: &str) -> CommandResult<Shown> {
+pub(crate) async fn find(store: &dyn Table, id: &str) -> CommandResult<Shown> {
     let shown = store.admin().show(EventId::from_row(id)).await?;
     shown.ok_or_else(|| CommandError::not_found(format!("there is no event {id:?}")))
 }
 
 impl List {
-    async fn run(self, session: &Session, store: &dyn Store) -> CommandResult {
+    async fn run(self, session: &Session, store: &dyn Table) -> CommandResult {
         let select = Select {
             statuses: self.status.map(StatusFilter::statuses).unwrap_or_default(),
             event_type: self.event_type,
@@ -128,7 +128,7 @@ impl List {
 }
 
 impl CancelIds {
-    async fn run(self, session: &Session, store: &dyn Store) -> CommandResult {
+    async fn run(self, session: &Session, store: &dyn Table) -> CommandResult {
         for id in &self.ids {
             let record = find(store, id).await?.record;
             if !record.status.is_pending() {

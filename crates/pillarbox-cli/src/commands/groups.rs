@@ -4,7 +4,7 @@ mod held;
 
 use clap::{Args, Subcommand};
 use pillarbox::model::GroupKey;
-use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroups, Store};
+use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroups, Table};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Ink, Printable};
@@ -82,7 +82,7 @@ impl Groups {
     }
 }
 
-async fn list(session: &Session, store: &dyn Store, group: Option<String>) -> CommandResult {
+async fn list(session: &Session, store: &dyn Table, group: Option<String>) -> CommandResult {
     if let Some(group) = group {
         let held = store.admin().held(vec![GroupKey::new(group)]).await?;
         return session.output.answer(&Listed(held.iter().map(Held::from).collect()));
@@ -98,7 +98,7 @@ async fn list(session: &Session, store: &dyn Store, group: Option<String>) -> Co
 }
 
 impl Pause {
-    async fn run(self, session: &Session, store: &dyn Store) -> CommandResult {
+    async fn run(self, session: &Session, store: &dyn Table) -> CommandResult {
         let Self { groups, reason, dry_run } = self;
         let mut changed = Vec::new();
         let groups = groups.iter().map(|group| GroupKey::named(group)).collect::<Result<Vec<_>, _>>();
@@ -143,7 +143,7 @@ const SKIP: ActionWords = ActionWords {
 };
 
 impl Release {
-    async fn run(self, session: &Session, store: &dyn Store, words: &ActionWords) -> CommandResult {
+    async fn run(self, session: &Session, store: &dyn Table, words: &ActionWords) -> CommandResult {
         let changed = if self.all {
             let there = words.count(store).await?;
             if !self.consent.dry_run && there > 0 {
@@ -162,7 +162,7 @@ impl Release {
 
 impl Release {
     /// Page after page: only the names of those that were changed are kept, for the answer.
-    async fn all_that_are_held(&self, store: &dyn Store, words: &ActionWords) -> CommandResult<Vec<String>> {
+    async fn all_that_are_held(&self, store: &dyn Table, words: &ActionWords) -> CommandResult<Vec<String>> {
         let mut changed = Vec::new();
         let mut next = Some(HeldGroups::first());
         while let Some(request) = next {
@@ -176,7 +176,7 @@ impl Release {
 
     async fn let_go(
         &self,
-        store: &dyn Store,
+        store: &dyn Table,
         words: &ActionWords,
         groups: Vec<GroupKey>,
     ) -> CommandResult<Vec<String>> {
@@ -192,7 +192,7 @@ impl Release {
 
 impl ActionWords {
     /// How many groups are held so.
-    async fn count(&self, store: &dyn Store) -> CommandResult<u64> {
+    async fn count(&self, store: &dyn Table) -> CommandResult<u64> {
         let stats = store.admin().stats().await?;
         Ok(match self.state {
             GroupState::Blocked => stats.blocked_groups,
@@ -202,7 +202,7 @@ impl ActionWords {
 }
 
 /// The groups of these names, each of which must be held so.
-async fn named(store: &dyn Store, names: &[String], words: &ActionWords) -> CommandResult<Vec<GroupKey>> {
+async fn named(store: &dyn Table, names: &[String], words: &ActionWords) -> CommandResult<Vec<GroupKey>> {
     let groups: Vec<GroupKey> = names.iter().map(|name| GroupKey::new(name.as_str())).collect();
     let held = store.admin().held(groups.clone()).await?;
     let is_held =
@@ -217,7 +217,7 @@ async fn named(store: &dyn Store, names: &[String], words: &ActionWords) -> Comm
 }
 
 async fn change(
-    store: &dyn Store,
+    store: &dyn Table,
     group: &GroupKey,
     action: GroupAction,
     reason: Option<String>,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pillarbox::model::Layout;
-use pillarbox::port::{Select, Store};
+use pillarbox::port::{AnyTable, Select};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::{Ink, Printable, counted};
 use serde::Serialize;
@@ -31,16 +31,17 @@ impl Migrate {
         if self.print {
             return session.output.answer(&Printed { sql: session.target.schema_sql()? });
         }
+        let stores = session.target.to_migrate().await?;
         let mut tables = Vec::new();
-        for store in session.target.to_migrate().await? {
+        for store in &stores {
             if !self.force {
-                refuse_beside_pending(session, &*store).await?;
+                refuse_beside_pending(session, store).await?;
             }
             let layout = store.facts().layout();
             let pillarbox::port::Migrated { from, to } = store.admin().migrate().await?;
             tables.push(Migrated { store: store.facts().kind, layout, from, to });
         }
-        if !session.target.names_layout() && tables.iter().any(|table| table.layout == Layout::Flowcatalyst) {
+        if !session.target.names_layout() && stores.iter().any(|store| store.items().is_some()) {
             session
                 .output
                 .note("found tables of the layout flowcatalyst; --layout native makes Pillarbox's own");
@@ -53,9 +54,9 @@ impl Migrate {
 }
 
 /// New native tables beside a foreign outbox look like an empty one: its pending events would wait for ever, and nobody be told.
-async fn refuse_beside_pending(session: &Session, store: &dyn Store) -> CommandResult {
+async fn refuse_beside_pending(session: &Session, store: &AnyTable) -> CommandResult {
     let is_there = store.admin().count(Select::default()).await.is_ok();
-    if store.facts().layout() != Layout::Native || is_there {
+    if store.items().is_some() || is_there {
         return Ok(());
     }
     match session.target.pending_items().await? {

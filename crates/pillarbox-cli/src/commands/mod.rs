@@ -21,8 +21,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::Queue;
-use pillarbox::model::Layout;
-use pillarbox::port::Store;
+use pillarbox::port::{AnyTable, Store};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::Output;
 
@@ -40,7 +39,7 @@ pub(crate) struct Session {
 
 /// Stores that a command has opened.
 #[derive(Default)]
-struct Opened(Mutex<Vec<Arc<dyn Store>>>);
+struct Opened(Mutex<Vec<AnyTable>>);
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,9 +49,9 @@ impl fmt::Debug for Opened {
 
 impl Session {
     /// The store that the command line names.
-    pub(crate) async fn store(&self) -> CommandResult<Arc<dyn Store>> {
+    pub(crate) async fn store(&self) -> CommandResult<AnyTable> {
         let store = self.target.connect().await?;
-        self.opened.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
+        self.opened.0.lock().unwrap_or_else(PoisonError::into_inner).push(store.clone());
         Ok(store)
     }
 
@@ -66,10 +65,9 @@ impl Session {
 
     /// Its queue, where its tables have one.
     pub(crate) async fn queue(&self) -> CommandResult<Queue<Arc<dyn Store>>> {
-        let store = self.store().await?;
-        match store.facts().layout() {
-            Layout::Native => Ok(Queue::new(store)),
-            Layout::Flowcatalyst => Err(CommandError::unsupported("the layout flowcatalyst has no queue")
+        match self.store().await? {
+            AnyTable::Native(store) => Ok(Queue::new(store)),
+            AnyTable::Items(_) => Err(CommandError::unsupported("the layout flowcatalyst has no queue")
                 .hint("name a database with tables of the layout native; `pillarbox migrate` makes them")),
         }
     }

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use pillarbox::port::NodeInfo;
 use pillarbox_terminal::error::CommandResult;
-use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, ago, counted, span};
+use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, ago, counted, span};
 use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 use serde_json::Value;
@@ -90,7 +90,7 @@ pub(crate) fn table(ink: Ink, nodes: &[Node]) -> String {
     use TableColumn::{Number, Whole, Wrapped};
     let columns =
         [Whole("NODE"), Wrapped("LABEL"), Number("LANE"), Number("SLOTS"), Whole("JOINED"), Whole("LEASE")];
-    let mut table = Table::new(ink, &columns);
+    let mut table = TextTable::new(ink, &columns);
     let now = Timestamp::now();
     for node in nodes {
         let lease = node.expires_in.map_or("expired".to_owned(), |left| format!("{} left", span(left)));

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use pillarbox::model::{EventId, Seq};
-use pillarbox::port::{Contents, List, PageOrder, Select, Store};
+use pillarbox::port::{Contents, List, PageOrder, Select, Table};
 use pillarbox_terminal::error::CommandResult;
 
 use crate::view::Summary;
@@ -30,7 +30,7 @@ pub(crate) struct Limit {
 
 /// Reads up to `limit` events in order.
 pub(crate) async fn read(
-    store: &dyn Store,
+    store: &dyn Table,
     select: Select,
     order: Order,
     limit: u64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use pillarbox::model::Status;
-use pillarbox::port::{self, PurgeStatus, Select, Store};
+use pillarbox::port::{self, PurgeStatus, Select, Table};
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::span;
@@ -69,7 +69,7 @@ impl Purge {
         session.output.answer(&changed(false, purged))
     }
 
-    async fn count(&self, store: &dyn Store) -> CommandResult<u64> {
+    async fn count(&self, store: &dyn Table) -> CommandResult<u64> {
         let now = database_now(store).await?;
         let status = match self.status {
             Ended::Done => Status::Done,

@@ -5,7 +5,7 @@ mod report;
 use std::time::Duration;
 
 use clap::Args;
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::Reader;
 use tokio::time::{MissedTickBehavior, interval};
@@ -46,7 +46,7 @@ impl Stats {
         }
     }
 
-    async fn watch(&self, session: &Session, store: &dyn Store) -> CommandResult {
+    async fn watch(&self, session: &Session, store: &dyn Table) -> CommandResult {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -4,7 +4,7 @@ mod ids;
 
 use clap::Args;
 use pillarbox::model::{Event, EventBuilder, NewRow, Placement};
-use pillarbox::port::{self, Store};
+use pillarbox::port::{self, Table};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::output::counted;
 
@@ -90,7 +90,7 @@ impl Write {
     async fn write_all(
         &self,
         session: &Session,
-        store: &dyn Store,
+        store: &dyn Table,
         builder: EventBuilder,
         first: Event,
         ids: &Ids,

@@ -3,10 +3,9 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 
 use pillarbox::model::{EventId, NodeId};
-use pillarbox::port::{Change, Counts, Fence, Membership, OnDone, Outcome, Part, Register, Settle, Store};
+use pillarbox::port::{AnyTable, Change, Counts, Fence, Membership, OnDone, Outcome, Part, Register, Settle};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -90,7 +89,7 @@ pub(crate) struct Outbox {
     folder: TempDir,
     url: String,
     runtime: Runtime,
-    store: Arc<dyn Store>,
+    store: AnyTable,
 }
 
 impl Outbox {

@@ -1,10 +1,8 @@
 //! The outbox that the relays drain: a table of its own in the database.
 
-use std::sync::Arc;
-
 use pillarbox::Event;
 use pillarbox::model::{Layout, NewRow, Placement, Status, TableName};
-use pillarbox::port::{List, Select, Store, Write};
+use pillarbox::port::{AnyTable, List, Select, Write};
 use pillarbox_stores::Options;
 
 /// Items written in one transaction.
@@ -14,7 +12,7 @@ const AT_ONCE: usize = 100;
 pub(crate) struct Outbox {
     pub(crate) table: String,
     pub(crate) layout: Layout,
-    store: Arc<dyn Store>,
+    store: AnyTable,
 }
 
 impl Outbox {

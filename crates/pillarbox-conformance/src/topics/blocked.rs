@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
-use pillarbox::port::{Delivery, Fetch, Handed, NoMetrics, Sink, Verdict, Write};
+use pillarbox::port::{Delivery, Handed, NoMetrics, Sink, Verdict, Write};
 use pillarbox::rules::Lease;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -60,7 +60,7 @@ async fn listeners_that_block_every_thread_cost_no_lease(t: Fixture) -> Checked 
         opened: Condvar::new(),
     });
     let parts = EngineParts {
-        store: Arc::clone(&t.store),
+        table: t.store.clone(),
         sink: sink.clone(),
         metrics: Arc::new(NoMetrics),
         settings: EngineSettings {
@@ -91,8 +91,8 @@ async fn listeners_that_block_every_thread_cost_no_lease(t: Fixture) -> Checked 
 
 /// The node stays a member for two leases.
 async fn watch_node(t: &Fixture, lease: Duration) -> Checked {
-    let since = t.beside.fetch(Fetch::time()).await?.now;
-    while t.beside.fetch(Fetch::time()).await?.now < since + lease * 2 {
+    let since = t.beside.now().await?;
+    while t.beside.now().await? < since + lease * 2 {
         let nodes = t.beside.admin().nodes().await?;
         let alive = nodes.iter().filter(|node| node.expires_in.is_some()).count();
         assert_eq!((nodes.len(), alive), (1, 1), "the node's lease ran out");

@@ -2,12 +2,12 @@
 
 use pillarbox::model::{Event, NewRow, Row, Seq, Status};
 use pillarbox::port::{
-    ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Lead, Scope, StoreError, Take,
+    ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Scope, StoreError, Take,
 };
 
-use super::flowcatalyst::{item, look, row, tsid};
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
+use crate::item_kit::*;
 use crate::kit::*;
 
 /// More than comes with the first statement of a read, whatever is asked for.
@@ -25,9 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         the_error_of_a_claimed_row_counts;
     Items:
         a_take_ends_where_its_limit_is_reached,
-        a_taken_item_that_is_too_large_comes_without_its_contents,
-        a_claim_of_items_takes_what_fits,
-        items_are_read_until_the_limit_is_reached;
+        a_taken_item_that_is_too_large_comes_without_its_contents;
     )
 }
 
@@ -66,7 +64,7 @@ async fn large_rows_are_read_until_the_limit_is_reached(t: Fixture) -> Checked {
     let slot = t.record("a").await?.slot;
     for scope in [slots(&t), Scope::Group { slot, group: group("g"), from: Seq(0) }, Scope::Due] {
         let bytes = limits(LARGE + 1_000, usize::MAX);
-        let fetched = t.store.fetch(Fetch { bytes, ..fetch(scope.clone(), at(1)) }).await?;
+        let fetched = t.native().fetch(Fetch { bytes, ..fetch(scope.clone(), at(1)) }).await?;
         assert_eq!((ids(&fetched.rows), fetched.more), (vec!["a", "b", "c"], true), "{scope:?}");
         let expected = [text('a'), "{}".to_owned(), text('c')];
         let expected: Vec<_> = expected.iter().map(|text| Some(text.as_bytes())).collect();
@@ -85,12 +83,12 @@ async fn headers_names_and_binary_payloads_count(t: Fixture) -> Checked {
     let binary = Event::bytes("t", text('b')).id("b");
     let names = Event::text("t", "{}").id("c").tenant("n".repeat(64)).correlation_id("n".repeat(255));
     t.write([headers, binary, names, event("d")].map(in_slot).to_vec(), at(0)).await?;
-    let fetched = t.store.fetch(fetch(slots(&t), at(1))).await?;
+    let fetched = t.native().fetch(fetch(slots(&t), at(1))).await?;
     assert!(fetched.rows[..2].iter().all(|row| row.bytes > LARGE), "{:?}", fetched.rows[0].bytes);
     assert!(fetched.rows[2].bytes > 319, "{}", fetched.rows[2].bytes);
     for (total, expected) in [(LARGE, 1), (LARGE + 100, 2), (2 * LARGE + 300, 3), (2 * LARGE + 600, 4)] {
         let bytes = limits(total, usize::MAX);
-        let fetched = t.store.fetch(Fetch { bytes, ..fetch(slots(&t), at(1)) }).await?;
+        let fetched = t.native().fetch(Fetch { bytes, ..fetch(slots(&t), at(1)) }).await?;
         assert_eq!(fetched.rows.len(), expected, "{total} bytes");
         assert_eq!(errors(&fetched.rows), vec![None; expected]);
     }
@@ -107,7 +105,7 @@ async fn a_row_that_is_too_large_is_read_without_its_contents(t: Fixture) -> Che
     for scope in [slots(&t), Scope::Group { slot, group: group("g"), from: Seq(0) }, Scope::Due] {
         for row in [1_000, LARGE - 1] {
             let bytes = limits(usize::MAX, row);
-            let fetched = t.store.fetch(Fetch { bytes, ..fetch(scope.clone(), at(1)) }).await?;
+            let fetched = t.native().fetch(Fetch { bytes, ..fetch(scope.clone(), at(1)) }).await?;
             assert_eq!((ids(&fetched.rows), fetched.more), (vec!["a", "b", "c", "d"], false));
             let aside: Vec<bool> = fetched.rows.iter().map(is_too_large).collect();
             assert_eq!(aside, [true, false, true, true], "{:?}", errors(&fetched.rows));
@@ -121,7 +119,7 @@ async fn a_row_that_is_too_large_is_read_without_its_contents(t: Fixture) -> Che
 async fn a_row_that_is_too_large_dies_and_the_rest_is_delivered(t: Fixture) -> Checked {
     t.write(vec![large("a", 'a'), in_slot(event("b").group("g"))], at(0)).await?;
     let bytes = limits(1, 1_000);
-    let fetched = t.store.fetch(Fetch { bytes, ..fetch(slots(&t), at(1)) }).await?;
+    let fetched = t.native().fetch(Fetch { bytes, ..fetch(slots(&t), at(1)) }).await?;
     assert_eq!(ids(&fetched.rows), ["a", "b"], "what is not loaded takes no room");
     let error = errors(&fetched.rows)[0].clone().unwrap_or_default();
     assert!(error.contains("max-row-bytes") && error.contains("1000"), "{error}");
@@ -133,7 +131,7 @@ async fn a_row_that_is_too_large_dies_and_the_rest_is_delivered(t: Fixture) -> C
 }
 
 async fn claimed(t: &Fixture, from: ClaimFrom, bytes: ByteLimits, now: i64) -> Result<Vec<Row>, StoreError> {
-    t.store.claim(Claim { bytes, ..claim(from, "ann", MANY, at(now)) }).await
+    t.native().claim(Claim { bytes, ..claim(from, "ann", MANY, at(now)) }).await
 }
 
 /// PBX-013
@@ -183,22 +181,9 @@ async fn the_error_of_a_claimed_row_counts(t: Fixture) -> Checked {
     Ok(())
 }
 
-fn leader(t: &Fixture) -> &dyn Lead {
-    t.store.lead().expect("a store of this layout has a leader")
-}
-
-fn take(bytes: ByteLimits) -> Take {
-    Take {
-        node: node(1),
-        after: None,
-        except: Vec::new(),
-        rows: MANY,
-        bytes,
-        each: MANY,
-        ungrouped: MANY,
-        ungrouped_order: pillarbox::port::Order::PerGroup,
-        now: Some(at(1)),
-    }
+/// Takes everything within these limits as node 1, which must lead.
+async fn taken_within(t: &Fixture, bytes: ByteLimits) -> Result<Vec<Row>, StoreError> {
+    taken(t, Take { bytes, ..take(1, 1) }).await
 }
 
 fn large_item(number: usize) -> pillarbox::model::EventBuilder {
@@ -217,17 +202,17 @@ async fn a_take_ends_where_its_limit_is_reached(t: Fixture) -> Checked {
     t.write(rows, at(0)).await?;
     t.join(1, at(0)).await?;
     let bytes = limits(LARGE + 1_000, usize::MAX);
-    let taken = leader(&t).take(take(bytes)).await?;
-    assert_eq!(ids(&taken.rows), [tsid(1), tsid(2)]);
-    assert_eq!(payloads(&taken.rows), vec![Some(text('x').as_bytes()); 2]);
-    assert!(bytes.reached_by(taken.rows.iter().map(|row| row.bytes).sum()), "the taker can tell");
+    let taken = taken_within(&t, bytes).await?;
+    assert_eq!(ids(&taken), [tsid(1), tsid(2)]);
+    assert_eq!(payloads(&taken), vec![Some(text('x').as_bytes()); 2]);
+    assert!(bytes.reached_by(taken.iter().map(|row| row.bytes).sum()), "the taker can tell");
     for number in [3, 4, 5] {
         assert_eq!(look(&t, number).await?.status, "PENDING", "{number} is left as it was");
     }
-    let taken = leader(&t).take(take(limits(0, usize::MAX))).await?;
-    assert_eq!(ids(&taken.rows), [tsid(3)], "one always comes");
-    let taken = leader(&t).take(take(ByteLimits::NONE)).await?;
-    assert_eq!(ids(&taken.rows), [tsid(4), tsid(5)]);
+    let taken = taken_within(&t, limits(0, usize::MAX)).await?;
+    assert_eq!(ids(&taken), [tsid(3)], "one always comes");
+    let taken = taken_within(&t, ByteLimits::NONE).await?;
+    assert_eq!(ids(&taken), [tsid(4), tsid(5)]);
     Ok(())
 }
 
@@ -235,36 +220,11 @@ async fn a_take_ends_where_its_limit_is_reached(t: Fixture) -> Checked {
 async fn a_taken_item_that_is_too_large_comes_without_its_contents(t: Fixture) -> Checked {
     t.write(vec![row(large_item(1).group("a")), row(item(2).group("a"))], at(0)).await?;
     t.join(1, at(0)).await?;
-    let taken = leader(&t).take(take(limits(1, 1_000))).await?;
-    assert_eq!(ids(&taken.rows), [tsid(1), tsid(2)], "what is not loaded takes no room");
-    assert_eq!(taken.rows.iter().map(is_too_large).collect::<Vec<_>>(), [true, false]);
+    let taken = taken_within(&t, limits(1, 1_000)).await?;
+    assert_eq!(ids(&taken), [tsid(1), tsid(2)], "what is not loaded takes no room");
+    assert_eq!(taken.iter().map(is_too_large).collect::<Vec<_>>(), [true, false]);
     let change = Change::Dead { error: "large".to_owned(), counts: Counts::None, blocks: None };
-    t.settle(Fence::Node(node(1)), vec![outcome(&taken.rows[0], change)], at(1)).await?;
+    t.settle(Fence::Node(node(1)), vec![outcome(&taken[0], change)], at(1)).await?;
     assert_eq!(look(&t, 1).await?.status, "FAILED");
-    Ok(())
-}
-
-/// PBX-013
-async fn a_claim_of_items_takes_what_fits(t: Fixture) -> Checked {
-    let rows = vec![row(large_item(1)), row(large_item(2).group("a")), row(large_item(3).group("b"))];
-    t.write(rows, at(0)).await?;
-    let rows = claimed(&t, ClaimFrom::Events, limits(LARGE + 1_000, usize::MAX), 1).await?;
-    assert_eq!(ids(&rows), [tsid(1), tsid(2)]);
-    assert_eq!(payloads(&rows), vec![Some(text('x').as_bytes()); 2]);
-    assert_eq!(look(&t, 3).await?.status, "PENDING");
-    let rows = claimed(&t, ClaimFrom::Events, limits(usize::MAX, 1_000), 1).await?;
-    assert_eq!(rows.iter().map(is_too_large).collect::<Vec<_>>(), [true]);
-    Ok(())
-}
-
-/// PBX-013
-async fn items_are_read_until_the_limit_is_reached(t: Fixture) -> Checked {
-    t.write((1..4).map(|number| row(large_item(number))).collect(), at(0)).await?;
-    let bytes = limits(LARGE + 1_000, usize::MAX);
-    let fetched = t.store.fetch(Fetch { bytes, ..fetch(Scope::Due, at(1)) }).await?;
-    assert_eq!((payloads(&fetched.rows), fetched.more), (vec![Some(text('x').as_bytes()); 2], true));
-    let bytes = limits(usize::MAX, 1_000);
-    let fetched = t.store.fetch(Fetch { bytes, ..fetch(Scope::Due, at(1)) }).await?;
-    assert!(fetched.rows.len() == 3 && fetched.rows.iter().all(is_too_large) && !fetched.more);
     Ok(())
 }

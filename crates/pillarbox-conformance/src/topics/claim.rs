@@ -6,7 +6,7 @@ use pillarbox::model::{Event, NewRow, Row, Status, Token};
 use pillarbox::port::{Change, Claim, ClaimFrom, DueTopics, Fence, Reap, StoreError};
 
 use crate::case::{Case, Checked, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, native};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -77,7 +77,7 @@ async fn a_claim_that_ran_out_is_told_and_counts_no_second_attempt(t: Fixture) -
     assert_eq!(told(&first), [(false, 1), (false, 1)]);
     let again = t.claim(ClaimFrom::Queue, "bob", MANY, at(30)).await?;
     assert_eq!((ids(&again), told(&again)), (vec!["a", "b"], vec![(true, 1), (true, 1)]));
-    let reaped = t.store.reap(Reap { older_than: secs(0), rows: 1, now: Some(at(60)) }).await?;
+    let reaped = t.native().reap(Reap { older_than: secs(0), rows: 1, now: Some(at(60)) }).await?;
     assert_eq!((reaped, t.record("a").await?.locked_by), (1, None));
     let third = t.claim(ClaimFrom::Queue, "carl", MANY, at(60)).await?;
     assert_eq!((ids(&third), told(&third)), (vec!["a", "b"], vec![(true, 1), (true, 1)]));
@@ -166,7 +166,7 @@ fn topics(names: &[&str]) -> Arc<[String]> {
 
 async fn of_topics(t: &Fixture, names: &[&str], rows: usize, now: i64) -> Result<Vec<Row>, StoreError> {
     let request = claim(ClaimFrom::Queue, "ann", rows, at(now));
-    t.store.claim(Claim { topics: topics(names), ..request }).await
+    t.native().claim(Claim { topics: topics(names), ..request }).await
 }
 
 /// PBX-071
@@ -202,7 +202,7 @@ async fn topics_of_due_messages_are_told_but_those_excepted(t: Fixture) -> Check
     of_topics(&t, &["held"], 1, 5).await?;
     t.apply("f", Change::Done, at(5)).await?;
     let due = |except: &[&str], limit, now| {
-        t.store.due_topics(DueTopics { except: topics(except), limit, now: Some(at(now)) })
+        t.native().due_topics(DueTopics { except: topics(except), limit, now: Some(at(now)) })
     };
     assert_eq!(due(&["mail"], 9, 9).await?, ["fax"]);
     let mut all = due(&[], 9, 9).await?;
@@ -249,7 +249,7 @@ async fn recent_rows_are_not_claimed(t: Fixture) -> Checked {
         t.write(vec![recent], at(8)).await?;
         t.write(vec![old.clone()], at(0)).await?;
         let request = Claim { skip_recent: secs(5), ..claim(from, "ann", MANY, at(9)) };
-        assert_eq!(ids(&t.store.claim(request).await?), [old.event.id().as_str()]);
+        assert_eq!(ids(&t.native().claim(request).await?), [old.event.id().as_str()]);
     }
     Ok(())
 }
@@ -293,12 +293,12 @@ async fn tokens_only_grow(t: Fixture) -> Checked {
 async fn leases_are_counted_by_the_databases_clock(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     let request = Claim { now: None, ..claim(ClaimFrom::Events, "ann", 1, at(0)) };
-    let claimed = t.store.claim(request.clone()).await?;
+    let claimed = t.native().claim(request.clone()).await?;
     assert_eq!(claimed.len(), 1);
     let scope = pillarbox::port::Scope::Due;
-    let now = t.store.fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
+    let now = t.native().fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
     let until = t.record("a").await?.locked_until.expect("locked");
     assert!(until > now && until <= now + LEASE, "{until} is not within a lease of {now}");
-    assert!(t.beside.claim(Claim { owner: owner("bob"), ..request }).await?.is_empty());
+    assert!(native(&t.beside).claim(Claim { owner: owner("bob"), ..request }).await?.is_empty());
     Ok(())
 }

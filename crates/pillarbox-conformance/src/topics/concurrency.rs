@@ -11,7 +11,7 @@ use pillarbox::port::{
 use tokio::task::JoinSet;
 
 use crate::case::{Case, Checked, Halt, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, native};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -43,7 +43,7 @@ where
 {
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {
-        let store = if number % 2 == 0 { &t.store } else { &t.beside };
+        let store = native(if number % 2 == 0 { &t.store } else { &t.beside });
         tasks.spawn(work(number, Arc::clone(store)));
     }
     tasks.join_all().await.into_iter().collect()
@@ -156,7 +156,7 @@ async fn one_message_id_written_by_many_is_one_event(t: Fixture) -> Checked {
 async fn a_reader_beside_writers_sees_every_row(t: Fixture) -> Checked {
     let mut writers = JoinSet::new();
     for number in 0..4 {
-        let store = Arc::clone(if number % 2 == 0 { &t.store } else { &t.beside });
+        let store = if number % 2 == 0 { &t.store } else { &t.beside }.clone();
         writers.spawn(async move {
             for n in 0..40 {
                 let rows = many(&format!("w{number}-{n}-"), 2);
@@ -173,7 +173,7 @@ async fn a_reader_beside_writers_sees_every_row(t: Fixture) -> Checked {
             ended.expect("a writer panicked")?;
         }
         let scope = Scope::Slots { slots: t.every_slot(), cursor: cursor.clone() };
-        let fetched = t.store.fetch(Fetch { rows: 50, ..fetch(scope, at(0)) }).await?;
+        let fetched = t.native().fetch(Fetch { rows: 50, ..fetch(scope, at(0)) }).await?;
         cursor = fetched.cursor;
         seen.extend(names(&fetched.rows));
         tokio::task::yield_now().await;

@@ -6,7 +6,7 @@ use pillarbox::model::{Row, Seq, Slot, SlotSet, Status, Token};
 use pillarbox::port::{ByteLimits, Change, ClaimFrom, Cursor, Fetch, Scope};
 
 use crate::case::{Case, Checked, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, native};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -57,7 +57,7 @@ async fn only_the_slots_asked_for_are_read(t: Fixture) -> Checked {
     let all = t.pending().await?;
     let half = SlotSet::new([0, 1, 2, 3, 9, 64].map(Slot));
     let scope = Scope::Slots { slots: half.clone(), cursor: Cursor::default() };
-    let read = t.store.fetch(fetch(scope, at(0))).await?.rows;
+    let read = t.native().fetch(fetch(scope, at(0))).await?.rows;
     let expected: Vec<&str> =
         all.iter().filter(|row| half.contains(row.slot)).map(|row| row.id.as_str()).collect();
     assert_eq!(ids(&read), expected);
@@ -78,7 +78,7 @@ async fn a_row_limit_cuts_and_the_cursor_goes_on_from_there(t: Fixture) -> Check
     t.write(plain(&["a", "b", "c", "d", "e"]), at(0)).await?;
     let (mut cursor, mut seen) = (Cursor::default(), Vec::<Row>::new());
     for more in [true, true, false] {
-        let fetched = t.store.fetch(Fetch { rows: 2, ..fetch(slots(&t, cursor), at(0)) }).await?;
+        let fetched = t.native().fetch(Fetch { rows: 2, ..fetch(slots(&t, cursor), at(0)) }).await?;
         assert_eq!(fetched.more, more);
         if more {
             assert_eq!(fetched.cursor.decided, fetched.rows[1].seq, "the last row that was answered");
@@ -93,7 +93,7 @@ async fn a_row_limit_cuts_and_the_cursor_goes_on_from_there(t: Fixture) -> Check
 /// PBX-013
 async fn as_many_rows_as_asked_for_are_not_cut(t: Fixture) -> Checked {
     t.write(plain(&["a", "b"]), at(0)).await?;
-    let fetched = t.store.fetch(Fetch { rows: 2, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
+    let fetched = t.native().fetch(Fetch { rows: 2, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
     assert_eq!((fetched.rows.len(), fetched.more), (2, false));
     Ok(())
 }
@@ -105,7 +105,7 @@ async fn a_byte_limit_cuts_once_it_is_reached(t: Fixture) -> Checked {
     // Ten bytes of payload, one of the id and one of the type.
     for (total, rows, more) in [(1, 1, true), (12, 1, true), (13, 2, true), (36, 3, true), (37, 4, false)] {
         let bytes = ByteLimits::of_total(total);
-        let fetched = t.store.fetch(Fetch { bytes, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
+        let fetched = t.native().fetch(Fetch { bytes, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
         assert_eq!((fetched.rows.len(), fetched.more), (rows, more), "{total} bytes");
         if more {
             assert_eq!(fetched.cursor.decided, fetched.rows[rows - 1].seq);
@@ -119,7 +119,7 @@ async fn the_first_row_comes_however_large_it_is(t: Fixture) -> Checked {
     let large = in_slot(pillarbox::Event::text("t", "x".repeat(10_000)).id("a"));
     t.write([vec![large], plain(&["b"])].concat(), at(0)).await?;
     let fetched = t
-        .store
+        .native()
         .fetch(Fetch { bytes: ByteLimits::of_total(0), ..fetch(slots(&t, Cursor::default()), at(0)) })
         .await?;
     assert_eq!((ids(&fetched.rows), fetched.more), (vec!["a"], true));
@@ -129,10 +129,10 @@ async fn the_first_row_comes_however_large_it_is(t: Fixture) -> Checked {
 /// PBX-013
 async fn nothing_asked_for_is_nothing_read(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
-    let none = t.store.fetch(Fetch { rows: 0, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
+    let none = t.native().fetch(Fetch { rows: 0, ..fetch(slots(&t, Cursor::default()), at(0)) }).await?;
     assert_eq!((none.rows.len(), none.more, none.cursor.decided), (0, true, Seq(0)));
     let scope = Scope::Slots { slots: SlotSet::default(), cursor: Cursor::default() };
-    let none = t.store.fetch(fetch(scope, at(0))).await?;
+    let none = t.native().fetch(fetch(scope, at(0))).await?;
     assert_eq!((none.rows.len(), none.more), (0, false));
     Ok(())
 }
@@ -161,7 +161,7 @@ async fn delayed_and_queued_rows_are_not_read_by_slots(t: Fixture) -> Checked {
     let rows = vec![in_queue(event("queued")), in_slot(event("delayed").due(at(5))), in_slot(event("a"))];
     t.write(rows, at(0)).await?;
     let scope = Scope::Slots { slots: SlotSet::new((0..i16::MAX).map(Slot)), cursor: Cursor::default() };
-    assert_eq!(ids(&t.store.fetch(fetch(scope, at(60))).await?.rows), ["a"]);
+    assert_eq!(ids(&t.native().fetch(fetch(scope, at(60))).await?.rows), ["a"]);
     Ok(())
 }
 
@@ -171,10 +171,10 @@ async fn recent_rows_are_left_for_later(t: Fixture) -> Checked {
     t.write(plain(&["b"]), at(8)).await?;
     t.write(plain(&["c"]), at(2)).await?;
     let recent = |cursor, now| Fetch { skip_recent: secs(5), ..fetch(slots(&t, cursor), at(now)) };
-    let fetched = t.store.fetch(recent(Cursor::default(), 9)).await?;
+    let fetched = t.native().fetch(recent(Cursor::default(), 9)).await?;
     assert_eq!((ids(&fetched.rows), fetched.more), (vec!["a"], false), "stops at the first recent row");
     assert!(fetched.cursor.decided < t.record("b").await?.seq, "the cursor must not pass it");
-    let rest = t.store.fetch(recent(fetched.cursor, 13)).await?;
+    let rest = t.native().fetch(recent(fetched.cursor, 13)).await?;
     assert_eq!(ids(&rest.rows), ["b", "c"], "a row as old as that is no longer recent");
     Ok(())
 }
@@ -184,10 +184,14 @@ async fn a_recent_row_is_not_a_limit(t: Fixture) -> Checked {
     t.write(plain(&["a"]), at(0)).await?;
     t.write(plain(&["b"]), at(8)).await?;
     let request = Fetch { rows: 1, skip_recent: secs(5), ..fetch(slots(&t, Cursor::default()), at(9)) };
-    let fetched = t.store.fetch(request).await?;
+    let fetched = t.native().fetch(request).await?;
     assert_eq!((ids(&fetched.rows), fetched.more), (vec!["a"], false));
     let future = Fetch { skip_recent: Duration::ZERO, ..fetch(slots(&t, Cursor::default()), at(-9)) };
-    assert_eq!(t.store.fetch(future).await?.rows.len(), 2, "zero tests nothing, also after the clock fell");
+    assert_eq!(
+        t.native().fetch(future).await?.rows.len(),
+        2,
+        "zero tests nothing, also after the clock fell"
+    );
     Ok(())
 }
 
@@ -234,7 +238,7 @@ async fn rows_tell_what_delivery_needs(t: Fixture) -> Checked {
 async fn reading_locks_nothing(t: Fixture) -> Checked {
     t.write(plain(&["a", "b"]), at(0)).await?;
     t.read(Cursor::default(), at(0)).await?;
-    let beside = t.beside.fetch(fetch(slots(&t, Cursor::default()), at(0))).await?;
+    let beside = native(&t.beside).fetch(fetch(slots(&t, Cursor::default()), at(0))).await?;
     assert_eq!(ids(&beside.rows), ["a", "b"]);
     let record = t.record("a").await?;
     assert_eq!((record.locked_by, record.attempts), (None, 0));
@@ -245,11 +249,12 @@ async fn reading_locks_nothing(t: Fixture) -> Checked {
 async fn a_read_tells_the_databases_time(t: Fixture) -> Checked {
     let given = t.read(Cursor::default(), at(7)).await?.now;
     assert_eq!(given, at(7));
-    let own = |store: std::sync::Arc<dyn pillarbox::port::Store>, scope| async move {
-        store.fetch(Fetch { now: None, ..fetch(scope, at(0)) }).await.map(|fetched| fetched.now)
+    let own = async |table| {
+        let request = Fetch { now: None, ..fetch(Scope::Due, at(0)) };
+        native(table).fetch(request).await.map(|fetched| fetched.now)
     };
-    let first = own(t.store.clone(), Scope::Due).await?;
-    let second = own(t.beside.clone(), Scope::Due).await?;
+    let first = own(&t.store).await?;
+    let second = own(&t.beside).await?;
     assert!(first <= second, "two handles, one clock");
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use pillarbox::model::{Slot, Status};
 use pillarbox::port::{
-    Cancel, Change, ClaimFrom, Contents, Counts, Discard, ErrorKind, Fence, GroupAction, Heartbeat,
-    HeldGroups, List, PageOrder, Purge, PurgeStatus, Reap, Select, StoreError, Write,
+    Cancel, Change, Contents, Counts, Discard, ErrorKind, Fence, GroupAction, Heartbeat, HeldGroups, List,
+    PageOrder, Purge, PurgeStatus, Register, Select, StoreError, Take, Write,
 };
 
-use super::flowcatalyst::{claim_all, item, look, row, tsid};
 use crate::case::{Case, Checked, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, items};
+use crate::item_kit::*;
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -31,15 +31,22 @@ pub(crate) fn cases() -> Vec<Case> {
     )
 }
 
+/// Node 1, which must lead, takes everything, and all of it dies.
 async fn die(t: &Fixture, blocks: Option<&str>, now: i64) -> Result<(), StoreError> {
-    let rows = claim_all(t, now).await?;
+    let rows = take_all(t, now).await?;
     let batch = rows.iter().map(|row| {
         let blocks = blocks.map(group);
         outcome(row, Change::Dead { error: "never".to_owned(), counts: Counts::None, blocks })
     });
     let batch = batch.collect();
-    assert_eq!(t.settle(Fence::Open, batch, at(now)).await?.stale, NONE);
+    assert_eq!(t.settle(Fence::Node(node(1)), batch, at(now)).await?.stale, NONE);
     Ok(())
+}
+
+/// How node 1 joins.
+fn registration() -> Register {
+    let (label, part) = ("one".to_owned(), pillarbox::port::Part::Share);
+    Register { node: node(1), label, part, lease: LEASE, now: Some(at(0)) }
 }
 
 /// RLY-001, RLY-003, RLY-052
@@ -48,7 +55,15 @@ async fn tables_of_others_are_used_as_they_stand(t: Fixture) -> Checked {
     let bare = t.bare.as_ref().expect("a database without our tables");
     bare.admin().check().await?;
     bare.write(Write { rows: (1..=4).map(|n| row(item(n))).collect(), now: Some(at(0)) }).await?;
-    let rows = bare.claim(claim(ClaimFrom::Events, "ann", 3, at(1))).await?;
+    assert_eq!(bare.admin().stats().await?.by_status, [4, 0, 0, 0]);
+    assert_eq!(bare.admin().list(List { limit: 9, ..List::default() }).await?.len(), 4);
+    assert!(bare.admin().show(id(&tsid(1))).await?.is_some());
+    let purge = || Purge { status: PurgeStatus::Done, older_than: secs(5), limit: 9, now: Some(at(9)) };
+    assert_eq!(bare.admin().purge(purge()).await?, 0);
+    // Nodes have tables of ours, beside theirs.
+    bare.admin().migrate().await?;
+    bare.register(registration()).await?;
+    let rows = items(bare).take(Take { rows: 3, ..take(1, 1) }).await?.rows;
     let changes = [
         Change::Done,
         retry(secs(1)),
@@ -56,19 +71,18 @@ async fn tables_of_others_are_used_as_they_stand(t: Fixture) -> Checked {
     ];
     let outcomes: Vec<_> = rows.iter().zip(changes).map(|(row, change)| outcome(row, change)).collect();
     let settle = pillarbox::port::Settle {
-        fence: Fence::Owner(owner("ann")),
+        fence: Fence::Node(node(1)),
         outcomes: outcomes.into(),
         on_done: pillarbox::port::OnDone::Keep,
         now: Some(at(2)),
     };
     assert_eq!(bare.settle(settle).await?.stale, NONE);
-    assert_eq!(bare.claim(claim(ClaimFrom::Events, "ann", 9, at(3))).await?.len(), 2);
-    assert_eq!(bare.reap(Reap { older_than: secs(5), rows: 9, now: Some(at(9)) }).await?, 2);
+    assert_eq!(items(bare).take(take(1, 3)).await?.rows.len(), 2);
+    assert_eq!(items(bare).recover(recover(1, 5, 9)).await?, 2);
     assert_eq!(bare.admin().stats().await?.by_status, [1, 1, 1, 1]);
     assert_eq!(bare.admin().list(List { limit: 9, ..List::default() }).await?.len(), 4);
     assert!(bare.admin().show(id(&tsid(1))).await?.is_some());
-    let purge = Purge { status: PurgeStatus::Done, older_than: secs(5), limit: 9, now: Some(at(9)) };
-    assert_eq!(bare.admin().purge(purge).await?, 1);
+    assert_eq!(bare.admin().purge(purge()).await?, 1);
     Ok(())
 }
 
@@ -80,14 +94,7 @@ async fn migrating_beside_tables_of_others_leaves_their_rows_alone(t: Fixture) -
     let migrated = bare.admin().migrate().await?;
     assert_eq!((migrated.from, migrated.to), (0, 1));
     assert!(bare.admin().show(id(&tsid(1))).await?.is_some());
-    let join = pillarbox::port::Register {
-        node: node(1),
-        label: "one".to_owned(),
-        part: pillarbox::port::Part::Share,
-        lease: LEASE,
-        now: Some(at(0)),
-    };
-    assert_eq!(bare.register(join).await?.nodes, 1);
+    assert_eq!(bare.register(registration()).await?.nodes, 1);
     Ok(())
 }
 
@@ -96,7 +103,8 @@ async fn migrating_makes_the_tables_and_is_harmless_when_repeated(t: Fixture) ->
     t.write(vec![row(item(1))], at(0)).await?;
     let again = t.store.admin().migrate().await?;
     assert_eq!((again.from, again.to), (1, 1));
-    assert_eq!(claim_all(&t, 1).await?.len(), 1);
+    t.join(1, at(0)).await?;
+    assert_eq!(take_all(&t, 1).await?.len(), 1);
     t.store.admin().check().await?;
     let script = t.store.admin().schema_sql();
     assert!(script.contains("outbox_events") && script.contains("status"), "{script}");
@@ -182,6 +190,7 @@ async fn groups_are_paused_and_resumed(t: Fixture) -> Checked {
 /// EVT-130, PBX-010
 async fn failed_items_are_replayed_and_discarded(t: Fixture) -> Checked {
     t.write((1..=3).map(|n| row(item(n).group("g"))).collect(), at(0)).await?;
+    t.join(1, at(0)).await?;
     die(&t, Some("g"), 1).await?;
     assert_eq!(t.replay(only(&[&tsid(1), &tsid(2)]), at(2)).await?, 2);
     assert!(t.held_group("g").await?.is_none(), "its head is back");
@@ -194,26 +203,28 @@ async fn failed_items_are_replayed_and_discarded(t: Fixture) -> Checked {
     let mut done: Vec<_> = audit.iter().map(|one| (one.action.as_str(), one.target.clone())).collect();
     done.sort_unstable();
     assert_eq!(done, [("discard", tsid(3)), ("replay", tsid(1)), ("replay", tsid(2))]);
-    assert_eq!(claim_all(&t, 4).await?.len(), 2);
+    assert_eq!(take_all(&t, 4).await?.len(), 2);
     Ok(())
 }
 
 /// EVT-047
 async fn only_waiting_items_are_cancelled(t: Fixture) -> Checked {
     t.write(vec![row(item(1)), row(item(2)), row(item(3))], at(0)).await?;
-    t.claim(ClaimFrom::Events, "ann", 1, at(1)).await?;
+    t.join(1, at(0)).await?;
+    taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
     let ids = (1..=2).map(|n| id(&tsid(n))).collect();
     let cancel = Cancel { ids, by: "ann".to_owned(), now: Some(at(2)) };
     assert_eq!(t.store.admin().cancel(cancel).await?, [id(&tsid(2))]);
-    assert_eq!(claim_all(&t, 3).await?.len(), 1);
+    assert_eq!(take_all(&t, 3).await?.len(), 1);
     Ok(())
 }
 
 /// EVT-043
 async fn ended_items_are_purged_by_age(t: Fixture) -> Checked {
     t.write(vec![row(item(1))], at(0)).await?;
-    let done = claim_all(&t, 1).await?.iter().map(|row| outcome(row, Change::Done)).collect();
-    t.settle(Fence::Open, done, at(10)).await?;
+    t.join(1, at(0)).await?;
+    let done = take_all(&t, 1).await?.iter().map(|row| outcome(row, Change::Done)).collect();
+    t.settle(Fence::Node(node(1)), done, at(10)).await?;
     t.write(vec![row(item(2))], at(0)).await?;
     die(&t, None, 20).await?;
     t.write(vec![row(item(3))], at(0)).await?;
@@ -270,6 +281,7 @@ async fn lists_leave_contents_out_where_nobody_wants_them(t: Fixture) -> Checked
 /// RLY-003
 async fn lists_and_counts_are_filtered(t: Fixture) -> Checked {
     t.write(vec![row(item(1).group("g"))], at(0)).await?;
+    t.join(1, at(0)).await?;
     die(&t, None, 5).await?;
     t.write(vec![row(item(2).group("g")), row(item(3))], at(6)).await?;
     let of = |statuses: &[Status]| Select { statuses: statuses.to_vec(), ..Select::default() };
@@ -297,12 +309,15 @@ async fn lists_and_counts_are_filtered(t: Fixture) -> Checked {
 /// RLY-006
 async fn stats_count_every_status(t: Fixture) -> Checked {
     t.write(vec![row(item(1)), row(item(2))], at(0)).await?;
+    t.join(1, at(0)).await?;
     die(&t, None, 1).await?;
     t.store.write(Write { rows: vec![row(item(3)), row(item(4))], now: None }).await?;
-    t.claim(ClaimFrom::Events, "ann", 1, at(1)).await?;
+    taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
+    t.store.leave(node(1)).await?;
     let stats = t.store.admin().stats().await?;
     assert_eq!((stats.by_status, stats.written_last_minute), ([2, 0, 0, 2], 2));
-    assert_eq!((stats.delayed, stats.queued, stats.free_slots, stats.nodes), (0, 0, 1, 0));
+    let free = (stats.free_slots, stats.nodes);
+    assert_eq!((stats.delayed, stats.queued, free), (0, 0, (2, 0)), "leadership and a lane are free");
     let dead: Vec<_> = stats.dead_by_type.iter().map(|one| (one.event_type.as_str(), one.count)).collect();
     assert_eq!(dead, [("EVENT", 2)]);
     assert!(stats.oldest.is_some_and(|age| age < secs(86_400)), "of what waits");

@@ -109,7 +109,7 @@ async fn is_set_aside(t: &Fixture, bad: ForeignRow) -> Checked {
     plant(t, foreign("before")).await?;
     plant(t, bad).await?;
     plant(t, foreign("after")).await?;
-    for rows in [t.pending().await?, t.store.fetch(fetch(Scope::Due, at(1_000_000_000))).await?.rows] {
+    for rows in [t.pending().await?, t.native().fetch(fetch(Scope::Due, at(1_000_000_000))).await?.rows] {
         assert_eq!(ids(&rows), ["before", "bad", "after"]);
         let readable: Vec<bool> = rows.iter().map(|row| row.event.is_ok()).collect();
         assert_eq!(readable, [true, false, true]);
@@ -169,7 +169,7 @@ async fn a_malformed_row_keeps_its_place_in_its_group(t: Fixture) -> Checked {
     let rows = t.pending().await?;
     assert_eq!(rows[0].group, Some(group("order/7")));
     let scope = Scope::Group { slot: rows[1].slot, group: group("order/7"), from: rows[0].seq };
-    assert_eq!(ids(&t.store.fetch(fetch(scope, at(0))).await?.rows), ["bad", "good"]);
+    assert_eq!(ids(&t.native().fetch(fetch(scope, at(0))).await?.rows), ["bad", "good"]);
     Ok(())
 }
 

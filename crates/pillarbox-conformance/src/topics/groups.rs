@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         what_does_not_fit_the_state_changes_nothing,
         every_change_is_counted_and_recorded,
         a_heartbeat_tells_the_first_page;
-    AnyLayout:
+    AnyKind:
         a_group_is_paused_once,
         a_paused_group_is_resumed,
         groups_come_in_the_order_of_their_keys,

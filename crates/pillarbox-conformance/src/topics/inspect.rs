@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         figures_tell_age_and_rates,
         figures_tell_of_nodes_slots_and_groups,
         operators_actions_are_recorded_by_event;
-    AnyLayout:
+    AnyKind:
         an_empty_outbox_has_empty_figures,
         nodes_are_listed_in_the_order_they_joined,
         a_node_tells_its_state_until_it_is_gone,
@@ -175,7 +175,7 @@ async fn figures_count_by_status_lane_and_type(t: Fixture) -> Checked {
 /// PBX-022
 async fn figures_tell_age_and_rates(t: Fixture) -> Checked {
     let scope = pillarbox::port::Scope::Due;
-    let now = t.store.fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
+    let now = t.native().fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
     t.write(vec![in_slot(event("waits").due(now + secs(3600)))], now - secs(9_000)).await?;
     t.write(plain(&["old"]), now - secs(3_600)).await?;
     t.write(plain(&["done"]), now - secs(7_200)).await?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pillarbox::model::{Continuation, Event, FailedSteps, JoinStatus, JoinWait, Payload, Row, StepState};
 use pillarbox::port::{
-    Answer, Change, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, ListJoins, OnDone,
-    Purge, PurgeStatus, Settle, Store, StoreError,
+    Answer, AnyTable, Change, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, ListJoins,
+    OnDone, Purge, PurgeStatus, Settle, StoreError,
 };
 use tokio::task::JoinSet;
 
 use crate::case::{Case, Checked, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, native};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -255,7 +255,7 @@ async fn joins_settled_at_once_by_many_fire_once_each(t: Fixture) -> Checked {
         (0..WORKERS).map(|worker| rows.iter().skip(worker).step_by(WORKERS).cloned().collect()).collect();
     let mut workers = JoinSet::new();
     for (worker, share) in shares.into_iter().enumerate() {
-        let store = Arc::clone(if worker % 2 == 0 { &t.store } else { &t.beside });
+        let store = if worker % 2 == 0 { &t.store } else { &t.beside }.clone();
         workers.spawn(settle_in_batches(store, share, worker));
     }
     while let Some(ended) = workers.join_next().await {
@@ -268,7 +268,7 @@ async fn joins_settled_at_once_by_many_fire_once_each(t: Fixture) -> Checked {
     Ok(())
 }
 
-async fn settle_in_batches(store: Arc<dyn Store>, rows: Vec<Row>, worker: usize) -> Result<(), StoreError> {
+async fn settle_in_batches(store: AnyTable, rows: Vec<Row>, worker: usize) -> Result<(), StoreError> {
     let mut rows = rows.as_slice();
     let mut size = worker + 1;
     while !rows.is_empty() {
@@ -297,7 +297,7 @@ async fn attaching_beside_a_settle_loses_no_step(t: Fixture) -> Checked {
         let settle = Settle { fence, outcomes, on_done: OnDone::Keep, now: Some(at(1)) };
         let settle = settle_whole(&*t.store, settle);
         let attach = again(|| {
-            let joins = t.beside.joins().expect("joins");
+            let joins = native(&t.beside).joins().expect("joins");
             let action = JoinAction::Attach { messages: vec![id(message)] };
             joins.change_join(JoinChange { join: join_id("j"), action, now: Some(at(1)) })
         });

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::model::{EventId, GroupKey, Row, Status};
+use pillarbox::model::{Event, EventId, GroupKey, Row, Status};
 use pillarbox::port::{
-    ByteLimits, Cancel, Change, Counts, Fence, GroupAction, Lead, Order, Recover, Settled, Take, Taken, Wait,
+    Cancel, Change, Counts, Fence, GroupAction, Order, Recover, Settled, Take, Taken, Wait,
 };
 
-use super::flowcatalyst::{claim_all, item, look, row, tsid};
 use crate::case::{Case, Checked, Halt, cases};
-use crate::harness::{Ending, Fixture, ItemRow, Planted};
+use crate::harness::{Ending, Fixture, ItemRow, Planted, items};
+use crate::item_kit::*;
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         pages_visit_every_group_once,
         groups_that_are_left_out_are_passed_over,
         held_groups_are_left_out_by_the_store,
-        a_take_marks_rows_as_a_claim_does,
+        a_take_marks_rows_as_processing_at_its_time,
         odd_rows_are_taken_and_unknown_statuses_are_not,
         only_the_leader_takes,
         a_evicted_node_takes_recovers_and_settles_nothing,
@@ -38,41 +38,6 @@ pub(crate) fn cases() -> Vec<Case> {
         a_row_that_others_have_locked_is_not_overtaken,
         rows_without_a_group_overtake_a_locked_one_only_where_each_goes_for_itself;
     )
-}
-
-fn leader(t: &Fixture) -> &dyn Lead {
-    t.store.lead().expect("a store of this layout has a leader")
-}
-
-fn take(number: u128, now: i64) -> Take {
-    Take {
-        node: node(number),
-        after: None,
-        except: Vec::new(),
-        rows: MANY,
-        bytes: ByteLimits::NONE,
-        each: MANY,
-        ungrouped: MANY,
-        ungrouped_order: Order::PerGroup,
-        now: Some(at(now)),
-    }
-}
-
-fn recover(number: u128, older_than: u64, now: i64) -> Recover {
-    Recover {
-        node: node(number),
-        older_than: secs(older_than),
-        except: Vec::new(),
-        rows: MANY,
-        now: Some(at(now)),
-    }
-}
-
-/// The rows of a take by a node that must lead.
-async fn taken(t: &Fixture, request: Take) -> Result<Vec<Row>, Halt> {
-    let taken = leader(t).take(request).await?;
-    assert!(taken.leads, "the node leads");
-    Ok(taken.rows)
 }
 
 /// The numbers of the rows.
@@ -193,15 +158,16 @@ async fn held_groups_are_left_out_by_the_store(t: Fixture) -> Checked {
 }
 
 /// RLY-006, RLY-010, RLY-012
-async fn a_take_marks_rows_as_a_claim_does(t: Fixture) -> Checked {
+async fn a_take_marks_rows_as_processing_at_its_time(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
     let row = taken(&t, take(1, 5)).await?.remove(0);
     assert_eq!((row.token.0, row.attempts), (at(5).as_microsecond(), 1));
-    assert_eq!((row.status, row.created_at), (Status::New, at(0)));
+    assert_eq!((row.status, row.created_at, row.available_at), (Status::New, at(0), at(0)));
+    assert_eq!(row.event.as_ref().map(Event::event_type), Ok("EVENT"));
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.processed_at), ("PROCESSING", Some(at(5))));
     assert_eq!((stored.retry_count, stored.error_message), (0, None));
-    assert!(claim_all(&t, 6).await?.is_empty(), "nobody else gets it");
+    assert!(take_all(&t, 6).await?.is_empty(), "nobody else gets it");
     Ok(())
 }
 
@@ -235,11 +201,11 @@ async fn odd_rows_are_taken_and_unknown_statuses_are_not(t: Fixture) -> Checked 
     Ok(())
 }
 
-/// RLY-021, PBX-011
+/// RLY-010, RLY-021, PBX-011
 async fn only_the_leader_takes(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
     t.join(2, at(1)).await?;
-    let beside = t.beside.lead().expect("a store of this layout has a leader");
+    let beside = items(&t.beside);
     for stranger in [2, 3] {
         let answer = beside.take(take(stranger, 2)).await?;
         assert!(!answer.leads && answer.rows.is_empty(), "node {stranger} does not lead");
@@ -257,9 +223,9 @@ async fn a_evicted_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checke
     let rows = taken(&t, Take { rows: 1, ..take(1, 1) }).await?;
     t.join(2, at(20)).await?;
     assert!(held(&t.heartbeat(2, at(40)).await?).contains(&0), "the first one was evicted");
-    let answer = leader(&t).take(take(1, 41)).await?;
+    let answer = t.items().take(take(1, 41)).await?;
     assert!(!answer.leads && answer.rows.is_empty());
-    assert_eq!(leader(&t).recover(recover(1, 0, 41)).await?, 0);
+    assert_eq!(t.items().recover(recover(1, 0, 41)).await?, 0);
     for change in every_change() {
         let settled = t.settle(Fence::Node(node(1)), vec![outcome(&rows[0], change)], at(41)).await?;
         assert_eq!(settled, Settled::lost(1));
@@ -267,7 +233,7 @@ async fn a_evicted_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checke
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.retry_count), ("PROCESSING", 0));
     assert_eq!(look(&t, 2).await?.status, "PENDING");
-    assert_eq!(leader(&t).recover(recover(2, 0, 41)).await?, 1);
+    assert_eq!(t.items().recover(recover(2, 0, 41)).await?, 1);
     assert_eq!(numbers(&taken(&t, take(2, 41)).await?), [1, 2], "its heir goes on");
     Ok(())
 }
@@ -276,11 +242,11 @@ async fn a_evicted_node_takes_recovers_and_settles_nothing(t: Fixture) -> Checke
 async fn a_node_that_gave_leadership_up_takes_nothing(t: Fixture) -> Checked {
     led(&t, &[(1, "a")]).await?;
     t.release(1, &[0], at(1)).await?;
-    let answer = leader(&t).take(take(1, 1)).await?;
+    let answer = t.items().take(take(1, 1)).await?;
     assert!(!answer.leads && answer.rows.is_empty(), "it is there, and does not lead");
     t.heartbeat(1, at(2)).await?;
     t.store.leave(node(1)).await?;
-    assert!(!leader(&t).take(take(1, 2)).await?.leads);
+    assert!(!t.items().take(take(1, 2)).await?.leads);
     assert_eq!(look(&t, 1).await?.status, "PENDING");
     Ok(())
 }
@@ -289,7 +255,7 @@ async fn a_node_that_gave_leadership_up_takes_nothing(t: Fixture) -> Checked {
 async fn a_leader_settles_by_its_claims_alone(t: Fixture) -> Checked {
     led(&t, &[(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a"), (6, "a")]).await?;
     let old = taken(&t, take(1, 1)).await?;
-    assert_eq!(leader(&t).recover(recover(1, 0, 2)).await?, 6);
+    assert_eq!(t.items().recover(recover(1, 0, 2)).await?, 6);
     let new = taken(&t, take(1, 3)).await?;
     let batch =
         |rows: &[Row]| rows.iter().zip(every_change()).map(|(row, change)| outcome(row, change)).collect();
@@ -333,14 +299,17 @@ async fn what_was_taken_too_long_ago_is_recovered(t: Fixture) -> Checked {
     let done = t.outcome(&tsid(3), Change::Done).await?;
     t.settle(Fence::Node(node(1)), vec![done], at(2)).await?;
     taken(&t, take(1, 10)).await?;
-    let lead = leader(&t);
+    let lead = t.items();
     assert_eq!(lead.recover(recover(1, 20, 21)).await?, 0, "not longer ago than that");
     assert_eq!(lead.recover(Recover { rows: 1, ..recover(1, 20, 22) }).await?, 1);
     assert_eq!(lead.recover(recover(1, 20, 22)).await?, 1);
     let stored = look(&t, 1).await?;
     assert_eq!((stored.status.as_str(), stored.processed_at), ("PENDING", Some(at(1))), "the token stays");
     assert_eq!((stored.retry_count, look(&t, 3).await?.status.as_str()), (0, "COMPLETED"));
+    assert_eq!(lead.recover(recover(1, 20, 22)).await?, 0, "each once");
     assert_eq!(lead.recover(recover(1, 0, 10)).await?, 1, "zero: all, whenever they were taken");
+    assert_eq!(numbers(&take_all(&t, 23).await?), [1, 2, 4], "they are there to be taken again");
+    assert_eq!(lead.recover(recover(1, 0, 23)).await?, 3);
     let stuck = ItemRow { status: "PROCESSING".to_owned(), processed_at: None, ..look(&t, 3).await? };
     t.foreign.plant(ItemRow { id: tsid(5), ..stuck }).await?;
     assert_eq!(lead.recover(recover(1, 20, 19)).await?, 0);
@@ -359,7 +328,7 @@ async fn what_the_leader_has_in_hand_is_not_recovered(t: Fixture) -> Checked {
     let except: Vec<EventId> = [1, 3].map(|number| id(&tsid(number))).to_vec();
     for older_than in [0, 5] {
         let request = Recover { except: except.clone(), ..recover(1, older_than, 99) };
-        let there = leader(&t).recover(request).await?;
+        let there = t.items().recover(request).await?;
         assert_eq!(there, u64::from(older_than == 0));
     }
     for (number, status) in [(1, "PROCESSING"), (2, "PENDING"), (3, "PROCESSING")] {
@@ -374,7 +343,7 @@ async fn tokens_grow_over_takes_and_recoveries_within_one_moment(t: Fixture) -> 
     let mut last = taken(&t, take(1, 5)).await?.remove(0).token;
     for _ in 0..3 {
         // A clock that stands still, or a column of whole seconds.
-        assert_eq!(leader(&t).recover(recover(1, 0, 5)).await?, 1);
+        assert_eq!(t.items().recover(recover(1, 0, 5)).await?, 1);
         let next = taken(&t, take(1, 5)).await?.remove(0).token;
         assert!(next > last, "{next:?} after {last:?}");
         last = next;
@@ -389,13 +358,13 @@ async fn takes_side_by_side_never_share_a_row(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     let mut takers = tokio::task::JoinSet::new();
     for number in 0..6 {
-        let store = Arc::clone(if number % 2 == 0 { &t.store } else { &t.beside });
+        let store = Arc::clone(items(if number % 2 == 0 { &t.store } else { &t.beside }));
         takers.spawn(async move {
             until_dry(|| {
                 let store = Arc::clone(&store);
                 async move {
                     let request = Take { rows: 7, each: 2, now: None, ..take(1, 0) };
-                    store.lead().expect("a leader").take(request).await.map(|Taken { rows, .. }| rows)
+                    store.take(request).await.map(|Taken { rows, .. }| rows)
                 }
             })
             .await

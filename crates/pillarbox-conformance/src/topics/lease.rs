@@ -15,7 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_heartbeat_tells_the_oldest_row_it_holds,
         a_heartbeat_tells_of_groups_that_changed,
         a_evicted_nodes_slots_tell_what_it_can_have_read;
-    AnyLayout:
+    AnyKind:
         joining_twice_is_a_conflict,
         every_node_has_a_lane_of_its_own,
         a_heartbeat_renews_the_lease,
@@ -221,5 +221,7 @@ async fn node_leases_are_counted_by_the_databases_clock(t: Fixture) -> Checked {
     assert!(left <= lease && left > secs(3000), "{left:?}");
     let now = t.store.heartbeat(Heartbeat { now: None, ..heartbeat(1, at(0)) }).await?.expect("a member").now;
     assert!(now.duration_since(told[0].joined_at).as_secs().abs() < 600);
+    let asked = t.beside.now().await?;
+    assert!(now.duration_since(asked).as_secs().abs() < 600, "{asked} is that clock's time too");
     Ok(())
 }

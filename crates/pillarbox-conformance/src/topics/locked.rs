@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
-use pillarbox::model::{Layout, NewRow, Row, Status};
+use pillarbox::model::{NewRow, Row, Status};
 use pillarbox::port::{
-    Change, ClaimFrom, Delivery, Fence, Fetch, Handed, NoMetrics, OnDone, Outcome, Select, Settle, Settled,
-    Sink, StoreError, Verdict, Write,
+    AnyTable, Change, ClaimFrom, Delivery, Fence, Handed, NoMetrics, OnDone, Outcome, Select, Settle,
+    Settled, Sink, StoreError, Verdict, Write,
 };
 use pillarbox::rules::Lease;
 use tokio::sync::watch;
 
-use super::flowcatalyst::{claim_all, item, row, tsid};
 use crate::case::{Case, Checked, Halt, cases};
 use crate::harness::{Fixture, Unlock};
+use crate::item_kit::*;
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
             outcomes_of_every_kind_wait_for_their_own_row_alone;
         Items:
             a_locked_item_delays_only_its_own_outcome;
-        AnyLayout:
+        AnyKind:
             an_engine_goes_on_beside_a_locked_row,
     )
 }
@@ -127,7 +127,7 @@ async fn a_locked_item_delays_only_its_own_outcome(t: Fixture) -> Checked {
     t.join(1, at(0)).await?;
     for (first, on_done) in [(0, OnDone::Keep), (10, OnDone::Delete)] {
         t.write((first..first + 4).map(|number| row(item(number))).collect(), at(0)).await?;
-        let rows = claim_all(&t, 1).await?;
+        let rows = take_all(&t, 1).await?;
         let unlock = lock(&t, &tsid(first + 1)).await?;
         let fence = Fence::Node(node(1));
         let mut outcomes = of(&rows, |place| if place == 3 { dead_blocking("g") } else { Change::Done });
@@ -173,8 +173,10 @@ async fn an_engine_goes_on_beside_a_locked_row(t: Fixture) -> Checked {
     const ROWS: usize = 40;
     // Long enough for a busy machine, whose heartbeats come late.
     let lease = Duration::from_secs(3);
-    let items = t.store.facts().layout() == Layout::Flowcatalyst;
-    let make = |number| if items { item(number) } else { event(&tsid(number)) };
+    let make = |number| match &t.store {
+        AnyTable::Items(_) => item(number),
+        AnyTable::Native(_) => event(&tsid(number)),
+    };
     let rows: Vec<NewRow> = (0..ROWS).map(|number| row(make(number).group(format!("g{number}")))).collect();
     t.store.write(Write { rows, now: None }).await?;
     let ((let_go, go), (out, mut is_out)) = (watch::channel(false), watch::channel(false));
@@ -186,7 +188,7 @@ async fn an_engine_goes_on_beside_a_locked_row(t: Fixture) -> Checked {
         ..EngineSettings::default()
     };
     let parts = EngineParts {
-        store: Arc::clone(&t.store),
+        table: t.store.clone(),
         sink: sink.clone(),
         metrics: Arc::new(NoMetrics),
         settings,
@@ -220,9 +222,9 @@ async fn an_engine_goes_on_beside_a_locked_row(t: Fixture) -> Checked {
 /// All but the locked one end, and the node sends heartbeats for two leases.
 async fn beside_the_lock(t: &Fixture, rows: usize, lease: Duration) -> Checked {
     let nodes = t.store.admin().nodes().await?;
-    let since = t.beside.fetch(Fetch::time()).await?.now;
+    let since = t.beside.now().await?;
     until_done(t, rows - 1).await?;
-    while t.beside.fetch(Fetch::time()).await?.now < since + lease * 2 {
+    while t.beside.now().await? < since + lease * 2 {
         let now = t.beside.admin().nodes().await?;
         assert_eq!(now.len(), 1);
         assert_eq!((now[0].node, now[0].expires_in.is_some()), (nodes[0].node, true), "the node was evicted");

@@ -6,7 +6,7 @@ use pillarbox::port::{
 };
 
 use crate::case::{Case, Checked, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, native};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -43,7 +43,7 @@ async fn migrating_makes_the_tables(t: Fixture) -> Checked {
     bare.admin().check().await?;
     bare.write(Write { rows: plain(&["a"]), now: Some(at(0)) }).await?;
     assert_eq!(bare.admin().count(Select::default()).await?, 1);
-    if let Some(joins) = bare.joins() {
+    if let Some(joins) = native(&bare).joins() {
         let list = ListJoins { limit: 9, ..ListJoins::default() };
         assert!(joins.list_joins(list).await?.is_empty());
         assert!(joins.show_join(join_id("j"), 9).await?.is_none());
@@ -65,8 +65,8 @@ async fn missing_tables_are_told_as_such(t: Fixture) -> Checked {
     is_schema(admin.check().await, "check");
     is_schema(bare.write(Write { rows: plain(&["a"]), now: None }).await, "write");
     let scope = Scope::Slots { slots: t.every_slot(), cursor: Cursor::default() };
-    is_schema(bare.fetch(fetch(scope, at(0))).await, "fetch");
-    is_schema(bare.claim(claim(ClaimFrom::Queue, "ann", 9, at(0))).await, "claim");
+    is_schema(native(&bare).fetch(fetch(scope, at(0))).await, "fetch");
+    is_schema(native(&bare).claim(claim(ClaimFrom::Queue, "ann", 9, at(0))).await, "claim");
     is_schema(bare.heartbeat(heartbeat(1, at(0))).await, "heartbeat");
     is_schema(admin.count(Select::default()).await, "count");
     is_schema(admin.list(List { limit: 9, ..List::default() }).await, "list");

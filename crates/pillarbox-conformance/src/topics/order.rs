@@ -62,7 +62,7 @@ async fn a_parked_group_is_read_from_where_it_was_left(t: Fixture) -> Checked {
     let beyond = t.read(fetched.cursor, at(1)).await?;
     assert!(ids(&beyond.rows).contains(&"c"));
     let scope = Scope::Group { slot, group: group("g"), from: parked };
-    assert_eq!(ids(&t.store.fetch(fetch(scope, at(1))).await?.rows), ["a", "b", "c"]);
+    assert_eq!(ids(&t.native().fetch(fetch(scope, at(1))).await?.rows), ["a", "b", "c"]);
     Ok(())
 }
 
@@ -90,7 +90,7 @@ async fn a_cut_read_does_not_pass_an_open_transaction_either(t: Fixture) -> Chec
     late.insert(plain(&["late"])).await?;
     t.write(plain(&["a", "b", "c"]), at(0)).await?;
     let scope = Scope::Slots { slots: t.every_slot(), cursor: Cursor::default() };
-    let cut = t.store.fetch(Fetch { rows: 2, ..fetch(scope, at(0)) }).await?;
+    let cut = t.native().fetch(Fetch { rows: 2, ..fetch(scope, at(0)) }).await?;
     assert!(cut.more);
     late.end(Ending::Commit).await?;
     assert!(ids(&t.read(cut.cursor, at(0)).await?.rows).contains(&"late"));

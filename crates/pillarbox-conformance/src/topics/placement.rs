@@ -87,7 +87,7 @@ async fn groups_compare_by_bytes(t: Fixture) -> Checked {
             group: row.group.clone().expect("grouped"),
             from: pillarbox::model::Seq(0),
         };
-        assert_eq!(ids(&t.store.fetch(fetch(scope, at(0))).await?.rows), [row.id.as_str()]);
+        assert_eq!(ids(&t.native().fetch(fetch(scope, at(0))).await?.rows), [row.id.as_str()]);
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 async fn promote(t: &Fixture, order: Order, rows: usize, now: i64) -> Result<Promoted, StoreError> {
-    t.store.promote(Promote { node: node(1), lane: Lane(64), order, rows, now: Some(at(now)) }).await
+    t.native().promote(Promote { node: node(1), lane: Lane(64), order, rows, now: Some(at(now)) }).await
 }
 
 /// PBX-014

@@ -6,7 +6,7 @@ use pillarbox::model::{Row, Status, Token};
 use pillarbox::port::{Change, ClaimFrom, Counts, Fence, OnDone, Outcome, Reap, Settle, StoreError, Wait};
 
 use crate::case::{Case, Checked, cases};
-use crate::harness::Fixture;
+use crate::harness::{Fixture, native};
 use crate::kit::*;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -67,7 +67,7 @@ async fn claimed_messages_are_leased_to_their_owner(t: Fixture) -> Checked {
     assert_eq!(ids(&t.claim(ClaimFrom::Queue, "ann", 2, at(1)).await?), ["a", "b"]);
     let record = t.record("a").await?;
     assert_eq!((record.locked_by.as_deref(), record.locked_until), (Some("ann"), Some(at(31))));
-    assert_eq!(ids(&t.beside.claim(claim(ClaimFrom::Queue, "bob", 9, at(2))).await?), ["c"]);
+    assert_eq!(ids(&native(&t.beside).claim(claim(ClaimFrom::Queue, "bob", 9, at(2))).await?), ["c"]);
     assert!(claimed(&t, "carl", 2).await?.is_empty(), "nothing is ready, and that is no error");
     Ok(())
 }
@@ -198,10 +198,10 @@ async fn an_attempt_can_be_taken_back(t: Fixture) -> Checked {
 async fn expired_claims_are_reaped(t: Fixture) -> Checked {
     enqueued(&t, &["a", "b", "c"]).await?;
     assert_eq!(claimed(&t, "ann", 0).await?.len(), 3);
-    assert_eq!(t.store.reap(reap(Duration::ZERO, MANY, 29)).await?, 0, "they are held");
-    assert_eq!(t.store.reap(reap(secs(10), MANY, 39)).await?, 0, "not over for so long");
-    assert_eq!(t.store.reap(reap(Duration::ZERO, 2, 30)).await?, 2);
-    assert_eq!(t.store.reap(reap(Duration::ZERO, MANY, 30)).await?, 1);
+    assert_eq!(t.native().reap(reap(Duration::ZERO, MANY, 29)).await?, 0, "they are held");
+    assert_eq!(t.native().reap(reap(secs(10), MANY, 39)).await?, 0, "not over for so long");
+    assert_eq!(t.native().reap(reap(Duration::ZERO, 2, 30)).await?, 2);
+    assert_eq!(t.native().reap(reap(Duration::ZERO, MANY, 30)).await?, 1);
     let record = t.record("a").await?;
     assert_eq!((record.locked_by, record.locked_until, record.attempts), (None, None, 1));
     assert_eq!(ids(&claimed(&t, "bob", 30).await?), ["a", "b", "c"]);
@@ -217,7 +217,7 @@ async fn reaping_leaves_the_rest_alone(t: Fixture) -> Checked {
     let held = t.write(vec![in_queue(event("later").due(at(40)))], at(0)).await?;
     assert_eq!(held.len(), 1);
     let free = t.record("free").await?;
-    assert_eq!(t.store.reap(reap(Duration::ZERO, MANY, 99)).await?, 0);
+    assert_eq!(t.native().reap(reap(Duration::ZERO, MANY, 99)).await?, 0);
     assert_eq!(t.record("free").await?.available_at, free.available_at);
     assert_eq!(
         (t.record("done").await?.status, t.record("dead").await?.status),

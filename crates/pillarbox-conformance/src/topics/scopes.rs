@@ -21,13 +21,13 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 async fn of_group(t: &Fixture, slot: Slot, key: &str, from: Seq) -> Result<Vec<Row>, StoreError> {
-    let fetched = t.store.fetch(fetch(Scope::Group { slot, group: group(key), from }, at(0))).await?;
+    let fetched = t.native().fetch(fetch(Scope::Group { slot, group: group(key), from }, at(0))).await?;
     assert_eq!((fetched.cursor, fetched.more), (Cursor::default(), false));
     Ok(fetched.rows)
 }
 
 async fn due(t: &Fixture, now: i64) -> Result<Vec<Row>, StoreError> {
-    let fetched = t.store.fetch(fetch(Scope::Due, at(now))).await?;
+    let fetched = t.native().fetch(fetch(Scope::Due, at(now))).await?;
     assert_eq!(fetched.cursor, Cursor::default());
     Ok(fetched.rows)
 }
@@ -63,12 +63,14 @@ async fn a_group_read_obeys_the_limits(t: Fixture) -> Checked {
     t.write(grouped("g", &["d"]), at(8)).await?;
     let slot = t.record("a").await?.slot;
     let whole = fetch(Scope::Group { slot, group: group("g"), from: Seq(0) }, at(9));
-    let two = t.store.fetch(Fetch { rows: 2, ..whole.clone() }).await?;
+    let two = t.native().fetch(Fetch { rows: 2, ..whole.clone() }).await?;
     assert_eq!((ids(&two.rows), two.more), (vec!["a", "b"], true));
-    let bytes =
-        t.store.fetch(Fetch { bytes: ByteLimits::of_total(two.rows[0].bytes + 1), ..whole.clone() }).await?;
+    let bytes = t
+        .native()
+        .fetch(Fetch { bytes: ByteLimits::of_total(two.rows[0].bytes + 1), ..whole.clone() })
+        .await?;
     assert_eq!((ids(&bytes.rows), bytes.more), (vec!["a", "b"], true));
-    let old = t.store.fetch(Fetch { skip_recent: secs(5), ..whole }).await?;
+    let old = t.native().fetch(Fetch { skip_recent: secs(5), ..whole }).await?;
     assert_eq!((ids(&old.rows), old.more), (vec!["a", "b", "c"], false));
     Ok(())
 }
@@ -100,12 +102,12 @@ async fn rows_due_later_are_not_read_as_due(t: Fixture) -> Checked {
 /// EVT-046
 async fn due_rows_are_read_oldest_first_up_to_the_limit(t: Fixture) -> Checked {
     t.write(plain(&["a", "b", "c"]), at(0)).await?;
-    let two = t.store.fetch(Fetch { rows: 2, ..fetch(Scope::Due, at(0)) }).await?;
+    let two = t.native().fetch(Fetch { rows: 2, ..fetch(Scope::Due, at(0)) }).await?;
     assert_eq!((ids(&two.rows), two.more), (vec!["a", "b"], true));
-    let three = t.store.fetch(Fetch { rows: 3, ..fetch(Scope::Due, at(0)) }).await?;
+    let three = t.native().fetch(Fetch { rows: 3, ..fetch(Scope::Due, at(0)) }).await?;
     assert_eq!((three.rows.len(), three.more), (3, false));
     let bytes = t
-        .store
+        .native()
         .fetch(Fetch { bytes: ByteLimits::of_total(two.rows[0].bytes), ..fetch(Scope::Due, at(0)) })
         .await?;
     assert_eq!((ids(&bytes.rows), bytes.more), (vec!["a"], true));
@@ -116,7 +118,7 @@ async fn due_rows_are_read_oldest_first_up_to_the_limit(t: Fixture) -> Checked {
 async fn recent_rows_are_passed_over_when_due_ones_are_read(t: Fixture) -> Checked {
     t.write(plain(&["recent"]), at(8)).await?;
     t.write(plain(&["old"]), at(0)).await?;
-    let fetched = t.store.fetch(Fetch { skip_recent: secs(5), ..fetch(Scope::Due, at(9)) }).await?;
+    let fetched = t.native().fetch(Fetch { skip_recent: secs(5), ..fetch(Scope::Due, at(9)) }).await?;
     assert_eq!((ids(&fetched.rows), fetched.more), (vec!["old"], false));
     Ok(())
 }

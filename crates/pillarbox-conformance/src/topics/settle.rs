@@ -364,7 +364,7 @@ async fn times_count_from_the_databases_now(t: Fixture) -> Checked {
     let outcomes = vec![t.outcome("a", retry(secs(3600))).await?].into();
     t.store.settle(Settle { fence: Fence::Open, outcomes, on_done: OnDone::Keep, now: None }).await?;
     let scope = pillarbox::port::Scope::Due;
-    let now = t.store.fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
+    let now = t.native().fetch(pillarbox::port::Fetch { now: None, ..fetch(scope, at(0)) }).await?.now;
     let available = t.record("a").await?.available_at;
     assert!(available > now && available <= now + secs(3600));
     Ok(())

@@ -278,7 +278,7 @@ async fn times_are_whole_microseconds(t: Fixture) -> Checked {
 async fn rows_are_stamped_by_the_databases_clock(t: Fixture) -> Checked {
     let clock = || async {
         let fetch = Fetch { now: None, ..fetch(Scope::Due, at(0)) };
-        t.store.fetch(fetch).await.map(|fetched| fetched.now)
+        t.native().fetch(fetch).await.map(|fetched| fetched.now)
     };
     let before = clock().await?;
     t.store.write(Write { rows: plain(&["a"]), now: None }).await?;
@@ -296,7 +296,7 @@ async fn values_are_never_read_as_statements(t: Fixture) -> Checked {
     t.write(plain(&["%", "_", "\"", "\\", "{event}", "?1", "$1", ":now"]), at(0)).await?;
     let row = t.pending().await?.remove(0);
     let scope = Scope::Group { slot: row.slot, group: group(nasty), from: row.seq };
-    assert_eq!(ids(&t.store.fetch(fetch(scope, at(0))).await?.rows), [nasty]);
+    assert_eq!(ids(&t.native().fetch(fetch(scope, at(0))).await?.rows), [nasty]);
     t.claim(ClaimFrom::Events, nasty, 1, at(0)).await?;
     assert_eq!(t.record(nasty).await?.locked_by.as_deref(), Some(nasty));
     let error = nasty.to_owned();
@@ -317,11 +317,11 @@ async fn numbers_and_durations_may_be_absurd(t: Fixture) -> Checked {
     t.write(vec![in_slot(event("a").expires(forever)), in_slot(row)], at(0)).await?;
     let scope = Scope::Slots { slots: t.every_slot(), cursor: Cursor::default() };
     let most = Fetch { rows: usize::MAX, ..fetch(scope, at(0)) };
-    assert_eq!(ids(&t.store.fetch(most.clone()).await?.rows), ["a"]);
-    assert!(t.store.fetch(Fetch { skip_recent: forever, ..most }).await?.rows.is_empty());
+    assert_eq!(ids(&t.native().fetch(most.clone()).await?.rows), ["a"]);
+    assert!(t.native().fetch(Fetch { skip_recent: forever, ..most }).await?.rows.is_empty());
     let all = Claim { lease: forever, ..claim(ClaimFrom::Events, "ann", usize::MAX, at(0)) };
-    assert_eq!(ids(&t.store.claim(all.clone()).await?), ["a"]);
-    assert!(t.store.claim(Claim { now: Some(at(1_000_000_000)), ..all }).await?.is_empty());
+    assert_eq!(ids(&t.native().claim(all.clone()).await?), ["a"]);
+    assert!(t.native().claim(Claim { now: Some(at(1_000_000_000)), ..all }).await?.is_empty());
     t.apply("a", retry_later(forever), at(0)).await?;
     t.store
         .register(Register {

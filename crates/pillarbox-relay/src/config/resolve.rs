@@ -47,10 +47,9 @@ impl<'a> Resolver<'a> {
         let (layout, table) = (self.layout(), self.table("table"));
         let events_table = self.table("events-table");
         let dispatch_jobs_table = self.table("dispatch-jobs-table");
-        if layout == Some(Layout::Flowcatalyst) && events_table.is_none() && dispatch_jobs_table.is_none() {
-            self.wrong("events-table", "it and dispatch-jobs-table are both empty: nothing is left to read");
+        if layout == Some(Layout::Flowcatalyst) {
+            self.check_items([events_table.as_ref(), dispatch_jobs_table.as_ref()]);
         }
-        self.word_fits_layout(layout);
         let sink = self.sink();
         let (retry_min, retry_max) = (set(self.keys.retry_min).0, set(self.keys.retry_max).0);
         if retry_min > retry_max {
@@ -134,8 +133,12 @@ impl<'a> Resolver<'a> {
         Some(OtlpConfig { url: Secret::new(url), headers, interval: set(self.keys.otlp_interval).0 })
     }
 
-    fn word_fits_layout(&mut self, layout: Option<Layout>) {
-        if layout == Some(Layout::Flowcatalyst) && self.keys.on_done == Some(OnDone::Delete) {
+    /// Tables of items: at least one is read, and delivered rows stay in it.
+    fn check_items(&mut self, tables: [Option<&TableName>; 2]) {
+        if tables.iter().all(Option::is_none) {
+            self.wrong("events-table", "it and dispatch-jobs-table are both empty: nothing is left to read");
+        }
+        if self.keys.on_done == Some(OnDone::Delete) {
             self.wrong(
                 "on-done",
                 "the layout flowcatalyst keeps its rows: `pillarbox purge` deletes old ones",

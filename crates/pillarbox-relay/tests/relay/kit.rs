@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::{Layout, NewRow, Payload, Placement, TableName};
-use pillarbox::port::{Delivery, Handed, Sink, Store, Verdict, Write};
+use pillarbox::port::{AnyTable, Delivery, Handed, Sink, Verdict, Write};
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Connection, Executor};
 use pillarbox_relay::config::{Input, RelayConfig, SinkConfig};
@@ -208,7 +208,7 @@ impl Place {
     }
 
     /// Makes the tables, and opens one of them.
-    pub(crate) async fn table(&self, layout: Layout, table: &str) -> Arc<dyn Store> {
+    pub(crate) async fn table(&self, layout: Layout, table: &str) -> AnyTable {
         let options = Options {
             table: TableName::new(table).unwrap(),
             layout: Some(layout),
@@ -220,7 +220,7 @@ impl Place {
         store
     }
 
-    pub(crate) async fn native(&self) -> Arc<dyn Store> {
+    pub(crate) async fn native(&self) -> AnyTable {
         self.table(Layout::Native, "outbox_event").await
     }
 
@@ -264,13 +264,13 @@ pub(crate) async fn start(input: Input, recorder: &Arc<Recorder>) -> Relay {
 }
 
 /// Writes an event a payload, in one transaction.
-pub(crate) async fn write(store: &Arc<dyn Store>, group: Option<&str>, payloads: &[String]) {
-    let event_type = if store.facts().layout() == Layout::Native { "order.placed" } else { "EVENT" };
+pub(crate) async fn write(store: &AnyTable, group: Option<&str>, payloads: &[String]) {
+    let event_type = if store.native().is_some() { "order.placed" } else { "EVENT" };
     write_as(store, event_type, group, payloads).await;
 }
 
 pub(crate) async fn write_as(
-    store: &Arc<dyn Store>,
+    store: &AnyTable,
     event_type: &'static str,
     group: Option<&str>,
     payloads: &[String],
@@ -292,6 +292,6 @@ pub(crate) fn numbered(name: &str, count: usize) -> Vec<String> {
 }
 
 /// How many rows have each status: new, done, retry, dead.
-pub(crate) async fn statuses(store: &Arc<dyn Store>) -> [u64; 4] {
+pub(crate) async fn statuses(store: &AnyTable) -> [u64; 4] {
     store.admin().stats().await.unwrap().by_status
 }

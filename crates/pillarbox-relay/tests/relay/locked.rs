@@ -1,17 +1,16 @@
 //! Rows that somebody else's transaction has locked.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::model::{NewRow, Placement, When};
-use pillarbox::port::{Store, Write};
+use pillarbox::port::{AnyTable, Write};
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::kit::{Place, Recorder, write};
 
-async fn write_due(store: &Arc<dyn Store>, id: &str, ahead: Duration) {
+async fn write_due(store: &AnyTable, id: &str, ahead: Duration) {
     let event = Event::text("t", format!("\"{id}\"")).id(id).due(When::In(ahead)).build().unwrap();
     store.write(Write { rows: vec![NewRow { event, placement: Placement::Slot }], now: None }).await.unwrap();
 }

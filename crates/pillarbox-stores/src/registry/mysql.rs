@@ -1,23 +1,32 @@
 //! MySQL and MariaDB: from the options of the list to those of their store.
 
+#![expect(
+    clippy::unused_async,
+    reason = "every store of the list is opened the same way; this one connects later"
+)]
+
 use std::sync::Arc;
 
-use pillarbox::port::Store;
+use pillarbox::port::{ItemStore, Store};
 use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
 
 use crate::connect::Options;
 use crate::error::ConnectError;
 
-#[expect(
-    clippy::unused_async,
-    reason = "every store of the list is opened the same way; this one connects later"
-)]
-pub(crate) async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     Ok(Arc::new(builder(url, options)?.open()))
+}
+
+pub(crate) async fn open_items(url: &str, options: &Options) -> Result<Arc<dyn ItemStore>, ConnectError> {
+    Ok(Arc::new(builder(url, options)?.open_items()))
 }
 
 pub(crate) fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
     Ok(builder(url, options)?.schema_sql())
+}
+
+pub(crate) fn items_schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
+    Ok(builder(url, options)?.items_schema_sql())
 }
 
 /// A schema is a database here, which the URL names.
@@ -25,6 +34,5 @@ fn builder(url: &str, options: &Options) -> Result<MysqlStoreBuilder, ConnectErr
     if options.schema.is_some() {
         return Err(ConnectError::NoSuchOption { store: "mysql", option: "schema" });
     }
-    let builder = MysqlStore::builder_from_url(url)?.layout(options.layout());
-    Ok(builder.table(options.table()))
+    Ok(MysqlStore::builder_from_url(url)?.table(options.table()))
 }

@@ -1,28 +1,37 @@
 //! PostgreSQL: from the options of the list to those of its store.
 
+#![expect(
+    clippy::unused_async,
+    reason = "every store of the list is opened the same way; this one connects later"
+)]
+
 use std::sync::Arc;
 
 use pillarbox::model::TableName;
-use pillarbox::port::{ErrorKind, Store, StoreError};
+use pillarbox::port::{ErrorKind, ItemStore, Store, StoreError};
 use pillarbox_postgres::{PostgresStore, PostgresStoreBuilder};
 
 use crate::connect::Options;
 use crate::error::ConnectError;
 
-#[expect(
-    clippy::unused_async,
-    reason = "every store of the list is opened the same way; this one connects later"
-)]
-pub(crate) async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     Ok(Arc::new(builder(url, options)?.open()))
+}
+
+pub(crate) async fn open_items(url: &str, options: &Options) -> Result<Arc<dyn ItemStore>, ConnectError> {
+    Ok(Arc::new(builder(url, options)?.open_items()))
 }
 
 pub(crate) fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
     Ok(builder(url, options)?.schema_sql())
 }
 
+pub(crate) fn items_schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
+    Ok(builder(url, options)?.items_schema_sql())
+}
+
 fn builder(url: &str, options: &Options) -> Result<PostgresStoreBuilder, ConnectError> {
-    let builder = PostgresStore::builder_from_url(url)?.layout(options.layout()).table(options.table());
+    let builder = PostgresStore::builder_from_url(url)?.table(options.table());
     let Some(schema) = &options.schema else { return Ok(builder) };
     let schema = TableName::new(schema.as_str()).map_err(|invalid| {
         StoreError::new(ErrorKind::InvalidInput, "open", "postgres", format!("the schema's name: {invalid}"))

@@ -2,24 +2,37 @@
 
 use std::sync::Arc;
 
-use pillarbox::port::{ErrorKind, Store, StoreError};
+use pillarbox::port::{ErrorKind, ItemStore, Store, StoreError};
 use pillarbox_sqlite::{SqliteStore, SqliteStoreBuilder};
 
 use crate::connect::{MissingFile, Options};
 use crate::error::ConnectError;
 
-pub(crate) async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
+pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     let builder = builder(url, options)?;
-    // Opening waits for locks of other processes.
-    let opened = tokio::task::spawn_blocking(|| builder.open()).await;
-    let store = opened.map_err(|_| {
+    Ok(Arc::new(blocking(|| builder.open()).await?))
+}
+
+pub(crate) async fn open_items(url: &str, options: &Options) -> Result<Arc<dyn ItemStore>, ConnectError> {
+    let builder = builder(url, options)?;
+    Ok(Arc::new(blocking(|| builder.open_items()).await?))
+}
+
+/// Opening waits for locks of other processes.
+async fn blocking<S: Send + 'static>(
+    open: impl FnOnce() -> Result<S, StoreError> + Send + 'static,
+) -> Result<S, StoreError> {
+    tokio::task::spawn_blocking(open).await.map_err(|_| {
         StoreError::new(ErrorKind::Unexpected, "open", "sqlite", "opening the file did not come to an end")
-    })??;
-    Ok(Arc::new(store))
+    })?
 }
 
 pub(crate) fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
     Ok(builder(url, options)?.schema_sql())
+}
+
+pub(crate) fn items_schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
+    Ok(builder(url, options)?.items_schema_sql())
 }
 
 fn builder(url: &str, options: &Options) -> Result<SqliteStoreBuilder, ConnectError> {
@@ -30,6 +43,5 @@ fn builder(url: &str, options: &Options) -> Result<SqliteStoreBuilder, ConnectEr
         MissingFile::Create => pillarbox_sqlite::Missing::Create,
         MissingFile::Refuse => pillarbox_sqlite::Missing::Refuse,
     };
-    let builder = SqliteStore::builder_from_url(url)?.layout(options.layout());
-    Ok(builder.table(options.table()).missing(missing))
+    Ok(SqliteStore::builder_from_url(url)?.table(options.table()).missing(missing))
 }

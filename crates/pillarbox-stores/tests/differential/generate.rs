@@ -138,13 +138,13 @@ impl Maker {
     fn call_of_items(&mut self) -> Call {
         match self.rng.u8(..100) {
             0..=17 => self.write(),
-            18..=21 => Call::FetchDue { limits: self.limits() },
-            22..=37 => {
-                let (owner, lease_s, limits) = (self.rng.u8(..OWNERS), 30, self.limits());
-                Call::Claim { from: ClaimFrom::Events, owner, lease_s, limits }
-            }
+            18..=37 => self.take(),
             38..=61 => self.settle(),
-            62..=66 => Call::Reap { older_than_s: self.rng.u64(..40) },
+            62..=66 => Call::Recover {
+                by: self.leader(),
+                older_than_s: self.rng.u64(..40),
+                except: (0..self.rng.usize(..3)).map(|_| self.event()).collect(),
+            },
             67..=70 => Call::Register { node: self.rng.u8(..NODES), lease_s: self.rng.u64(10..150) },
             71..=77 => self.heartbeat(),
             78..=79 => Call::Leave { node: self.rng.u8(..NODES) },
@@ -208,10 +208,14 @@ impl Maker {
 
     fn limits(&mut self) -> Limits {
         Limits {
-            rows: if self.chance(3) { self.rng.usize(..6) } else { 1_000 },
+            rows: self.few_or_all(),
             bytes: if self.chance(4) { self.rng.usize(..60) } else { usize::MAX },
             skip_recent_s: if self.chance(5) { self.rng.u64(1..20) } else { 0 },
         }
+    }
+
+    fn few_or_all(&mut self) -> usize {
+        if self.chance(3) { self.rng.usize(..6) } else { 1_000 }
     }
 
     fn write(&mut self) -> Call {
@@ -278,11 +282,29 @@ impl Maker {
         }
     }
 
+    fn take(&mut self) -> Call {
+        Call::Take {
+            by: self.leader(),
+            after: self.chance(4).then(|| self.group()),
+            except: if self.chance(4) { vec![self.group(), self.group()] } else { vec![] },
+            rows: self.few_or_all(),
+            each: self.few_or_all(),
+            ungrouped: self.few_or_all(),
+            ungrouped_order: if self.rng.bool() { Order::PerGroup } else { Order::None },
+        }
+    }
+
+    /// Whoever leads, or sometimes any node.
+    fn leader(&mut self) -> By {
+        if self.chance(6) { By::Node(self.rng.u8(..NODES)) } else { By::Leader }
+    }
+
     fn settle(&mut self) -> Call {
-        let fence = match self.rng.u8(..3) {
-            0 => FenceSpec::Open,
-            1 => FenceSpec::Owner(self.rng.u8(..OWNERS)),
-            _ => FenceSpec::Node(self.rng.u8(..NODES)),
+        let fence = match (self.rng.u8(..3), self.layout) {
+            (0, _) => FenceSpec::Open,
+            (1, Layout::Native) => FenceSpec::Owner(self.rng.u8(..OWNERS)),
+            (_, Layout::Native) => FenceSpec::Node(By::Node(self.rng.u8(..NODES))),
+            (_, Layout::Flowcatalyst) => FenceSpec::Node(self.leader()),
         };
         let on_done = if self.rng.bool() { OnDone::Keep } else { OnDone::Delete };
         Call::Settle { fence, outcomes: (0..self.rng.usize(1..5)).map(|_| self.outcome()).collect(), on_done }

@@ -38,6 +38,20 @@ pub(crate) enum Call {
     Reap {
         older_than_s: u64,
     },
+    Take {
+        by: By,
+        after: Option<String>,
+        except: Vec<String>,
+        rows: usize,
+        each: usize,
+        ungrouped: usize,
+        ungrouped_order: Order,
+    },
+    Recover {
+        by: By,
+        older_than_s: u64,
+        except: Vec<String>,
+    },
     Settle {
         fence: FenceSpec,
         outcomes: Vec<OutcomeSpec>,
@@ -107,6 +121,8 @@ impl Call {
             Self::FetchDue { .. } => "fetch due",
             Self::Claim { .. } => "claim",
             Self::Reap { .. } => "reap",
+            Self::Take { .. } => "take",
+            Self::Recover { .. } => "recover",
             Self::Settle { .. } => "settle",
             Self::Register { .. } => "join",
             Self::Heartbeat { .. } => "heartbeat",
@@ -158,9 +174,16 @@ pub(crate) enum Moment {
     In(u64),
 }
 
+/// A node, by its number or as the one that was last told that it leads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By {
+    Node(u8),
+    Leader,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum FenceSpec {
-    Node(u8),
+    Node(By),
     Owner(u8),
     Open,
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use pillarbox::Event;
 use pillarbox::model::{
-    EventId, GroupKey, Lane, Layout, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
+    EventId, GroupKey, Lane, NewRow, NodeId, OwnerId, Placement, Seq, Slot, SlotSet, When,
 };
 use pillarbox::port::{
     Admin, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Heartbeat,
-    HeldGroups, HeldSlot, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Register, Replay,
-    Scope, Select, Settle, StoreError, Write,
+    HeldGroups, HeldSlot, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Recover, Register,
+    Replay, Scope, Select, Settle, StoreError, Take, Write,
 };
 use pillarbox_conformance::Fixture;
 
@@ -21,12 +21,13 @@ use super::names::Names;
 use super::step::*;
 
 /// Answers of calls that found nothing to do.
-const IDLE: [&str; 15] = [
+const IDLE: [&str; 16] = [
     "0",
     "[]",
     "false",
     "more false",
     "not a member",
+    "does not lead",
     "error",
     "Settled { held: false",
     "Promoted { moved: 0",
@@ -47,6 +48,8 @@ pub(crate) struct World {
     names: Names,
     give: BTreeMap<u8, Vec<Slot>>,
     epoch: i64,
+    /// The node that was last told that it holds the first slot.
+    leader: u8,
     /// Whether joins are compared: both stores have them.
     pub(crate) joins: bool,
     /// How often each kind of call found something to do.
@@ -56,11 +59,12 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(fixture: Fixture) -> Self {
         Self {
-            joins: fixture.store.joins().is_some(),
+            joins: fixture.store.native().is_some_and(|store| store.joins().is_some()),
             fixture,
             names: Names::default(),
             give: BTreeMap::new(),
             epoch: 0,
+            leader: 0,
             effects: BTreeMap::new(),
         }
     }
@@ -90,7 +94,22 @@ impl World {
     }
 
     fn joins(&self) -> Option<&dyn Joins> {
-        self.fixture.store.joins().filter(|_| self.joins)
+        self.fixture.store.native().and_then(|store| store.joins()).filter(|_| self.joins)
+    }
+
+    fn node_of(&self, by: By) -> NodeId {
+        match by {
+            By::Node(number) => node_id(number),
+            By::Leader => node_id(self.leader),
+        }
+    }
+
+    fn fence_of(&self, spec: &FenceSpec) -> Fence {
+        match spec {
+            FenceSpec::Node(by) => Fence::Node(self.node_of(*by)),
+            FenceSpec::Owner(owner) => Fence::Owner(owner_id(*owner)),
+            FenceSpec::Open => Fence::Open,
+        }
     }
 
     async fn call(&mut self, call: &Call, now: Timestamp) -> Told {
@@ -119,18 +138,19 @@ impl World {
                     skip_recent: Duration::from_secs(limits.skip_recent_s),
                     now: Some(now),
                 };
-                let rows = self.fixture.store.claim(request).await?;
+                let rows = self.fixture.native().claim(request).await?;
                 Ok(rows.iter().map(|row| self.names.row(row)).collect())
             }
             Call::Reap { older_than_s } => {
                 let older_than = Duration::from_secs(*older_than_s);
                 let reaped =
-                    self.fixture.store.reap(Reap { older_than, rows: 100_000, now: Some(now) }).await?;
+                    self.fixture.native().reap(Reap { older_than, rows: 100_000, now: Some(now) }).await?;
                 Ok(vec![reaped.to_string()])
             }
+            Call::Take { .. } | Call::Recover { .. } => self.lead(call, now).await,
             Call::Settle { fence, outcomes, on_done } => {
                 let request = Settle {
-                    fence: fence_of(fence),
+                    fence: self.fence_of(fence),
                     outcomes: self.outcomes(outcomes).into(),
                     on_done: *on_done,
                     now: Some(now),
@@ -149,7 +169,7 @@ impl World {
                     rows: *rows,
                     now: Some(now),
                 };
-                Ok(vec![format!("{:?}", self.fixture.store.promote(request).await?)])
+                Ok(vec![format!("{:?}", self.fixture.native().promote(request).await?)])
             }
             Call::Register { .. } | Call::Heartbeat { .. } | Call::Leave { .. } => {
                 self.member(call, now).await
@@ -201,13 +221,48 @@ impl World {
             skip_recent: Duration::from_secs(limits.skip_recent_s),
             now: Some(now),
         };
-        let fetched = self.fixture.store.fetch(request).await?;
-        let numbered = self.fixture.store.facts().layout() == Layout::Native;
-        let grow = fetched.rows.windows(2).all(|pair| pair[0].seq < pair[1].seq);
-        assert!(grow || !numbered, "numbers must grow");
+        let fetched = self.fixture.native().fetch(request).await?;
+        assert!(fetched.rows.windows(2).all(|pair| pair[0].seq < pair[1].seq), "numbers must grow");
         let mut told: Vec<String> = fetched.rows.iter().map(|row| self.names.row(row)).collect();
         told.push(format!("more {}", fetched.more));
         Ok((told, fetched.cursor))
+    }
+
+    /// Bytes are not compared: each store counts those of an item its own way.
+    async fn lead(&mut self, call: &Call, now: Timestamp) -> Told {
+        let (items, now) = (self.fixture.items(), Some(now));
+        match call {
+            Call::Take { by, after, except, rows, each, ungrouped, ungrouped_order } => {
+                let request = Take {
+                    node: self.node_of(*by),
+                    after: after.as_deref().map(GroupKey::new),
+                    except: except.iter().map(|group| GroupKey::new(group.as_str())).collect(),
+                    rows: *rows,
+                    bytes: ByteLimits::NONE,
+                    each: *each,
+                    ungrouped: *ungrouped,
+                    ungrouped_order: *ungrouped_order,
+                    now,
+                };
+                let taken = items.take(request).await?;
+                let mut told: Vec<String> = taken.rows.iter().map(|row| self.names.row(row)).collect();
+                if !taken.leads {
+                    told.push("does not lead".to_owned());
+                }
+                Ok(told)
+            }
+            Call::Recover { by, older_than_s, except } => {
+                let request = Recover {
+                    node: self.node_of(*by),
+                    older_than: Duration::from_secs(*older_than_s),
+                    except: except.iter().map(|id| EventId::from_row(id.as_str())).collect(),
+                    rows: 100_000,
+                    now,
+                };
+                Ok(vec![items.recover(request).await?.to_string()])
+            }
+            other => panic!("{other:?} is no call of a leader"),
+        }
     }
 
     /// Outcomes of different rows: a batch has each row at most once.
@@ -287,6 +342,9 @@ impl World {
         match membership {
             Some(membership) => {
                 self.give.insert(node, membership.give.clone());
+                if membership.held.iter().any(|held| held.slot == Slot(0)) {
+                    self.leader = node;
+                }
                 self.epoch = membership.groups.as_ref().map_or(self.epoch, |groups| groups.epoch);
                 Ok(vec![tell_membership(&membership, self.fixture.store.facts().slots)])
             }
@@ -456,14 +514,6 @@ fn node_id(number: u8) -> NodeId {
 
 fn owner_id(number: u8) -> OwnerId {
     OwnerId::new(format!("owner-{number}")).expect("a valid owner")
-}
-
-fn fence_of(spec: &FenceSpec) -> Fence {
-    match spec {
-        FenceSpec::Node(node) => Fence::Node(node_id(*node)),
-        FenceSpec::Owner(owner) => Fence::Owner(owner_id(*owner)),
-        FenceSpec::Open => Fence::Open,
-    }
 }
 
 fn select_of(spec: &SelectSpec) -> Select {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pillarbox::Event;
 use pillarbox::memory::{MemoryStore, Unreadable};
 use pillarbox::model::{EventId, GLOBAL, GroupKey, Headers, NewRow, Placement};
-use pillarbox::port::{Store, StoreError, Write};
+use pillarbox::port::{AnyTable, StoreError, Table, Write};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
 
 pub(crate) struct Memory;
@@ -18,8 +18,8 @@ impl Harness for Memory {
     fn fresh(&self) -> Later<'_, Result<Fixture, String>> {
         let store = MemoryStore::new();
         let fixture = Fixture {
-            store: Arc::new(store.clone()),
-            beside: Arc::new(store.clone()),
+            store: AnyTable::Native(Arc::new(store.clone())),
+            beside: AnyTable::Native(Arc::new(store.clone())),
             foreign: Arc::new(Rows(store.clone())),
             transactions: Some(Arc::new(OnBegin(store.clone()))),
             open: Some(Arc::new(OnBegin(store))),

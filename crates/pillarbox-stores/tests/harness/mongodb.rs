@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pillarbox::port::{Admin, ErrorKind, Store, StoreError};
+use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError, Table};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted};
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::spec::BinarySubtype;
@@ -73,12 +73,12 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     store.migrate().await?;
     let transactions = store.facts().transactions;
     Ok(Fixture {
-        beside: Arc::new(MongodbStore::new(database.clone()).await?),
+        beside: AnyTable::Native(Arc::new(MongodbStore::new(database.clone()).await?)),
         foreign: Arc::new(Rows(database)),
         transactions: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
         open: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
-        bare: Some(Arc::new(MongodbStore::new(client.database(&guard.names[1])).await?)),
-        store: Arc::new(store),
+        bare: Some(AnyTable::Native(Arc::new(MongodbStore::new(client.database(&guard.names[1])).await?))),
+        store: AnyTable::Native(Arc::new(store)),
         guard: Some(Box::new(guard)),
     })
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pillarbox::model::Layout;
-use pillarbox::port::{Admin, Store, StoreError};
+use pillarbox::port::{Admin, AnyTable, StoreError, Table};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, ItemRow, Later, OnBegin, Planted};
-use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::bson::{DateTime, Document, doc};
 use pillarbox_mongodb::mongodb::{Client, Database, IndexModel};
+use pillarbox_mongodb::{MongodbItemStore, MongodbStore};
 use uuid::Uuid;
 
 use super::mongodb::{Guard, Wire, failed};
@@ -47,18 +46,18 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     store.migrate().await?;
     let transactions = store.facts().transactions;
     Ok(Fixture {
-        beside: Arc::new(open(&database).await?),
+        beside: AnyTable::Items(Arc::new(open(&database).await?)),
         transactions: transactions.then(|| Arc::new(OnBegin(store.clone())) as Arc<_>),
         open: None,
-        bare: Some(Arc::new(open(&bare).await?)),
+        bare: Some(AnyTable::Items(Arc::new(open(&bare).await?))),
         foreign: Arc::new(Rows { database, bare }),
-        store: Arc::new(store),
+        store: AnyTable::Items(Arc::new(store)),
         guard: Some(Box::new(guard)),
     })
 }
 
-async fn open(database: &Database) -> Result<MongodbStore, StoreError> {
-    MongodbStore::builder(database.clone()).layout(Layout::Flowcatalyst).open().await
+async fn open(database: &Database) -> Result<MongodbItemStore, StoreError> {
+    MongodbStore::builder(database.clone()).open_items().await
 }
 
 struct Rows {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pillarbox::port::{Admin, ErrorKind, StoreError};
+use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted, Unlock};
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
@@ -47,12 +47,12 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let store = MysqlStore::new(pool.clone());
     store.migrate().await?;
     Ok(Fixture {
-        beside: Arc::new(MysqlStore::new(pool.clone())),
+        beside: AnyTable::Native(Arc::new(MysqlStore::new(pool.clone()))),
         foreign: Arc::new(Rows { pool }),
         transactions: Some(Arc::new(OnBegin(store.clone()))),
         open: Some(Arc::new(OnBegin(store.clone()))),
-        bare: Some(Arc::new(MysqlStore::new(bare))),
-        store: Arc::new(store),
+        bare: Some(AnyTable::Native(Arc::new(MysqlStore::new(bare)))),
+        store: AnyTable::Native(Arc::new(store)),
         guard: Some(Box::new(databases)),
     })
 }

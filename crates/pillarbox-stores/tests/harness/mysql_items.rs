@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pillarbox::model::Layout;
-use pillarbox::port::{Admin, StoreError};
+use pillarbox::port::{Admin, AnyTable, StoreError};
 use pillarbox_conformance::{
     Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnBegin, Planted, Unlock,
 };
-use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlRow};
 use pillarbox_mysql::sqlx::{Error, Executor, Row, query, raw_sql};
+use pillarbox_mysql::{MysqlItemStore, MysqlStore};
 
 use super::mysql::{Databases, failed, pool};
 
@@ -52,18 +51,18 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let store = open(&items);
     store.migrate().await?;
     Ok(Fixture {
-        beside: Arc::new(open(&items)),
+        beside: AnyTable::Items(Arc::new(open(&items))),
         transactions: Some(Arc::new(OnBegin(store.clone()))),
         open: Some(Arc::new(OnBegin(store.clone()))),
-        bare: Some(Arc::new(open(&bare))),
+        bare: Some(AnyTable::Items(Arc::new(open(&bare)))),
         foreign: Arc::new(Rows { pool: items, bare }),
-        store: Arc::new(store),
+        store: AnyTable::Items(Arc::new(store)),
         guard: Some(Box::new(databases)),
     })
 }
 
-fn open(pool: &MySqlPool) -> MysqlStore {
-    MysqlStore::builder(pool.clone()).layout(Layout::Flowcatalyst).open()
+fn open(pool: &MySqlPool) -> MysqlItemStore {
+    MysqlStore::builder(pool.clone()).open_items()
 }
 
 struct Rows {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pillarbox::model::TableName;
-use pillarbox::port::{Admin, ErrorKind, StoreError};
+use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnBegin, Planted, Unlock};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Error, query};
@@ -53,12 +53,12 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let store = open(&pool, &schema)?;
     store.migrate().await?;
     Ok(Fixture {
-        beside: Arc::new(open(&pool, &schema)?),
+        beside: AnyTable::Native(Arc::new(open(&pool, &schema)?)),
         foreign: Arc::new(Rows { pool: pool.clone(), schema: schema.clone() }),
         transactions: Some(Arc::new(OnBegin(store.clone()))),
         open: Some(Arc::new(OnBegin(store.clone()))),
-        bare: Some(Arc::new(open(&pool, &bare)?)),
-        store: Arc::new(store),
+        bare: Some(AnyTable::Native(Arc::new(open(&pool, &bare)?))),
+        store: AnyTable::Native(Arc::new(store)),
         guard: Some(Box::new(pool)),
     })
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pillarbox::model::{Layout, TableName};
-use pillarbox::port::{Admin, ErrorKind, StoreError};
+use pillarbox::model::TableName;
+use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError};
 use pillarbox_conformance::{
     Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnBegin, Planted, Unlock,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Error, Executor, Row, query, raw_sql};
-use pillarbox_postgres::{Pooler, PostgresStore};
+use pillarbox_postgres::{Pooler, PostgresItemStore, PostgresStore};
 use uuid::Uuid;
 
 const VARIABLE: &str = "PILLARBOX_TEST_POSTGRES_URL";
@@ -45,19 +45,19 @@ async fn fixture(url: &str) -> Result<Fixture, StoreError> {
     let store = open(&pool, &schema)?;
     store.migrate().await?;
     Ok(Fixture {
-        beside: Arc::new(open(&pool, &schema)?),
+        beside: AnyTable::Items(Arc::new(open(&pool, &schema)?)),
         transactions: Some(Arc::new(OnBegin(store.clone()))),
         open: Some(Arc::new(OnBegin(store.clone()))),
-        bare: Some(Arc::new(open(&pool, &bare)?)),
+        bare: Some(AnyTable::Items(Arc::new(open(&pool, &bare)?))),
         foreign: Arc::new(Rows { pool: pool.clone(), schema, bare }),
-        store: Arc::new(store),
+        store: AnyTable::Items(Arc::new(store)),
         guard: Some(Box::new(pool)),
     })
 }
 
-fn open(pool: &PgPool, schema: &str) -> Result<PostgresStore, StoreError> {
-    let builder = PostgresStore::builder(pool.clone()).pooler(Pooler::None).layout(Layout::Flowcatalyst);
-    Ok(builder.schema(TableName::new(schema)?).open())
+fn open(pool: &PgPool, schema: &str) -> Result<PostgresItemStore, StoreError> {
+    let builder = PostgresStore::builder(pool.clone()).pooler(Pooler::None);
+    Ok(builder.schema(TableName::new(schema)?).open_items())
 }
 
 fn failed(error: Error) -> StoreError {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pillarbox::port::{Admin, ErrorKind, StoreError};
+use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError};
 use pillarbox_conformance::{Fixture, Foreign, ForeignRow, Harness, Later, OnTransact, Planted};
 use pillarbox_sqlite::rusqlite::types::Value;
 use pillarbox_sqlite::rusqlite::{Connection, params};
@@ -29,12 +29,12 @@ async fn fixture() -> Result<Fixture, StoreError> {
     let store = open(&path)?;
     store.migrate().await?;
     Ok(Fixture {
-        beside: Arc::new(open(&path)?),
+        beside: AnyTable::Native(Arc::new(open(&path)?)),
         foreign: Arc::new(Rows(path)),
         transactions: Some(Arc::new(OnTransact(store.clone()))),
         open: None,
-        bare: Some(Arc::new(open(&folder.path().join("bare.db"))?)),
-        store: Arc::new(store),
+        bare: Some(AnyTable::Native(Arc::new(open(&folder.path().join("bare.db"))?))),
+        store: AnyTable::Native(Arc::new(store)),
         guard: Some(Box::new(folder)),
     })
 }

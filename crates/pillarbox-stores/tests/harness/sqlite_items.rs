@@ -6,13 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
-use pillarbox::model::Layout;
-use pillarbox::port::{Admin, ErrorKind, StoreError};
+use pillarbox::port::{Admin, AnyTable, ErrorKind, StoreError};
 use pillarbox_conformance::{
     Fixture, Foreign, ForeignRow, Harness, ITEM_TABLES, ItemRow, Later, OnTransact, Planted,
 };
 use pillarbox_sqlite::rusqlite::{Connection, Error, OptionalExtension, params};
-use pillarbox_sqlite::{SqliteStore, Synchronous};
+use pillarbox_sqlite::{SqliteItemStore, SqliteStore, Synchronous};
 
 pub(crate) struct SqliteItems;
 
@@ -33,18 +32,18 @@ async fn fixture() -> Result<Fixture, StoreError> {
     let store = open(&path)?;
     store.migrate().await?;
     Ok(Fixture {
-        beside: Arc::new(open(&path)?),
+        beside: AnyTable::Items(Arc::new(open(&path)?)),
         transactions: Some(Arc::new(OnTransact(store.clone()))),
         open: None,
-        bare: Some(Arc::new(open(&bare)?)),
+        bare: Some(AnyTable::Items(Arc::new(open(&bare)?))),
         foreign: Arc::new(Rows { path, bare }),
-        store: Arc::new(store),
+        store: AnyTable::Items(Arc::new(store)),
         guard: Some(Box::new(folder)),
     })
 }
 
-fn open(path: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::builder(path).layout(Layout::Flowcatalyst).synchronous(Synchronous::Normal).open()
+fn open(path: &Path) -> Result<SqliteItemStore, StoreError> {
+    SqliteStore::builder(path).synchronous(Synchronous::Normal).open_items()
 }
 
 struct Rows {

@@ -26,12 +26,12 @@ impl TableColumn {
 }
 
 /// A table for people, as wide as the terminal where there is one.
-pub struct Table {
+pub struct TextTable {
     inner: comfy_table::Table,
     ink: Ink,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these columns.
     pub fn new(ink: Ink, columns: &[TableColumn]) -> Self {
         let mut inner = comfy_table::Table::new();
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn tables_line_up_and_end_without_spaces() {
-        let mut table = Table::new(Ink::Plain, &[TableColumn::Whole("id"), TableColumn::Number("count")]);
+        let mut table = TextTable::new(Ink::Plain, &[TableColumn::Whole("id"), TableColumn::Number("count")]);
         table.row(["a", "1"]);
         table.row(["bcd", "1,234"]);
         assert_eq!(table.render(), "id   count\na        1\nbcd  1,234");

@@ -16,7 +16,7 @@ use super::tasks::caught::caught;
 use super::tasks::heart::Heart;
 use super::tasks::{heartbeat, reader, settler, worker};
 use crate::model::{NodeId, Slot};
-use crate::port::{Heartbeat, MetricsExporter, Sink, Store, StoreError};
+use crate::port::{AnyTable, Heartbeat, MetricsExporter, Sink, StoreError};
 
 /// How long the last settles and leaving may take beyond the drain.
 const GRACE: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub struct Engine {
 /// What an engine is made of.
 pub struct EngineParts {
     /// Where events are.
-    pub store: Arc<dyn Store>,
+    pub table: AnyTable,
     /// Where they go.
     pub sink: Arc<dyn Sink>,
     /// What is counted.
@@ -77,7 +77,7 @@ pub struct EngineHealth {
 
 impl EngineParts {
     pub(crate) fn shared(self) -> Arc<Shared> {
-        Shared::new(Core::new(self.settings, self.seed), self.store, self.sink, self.metrics)
+        Shared::new(Core::new(self.settings, self.seed), self.table, self.sink, self.metrics)
     }
 }
 
@@ -116,7 +116,7 @@ impl Engine {
 
     /// Registers a node, then starts everything.
     pub(crate) async fn node(shared: Arc<Shared>) -> Result<Self, StoreError> {
-        if shared.store.lead().is_some() {
+        if let AnyTable::Items(_) = shared.table {
             shared.with(|core| core.read_from(LeaderSource::default()));
         }
         let heart = Heart::here();
@@ -215,13 +215,13 @@ impl Engine {
             // Without this, processes that end before their first heartbeat would pass a quarantine on for ever.
             let last =
                 Heartbeat { trusted, ..self.shared.with(|core| core.next_heartbeat(node, Instant::now())) };
-            if !matches!(timeout_at(end, self.shared.store.heartbeat(last)).await, Ok(Ok(_))) {
+            if !matches!(timeout_at(end, self.shared.table.heartbeat(last)).await, Ok(Ok(_))) {
                 tracing::warn!(
                     "the last heartbeat failed: the next holder of these slots quarantines their events again"
                 );
             }
         }
-        match timeout_at(end, self.shared.store.leave(node)).await {
+        match timeout_at(end, self.shared.table.leave(node)).await {
             Ok(Ok(())) => tracing::info!(%node, "node left"),
             Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease runs out by itself"),
             Err(_) => tracing::warn!("leaving took too long: the lease runs out by itself"),

@@ -10,7 +10,7 @@ use super::core::{Core, Tally};
 use super::state::settings::EngineSettings;
 use super::tasks::caught::called;
 use crate::model::{Event, EventId, Lane, Written};
-use crate::port::{ErrorKind, MetricsExporter, Sink, Store, StoreError};
+use crate::port::{AnyTable, ErrorKind, MetricsExporter, Sink, StoreError};
 
 /// Which loops have something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Signals {
 pub(crate) struct Shared {
     core: Mutex<Core>,
     pub(crate) settings: EngineSettings,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) table: AnyTable,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) metrics: Arc<dyn MetricsExporter>,
     pub(crate) work: Notify,
@@ -45,14 +45,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         core: Core,
-        store: Arc<dyn Store>,
+        table: AnyTable,
         sink: Arc<dyn Sink>,
         metrics: Arc<dyn MetricsExporter>,
     ) -> Arc<Self> {
         Arc::new(Self {
             settings: core.settings().clone(),
             core: Mutex::new(core),
-            store,
+            table,
             sink,
             metrics,
             work: Notify::new(),
@@ -93,7 +93,7 @@ impl Shared {
 
     /// The store's name in every line of the log.
     pub(crate) fn store_name(&self) -> &str {
-        self.name.get().unwrap_or(&self.store.facts().name)
+        self.name.get().unwrap_or(&self.table.facts().name)
     }
 
     /// Hands something to the exporter. One that panics loses it, and stops nothing.

@@ -11,8 +11,8 @@ use super::{
     StartError, TraceSource, Writer, WriterHook,
 };
 use crate::engine::{Engine, EngineParts, EngineSettings, OnDead};
-use crate::model::{AggregateType, EventType, Invalid, Layout};
-use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Part, Sink, Store, StoreError};
+use crate::model::{AggregateType, EventType, Invalid};
+use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Part, Sink, Store, Table};
 use crate::rules::{Lease, RetryPolicy};
 
 /// Which composition it is.
@@ -26,9 +26,11 @@ pub(super) enum Composition {
 
 /// Sets up an outbox; `start` reports everything that is wrong with it at once.
 #[must_use = "a builder does nothing until it is started"]
-pub struct OutboxBuilder<S: Store> {
+pub struct OutboxBuilder<S: Table> {
     composition: Composition,
     store: Arc<S>,
+    /// The same store, if this outbox delivers.
+    delivers: Option<Arc<dyn Store>>,
     listeners: Listeners,
     registry: Option<Arc<dyn ListenerRegistry>>,
     sink: Option<Arc<dyn Sink>>,
@@ -54,8 +56,8 @@ macro_rules! settings {
     )*};
 }
 
-impl<S: Store> OutboxBuilder<S> {
-    pub(super) fn new(composition: Composition, store: Arc<S>) -> Self {
+impl<S: Table> OutboxBuilder<S> {
+    pub(super) fn new(composition: Composition, store: Arc<S>, delivers: Option<Arc<dyn Store>>) -> Self {
         let mut settings = EngineSettings { fetch_rows: 50, ..EngineSettings::default() };
         if composition == Composition::Ordered {
             settings.order = Order::PerGroup;
@@ -63,7 +65,9 @@ impl<S: Store> OutboxBuilder<S> {
         Self {
             composition,
             writer: Writer::new(Arc::clone(&store)),
+            purge: delivers.is_some().then(PurgeSettings::default),
             store,
+            delivers,
             listeners: Listeners::new(),
             registry: None,
             sink: None,
@@ -73,7 +77,6 @@ impl<S: Store> OutboxBuilder<S> {
             settings,
             lease: None,
             max_row_bytes: None,
-            purge: (composition != Composition::WriterOnly).then(PurgeSettings::default),
             seed: None,
             problems: Vec::new(),
         }
@@ -249,7 +252,7 @@ impl<S: Store> OutboxBuilder<S> {
         let limits = self.writer.limits();
         self.settings.row_bytes = self.max_row_bytes.unwrap_or(limits.row_bytes());
         problems.extend(limits.too_small_for_rows(self.settings.row_bytes).map(SettingError::from));
-        let delivers = self.composition != Composition::WriterOnly;
+        let delivers = self.delivers.is_some();
         if delivers && self.listeners.is_empty() && self.registry.is_none() && self.sink.is_none() {
             let hint = "register a listener, a registry or a sink";
             problems.push(Invalid::Missing { field: "listener", hint }.into());
@@ -277,22 +280,17 @@ impl<S: Store> OutboxBuilder<S> {
     /// Checks everything, then starts: the node joins, workers run, the purge schedule begins.
     pub async fn start(mut self) -> Result<Outbox<S>, StartError> {
         self.check()?;
-        let facts = self.store.facts();
-        if facts.layout() == Layout::Flowcatalyst && self.composition != Composition::WriterOnly {
-            return Err(StoreError::no_numbers("start", &facts.name).into());
-        }
         self.store.admin().check().await?;
-        let store: Arc<dyn Store> = Arc::clone(&self.store) as Arc<dyn Store>;
         let purger = match self.purge {
             Some(settings) => Some(
-                Purger::new(Arc::clone(&store), settings)
+                Purger::new(self.store, settings)
                     .map_err(|invalid| StartError::Settings(vec![SettingError::Invalid(invalid)]))?,
             ),
             None => None,
         };
         let mut writer = self.writer;
         let mut engine = None;
-        if self.composition != Composition::WriterOnly {
+        if let Some(store) = self.delivers {
             let registry = self.registry.unwrap_or_else(|| Arc::new(self.listeners));
             let sink = self.sink.unwrap_or_else(|| {
                 Arc::new(ListenerSink {
@@ -303,7 +301,8 @@ impl<S: Store> OutboxBuilder<S> {
                 })
             });
             let seed = self.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
-            let parts = EngineParts { store, sink, metrics: self.metrics, settings: self.settings, seed };
+            let (table, metrics) = (store.into(), self.metrics);
+            let parts = EngineParts { table, sink, metrics, settings: self.settings, seed };
             let started = Engine::start(parts).await?;
             writer = writer.with_engine(Arc::clone(started.shared()));
             engine = Some(started);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FacadeMetrics, OutboxBuilder, PurgeSettings};
 use crate::engine::OnDead;
 use crate::model::{Invalid, PAYLOAD_MAX};
-use crate::port::{OnDone, Store};
+use crate::port::{OnDone, Table};
 use crate::rules::Exponential;
 
 /// Every setting of an outbox. Missing keys have their defaults, unknown ones are refused.
@@ -124,7 +124,7 @@ impl OutboxConfig {
     }
 
     /// Sets a builder to all of this.
-    pub fn apply<S: Store>(&self, builder: OutboxBuilder<S>) -> OutboxBuilder<S> {
+    pub fn apply<S: Table>(&self, builder: OutboxBuilder<S>) -> OutboxBuilder<S> {
         let retry = Exponential { base: ms(self.retry_base_delay_ms), max: ms(self.retry_max_delay_ms) };
         let builder = builder
             .workers(self.workers)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::{EventId, Record, Status};
-use crate::port::{List, Replay, Select, Store, StoreError};
+use crate::port::{List, Replay, Select, StoreError, Table};
 
 /// Batches of one replay, so that it ends.
 const BATCHES_MAX: usize = 1_000_000;
@@ -31,14 +31,14 @@ impl DeadFilter {
 /// The dead events of an outbox. A database error is an error, never an empty list or a zero.
 #[derive(Clone)]
 pub struct DeadEvents {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Table>,
     by: String,
 }
 
 impl DeadEvents {
     /// The dead events of this store; `by` is who the audit names.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, by: impl Into<String>) -> Self {
+    pub fn new(store: Arc<dyn Table>, by: impl Into<String>) -> Self {
         Self { store, by: by.into() }
     }
 

@@ -71,8 +71,13 @@ impl DispatcherBuilder {
             .as_str()
             .bytes()
             .fold(0_u64, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-        let parts =
-            EngineParts { store: self.store, sink, metrics: self.metrics, settings: self.settings, seed };
+        let parts = EngineParts {
+            table: self.store.into(),
+            sink,
+            metrics: self.metrics,
+            settings: self.settings,
+            seed,
+        };
         let shared = parts.shared();
         shared.with(|core| core.settle_by(self.fence));
         let engine = Engine::dispatcher(Arc::clone(&shared));

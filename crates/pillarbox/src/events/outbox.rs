@@ -10,7 +10,8 @@ use super::{BlockingTransaction, DeadEvents, Purger, Receipt, ScopeError, Transa
 use crate::engine::Engine;
 use crate::model::{EventId, IntoEvent};
 use crate::port::{
-    Begin, BlockingWriteOn, Cancel, Insert, Store, StoreError, Transact, TransactError, WriteOn, WriteSql,
+    Begin, BlockingWriteOn, Cancel, Insert, Store, StoreError, Table, Transact, TransactError, WriteOn,
+    WriteSql,
 };
 
 /// What an outbox owns beside its writer.
@@ -20,36 +21,44 @@ pub(super) struct Parts {
 }
 
 /// An outbox. Cheap to clone; close it when the service stops.
-pub struct Outbox<S: Store> {
+pub struct Outbox<S: Table> {
     writer: Writer<S>,
     parts: Arc<Mutex<Parts>>,
 }
 
-impl<S: Store> Clone for Outbox<S> {
+impl<S: Table> Clone for Outbox<S> {
     fn clone(&self) -> Self {
         Self { writer: self.writer.clone(), parts: Arc::clone(&self.parts) }
     }
 }
 
 impl<S: Store> Outbox<S> {
-    /// One process on this store: committed events go straight to their listener, the reader is the net.
+    /// One process on this store: committed events go straight to their listener; the reader is the fallback.
     pub fn single_node(store: S) -> OutboxBuilder<S> {
-        OutboxBuilder::new(Composition::SingleNode, Arc::new(store))
+        Self::delivering(Composition::SingleNode, store)
     }
 
     /// Several processes on this store, each with its share; set a lease.
     pub fn multi_node(store: S) -> OutboxBuilder<S> {
-        OutboxBuilder::new(Composition::MultiNode, Arc::new(store))
+        Self::delivering(Composition::MultiNode, store)
     }
 
     /// Events of one group are delivered one after another, whatever fails, by any number of processes.
     pub fn ordered(store: S) -> OutboxBuilder<S> {
-        OutboxBuilder::new(Composition::Ordered, Arc::new(store))
+        Self::delivering(Composition::Ordered, store)
     }
 
+    fn delivering(composition: Composition, store: S) -> OutboxBuilder<S> {
+        let store = Arc::new(store);
+        let delivers = Arc::clone(&store) as Arc<dyn Store>;
+        OutboxBuilder::new(composition, store, Some(delivers))
+    }
+}
+
+impl<S: Table> Outbox<S> {
     /// Only writes; a relay or a change-data consumer delivers.
     pub fn writer_only(store: S) -> OutboxBuilder<S> {
-        OutboxBuilder::new(Composition::WriterOnly, Arc::new(store))
+        OutboxBuilder::new(Composition::WriterOnly, Arc::new(store), None)
     }
 
     pub(super) fn new(writer: Writer<S>, parts: Parts) -> Self {
@@ -71,7 +80,7 @@ impl<S: Store> Outbox<S> {
     /// The dead events; `by` is who the audit names.
     #[must_use]
     pub fn dead(&self, by: impl Into<String>) -> DeadEvents {
-        DeadEvents::new(Arc::clone(self.store()) as Arc<dyn Store>, by)
+        DeadEvents::new(Arc::clone(self.store()) as Arc<dyn Table>, by)
     }
 
     /// Takes pending events back; the ids that were still pending. One that is being delivered may still arrive.

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::StartError;
 use crate::model::Invalid;
-use crate::port::{Answer, Purge, PurgeStatus, Store, StoreError};
+use crate::port::{Answer, Purge, PurgeStatus, StoreError, Table};
 
 /// Batches in one run, so that a run ends even if rows come as fast as they go.
 const BATCHES_MAX: usize = 100_000;
@@ -65,7 +65,7 @@ enum State {
 
 /// Deletes old events. Usable alone.
 pub struct Purger {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Table>,
     settings: PurgeSettings,
     stop: CancellationToken,
     state: Mutex<State>,
@@ -73,7 +73,7 @@ pub struct Purger {
 
 impl Purger {
     /// A purger that has not started.
-    pub fn new(store: Arc<dyn Store>, settings: PurgeSettings) -> Result<Self, Invalid> {
+    pub fn new(store: Arc<dyn Table>, settings: PurgeSettings) -> Result<Self, Invalid> {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(problem);
         }
@@ -130,13 +130,13 @@ impl Drop for Purger {
     }
 }
 
-async fn run_once(store: &dyn Store, settings: &PurgeSettings) -> Result<u64, StoreError> {
+async fn run_once(store: &dyn Table, settings: &PurgeSettings) -> Result<u64, StoreError> {
     in_batches(settings, |request| store.admin().purge(request)).await
 }
 
 /// One run, unless another process is at it; it ends after the batch in which it is told to stop.
 pub(crate) async fn run_in_turn(
-    store: &dyn Store,
+    store: &dyn Table,
     settings: &PurgeSettings,
     stop: &CancellationToken,
 ) -> Result<u64, StoreError> {

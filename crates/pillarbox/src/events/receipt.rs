@@ -3,11 +3,11 @@
 use super::Writer;
 use super::hook::Moment;
 use crate::model::{Event, EventId};
-use crate::port::Store;
+use crate::port::Table;
 
 /// Events written on a transaction of the caller's. Call `committed` after its commit; forgetting it costs only latency.
 #[must_use = "call committed() after the transaction's commit, or the events wait for the next poll"]
-pub struct Receipt<S: Store> {
+pub struct Receipt<S: Table> {
     writer: Writer<S>,
     events: Vec<Event>,
     /// Whether the rows are in, as far as is known.
@@ -23,7 +23,7 @@ pub(super) enum Known {
     WithCommit,
 }
 
-impl<S: Store> Receipt<S> {
+impl<S: Table> Receipt<S> {
     pub(super) fn new(writer: Writer<S>, events: Vec<Event>, written: Known) -> Self {
         Self { writer, events, written }
     }

@@ -10,8 +10,8 @@ use super::receipt::{Known, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
 use crate::engine::{Reservation, Shared};
-use crate::model::{Event, EventId, IntoEvent, Lane, Layout, Limits, NewRow, Placement, When, Written};
-use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, Store, StoreError, WriteOn, WriteSql};
+use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
+use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, StoreError, Table, WriteOn, WriteSql};
 
 /// Writes events on transactions. Cheap to clone; usable without an outbox.
 pub struct Writer<S> {
@@ -35,7 +35,7 @@ impl<S> Clone for Writer<S> {
     }
 }
 
-impl<S: Store> Writer<S> {
+impl<S: Table> Writer<S> {
     /// A writer without hooks: after a commit nothing happens, a poller or a change-data consumer delivers.
     #[must_use]
     pub fn new(store: Arc<S>) -> Self {
@@ -85,7 +85,7 @@ impl<S: Store> Writer<S> {
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Event>, WriteError> {
         // Where there is no column for headers, a trace has no place.
-        let trace = self.trace.current().filter(|_| self.limits.layout == Layout::Native);
+        let trace = self.trace.current().filter(|_| self.limits.layout.has_headers());
         let events = events.into_iter().map(|event| event.into_event(&self.limits, trace.as_ref()));
         let events = events.collect::<Result<Vec<_>, _>>()?;
         if self.hooks.0.is_empty() {
@@ -167,7 +167,7 @@ impl<S: Begin> Writer<S> {
     }
 }
 
-impl<S: Store> Writer<S> {
+impl<S: Table> Writer<S> {
     /// Writes on a transaction the caller already has. Tell the receipt when it has committed.
     pub async fn write_on<Tx: ?Sized, E: IntoEvent>(
         &self,

@@ -15,8 +15,9 @@ use super::{MemoryClock, MemoryOptions};
 use crate::model::{EventId, GroupKey, JoinId, JoinRecord, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
     self, Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched,
-    Heartbeat, JoinChange, JoinChanged, JoinShown, Joins, Lead, ListJoins, Membership, Promote, Promoted,
-    Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Wakeups, Write, WriteOn,
+    Heartbeat, ItemStore, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Membership, Promote,
+    Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Table, Take, Wakeups, Write,
+    WriteOn,
 };
 use crate::rules::SLOTS;
 
@@ -174,29 +175,17 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
+impl Table for MemoryStore {
     fn facts(&self) -> &Facts {
         &self.0.facts
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        Box::pin(async move { Ok(self.0.lock().fetch(&request, self.0.now(request.now))) })
-    }
-
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        Box::pin(async move { Ok(self.0.lock().claim(&request, self.0.now(request.now))) })
-    }
-
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        Box::pin(async move { Ok(self.0.lock().due_topics(&request, self.0.now(request.now))) })
+    fn now(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async move { Ok(self.0.now(None)) })
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         Box::pin(async move { Ok(self.0.lock().settle(&request, self.0.now(request.now))) })
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        Box::pin(async move { Ok(self.0.lock().reap(&request, self.0.now(request.now))) })
     }
 
     fn register(&self, request: Register) -> Answer<'_, Membership> {
@@ -226,20 +215,8 @@ impl Store for MemoryStore {
         })
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        Box::pin(async move { Ok(self.0.lock().promote(&request, self.0.now(request.now))) })
-    }
-
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         Box::pin(async move { self.0.write(&request) })
-    }
-
-    fn joins(&self) -> Option<&dyn Joins> {
-        Some(self)
-    }
-
-    fn lead(&self) -> Option<&dyn Lead> {
-        self.0.lock().led.then_some(self as &dyn Lead)
     }
 
     fn admin(&self) -> &dyn Admin {
@@ -251,7 +228,33 @@ impl Store for MemoryStore {
     }
 }
 
-impl Lead for MemoryStore {
+impl Store for MemoryStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        Box::pin(async move { Ok(self.0.lock().fetch(&request, self.0.now(request.now))) })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        Box::pin(async move { Ok(self.0.lock().claim(&request, self.0.now(request.now))) })
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        Box::pin(async move { Ok(self.0.lock().due_topics(&request, self.0.now(request.now))) })
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(self.0.lock().reap(&request, self.0.now(request.now))) })
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        Box::pin(async move { Ok(self.0.lock().promote(&request, self.0.now(request.now))) })
+    }
+
+    fn joins(&self) -> Option<&dyn Joins> {
+        Some(self)
+    }
+}
+
+impl ItemStore for MemoryStore {
     fn take(&self, request: Take) -> Answer<'_, port::Taken> {
         Box::pin(async move { Ok(self.0.lock().take_led(&request, self.0.now(request.now))) })
     }

@@ -8,7 +8,7 @@ use super::*;
 use crate::model::{Event, NewRow, Placement, Seq, Slot, SlotSet};
 use crate::port::{
     Begin, ByteLimits, CommitError, Cursor, ErrorKind, Fetch, Fetched, Scope, Select, Store, StoreError,
-    Write, WriteOn,
+    Table, Write, WriteOn,
 };
 
 fn row(id: &str) -> NewRow {

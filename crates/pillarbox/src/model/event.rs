@@ -8,13 +8,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::flowcatalyst::NewItem;
 use super::limits::{self, Limits};
 use super::trace::{TRACEPARENT, TRACESTATE};
 use super::when::micros;
 use super::{
     AGGREGATE_ID_MAX, AGGREGATE_TYPE_MAX, AggregateType, CORRELATION_ID_MAX, EVENT_TYPE_MAX, EventId,
-    EventType, GLOBAL, Headers, Invalid, Layout, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, Payload, TENANT_ID_MAX,
+    EventType, GLOBAL, Headers, Invalid, MESSAGE_GROUP_MAX, MESSAGE_ID_MAX, Payload, TENANT_ID_MAX,
     TraceContext, When,
 };
 
@@ -187,14 +186,7 @@ impl Event {
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Invalid> {
         check_payload(&self.0.payload, limits)?;
         self.0.headers.validate(limits)?;
-        self.check_columns(limits)
-    }
-
-    fn check_columns(&self, limits: &Limits) -> Result<(), Invalid> {
-        match limits.layout {
-            Layout::Native => Ok(()),
-            Layout::Flowcatalyst => NewItem::of(self).map(drop),
-        }
+        limits.layout.check(self)
     }
 
     /// Bytes it holds in memory, roughly: what buffers are bounded by.
@@ -377,10 +369,7 @@ impl EventBuilder {
         let payload = self.checked_payload(limits)?;
         let id = match self.id {
             Some(id) => EventId::new(id)?,
-            None => match limits.layout {
-                Layout::Native => EventId::ulid(),
-                Layout::Flowcatalyst => EventId::tsid(),
-            },
+            None => limits.layout.new_id(),
         };
         let event = Event(Arc::new(Envelope {
             id,
@@ -397,7 +386,7 @@ impl EventBuilder {
             due: self.due.map(whole_micros),
             expires: self.expires.map(whole_micros),
         }));
-        event.check_columns(limits)?;
+        limits.layout.check(&event)?;
         Ok(event)
     }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::Invalid;
+use super::flowcatalyst::{EVENTS, NewItem};
+use super::{Event, EventId, Invalid, TableName};
 
 /// How the tables of a store are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
@@ -11,7 +12,7 @@ pub enum Layout {
     /// Pillarbox's own: rows have numbers, and are delivered by who holds their slot.
     #[default]
     Native,
-    /// `outbox_events` and `outbox_dispatch_jobs`, as other programs know them: rows are claimed by their status.
+    /// `outbox_events` and `outbox_dispatch_jobs`, as other programs know them: a leader takes rows by their status.
     Flowcatalyst,
 }
 
@@ -25,6 +26,44 @@ impl Layout {
         match self {
             Self::Native => "native",
             Self::Flowcatalyst => "flowcatalyst",
+        }
+    }
+
+    /// How many slots the rows are spread over. Rows without numbers are taken by one node: their one slot is leadership.
+    #[must_use]
+    pub const fn slots(self) -> i16 {
+        match self {
+            Self::Native => crate::rules::SLOTS,
+            Self::Flowcatalyst => 1,
+        }
+    }
+
+    /// A new id for an event.
+    pub(super) fn new_id(self) -> EventId {
+        match self {
+            Self::Native => EventId::ulid(),
+            Self::Flowcatalyst => EventId::tsid(),
+        }
+    }
+
+    /// Refuses an event that has something the layout has no column for.
+    pub(super) fn check(self, event: &Event) -> Result<(), Invalid> {
+        match self {
+            Self::Native => Ok(()),
+            Self::Flowcatalyst => NewItem::of(event).map(drop),
+        }
+    }
+
+    /// Whether rows have a column for headers.
+    pub(crate) const fn has_headers(self) -> bool {
+        matches!(self, Self::Native)
+    }
+
+    /// The table that events are in unless another one is named.
+    pub(super) const fn usual_table(self) -> &'static str {
+        match self {
+            Self::Native => TableName::DEFAULT,
+            Self::Flowcatalyst => EVENTS,
         }
     }
 

@@ -1,6 +1,5 @@
 //! The bounds of every field, in bytes, and the checks that keep them.
 
-use super::flowcatalyst::EVENTS;
 use super::{Invalid, Layout};
 
 /// Longest event id.
@@ -127,10 +126,7 @@ impl TableName {
     /// The usual table of a layout.
     #[must_use]
     pub fn usual(layout: Layout) -> Self {
-        match layout {
-            Layout::Native => Self::default(),
-            Layout::Flowcatalyst => Self(EVENTS.to_owned()),
-        }
+        Self(layout.usual_table().to_owned())
     }
 
     /// The name.

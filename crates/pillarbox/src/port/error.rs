@@ -63,13 +63,6 @@ impl StoreError {
         Self { kind, operation, store: store.to_owned(), detail: detail.into(), source: None }
     }
 
-    /// The answer to what rows without numbers can't do.
-    #[must_use]
-    pub fn no_numbers(operation: &'static str, store: &str) -> Self {
-        let detail = "rows of the layout flowcatalyst have no numbers, lanes or due times; they are claimed";
-        Self::new(ErrorKind::Unsupported, operation, store, detail)
-    }
-
     /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {

@@ -24,8 +24,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// How its tables are laid out. Rows of the flowcatalyst layout have no numbers: they are claimed, never read by
-    /// slots, and there are no lanes and no queue. Its one slot is leadership.
+    /// How its tables are laid out.
     #[must_use]
     pub const fn layout(&self) -> Layout {
         self.limits.layout

@@ -115,15 +115,6 @@ pub struct Fetch {
     pub now: Option<Timestamp>,
 }
 
-impl Fetch {
-    /// A read of no slot: it tells the database's time, and nothing else.
-    #[must_use]
-    pub fn time() -> Self {
-        let scope = Scope::Slots { slots: SlotSet::new([]), cursor: Cursor::default() };
-        Self { scope, rows: 1, bytes: ByteLimits::of_total(1), skip_recent: Duration::ZERO, now: None }
-    }
-}
-
 /// What a read saw, all in one snapshot.
 #[derive(Debug, Clone)]
 pub struct Fetched {

@@ -7,12 +7,13 @@ mod error;
 mod facts;
 mod fetch;
 mod heartbeat;
+mod items;
 mod join;
-mod lead;
 mod metrics;
 mod settle;
 mod sink;
 mod store;
+mod table;
 mod write;
 
 pub use admin::{
@@ -28,12 +29,13 @@ pub use fetch::{ByteLimits, Cursor, Fetch, Fetched, Horizon, Scope};
 pub use heartbeat::{
     GroupStates, Heartbeat, HeldSlot, Membership, Part, Promote, Promoted, Quarantine, Register,
 };
+pub use items::{ItemStore, Recover, Take, Taken};
 pub use join::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
-pub use lead::{Lead, Recover, Take, Taken};
 pub use metrics::{MetricsExporter, NoMetrics};
 pub use settle::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
 pub use sink::{Claimed, Delivery, Handed, Sink, Source, Verdict};
-pub use store::{Answer, Order, Store, Wakeups, Write};
+pub use store::Store;
+pub use table::{Answer, AnyTable, Items, Native, Order, Table, Wakeups, Write};
 pub use write::{
     Begin, BlockingWriteOn, Body, CommitError, Insert, Transact, TransactError, WriteOn, WriteSql,
 };

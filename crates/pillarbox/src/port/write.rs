@@ -3,11 +3,11 @@
 use std::fmt;
 use std::future::Future;
 
-use super::{Answer, Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, Store, StoreError};
+use super::{Answer, Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError, Table};
 use crate::model::{EventId, NewRow, Written};
 
 /// Writes on a transaction of this type, of an asynchronous driver.
-pub trait WriteOn<Tx: ?Sized>: Store {
+pub trait WriteOn<Tx: ?Sized>: Table {
     /// Inserts all rows with one statement where the database can; never commits.
     ///
     /// Without rows it fails exactly if the transaction can no longer commit. There are databases whose drivers report
@@ -17,7 +17,7 @@ pub trait WriteOn<Tx: ?Sized>: Store {
     /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
     fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>>;
 
-    /// Settles as part of the transaction, as [`Store::settle`] does.
+    /// Settles as part of the transaction, as [`Table::settle`] does.
     fn settle_on<'a>(&'a self, _tx: &'a mut Tx, _request: Settle) -> Answer<'a, Settled> {
         Box::pin(async { Err(no_way(self, "settle")) })
     }
@@ -28,20 +28,20 @@ pub trait WriteOn<Tx: ?Sized>: Store {
     }
 }
 
-fn no_way(store: &(impl Store + ?Sized), operation: &'static str) -> StoreError {
+fn no_way(store: &(impl Table + ?Sized), operation: &'static str) -> StoreError {
     let detail = "this store can't do that on a transaction of this driver";
     StoreError::new(ErrorKind::Unsupported, operation, &store.facts().name, detail)
 }
 
 /// Writes on a transaction of this type, of a blocking driver.
-pub trait BlockingWriteOn<Tx: ?Sized>: Store {
+pub trait BlockingWriteOn<Tx: ?Sized>: Table {
     /// Inserts all rows; never commits.
     fn insert_blocking(&self, tx: &Tx, rows: &[NewRow]) -> Result<Vec<Written>, StoreError>;
 
     /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
     fn cancel_blocking(&self, tx: &Tx, request: &Cancel) -> Result<Vec<EventId>, StoreError>;
 
-    /// Settles as part of the transaction, as [`Store::settle`] does.
+    /// Settles as part of the transaction, as [`Table::settle`] does.
     fn settle_blocking(&self, tx: &Tx, request: &Settle) -> Result<Settled, StoreError>;
 
     /// Changes a join as part of the transaction, as [`Joins::change_join`](super::Joins::change_join) does.
@@ -157,7 +157,7 @@ impl fmt::Debug for Insert {
 }
 
 /// Says how events are written, for drivers that the store knows nothing of.
-pub trait WriteSql: Store {
+pub trait WriteSql: Table {
     /// The statement that adds all rows, or none of them. It adds fewer where a message id is there already.
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError>;
 }

@@ -22,6 +22,7 @@ pub(super) struct Signal {
 pub(super) struct DatabaseWorker {
     claimer: Arc<Claimer>,
     shared: Arc<Shared>,
+    store: Arc<dyn Store>,
     engine: Mutex<Engine>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -41,8 +42,9 @@ impl DatabaseWorker {
             store: name.to_owned(),
             breakers: Arc::clone(&plan.breakers),
         };
+        let store = Arc::clone(queue.store()) as Arc<dyn Store>;
         let parts = EngineParts {
-            store: Arc::clone(queue.store()) as Arc<dyn Store>,
+            table: Arc::clone(&store).into(),
             sink: Arc::new(sink),
             metrics: Arc::clone(&plan.metrics),
             settings: EngineSettings {
@@ -54,8 +56,9 @@ impl DatabaseWorker {
         let shared = parts.shared();
         // Stores of one kind may have one name of their own; the database's tells them apart.
         shared.name.get_or_init(|| name.to_owned());
-        let claimer =
-            Arc::new(Claimer::new(Arc::clone(&shared), plan.owner.clone(), plan.lease, ClaimFrom::Queue));
+        let (owner, lease) = (plan.owner.clone(), plan.lease);
+        let claimer = Claimer::new(Arc::clone(&shared), Arc::clone(&store), owner, lease, ClaimFrom::Queue);
+        let claimer = Arc::new(claimer);
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let heart = Heart::here();
@@ -67,7 +70,7 @@ impl DatabaseWorker {
         tasks.spawn(async move {
             stopped.run_until_cancelled(watching).await;
         });
-        Arc::new(Self { claimer, shared, engine, stop, tasks })
+        Arc::new(Self { claimer, shared, store, engine, stop, tasks })
     }
 
     /// Claims as many as make a batch, of topics whose handlers are not known to fail; how many were asked for, and taken.
@@ -87,7 +90,7 @@ impl DatabaseWorker {
     }
 
     pub(super) fn store(&self) -> &dyn Store {
-        &*self.shared.store
+        &*self.store
     }
 
     /// Nothing in memory, nothing out, nothing unsettled.

@@ -9,8 +9,8 @@ use crate::engine::{claim_at_once, settle_now};
 use crate::events::Writer;
 use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
 use crate::port::{
-    BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, Fetch, List, OnDone,
-    Outcome, Reap, Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
+    BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, OnDone, Outcome,
+    Reap, Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
@@ -222,7 +222,7 @@ impl<S: Store> Queue<S> {
         let rows = claim_at_once(&*self.store, claim).await?;
         tracing::debug!(store = self.name(), %owner, messages = rows.len(), "claimed");
         let now = if rows.iter().any(|row| row.expires_at.is_some()) {
-            Some(self.store.fetch(Fetch::time()).await?.now)
+            Some(self.store.now().await?)
         } else {
             None
         };
@@ -380,7 +380,7 @@ impl<S: Store> Queue<S> {
     }
 }
 
-impl<S: Transact> Queue<S> {
+impl<S: Store + Transact> Queue<S> {
     /// Runs a closure in a transaction on the store's writer and commits: for drivers whose transaction can't leave its
     /// thread. Messages enqueued in it are looked at at once.
     pub async fn transaction<R, E, F>(&self, body: F) -> Result<R, TransactError<E>>

@@ -8,7 +8,7 @@ use crate::memory::MemoryStore;
 use crate::model::{AggregateType, Event, EventId, EventType, IntoEvent, Record, Row, Status};
 use crate::port::{
     ByteLimits, Change, CommitError, Counts, Delivery, Fence, Fetch, List, OnDone, Outcome, Scope, Select,
-    Settle, Sink, Source, Store, StoreError, Verdict, Wait,
+    Settle, Sink, Source, Store, StoreError, Table, Verdict, Wait,
 };
 use crate::rules::{Exponential, RetryPolicy};
 

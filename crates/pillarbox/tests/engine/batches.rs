@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineSettings, OnDead, Ungrouped};
-use pillarbox::memory::{MemoryOptions, MemoryStore};
+use pillarbox::memory::MemoryStore;
 use pillarbox::model::{EventId, Status};
-use pillarbox::port::{Delivery, Handed, Order, Sink, Store, Verdict};
+use pillarbox::port::{Delivery, Handed, Order, Sink, Table, Verdict};
 use pillarbox::rules::Fixed;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::kit::{engine, pass, record, until, write};
+use crate::kit::{engine_on, led, pass, record, table, until, write};
 
 type Script = Box<dyn FnMut(&[String]) -> Option<Vec<Verdict>> + Send>;
 
@@ -69,11 +69,11 @@ fn settings() -> EngineSettings {
 
 /// A store whose rows are read by slots, and one whose rows a leader takes.
 fn stores() -> [MemoryStore; 2] {
-    [false, true].map(|led| MemoryStore::with(MemoryOptions { led, ..MemoryOptions::default() }))
+    [MemoryStore::new(), led()]
 }
 
 async fn start(store: &MemoryStore, sink: &Arc<Batches>, settings: EngineSettings, seed: u64) -> Engine {
-    engine(Arc::new(store.clone()), sink.clone(), settings, seed).await
+    engine_on(table(store), sink.clone(), settings, seed).await
 }
 
 async fn write_group(store: &MemoryStore, group: &str, count: usize) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
-use pillarbox::port::{MetricsExporter, Order, Verdict};
+use pillarbox::port::{AnyTable, MetricsExporter, Order, Verdict};
 
 use crate::kit::{Scripted, engine, pass, record, until, write};
 
@@ -51,7 +51,7 @@ async fn a_poison_event_that_breaks_the_endpoint_dies() {
     });
     let deaths = Arc::new(Deaths::default());
     let mut engine = Engine::start(EngineParts {
-        store: Arc::new(store.clone()),
+        table: AnyTable::Native(Arc::new(store.clone())),
         sink,
         metrics: deaths.clone(),
         settings: EngineSettings { max_attempts: 3, ..EngineSettings::default() },

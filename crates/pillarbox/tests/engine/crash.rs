@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::{Engine, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Status};
-use pillarbox::port::{Delivery, Handed, Order, Part, Register, Sink, Store, Verdict};
+use pillarbox::port::{Delivery, Handed, Order, Part, Register, Sink, Table, Verdict};
 use tokio::sync::Notify;
 
 use crate::gated::Gated;

@@ -7,7 +7,7 @@ use pillarbox::Event;
 use pillarbox::engine::EngineSettings;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NewRow, Placement, Status, When};
-use pillarbox::port::{Store, Verdict, Write};
+use pillarbox::port::{Table, Verdict, Write};
 use pillarbox::rules::Lease;
 use tokio::time::Instant;
 

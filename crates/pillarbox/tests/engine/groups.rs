@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pillarbox::engine::{EngineSettings, OnDead};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{EventId, GroupKey, Status};
-use pillarbox::port::{GroupAction, GroupChange, HeldGroups, Order, Replay, Select, Store, Verdict};
+use pillarbox::port::{GroupAction, GroupChange, HeldGroups, Order, Replay, Select, Table, Verdict};
 
 use crate::kit::{Scripted, engine, record, until, write};
 

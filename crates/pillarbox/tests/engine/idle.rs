@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use pillarbox::engine::EngineSettings;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NewRow, NodeId, Placement, Row, Status, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap, Register,
-    Settle, Settled, Store, Verdict, Wakeups, Write,
+    Admin, Answer, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap,
+    Register, Settle, Settled, Store, Table, Verdict, Wakeups, Write,
 };
 
 use crate::kit::{Scripted, engine, pass, until, write};
@@ -30,21 +31,12 @@ impl Counted {
     }
 }
 
-impl Store for Counted {
+impl Table for Counted {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.note("fetch");
-        self.inner.fetch(request)
-    }
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.note("claim");
-        self.inner.claim(request)
-    }
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.note("reap");
-        self.inner.reap(request)
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.inner.now()
     }
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         self.note("settle");
@@ -62,10 +54,6 @@ impl Store for Counted {
         self.note("leave");
         self.inner.leave(node)
     }
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        self.note("promote");
-        self.inner.promote(request)
-    }
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.inner.write(request)
     }
@@ -74,6 +62,28 @@ impl Store for Counted {
     }
     fn wakeups(&self) -> Option<Wakeups> {
         self.inner.wakeups()
+    }
+}
+
+impl Store for Counted {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.note("fetch");
+        self.inner.fetch(request)
+    }
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.note("claim");
+        self.inner.claim(request)
+    }
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.inner.due_topics(request)
+    }
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.note("reap");
+        self.inner.reap(request)
+    }
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.note("promote");
+        self.inner.promote(request)
     }
 }
 

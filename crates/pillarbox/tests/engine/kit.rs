@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
-use pillarbox::memory::MemoryStore;
+use pillarbox::memory::{MemoryOptions, MemoryStore};
 use pillarbox::model::{EventId, NewRow, Placement, Record, Status};
-use pillarbox::port::{Delivery, Handed, NoMetrics, Sink, Store, Verdict, Write};
+use pillarbox::port::{AnyTable, Delivery, Handed, NoMetrics, Sink, Store, Table, Verdict, Write};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -63,8 +63,28 @@ pub(crate) async fn engine(
     settings: EngineSettings,
     seed: u64,
 ) -> Engine {
-    let parts = EngineParts { store, sink, metrics: Arc::new(NoMetrics), settings, seed };
+    engine_on(store.into(), sink, settings, seed).await
+}
+
+pub(crate) async fn engine_on(
+    table: AnyTable,
+    sink: Arc<dyn Sink>,
+    settings: EngineSettings,
+    seed: u64,
+) -> Engine {
+    let parts = EngineParts { table, sink, metrics: Arc::new(NoMetrics), settings, seed };
     Engine::start(parts).await.unwrap()
+}
+
+/// A memory store whose rows a leader takes.
+pub(crate) fn led() -> MemoryStore {
+    MemoryStore::with(MemoryOptions { led: true, ..MemoryOptions::default() })
+}
+
+/// The store as a table of its kind: one with one slot has a leader.
+pub(crate) fn table(store: &MemoryStore) -> AnyTable {
+    let store = Arc::new(store.clone());
+    if store.facts().slots == 1 { AnyTable::Items(store) } else { AnyTable::Native(store) }
 }
 
 /// Writes an event of a group, or of none.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::EngineSettings;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
-use pillarbox::port::{Order, Store, Verdict};
+use pillarbox::port::{Order, Table, Verdict};
 use tokio::time::Instant;
 
 use crate::gated::Gated;

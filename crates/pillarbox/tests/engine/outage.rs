@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::engine::{Engine, EngineSettings};
-use pillarbox::memory::{MemoryOptions, MemoryStore};
+use pillarbox::memory::MemoryStore;
 use pillarbox::model::{EventId, Status};
-use pillarbox::port::{Cancel, Delivery, Handed, Order, Sink, Store, Verdict};
+use pillarbox::port::{Cancel, Delivery, Handed, Order, Sink, Table, Verdict};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::kit::{Scripted, engine, pass, record, until, write};
+use crate::kit::{Scripted, engine, engine_on, led, pass, record, table, until, write};
 
 const ORDERS: [Order; 2] = [Order::None, Order::PerGroup];
 
@@ -63,7 +63,7 @@ fn settings(order: Order) -> EngineSettings {
 }
 
 async fn start(store: &MemoryStore, sink: Arc<dyn Sink>, order: Order, seed: u64) -> Engine {
-    engine(Arc::new(store.clone()), sink, settings(order), seed).await
+    engine_on(table(store), sink, settings(order), seed).await
 }
 
 async fn cancel(store: &MemoryStore, id: &str) {
@@ -104,10 +104,6 @@ async fn an_outage_with_kills_burns_no_attempt() {
             assert!(alone == 2 || after.contains(&alone), "an attempt that was given back is counted again");
         }
     }
-}
-
-fn led() -> MemoryStore {
-    MemoryStore::with(MemoryOptions { led: true, ..MemoryOptions::default() })
 }
 
 /// PBX-060: nothing waits in memory for an attempt that a shutdown takes back.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::{EngineSettings, OnDead};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{EventId, GroupKey, Status};
-use pillarbox::port::{GroupAction, GroupChange, OnDone, Order, Store, Verdict};
+use pillarbox::port::{GroupAction, GroupChange, OnDone, Order, Table, Verdict};
 
 use crate::kit::{Scripted, engine, pass, record, until, write};
 use crate::tampered::{Call, How, Tampered};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
-use pillarbox::port::{MetricsExporter, Order, Verdict};
+use pillarbox::port::{AnyTable, MetricsExporter, Order, Verdict};
 use pillarbox::rules::RetryPolicy;
 
 use crate::kit::{Scripted, until, write};
@@ -49,7 +49,8 @@ async fn a_panicking_policy_or_exporter_stops_nothing() {
         ..EngineSettings::default()
     };
     let metrics = Arc::new(BadMetrics);
-    let parts = EngineParts { store: Arc::new(store.clone()), sink, metrics, settings, seed: 1 };
+    let parts =
+        EngineParts { table: AnyTable::Native(Arc::new(store.clone())), sink, metrics, settings, seed: 1 };
     let mut engine = Engine::start(parts).await.unwrap();
     for (id, group) in [("a", Some("g")), ("b", Some("g")), ("c", None)] {
         write(&store, id, group).await;

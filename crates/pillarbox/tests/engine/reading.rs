@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::EngineSettings;
 use pillarbox::memory::{MemoryStore, Unreadable};
 use pillarbox::model::{EventId, GroupKey, NewRow, Placement, Seq, Status};
-use pillarbox::port::{Begin, GroupAction, GroupChange, Order, Store, Verdict, Write, WriteOn};
+use pillarbox::port::{Begin, GroupAction, GroupChange, Order, Table, Verdict, Write, WriteOn};
 use pillarbox::{Event, model};
 
 use crate::gated::Gated;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{GroupKey, Status};
-use pillarbox::port::{GroupAction, GroupChange, MetricsExporter, Order, Sink, Store, Verdict};
+use pillarbox::port::{
+    AnyTable, GroupAction, GroupChange, MetricsExporter, Order, Sink, Store, Table, Verdict,
+};
 
 use crate::gated::Gated;
 use crate::kit::{Scripted, pass, record, until, write};
@@ -38,8 +40,8 @@ async fn engine(
 ) -> (Engine, Arc<Passed>) {
     let passed = Arc::new(Passed::default());
     let metrics = Arc::clone(&passed) as Arc<dyn MetricsExporter>;
-    let store = Arc::clone(store) as Arc<dyn Store>;
-    (Engine::start(EngineParts { store, sink, metrics, settings, seed: 1 }).await.unwrap(), passed)
+    let table = AnyTable::Native(Arc::clone(store) as Arc<dyn Store>);
+    (Engine::start(EngineParts { table, sink, metrics, settings, seed: 1 }).await.unwrap(), passed)
 }
 
 /// Waits until the read that was to pass rows by has done so.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
+use jiff::Timestamp;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap,
-    Register, Settle, Settled, Store, StoreError, Wakeups, Write,
+    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Membership, Promote,
+    Promoted, Reap, Register, Settle, Settled, Store, StoreError, Table, Wakeups, Write,
 };
 use tokio::sync::Semaphore;
 
@@ -167,11 +168,45 @@ impl Tampered {
     }
 }
 
-impl Store for Tampered {
+impl Table for Tampered {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
 
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.inner.now()
+    }
+
+    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+        Box::pin(self.tamper(Call::Settle, self.settle_free(request)))
+    }
+
+    fn register(&self, request: Register) -> Answer<'_, Membership> {
+        Box::pin(self.tamper(Call::Register, self.inner.register(request)))
+    }
+
+    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+        Box::pin(self.tamper(Call::Heartbeat, self.inner.heartbeat(request)))
+    }
+
+    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        Box::pin(self.tamper(Call::Leave, self.inner.leave(node)))
+    }
+
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.inner.write(request)
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
+    }
+
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.inner.wakeups().filter(|_| self.hints)
+    }
+}
+
+impl Store for Tampered {
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.orders.lock().unwrap().rows_asked.push(request.rows);
         Box::pin(self.tamper(Call::Fetch, async move {
@@ -195,20 +230,8 @@ impl Store for Tampered {
         self.inner.claim(request)
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        Box::pin(self.tamper(Call::Settle, self.settle_free(request)))
-    }
-
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        Box::pin(self.tamper(Call::Register, self.inner.register(request)))
-    }
-
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
-        Box::pin(self.tamper(Call::Heartbeat, self.inner.heartbeat(request)))
-    }
-
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        Box::pin(self.tamper(Call::Leave, self.inner.leave(node)))
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.inner.due_topics(request)
     }
 
     fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
@@ -216,17 +239,5 @@ impl Store for Tampered {
             request.rows = 0;
         }
         Box::pin(self.tamper(Call::Promote, self.inner.promote(request)))
-    }
-
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        self.inner.write(request)
-    }
-
-    fn admin(&self) -> &dyn Admin {
-        self.inner.admin()
-    }
-
-    fn wakeups(&self) -> Option<Wakeups> {
-        self.inner.wakeups().filter(|_| self.hints)
     }
 }

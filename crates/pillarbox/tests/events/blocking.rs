@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::events::Failure;
 use pillarbox::model::Status;
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox::{Event, Outbox, Queue};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::events::{PurgeSettings, StartError};
 use pillarbox::model::{NewRow, Placement, Status};
-use pillarbox::port::{Admin, Delivery, Handed, Sink, Store, Verdict, Write};
+use pillarbox::port::{Admin, Delivery, Handed, Sink, Table, Verdict, Write};
 use pillarbox::{Event, Outbox, Writer};
 
 use crate::kit::{Seen, Watched, event, seeded, seen::commit};

@@ -8,7 +8,7 @@ use pillarbox::Event;
 use pillarbox::engine::EngineSettings;
 use pillarbox::events::{Dispatcher, Failure, InFlightTracker, Listeners, OutboxConfig, Polled};
 use pillarbox::model::{EventId, NewRow, Placement, Status, Token};
-use pillarbox::port::{Store, Write};
+use pillarbox::port::{Store, Table, Write};
 use pillarbox::rules::{Exponential, Fixed, RetryPolicy};
 use tokio::sync::Semaphore;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::memory::MemoryOptions;
 use pillarbox::model::{NewRow, Placement, Status};
-use pillarbox::port::{Store, Write};
+use pillarbox::port::{Table, Write};
 use pillarbox::{Event, Outbox, Writer};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;

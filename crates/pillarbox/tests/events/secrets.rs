@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::events::{Failure, OutboxConfig, Polled};
 use pillarbox::model::{Invalid, NewRow, Payload, Placement, Seq, Status, Token};
-use pillarbox::port::{Delivery, Select, Source, Store, Write};
+use pillarbox::port::{Delivery, Select, Source, Table, Write};
 use pillarbox::{Event, Outbox, Writer};
 
 use crate::kit::{Logs, Seen, Watched, seen::commit};

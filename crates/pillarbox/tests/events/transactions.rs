@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use pillarbox::events::Transaction;
 use pillarbox::model::Status;
-use pillarbox::port::{Begin, CommitError, Store};
+use pillarbox::port::{Begin, CommitError, Table};
 use pillarbox::{Event, Outbox, Writer};
 
 use crate::kit::{Answered, Seen, Watched, event};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use pillarbox::Event;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{Payload, Status};
-use pillarbox::port::{Begin, OnDone, Store};
+use pillarbox::port::{Begin, OnDone, Table};
 use pillarbox::queue::{Message, MessageId, QueueError, Settlement, WorkItemId};
 use pillarbox::rules::Fixed;
 

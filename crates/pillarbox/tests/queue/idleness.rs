@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{Event, OwnerId, Status};
-use pillarbox::port::{List, Store};
+use pillarbox::port::{List, Table};
 use pillarbox::queue::{Message, Queue, Selection, SelectionState, Settlement};
 use pillarbox::{Failure, events::StartError};
 use tokio::sync::Semaphore;

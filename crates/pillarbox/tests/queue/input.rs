@@ -5,7 +5,7 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::events::StartError;
 use pillarbox::model::{Invalid, JoinId};
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox::queue::{JoinBuilder, JoinError, Message, QueueError, Waiting};
 
 use crate::kit::*;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use pillarbox::events::Failure;
 use pillarbox::memory::{MemoryOptions, MemoryStore};
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Membership, Promote,
-    Promoted, Reap, Register, Settle, Settled, Store, StoreError, Write,
+    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Membership,
+    Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, Table, Write,
 };
 use pillarbox::queue::{
     Database, Databases, Discovery, DrainFirst, Message, RouteError, Selection, SelectionState,
@@ -301,30 +302,12 @@ struct Bad {
     claims: Arc<AtomicUsize>,
 }
 
-impl Store for Bad {
+impl Table for Bad {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.inner.fetch(request)
-    }
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.claims.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async move {
-            match self.fault {
-                Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
-                Fault::Hangs => std::future::pending().await,
-                Fault::NoRenewal => self.inner.claim(request).await,
-                Fault::Slow(time) => {
-                    let claimed = self.inner.claim(request).await;
-                    pass(time).await;
-                    claimed
-                }
-            }
-        })
-    }
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.inner.reap(request)
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.inner.now()
     }
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
         let renews = request.outcomes.iter().any(|outcome| matches!(outcome.change, Change::Extend { .. }));
@@ -343,17 +326,44 @@ impl Store for Bad {
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.inner.leave(node)
     }
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        self.inner.promote(request)
-    }
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.inner.write(request)
     }
-    fn joins(&self) -> Option<&dyn Joins> {
-        self.inner.joins()
-    }
     fn admin(&self) -> &dyn Admin {
         self.inner.admin()
+    }
+}
+
+impl Store for Bad {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.inner.fetch(request)
+    }
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.claims.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            match self.fault {
+                Fault::Fails => Err(StoreError::new(ErrorKind::Unavailable, "claim", "bad", "down")),
+                Fault::Hangs => std::future::pending().await,
+                Fault::NoRenewal => self.inner.claim(request).await,
+                Fault::Slow(time) => {
+                    let claimed = self.inner.claim(request).await;
+                    pass(time).await;
+                    claimed
+                }
+            }
+        })
+    }
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.inner.due_topics(request)
+    }
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.inner.reap(request)
+    }
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.inner.promote(request)
+    }
+    fn joins(&self) -> Option<&dyn Joins> {
+        self.inner.joins()
     }
 }
 

@@ -7,7 +7,7 @@ use pillarbox::Queue;
 use pillarbox::events::{Failure, PurgeSettings, StartError};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{EventId, Status};
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 use pillarbox::queue::{JoinBuilder, Message, MessageId, WorkerBuilder};
 use tokio::time::timeout;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pillarbox::events::Failure;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{Event, OwnerId, Row, Status};
-use pillarbox::port::{Begin, Change, Claim, ClaimFrom, Fence, OnDone, Outcome, Settle, Store};
+use pillarbox::port::{Begin, Change, Claim, ClaimFrom, Fence, OnDone, Outcome, Settle, Store, Table};
 use pillarbox::queue::{Handler, Message, QueueError};
 use pillarbox::rules::Fixed;
 use pillarbox::{Queue, events::trace};

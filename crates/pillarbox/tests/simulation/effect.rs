@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pillarbox::model::{NodeId, Record, SlotSet};
 use pillarbox::port::{
     Change, Fence, Fetch, Fetched, Heartbeat, Membership, Outcome, Promote, Promoted, Register, Scope,
-    Settle, Settled, Store, StoreError,
+    Settle, Settled, Store, StoreError, Table,
 };
 
 use crate::chance::Chance;

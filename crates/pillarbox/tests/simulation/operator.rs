@@ -7,7 +7,7 @@ use std::time::Duration;
 use pillarbox::model::{EventId, GroupKey, Record, Status};
 use pillarbox::port::{
     Cancel, Discard, GroupAction, GroupChange, GroupState, HeldGroup, HeldGroups, List, Purge, PurgeStatus,
-    Replay, Select, Store,
+    Replay, Select, Table,
 };
 
 use crate::chance::{Chance, pass};

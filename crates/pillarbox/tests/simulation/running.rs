@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::Outbox;
 use pillarbox::engine::{Engine, EngineParts, EngineSettings};
-use pillarbox::port::{MetricsExporter, Order};
+use pillarbox::port::{AnyTable, MetricsExporter, Order};
 use pillarbox::rules::Exponential;
 use tokio::task::JoinSet;
 
@@ -35,7 +35,8 @@ impl Running {
         let metrics: Arc<dyn MetricsExporter> = Arc::new(Depths { world: Arc::clone(world), life });
         if !world.plan.hot {
             let (store, sink) = (Arc::new(store), Arc::new(sink));
-            let parts = EngineParts { store, sink, metrics, settings, seed };
+            let table = if world.plan.led { AnyTable::Items(store) } else { AnyTable::Native(store) };
+            let parts = EngineParts { table, sink, metrics, settings, seed };
             return Engine::start(parts).await.map(Self::Engine).map_err(|error| error.to_string());
         }
         let builder = match settings.order {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pillarbox::model::Status;
-use pillarbox::port::{List, Select, Store};
+use pillarbox::port::{List, Select, Table};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 

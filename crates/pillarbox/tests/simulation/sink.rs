@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastrand::Rng;
-use pillarbox::port::{Delivery, Handed, Sink, Store, Verdict};
+use pillarbox::port::{Delivery, Handed, Sink, Table, Verdict};
 use tokio::sync::oneshot;
 
 use crate::chance::{Chance, pass};

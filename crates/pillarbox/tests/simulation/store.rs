@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Lead, Membership, Promote, Promoted,
-    Reap, Recover, Register, Settle, Settled, Store, StoreError, Take, Taken, Wakeups, Write,
+    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, ItemStore, Membership,
+    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Table, Take, Taken,
+    Wakeups, Write,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -130,16 +132,16 @@ async fn request<T>(
     answer
 }
 
-impl Lead for NodeStore {
+impl ItemStore for NodeStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         let world = Arc::clone(&self.world);
-        Box::pin(self.call(Op::Take, async move { world.leader().take(request).await }))
+        Box::pin(self.call(Op::Take, async move { world.store.take(request).await }))
     }
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
         let world = Arc::clone(&self.world);
         Box::pin(self.call(Op::Recover, async move {
-            let given_back = world.leader().recover(request).await?;
+            let given_back = world.store.recover(request).await?;
             if given_back > 0 {
                 world.reached("leader", "gives back what another had in hand");
             }
@@ -148,21 +150,13 @@ impl Lead for NodeStore {
     }
 }
 
-impl Store for NodeStore {
+impl Table for NodeStore {
     fn facts(&self) -> &Facts {
         self.world.store.facts()
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        Box::pin(self.call(Op::Fetch, effect::fetch(Arc::clone(&self.world), request)))
-    }
-
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.world.store.claim(request)
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.world.store.reap(request)
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.world.store.now()
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
@@ -181,20 +175,8 @@ impl Store for NodeStore {
         Box::pin(self.call(Op::Leave, effect::leave(Arc::clone(&self.world), node)))
     }
 
-    fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
-        let world = &self.world;
-        if world.in_trouble() && world.draw(|rng| rng.chance(world.plan.store.locked)) {
-            request.rows = 0;
-        }
-        Box::pin(self.call(Op::Promote, effect::promote(Arc::clone(&self.world), request)))
-    }
-
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.world.store.write(request)
-    }
-
-    fn lead(&self) -> Option<&dyn Lead> {
-        self.world.plan.led.then_some(self as &dyn Lead)
     }
 
     fn admin(&self) -> &dyn Admin {
@@ -203,5 +185,31 @@ impl Store for NodeStore {
 
     fn wakeups(&self) -> Option<Wakeups> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).take().map(Wakeups)
+    }
+}
+
+impl Store for NodeStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        Box::pin(self.call(Op::Fetch, effect::fetch(Arc::clone(&self.world), request)))
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.world.store.claim(request)
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.world.store.due_topics(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.world.store.reap(request)
+    }
+
+    fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
+        let world = &self.world;
+        if world.in_trouble() && world.draw(|rng| rng.chance(world.plan.store.locked)) {
+            request.rows = 0;
+        }
+        Box::pin(self.call(Op::Promote, effect::promote(Arc::clone(&self.world), request)))
     }
 }

@@ -9,7 +9,6 @@ use fastrand::Rng;
 use jiff::Timestamp;
 use pillarbox::memory::{MemoryClock, MemoryOptions, MemoryStore};
 use pillarbox::model::{EventId, GroupKey, NodeId};
-use pillarbox::port::{Lead, Store};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -243,10 +242,6 @@ impl World {
     }
 
     /// A channel of hints for one process.
-    pub(crate) fn leader(&self) -> &dyn Lead {
-        self.store.lead().expect("a store whose rows are taken")
-    }
-
     pub(crate) fn wakeups(&self) -> Option<watch::Receiver<u64>> {
         if self.plan.hinting == Hinting::Never {
             return None;

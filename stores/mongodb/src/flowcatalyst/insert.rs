@@ -9,9 +9,10 @@ use pillarbox::port::ErrorKind;
 use super::item::{PENDING, date, now};
 use crate::call::{Call, Find};
 use crate::error::Failure;
+use crate::insert::taken;
 
 /// Adds all items, or none of them.
-pub(crate) async fn insert_rows(
+pub(super) async fn insert_rows(
     call: &mut Call<'_>,
     rows: &[NewRow],
     given: Option<Timestamp>,
@@ -61,8 +62,4 @@ async fn take_back(call: &mut Call<'_>, ids: &[&str], now: Timestamp) -> Result<
     let fresh =
         doc! { "_id": { "$in": ids }, "status": PENDING, "createdAt": date(now), "processedAt": Bson::Null };
     call.delete(&call.names().event, fresh).await.map(drop)
-}
-
-fn taken() -> Failure {
-    Failure::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
 }

@@ -1,19 +1,15 @@
 //! What people look at: pages, one item, counts, the state of it all.
 
-use std::time::Duration;
-
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{EventId, GLOBAL, Record, Status};
-use pillarbox::port::{Contents, List, PageOrder, Select, Shown, Stats, TypeCount};
+use pillarbox::port::{Contents, List, PageOrder, Select, Shown, Stats};
 
 use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item};
 use super::migrate::has_beside;
-use crate::call::{Call, Find, whole};
+use crate::call::{Call, Find};
 use crate::error::Failure;
-use crate::inspect::beside;
+use crate::inspect::{MINUTE, beside, dead, matching, number};
 use crate::time::{earlier, from_date, until};
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// A selection as a condition. A status that nobody knows is in no list but that of all.
 pub(super) fn selection(select: &Select) -> Document {
@@ -54,7 +50,7 @@ pub(super) fn selection(select: &Select) -> Document {
     }
 }
 
-pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
+pub(super) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
     if request.limit == 0 {
         return Ok(Vec::new());
     }
@@ -72,19 +68,17 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     Ok(found.iter().map(|document| read_item(document).into_record()).collect())
 }
 
-pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
+pub(super) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
     let find = Find { filter: doc! { "_id": id.as_str() }, ..Find::default() };
     let found = call.first(&call.names().event, find).await?;
     Ok(found.map(|document| Shown { record: read_item(&document).into_record(), attempts: Vec::new() }))
 }
 
-pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
-    let pipeline = vec![doc! { "$match": selection(select) }, doc! { "$count": "n" }];
-    let found = call.aggregate(&call.names().event, pipeline).await?;
-    Ok(found.first().map_or(0, |found| number(found, "n")))
+pub(super) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
+    matching(call, selection(select)).await
 }
 
-pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
+pub(super) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
     let mut stats = Stats::default();
     let now = now(call, None).await?;
     let minute_ago = date(earlier(now, MINUTE));
@@ -99,44 +93,14 @@ pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
         stats.by_status[0] = number(&found, "n") - stats.by_status[2];
         stats.oldest = found.get_datetime("oldest").ok().map(|written| until(from_date(*written), now));
     }
-    for (place, condition) in [
-        (0, doc! { "status": COMPLETED }),
-        (1, doc! { "status": COMPLETED, "processedAt": { "$gt": minute_ago } }),
-        (2, doc! { "createdAt": { "$gt": minute_ago } }),
-    ] {
-        let pipeline = vec![doc! { "$match": condition }, doc! { "$count": "n" }];
-        let found = call.aggregate(&call.names().event, pipeline).await?;
-        let count = found.first().map_or(0, |found| number(found, "n"));
-        match place {
-            0 => stats.by_status[1] = count,
-            1 => stats.done_last_minute = count,
-            _ => stats.written_last_minute = count,
-        }
-    }
-    dead(call, &mut stats).await?;
+    let done_since = doc! { "status": COMPLETED, "processedAt": { "$gt": minute_ago } };
+    stats.by_status[1] = matching(call, doc! { "status": COMPLETED }).await?;
+    stats.done_last_minute = matching(call, done_since).await?;
+    stats.written_last_minute = matching(call, doc! { "createdAt": { "$gt": minute_ago } }).await?;
+    dead(call, &mut stats, doc! { "status": FAILED }, "$type").await?;
     // A collection of items may stand without those beside it.
     if has_beside(call).await? {
         beside(call, &mut stats).await?;
     }
     Ok(stats)
-}
-
-async fn dead(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
-    let pipeline = vec![
-        doc! { "$match": { "status": FAILED } },
-        doc! { "$group": { "_id": "$type", "n": { "$sum": 1 } } },
-    ];
-    let found = call.aggregate(&call.names().event, pipeline).await?;
-    let one = |found: &Document| TypeCount {
-        event_type: found.get_str("_id").unwrap_or_default().to_owned(),
-        count: number(found, "n"),
-    };
-    stats.dead_by_type = found.iter().map(one).collect();
-    stats.dead_by_type.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.event_type.cmp(&b.event_type)));
-    stats.by_status[3] = stats.dead_by_type.iter().map(|one| one.count).sum();
-    Ok(())
-}
-
-fn number(document: &Document, field: &str) -> u64 {
-    whole(document, field).unwrap_or_default().unsigned_abs()
 }

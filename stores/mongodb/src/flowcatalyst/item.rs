@@ -14,11 +14,6 @@ pub(super) const PROCESSING: &str = "PROCESSING";
 pub(super) const COMPLETED: &str = "COMPLETED";
 pub(super) const FAILED: &str = "FAILED";
 
-/// The order of claims; null, which no group is, comes first.
-pub(super) fn order() -> Document {
-    doc! { "messageGroup": 1, "createdAt": 1, "_id": 1 }
-}
-
 /// A time as it is stored: cut to milliseconds.
 pub(super) fn date(at: Timestamp) -> DateTime {
     DateTime::from_millis(at.as_millisecond())
@@ -68,19 +63,14 @@ pub(super) fn read_item(document: &RawDocument) -> Item {
     item
 }
 
-/// Reads one document within limits: what has more bytes than a row may have is dropped here. No document is very large.
-pub(super) fn read_within(document: &RawDocument, limits: &ByteLimits) -> Item {
+/// Reads one document that was taken, within limits: what has more bytes than a row may have is dropped here. No document is very
+/// large. It counts as much as was counted before it was taken.
+pub(super) fn read_taken(document: &RawDocument, limits: &ByteLimits) -> Item {
     let mut item = read_item(document);
     if item.bytes > limits.row {
         (item.payload, item.error_message) = (None, None);
         item.set_aside(item.bytes, limits.row);
     }
-    item
-}
-
-/// The same of a document that was taken: it counts as much as was counted before.
-pub(super) fn read_taken(document: &RawDocument, limits: &ByteLimits) -> Item {
-    let item = read_within(document, limits);
     let bytes = if item.bytes == 0 { 0 } else { document.as_bytes().len() };
     Item { bytes, ..item }
 }

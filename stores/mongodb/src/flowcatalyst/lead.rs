@@ -4,16 +4,16 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use pillarbox::model::{EventId, GroupKey, Row};
-use pillarbox::port::{ByteLimits, Recover, Take, Taken};
+use pillarbox::model::{EventId, GroupKey, Slot, SlotSet};
+use pillarbox::port::{Recover, Take, Taken};
 
-use super::claim::{later, sort, take_each};
-use super::item::{PENDING, PROCESSING, date, ended_before, now, read_taken};
+use super::item::{PENDING, PROCESSING, date, ended_before, now};
+use super::mark::mark;
 use crate::call::{Call, Find};
 use crate::claim::set_some;
 use crate::error::Failure;
 use crate::groups::held_of;
-use crate::membership::hold_lead;
+use crate::membership::{Waiting, hold_lead};
 use crate::row::{Fields, SIZE, size, size_of};
 use crate::time::earlier;
 
@@ -36,36 +36,6 @@ pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, F
     Ok(Taken { leads: true, rows: mark(call, keys, now, &request.bytes).await? })
 }
 
-/// Marks items as claimed. In a transaction all that were found are taken, or it is begun again; without one, those that
-/// nobody else took meanwhile.
-async fn mark(
-    call: &mut Call<'_>,
-    keys: Vec<Bson>,
-    now: Timestamp,
-    limits: &ByteLimits,
-) -> Result<Vec<Row>, Failure> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    if !call.in_transaction() {
-        let (mut rows, failure) = take_each(call, &keys, now, limits).await;
-        sort(&mut rows);
-        return match failure {
-            Some(failure) if rows.is_empty() => Err(failure),
-            _ => Ok(rows),
-        };
-    }
-    let these = doc! { "_id": { "$in": keys } };
-    let mut waiting = these.clone();
-    waiting.insert("status", PENDING);
-    let statement = doc! { "q": waiting, "u": later(now), "multi": true };
-    call.update(&call.names().event, vec![statement]).await?;
-    let taken = call.find(&call.names().event, Find { filter: these, ..Find::default() }).await?;
-    let mut rows: Vec<Row> = taken.iter().map(|document| read_taken(document, limits).into_row()).collect();
-    sort(&mut rows);
-    Ok(rows)
-}
-
 pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u64, Failure> {
     if !hold_lead(call, request.node).await? {
         return Ok(0);
@@ -77,6 +47,21 @@ pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u6
         stuck.insert("$or", ended_before(earlier(now, request.older_than)));
     }
     set_some(call, stuck, request.rows, doc! { "status": PENDING }).await
+}
+
+/// Whether items wait, for whoever leads.
+pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<Waiting, Failure> {
+    let mut waiting = Waiting { ready: false, oldest: None, next_due: None };
+    if held.contains(Slot(0)) {
+        let filter = doc! { "status": PENDING };
+        // As far as the index has it in order: a sort by ids would read all that waits.
+        let sort = Some(doc! { "messageGroup": 1, "createdAt": 1 });
+        let find = Find { filter, sort, fields: Some(doc! { "createdAt": 1 }), limit: 1 };
+        let first = call.first(&call.names().event, find).await?;
+        waiting.ready = first.is_some();
+        waiting.oldest = first.and_then(|row| Fields::new(&row).time("createdAt"));
+    }
+    Ok(waiting)
 }
 
 /// An item that is about to be taken.

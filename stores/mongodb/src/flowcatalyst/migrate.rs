@@ -2,33 +2,25 @@
 
 use mongodb::IndexModel;
 use mongodb::bson::doc;
-use pillarbox::model::TableName;
-use pillarbox::port::{ErrorKind, Migrated};
+use pillarbox::port::ErrorKind;
 
 use crate::call::{Call, Find};
 use crate::error::Failure;
-use crate::migrate::{create, make_beside, refuse_newer, script_beside, version};
+use crate::migrate::{create, refuse_newer, version};
 use crate::outbox::Names;
 
-/// How many slots there are: the one is leadership.
-const SLOTS: i16 = 1;
-
-/// A script for `mongosh` that does what `migrate` does.
-pub(crate) fn script(table: &TableName) -> String {
-    let names = Names::new(table);
+/// The part of the script for `mongosh` that makes the collection of items.
+pub(super) fn script_items(names: &Names) -> String {
     format!(
         "// A document of {0}: _id, type, messageGroup, payload, status, retryCount, createdAt, processedAt, errorMessage.\n\
          db.createCollection(\"{0}\");\n\
-         db.{0}.createIndex({{ status: 1, messageGroup: 1, createdAt: 1 }});\n{1}",
-        names.event,
-        script_beside(&names, SLOTS)
+         db.{0}.createIndex({{ status: 1, messageGroup: 1, createdAt: 1 }});\n",
+        names.event
     )
 }
 
-/// Makes what is missing. A collection of items that is there stays as it is. Every step may be made again.
-pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
-    let from = version(call).await?;
-    refuse_newer(from)?;
+/// Makes the collection of items. One that is there stays as it is.
+pub(super) async fn make_items(call: &mut Call<'_>) -> Result<(), Failure> {
     let outbox = call.outbox();
     if !is_there(call).await? {
         create(outbox, &outbox.names.event).await?;
@@ -36,13 +28,11 @@ pub(crate) async fn migrate(call: &mut Call<'_>) -> Result<Migrated, Failure> {
         let items = outbox.documents(&outbox.names.event);
         items.create_index(IndexModel::builder().keys(keys).build()).await?;
     }
-    make_beside(call, SLOTS).await?;
-    let to = version(call).await?;
-    Ok(Migrated { from, to })
+    Ok(())
 }
 
 /// Checks the collection of items. Ours may be missing: only nodes, groups and operators need them.
-pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
+pub(super) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
     refuse_newer(version(call).await?)?;
     if is_there(call).await? {
         return Ok(());

@@ -1,7 +1,7 @@
 //! What operators do to items: replay, discard, cancel, purge. Each is one command an item, whose answer tells who had it.
 
-use mongodb::bson::{Bson, Document, doc};
-use pillarbox::model::{EventId, Status};
+use mongodb::bson::{Bson, doc};
+use pillarbox::model::EventId;
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 
 use super::inspect::selection;
@@ -9,18 +9,18 @@ use super::item::{COMPLETED, FAILED, PENDING, date, ended_before, now};
 use crate::call::{Call, Find};
 use crate::error::Failure;
 use crate::groups::free_behind;
-use crate::operate::record;
+use crate::operate::{only_dead, record};
 use crate::row::Fields;
 use crate::time::earlier;
 
 /// How many items one call takes at most.
 const MOST: usize = 10_000;
 
-pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
+pub(super) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
     let now = now(call, request.now).await?;
     let mut revived = Vec::new();
     for id in dead(call, &request.select, request.limit).await? {
-        if revive_one(call, &id).await? {
+        if revive(call, &id).await? > 0 {
             revived.push(id);
         }
     }
@@ -30,7 +30,7 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     Ok(ids.len() as u64)
 }
 
-pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
+pub(super) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
     let now = now(call, request.now).await?;
     let mut gone = Vec::new();
     for id in dead(call, &request.select, request.limit).await? {
@@ -45,7 +45,7 @@ pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
 }
 
 /// Also in transactions of the user's own.
-pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+pub(super) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
     let now = now(call, request.now).await?;
     let mut cancelled = Vec::new();
     for id in &request.ids {
@@ -58,7 +58,7 @@ pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<
     Ok(cancelled)
 }
 
-pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
+pub(super) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
     let before = earlier(now(call, request.now).await?, request.older_than);
     let old = match request.status {
         PurgeStatus::Done => doc! { "status": COMPLETED, "$or": ended_before(before) },
@@ -80,23 +80,16 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
     call.delete(&call.names().event, filter).await
 }
 
-/// Brings one failed item back where it is; its time stays, so that the next claim has a later one.
-pub(crate) async fn revive(call: &mut Call<'_>, id: &EventId) -> Result<(), Failure> {
-    revive_one(call, id).await.map(drop)
-}
-
-async fn revive_one(call: &mut Call<'_>, id: &EventId) -> Result<bool, Failure> {
+/// Brings one failed item back where it is; its time stays, so that the next claim has a later one. How many there were.
+pub(super) async fn revive(call: &mut Call<'_>, id: &EventId) -> Result<u64, Failure> {
     let failed = doc! { "_id": id.as_str(), "status": FAILED };
-    let fresh: Document = doc! { "status": PENDING, "retryCount": 0, "errorMessage": Bson::Null };
-    Ok(call.update(&call.names().event, vec![doc! { "q": failed, "u": { "$set": fresh } }]).await? > 0)
+    let fresh = doc! { "status": PENDING, "retryCount": 0, "errorMessage": Bson::Null };
+    call.update(&call.names().event, vec![doc! { "q": failed, "u": { "$set": fresh } }]).await
 }
 
 /// The failed ones of a selection, oldest first; none if it excludes them.
 async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<EventId>, Failure> {
-    if limit == 0 || !(select.statuses.is_empty() || select.statuses.contains(&Status::Dead)) {
-        return Ok(Vec::new());
-    }
-    let select = Select { statuses: vec![Status::Dead], ..select.clone() };
+    let Some(select) = only_dead(select).filter(|_| limit > 0) else { return Ok(Vec::new()) };
     let find = Find {
         filter: selection(&select),
         sort: Some(doc! { "createdAt": 1, "_id": 1 }),

@@ -14,7 +14,7 @@ use crate::groups;
 use crate::membership::hold;
 use crate::time::from_us;
 
-pub(crate) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
+pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
     if let Fence::Node(node) = &request.fence
         && hold(call, *node).await?.is_none()
     {

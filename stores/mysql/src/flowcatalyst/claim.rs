@@ -3,42 +3,18 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
+use pillarbox::model::Row;
 use pillarbox::model::flowcatalyst::Item;
-use pillarbox::model::{Row, Token};
-use pillarbox::port::{ByteLimits, Claim, ClaimFrom, Cursor, ErrorKind, Fetch, Fetched, Scope};
+use pillarbox::port::ByteLimits;
 use pillarbox_store_kit::{Light, read_item};
 use sqlx::mysql::MySqlRow;
 
-use super::row::now_sql;
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::fetch::clock;
 use crate::probe::Locking;
-use crate::row::{read_all, text_of, told_now};
+use crate::row::{read_all, text_of};
 use crate::sql::{Sql, fill, places};
-use crate::time::{literal, youngest_sql};
-
-pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> Result<Vec<Row>, Failure> {
-    if request.from == ClaimFrom::Queue {
-        return Err(unsupported("there is no queue in the layout flowcatalyst"));
-    }
-    let by_status = by_status(session, sql).await?;
-    let locking = locking(session);
-    let parts = [
-        ("{now}", now_sql(request.now)),
-        ("{youngest}", youngest_sql(request.now, request.skip_recent)),
-        ("{by_status}", by_status),
-        ("{skip_locked}", locking.words()),
-        ("{most}", request.bytes.at_once(request.rows).to_string()),
-    ];
-    session.begin().await?;
-    let query = session.query(fill(&sql.items_claim_find, &parts));
-    let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
-    let found = query.fetch_all(&mut session.connection).await?;
-    let Some(now) = told_now(&found) else { return Ok(Vec::new()) };
-    let items = load(session, sql, read_light(&found, &request.bytes), &request.bytes).await?;
-    mark(session, sql, items, now).await
-}
+use crate::time::literal;
 
 /// Items of which contents may have been left out.
 pub(super) fn read_light(rows: &[MySqlRow], limits: &ByteLimits) -> Vec<Light<Item>> {
@@ -116,38 +92,4 @@ pub(super) async fn by_status(session: &mut Session, sql: &Sql) -> Result<String
     let name = name.filter(|name| !name.contains('`'));
     let words = name.map(|name| format!("FORCE INDEX (`{name}`)")).unwrap_or_default();
     Ok(sql.by_status.get_or_init(|| words).clone())
-}
-
-/// Reads without claiming: what waits, in the order of claims.
-pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
-    let now = match request.now {
-        Some(now) => now,
-        None => clock(session, sql).await?,
-    };
-    let mut fetched = Fetched { rows: Vec::new(), cursor: Cursor::default(), more: false, now };
-    match &request.scope {
-        Scope::Due => {}
-        // Asking for nothing tells the time.
-        Scope::Slots { slots, .. } if slots.is_empty() => return Ok(fetched),
-        _ => return Err(unsupported("rows of the layout flowcatalyst have no numbers to be read by")),
-    }
-    let by_status = by_status(session, sql).await?;
-    let parts = [
-        ("{youngest}", youngest_sql(Some(now), request.skip_recent)),
-        ("{by_status}", by_status),
-        ("{most}", request.bytes.at_once(request.rows).to_string()),
-    ];
-    let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
-    let query = session.query(fill(&sql.items_fetch_due, &parts)).bind(limit);
-    let found = query.fetch_all(&mut session.connection).await?;
-    let light = read_light(&found[..found.len().min(request.rows)], &request.bytes);
-    let fitting = request.bytes.fitting(light.iter().map(|light| light.get().bytes));
-    fetched.more = fitting < found.len();
-    let items = load(session, sql, light, &request.bytes).await?;
-    fetched.rows = items.into_iter().map(|item| Row { token: Token::default(), ..item.into_row() }).collect();
-    Ok(fetched)
-}
-
-fn unsupported(detail: &str) -> Failure {
-    Failure::Refused(ErrorKind::Unsupported, detail.to_owned())
 }

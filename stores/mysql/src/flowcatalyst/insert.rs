@@ -4,33 +4,24 @@ use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::{NewItem, number_of};
 use pillarbox::model::{NewRow, Written};
 use pillarbox::port::{ErrorKind, Insert};
-use sqlx::AssertSqlSafe;
 use sqlx::mysql::MySqlConnection;
 
 use super::row::whole;
+use crate::connection::once;
 use crate::error::Failure;
 use crate::sql::{Sql, fill};
 use crate::time::literal;
 
 /// Adds all items, or none of them: one statement.
-pub(crate) async fn insert_rows(
+pub(crate) async fn insert(
     connection: &mut MySqlConnection,
     sql: &Sql,
     rows: &[NewRow],
     now: Option<Timestamp>,
 ) -> Result<Vec<Written>, Failure> {
-    let items = NewItem::of_rows(rows, &sql.table)
-        .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
-    // The session's own now: whatever its zone, the column keeps that moment.
-    let now = now.map_or_else(|| "now()".to_owned(), |now| literal(whole(now)));
-    let values = vec![format!("(?, ?, ?, ?, 'PENDING', 0, {now}, NULL)"); items.len()].join(", ");
-    let text = fill(&sql.items_insert, &[("{rows}", values)]);
-    let mut insert = sqlx::query(AssertSqlSafe(text)).persistent(false);
-    for item in &items {
-        let group = item.message_group.as_deref().map(str::to_owned);
-        insert = insert.bind(item.id).bind(item.item_type).bind(group).bind(item.payload);
-    }
-    insert.execute(connection).await?;
+    let insert = insert_sql(sql, rows, now)?;
+    let query = insert.params.into_iter().fold(once(insert.sql), |query, param| query.bind(param));
+    query.execute(connection).await?;
     let written = |row: &NewRow| {
         let id = row.event.id().clone();
         Written { seq: number_of(&id), id, fresh: true, delayed: false }
@@ -39,17 +30,19 @@ pub(crate) async fn insert_rows(
 }
 
 /// The statement that adds the items, for any driver.
-pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure> {
+pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow], now: Option<Timestamp>) -> Result<Insert, Failure> {
     let items = NewItem::of_rows(rows, &sql.table)
         .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
+    // The session's own now: whatever its zone, the column keeps that moment.
+    let now = now.map_or_else(|| "now()".to_owned(), |now| literal(whole(now)));
     let (mut values, mut params) = (Vec::new(), Vec::new());
     for item in &items {
         let group = item.message_group.as_deref();
         let place = if group.is_some() { "?" } else { "NULL" };
-        values.push(format!("(?, ?, {place}, ?, 'PENDING', 0, now(), NULL)"));
+        values.push(format!("(?, ?, {place}, ?, 'PENDING', 0, {now}, NULL)"));
         params.extend([item.id, item.item_type].map(str::to_owned));
         params.extend(group.map(str::to_owned));
         params.push(item.payload.to_owned());
     }
-    Ok(Insert::new(fill(&sql.items_insert, &[("{rows}", values.join(", "))]), params))
+    Ok(Insert::new(fill(&sql.insert, &[("{rows}", values.join(", "))]), params))
 }

@@ -1,12 +1,10 @@
 //! What a leader does: takes the first rows of group after group, gives back what was taken by others.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{EventId, GroupKey, NodeId};
-use pillarbox::port::{Order, Reap, Recover, Take, Taken};
+use pillarbox::port::{Order, Recover, Take, Taken};
 use pillarbox_store_kit::Light;
 use sqlx::mysql::MySqlRow;
 
@@ -59,63 +57,35 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
 }
 
+/// Gives items back that were claimed too long ago, and commits; how many. They are looked for without a lock and then locked by
+/// their keys, as settles do: an update that finds them by their status would lock entries of that index first, and settles come
+/// to these last.
 pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
     let sets = session.begin_with(&leads_sql(sql, request.node)).await?;
     if sets.first().is_none_or(Vec::is_empty) {
         return Ok(0);
     }
-    let in_hand = request.except.iter().map(EventId::as_str);
-    let stuck = Stuck {
-        older_than: request.older_than,
-        others: not_in("id", in_hand),
-        rows: request.rows,
-        now: request.now,
+    let (now, age_us) = (crate::time::now_sql(request.now.map(whole)), micros_back(request.older_than));
+    let old = match request.older_than.is_zero() {
+        true => "true".to_owned(),
+        false => fill(&sql.items_stuck, &[("{now}", now), ("{age_us}", age_us.to_string())]),
     };
-    stuck.give_back(session, sql).await
-}
-
-/// Gives items back that anyone claimed too long ago.
-pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
-    session.begin().await?;
-    let others = "true".to_owned();
-    let stuck = Stuck { older_than: request.older_than, others, rows: request.rows, now: request.now };
-    stuck.give_back(session, sql).await
-}
-
-/// Items that were claimed too long ago.
-struct Stuck {
-    /// Zero: all.
-    older_than: Duration,
-    others: String,
-    rows: usize,
-    now: Option<Timestamp>,
-}
-
-impl Stuck {
-    /// Gives them back and commits; how many. They are looked for without a lock and then locked by their keys, as settles do: an
-    /// update that finds them by their status would lock entries of that index first, and settles come to these last.
-    async fn give_back(self, session: &mut Session, sql: &Sql) -> Result<u64, Failure> {
-        let (now, age_us) = (crate::time::now_sql(self.now.map(whole)), micros_back(self.older_than));
-        let old = match self.older_than.is_zero() {
-            true => "true".to_owned(),
-            false => fill(&sql.items_stuck, &[("{now}", now), ("{age_us}", age_us.to_string())]),
-        };
-        let limit = self.rows.min(Take::MOST).to_string();
-        let parts = [("{old}", old.clone()), ("{others}", self.others), ("{limit}", limit)];
-        let found = ids(&session.results(fill(&sql.items_recover_find, &parts)).await?);
-        if found.is_empty() {
-            return Ok(0);
-        }
-        let skip_locked = locking(session).words();
-        let parts = [("{ids}", found), ("{old}", old), ("{skip_locked}", skip_locked)];
-        let sets = session.results(fill(&sql.items_recover_lock, &parts)).await?;
-        let locked = ids(&sets);
-        if locked.is_empty() {
-            return Ok(0);
-        }
-        session.commit_with(&fill(&sql.items_recover, &[("{ids}", locked)])).await?;
-        Ok(sets.iter().map(|rows| rows.len() as u64).sum())
+    let others = not_in("id", request.except.iter().map(EventId::as_str));
+    let limit = request.rows.min(Take::MOST).to_string();
+    let parts = [("{old}", old.clone()), ("{others}", others), ("{limit}", limit)];
+    let found = ids(&session.results(fill(&sql.items_recover_find, &parts)).await?);
+    if found.is_empty() {
+        return Ok(0);
     }
+    let skip_locked = locking(session).words();
+    let parts = [("{ids}", found), ("{old}", old), ("{skip_locked}", skip_locked)];
+    let sets = session.results(fill(&sql.items_recover_lock, &parts)).await?;
+    let locked = ids(&sets);
+    if locked.is_empty() {
+        return Ok(0);
+    }
+    session.commit_with(&fill(&sql.items_recover, &[("{ids}", locked)])).await?;
+    Ok(sets.iter().map(|rows| rows.len() as u64).sum())
 }
 
 /// The keys that a text answered, as a list; empty where there are none.

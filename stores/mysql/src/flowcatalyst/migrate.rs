@@ -6,7 +6,7 @@ use pillarbox_store_kit::{refuse_lacking, refuse_missing, refuse_newer};
 
 use crate::connection::Session;
 use crate::error::Failure;
-use crate::migrate::{add_state, locked, version};
+use crate::migrate::{add_state, version};
 use crate::row::text_of;
 use crate::sql::Sql;
 
@@ -14,14 +14,7 @@ use crate::sql::Sql;
 const KNOWN: u32 = 1;
 
 /// Makes what is missing. A table of items that is there stays as it is.
-pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
-    locked(session, sql).await?;
-    let migrated = bring_up(session, sql).await;
-    session.query(&*sql.migrate_unlock).fetch_one(&mut session.connection).await?;
-    migrated
-}
-
-async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let from = version(session, sql).await?;
     refuse_newer(from, KNOWN)?;
     match lacking(session, sql).await? {

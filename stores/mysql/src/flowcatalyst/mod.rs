@@ -9,12 +9,12 @@ mod operate;
 mod row;
 mod settle;
 
-pub(crate) use claim::{claim, fetch, locking};
-pub(crate) use insert::{insert_rows, insert_sql};
-pub(crate) use inspect::{count, list, show};
-pub(crate) use lead::{reap, recover, take};
-pub(crate) use migrate::{check, migrate};
-pub(crate) use operate::{cancel, discard, purge, replay};
+pub(crate) use claim::locking;
+pub(crate) use insert::{insert, insert_sql};
+pub(crate) use inspect::selection;
+pub(crate) use lead::{recover, take};
+pub(crate) use migrate::{bring_up, check};
+pub(crate) use operate::purge;
 pub(crate) use row::LEFT_OUT;
 pub(crate) use settle::settle;
 

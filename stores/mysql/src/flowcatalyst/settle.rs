@@ -6,11 +6,8 @@ use jiff::Timestamp;
 use pillarbox::model::{GroupKey, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
 
-use sqlx::mysql::{MySql, MySqlArguments};
-use sqlx::query::Query;
-
 use super::row::whole;
-use crate::connection::Session;
+use crate::connection::{Asked, Session};
 use crate::error::Failure;
 use crate::fetch::clock;
 use crate::probe::Locking;
@@ -18,8 +15,6 @@ use crate::row::{text_of, time_of};
 use crate::settle::block_groups;
 use crate::sql::{Sql, fill, places};
 use crate::time::{literal, now_sql};
-
-type Asked = Query<'static, MySql, MySqlArguments>;
 
 pub(crate) async fn settle(
     session: &mut Session,
@@ -162,7 +157,7 @@ impl Step {
     async fn run(self, session: &mut Session, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
         let ids = ("{ids}", places(self.ids.len()));
         let query = match &self.becoming {
-            Becoming::Deleted => session.once(fill(&sql.items_delete, &[ids])),
+            Becoming::Deleted => session.once(fill(&sql.remove, &[ids])),
             Becoming::Changed { status, ends, error, counted } => {
                 let ended = match ends {
                     true => format!("greatest({}, processed_at)", literal(whole(now))),

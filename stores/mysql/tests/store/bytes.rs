@@ -1,7 +1,7 @@
 //! Keys and types compare by bytes: case, accents and blanks at the end make a difference.
 
 use pillarbox::model::{Event, EventId, NewRow, Placement};
-use pillarbox::port::{Admin, Select, Store, Write};
+use pillarbox::port::{Admin, Select, Table, Write};
 
 use crate::kit::Place;
 

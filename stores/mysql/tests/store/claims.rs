@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use pillarbox::model::{Event, NewRow, OwnerId, Placement};
-use pillarbox::port::{Claim, ClaimFrom, Store, Write};
+use pillarbox::port::{Claim, ClaimFrom, Store, Table, Write};
 use pillarbox_mysql::{Claiming, MysqlStore};
 use tokio::task::JoinSet;
 

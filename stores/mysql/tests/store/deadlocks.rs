@@ -7,7 +7,7 @@ use std::time::Duration;
 use pillarbox::model::{Event, NewRow, OwnerId, Placement};
 use pillarbox::port::{
     Admin, Change, Claim, ClaimFrom, Cursor, Fence, OnDone, Outcome, Purge, PurgeStatus, Settle, Store,
-    WriteOn,
+    Table, WriteOn,
 };
 use pillarbox_mysql::sqlx::mysql::MySqlDatabaseError;
 use pillarbox_mysql::sqlx::{Error, Row, query};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pillarbox::model::{Event, Layout, NewRow, NodeId, Placement, Status};
+use pillarbox::model::{Event, NewRow, NodeId, Placement, Status};
 use pillarbox::port::{
-    Admin, ByteLimits, Change, Counts, Fence, Lead, OnDone, Order, Outcome, Part, Reap, Recover, Register,
-    Select, Settle, Store, Take, Wait, Write,
+    Admin, ByteLimits, Change, Counts, Fence, ItemStore, OnDone, Order, Outcome, Part, Recover, Register,
+    Select, Settle, Table, Take, Wait, Write,
 };
-use pillarbox_mysql::MysqlStore;
+use pillarbox_mysql::MysqlItemStore;
 use pillarbox_mysql::sqlx::{Row, query};
 use tokio::task::JoinSet;
 
@@ -16,13 +16,13 @@ use crate::kit::{Place, run};
 
 const LEASE: Duration = Duration::from_secs(600);
 
-async fn items(place: &Place) -> MysqlStore {
-    let store = place.builder().layout(Layout::Flowcatalyst).open();
+async fn items(place: &Place) -> MysqlItemStore {
+    let store = place.builder().open_items();
     store.migrate().await.unwrap();
     store
 }
 
-async fn leader(store: &MysqlStore) -> NodeId {
+async fn leader(store: &MysqlItemStore) -> NodeId {
     let node = NodeId::from_random(7);
     store
         .register(Register { node, label: "leader".to_owned(), part: Part::Share, lease: LEASE, now: None })
@@ -46,7 +46,7 @@ fn take(node: NodeId, rows: usize) -> Take {
     }
 }
 
-async fn fill(store: &MysqlStore, count: usize) {
+async fn fill(store: &MysqlItemStore, count: usize) {
     let row = |number: usize| {
         let item =
             Event::text("EVENT", "{}").id(format!("0HZXEQ5Y{number:05}")).group(format!("g{}", number % 9));
@@ -94,7 +94,6 @@ async fn a_date_of_zeros_stops_nothing() {
         let hour = Duration::from_secs(3_600);
         let recover = |older_than| Recover { node, older_than, except: Vec::new(), rows: 10, now: None };
         assert_eq!(store.recover(recover(hour)).await.unwrap(), 0);
-        assert_eq!(store.reap(Reap { older_than: hour, rows: 10, now: None }).await.unwrap(), 0);
         assert_eq!(store.recover(recover(Duration::ZERO)).await.unwrap(), 1);
         assert_eq!(store.take(take(node, 10)).await.unwrap().rows.len(), 2);
         store.stats().await.unwrap();

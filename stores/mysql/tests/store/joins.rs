@@ -8,7 +8,7 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, Begin, Cancel, Change, Claim, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged,
-    Joins, Migrated, OnDone, Outcome, Settle, Store, Write, WriteOn,
+    Joins, Migrated, OnDone, Outcome, Settle, Store, Table, Write, WriteOn,
 };
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, query_scalar, raw_sql};

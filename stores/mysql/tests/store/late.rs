@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Lane;
-use pillarbox::port::{Cursor, Fetched, Order, Promote, Store, Write};
+use pillarbox::port::{Cursor, Fetched, Order, Promote, Store, Table, Write};
 use tokio::task::JoinSet;
 
 use crate::kit::{Place, event, fetch_from, fetch_some, insert, join, node, run, seq};

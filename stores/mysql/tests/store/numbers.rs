@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Slot, SlotSet};
 use pillarbox::port::{
-    Admin, Begin, Change, Cursor, Fetch, OnDone, Purge, PurgeStatus, Replay, Scope, Select, Store, Write,
-    WriteOn,
+    Admin, Begin, Change, Cursor, Fetch, OnDone, Purge, PurgeStatus, Replay, Scope, Select, Store, Table,
+    Write, WriteOn,
 };
 
 use crate::kit::{Place, event, fetch_from, insert, join, run, seq, settle};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Written;
-use pillarbox::port::{Admin, Change, Counts, OnDone, Replay, Select, Settle, Store, Wait, Write};
+use pillarbox::port::{Admin, Change, Counts, OnDone, Replay, Select, Settle, Table, Wait, Write};
 use pillarbox_mysql::{Claiming, MysqlStore};
 
 use crate::kit::{Place, event, insert, join, run, seq, settle};

@@ -5,9 +5,6 @@ use pillarbox::model::flowcatalyst::Item;
 
 use crate::row::{Values, counted};
 
-/// How many bytes the contents have of which some were left out; NULL where none were. The length is known without them.
-pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > $1 OR octet_length(error_message) > $1 \
-    THEN coalesce(octet_length(payload), 0)::bigint + coalesce(octet_length(error_message), 0) END";
 /// How many bytes the row `e` has.
 pub(crate) const ITEM_BYTES: &str = "(octet_length(concat(e.id, e.type, e.message_group)) \
     + coalesce(octet_length(e.payload), 0)::bigint + coalesce(octet_length(e.error_message), 0))";

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use pillarbox::model::{GroupKey, stored_error};
-use pillarbox::port::{Change, Counts, Fence, Outcome, Settle, Settled};
+use pillarbox::port::{Change, Fence, Outcome, Settle, Settled};
 use sqlx::Row;
-use sqlx::postgres::{PgArguments, PgRow, Postgres};
-use sqlx::query::Query;
+use sqlx::postgres::PgRow;
 
-use crate::connection::Session;
+use crate::connection::{Query, Session};
 use crate::error::Failure;
+use crate::settle::count;
 use crate::sql::Sql;
 use crate::time::{Time, from_micros};
 
@@ -18,18 +18,15 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
     let columns = Columns::new(&request.outcomes);
     let statements = sql.items_settle.of(request.on_done);
     // Only these need the tables beside the items.
-    match &request.fence {
-        _ if request.outcomes.iter().any(blocks) => settle_beside(session, sql, request, &columns).await,
-        fence => {
-            let query = match fence {
-                Fence::Node(node) => {
-                    columns.bind(session.query(&statements.by_node), request).bind(node.to_string())
-                }
-                Fence::Owner(_) | Fence::Open => columns.bind(session.query(&statements.by_any), request),
-            };
-            columns.settled(&query.fetch_one(&mut session.connection).await?)
-        }
+    if request.outcomes.iter().any(blocks) {
+        return settle_beside(session, sql, request, &columns).await;
     }
+    let query = match &request.fence {
+        Fence::Node(node) => columns.bind(session.query(&statements.by_node), request).bind(node.to_string()),
+        // Nobody owns items; a claim is proved by its time alone.
+        Fence::Owner(_) | Fence::Open => columns.bind(session.query(&statements.by_any), request),
+    };
+    columns.settled(&query.fetch_one(&mut session.connection).await?)
 }
 
 /// The same in a transaction with the node's fence and the groups that get blocked.
@@ -103,11 +100,7 @@ impl Columns {
         columns
     }
 
-    fn bind<'q>(
-        &'q self,
-        query: Query<'q, Postgres, PgArguments>,
-        request: &Settle,
-    ) -> Query<'q, Postgres, PgArguments> {
+    fn bind<'q>(&'q self, query: Query<'q>, request: &Settle) -> Query<'q> {
         query
             .bind(request.now.map(Time))
             .bind(&self.ids)
@@ -131,13 +124,5 @@ impl Columns {
         let unchanged = (0..self.ids.len()).filter(|place| !among(&changed, *place));
         let (busy, stale) = unchanged.partition(|place| among(&busy, *place));
         Ok(Settled { busy, ..Settled::all_but(stale) })
-    }
-}
-
-const fn count(counts: Counts) -> i32 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
     }
 }

@@ -41,9 +41,6 @@ pub(super) async fn fly(
     rows: &[NewRow],
     inserted: impl FnOnce() + Send,
 ) -> Landed {
-    if let Err(refused) = sql.admit(rows) {
-        return Landed::refused(refused);
-    }
     let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
     let insert = match session.ready(Call::insert(sql, &values)).await {
         Ok(ready) => ready,

@@ -7,5 +7,5 @@ mod store;
 mod transaction;
 mod write;
 
-pub use store::PipelinedStore;
+pub use store::{PipelinedItemStore, PipelinedStore, PipelinedTable};
 pub use transaction::PipelinedTransaction;

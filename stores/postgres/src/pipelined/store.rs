@@ -1,11 +1,13 @@
 //! A store whose transactions are begun on a pool of tokio-postgres clients.
 
 use deadpool_postgres::{Pool, PoolError};
+use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
     Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat,
-    Insert, JoinChange, JoinChanged, Joins, Lead, Membership, Promote, Promoted, Reap, Register, Settle,
-    Settled, Store, StoreError, Wakeups, Write, WriteOn, WriteSql,
+    Insert, ItemStore, Items, JoinChange, JoinChanged, Joins, Membership, Native, Promote, Promoted, Reap,
+    Recover, Register, Settle, Settled, Store, StoreError, Table, Take, Taken, Wakeups, Write, WriteOn,
+    WriteSql,
 };
 use pillarbox_store_kit::{Refused, ServerFailure as _};
 use tokio::time::timeout_at;
@@ -13,9 +15,10 @@ use tokio::time::timeout_at;
 use super::PipelinedTransaction;
 use super::flight::Ended;
 use crate::error::Failure;
-use crate::store::PostgresStore;
+use crate::kind::Kind;
+use crate::store::PostgresTable;
 
-/// A [`PostgresStore`] that begins transactions with tokio-postgres, and sends the events' INSERT and COMMIT in one flight:
+/// A [`PostgresTable`] that begins transactions with tokio-postgres, and sends the events' INSERT and COMMIT in one flight:
 /// writing events costs a transaction no round trip.
 ///
 /// The pool is the application's, of the same database. All else goes over the connections of the inner store. A setting
@@ -44,21 +47,27 @@ use crate::store::PostgresStore;
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct PipelinedStore {
-    store: PostgresStore,
+pub struct PipelinedTable<K> {
+    store: PostgresTable<K>,
     pool: Pool,
 }
 
-impl PipelinedStore {
+/// A [`PostgresStore`](crate::PostgresStore) that begins transactions with tokio-postgres.
+pub type PipelinedStore = PipelinedTable<Native>;
+
+/// A [`PostgresItemStore`](crate::PostgresItemStore) that begins transactions with tokio-postgres.
+pub type PipelinedItemStore = PipelinedTable<Items>;
+
+impl<K> PipelinedTable<K> {
     /// A store over another one, that begins its transactions on this pool.
     #[must_use]
-    pub fn new(store: PostgresStore, pool: Pool) -> Self {
+    pub fn new(store: PostgresTable<K>, pool: Pool) -> Self {
         Self { store, pool }
     }
 
     /// The store that does all but begin transactions.
     #[must_use]
-    pub fn inner(&self) -> &PostgresStore {
+    pub fn inner(&self) -> &PostgresTable<K> {
         &self.store
     }
 
@@ -97,7 +106,7 @@ fn no_connection(error: PoolError) -> Failure {
     Failure::Refused(kind, detail.to_owned())
 }
 
-impl Begin for PipelinedStore {
+impl<K: Kind> Begin for PipelinedTable<K> {
     type Tx = PipelinedTransaction;
 
     fn begin(&self) -> Answer<'_, PipelinedTransaction> {
@@ -116,6 +125,7 @@ impl Begin for PipelinedStore {
         rows: &[NewRow],
         inserted: impl FnOnce() + Send,
     ) -> Result<Vec<Written>, CommitError> {
+        K::admit(&self.store, rows).map_err(CommitError::Refused)?;
         let said = |failure: Failure| failure.into_store_error("commit", self.store.name());
         tx.commit(&self.store.shared().sql, rows, inserted).await.map_err(|ended| match ended {
             Ended::Refused(failure) => CommitError::Refused(said(failure)),
@@ -132,9 +142,9 @@ impl Begin for PipelinedStore {
 }
 
 /// Whatever the inner store can write on.
-impl<Tx: ?Sized> WriteOn<Tx> for PipelinedStore
+impl<Tx: ?Sized, K: Kind> WriteOn<Tx> for PipelinedTable<K>
 where
-    PostgresStore: WriteOn<Tx>,
+    PostgresTable<K>: WriteOn<Tx>,
 {
     fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
         self.store.insert(tx, rows)
@@ -153,23 +163,23 @@ where
     }
 }
 
-impl WriteSql for PipelinedStore {
+impl<K: Kind> WriteSql for PipelinedTable<K> {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
         self.store.insert_sql(rows)
     }
 }
 
-impl Store for PipelinedStore {
+impl<K: Kind> Table for PipelinedTable<K> {
     fn facts(&self) -> &Facts {
         self.store.facts()
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.store.fetch(request)
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.store.now()
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.store.claim(request)
+    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+        self.store.write(request)
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
@@ -192,6 +202,28 @@ impl Store for PipelinedStore {
         self.store.leave(node)
     }
 
+    fn admin(&self) -> &dyn Admin {
+        self.store.admin()
+    }
+
+    fn notify(&self) {
+        self.store.notify();
+    }
+
+    fn wakeups(&self) -> Option<Wakeups> {
+        self.store.wakeups()
+    }
+}
+
+impl Store for PipelinedStore {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        self.store.fetch(request)
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.store.claim(request)
+    }
+
     fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
         self.store.due_topics(request)
     }
@@ -204,27 +236,17 @@ impl Store for PipelinedStore {
         self.store.promote(request)
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
-        self.store.write(request)
-    }
-
     fn joins(&self) -> Option<&dyn Joins> {
         self.store.joins()
     }
+}
 
-    fn lead(&self) -> Option<&dyn Lead> {
-        self.store.lead()
+impl ItemStore for PipelinedItemStore {
+    fn take(&self, request: Take) -> Answer<'_, Taken> {
+        self.store.take(request)
     }
 
-    fn admin(&self) -> &dyn Admin {
-        self.store.admin()
-    }
-
-    fn notify(&self) {
-        self.store.notify();
-    }
-
-    fn wakeups(&self) -> Option<Wakeups> {
-        self.store.wakeups()
+    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+        self.store.recover(request)
     }
 }

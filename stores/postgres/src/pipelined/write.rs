@@ -9,40 +9,56 @@ use tokio_postgres::{Client, Transaction};
 use super::PipelinedTransaction;
 use super::call::Session;
 use crate::insert::Prepared;
-use crate::store::PostgresStore;
+use crate::kind::Kind;
+use crate::store::PostgresTable;
 
-impl PostgresStore {
-    async fn insert_with(&self, session: Session<'_>, rows: &[NewRow]) -> Result<Vec<Written>, StoreError> {
-        let written = session.insert(&self.shared().sql, rows).await;
-        written.map_err(|failure| failure.into_store_error("write", self.name()))
-    }
+async fn insert_with<K: Kind>(
+    store: &PostgresTable<K>,
+    session: Session<'_>,
+    rows: &[NewRow],
+) -> Result<Vec<Written>, StoreError> {
+    K::admit(store, rows)?;
+    let written = session.insert(&store.shared().sql, rows).await;
+    written.map_err(|failure| failure.into_store_error("write", store.name()))
+}
 
-    async fn cancel_with(&self, session: Session<'_>, request: Cancel) -> Result<Vec<EventId>, StoreError> {
-        let cancelled = session.cancel(&self.shared().sql, &request).await;
-        cancelled.map_err(|failure| failure.into_store_error("cancel", self.name()))
-    }
+async fn cancel_with<K: Kind>(
+    store: &PostgresTable<K>,
+    session: Session<'_>,
+    request: Cancel,
+) -> Result<Vec<EventId>, StoreError> {
+    let cancelled = session.cancel(&store.shared().sql, &request).await;
+    cancelled.map_err(|failure| failure.into_store_error("cancel", store.name()))
+}
 
-    async fn settle_with(&self, session: Session<'_>, request: Settle) -> Result<Settled, StoreError> {
-        self.native("settle")?;
-        let settled = session.settle(&self.shared().sql, &request).await;
-        settled.map_err(|failure| failure.into_store_error("settle", self.name()))
-    }
+async fn settle_with<K: Kind>(
+    store: &PostgresTable<K>,
+    session: Session<'_>,
+    request: Settle,
+) -> Result<Settled, StoreError> {
+    K::queue(store, "settle")?;
+    let settled = session.settle(&store.shared().sql, &request).await;
+    settled.map_err(|failure| failure.into_store_error("settle", store.name()))
+}
 
-    async fn change_join_with(
-        &self,
-        session: Session<'_>,
-        request: JoinChange,
-    ) -> Result<JoinChanged, StoreError> {
-        self.native("change join")?;
-        let changed = session.change_join(&self.shared().sql, &request).await;
-        changed.map_err(|failure| failure.into_store_error("change join", self.name()))
-    }
+async fn change_join_with<K: Kind>(
+    store: &PostgresTable<K>,
+    session: Session<'_>,
+    request: JoinChange,
+) -> Result<JoinChanged, StoreError> {
+    K::queue(store, "change join")?;
+    let changed = session.change_join(&store.shared().sql, &request).await;
+    changed.map_err(|failure| failure.into_store_error("change join", store.name()))
+}
 
-    /// A caller's client; its statements are kept if no pooler is in the way.
-    async fn session<'a>(&self, client: &'a Client, cache: &'a StatementCache) -> Session<'a> {
-        let kept = (self.prepared().await == Prepared::Kept).then_some(cache);
-        Session { client, kept }
-    }
+/// A caller's client; its statements are kept if no pooler is in the way.
+async fn kept<'a, K: Kind>(
+    store: &PostgresTable<K>,
+    client: &'a Client,
+    cache: &'a StatementCache,
+) -> Session<'a> {
+    let kept = (store.prepared().await == Prepared::Kept).then_some(cache);
+    Session { client, kept }
 }
 
 /// Parses the statement each time, in the same round trip: there is no place to keep it.
@@ -58,17 +74,17 @@ impl PostgresStore {
 /// # Ok(())
 /// # }
 /// ```
-impl<'c> WriteOn<Transaction<'c>> for PostgresStore {
+impl<'c, K: Kind> WriteOn<Transaction<'c>> for PostgresTable<K> {
     fn insert<'a>(&'a self, tx: &'a mut Transaction<'c>, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
-        Box::pin(self.insert_with(Session { client: tx.client(), kept: None }, rows))
+        Box::pin(insert_with(self, Session { client: tx.client(), kept: None }, rows))
     }
 
     fn cancel_on<'a>(&'a self, tx: &'a mut Transaction<'c>, request: Cancel) -> Answer<'a, Vec<EventId>> {
-        Box::pin(self.cancel_with(Session { client: tx.client(), kept: None }, request))
+        Box::pin(cancel_with(self, Session { client: tx.client(), kept: None }, request))
     }
 
     fn settle_on<'a>(&'a self, tx: &'a mut Transaction<'c>, request: Settle) -> Answer<'a, Settled> {
-        Box::pin(self.settle_with(Session { client: tx.client(), kept: None }, request))
+        Box::pin(settle_with(self, Session { client: tx.client(), kept: None }, request))
     }
 
     fn change_join_on<'a>(
@@ -76,20 +92,20 @@ impl<'c> WriteOn<Transaction<'c>> for PostgresStore {
         tx: &'a mut Transaction<'c>,
         request: JoinChange,
     ) -> Answer<'a, JoinChanged> {
-        Box::pin(self.change_join_with(Session { client: tx.client(), kept: None }, request))
+        Box::pin(change_join_with(self, Session { client: tx.client(), kept: None }, request))
     }
 }
 
 /// Keeps the statement prepared in the connection's cache.
-impl<'c> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresStore {
+impl<'c, K: Kind> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresTable<K> {
     fn insert<'a>(
         &'a self,
         tx: &'a mut deadpool_postgres::Transaction<'c>,
         rows: &'a [NewRow],
     ) -> Answer<'a, Vec<Written>> {
         Box::pin(async move {
-            let session = self.session(tx.client(), &tx.statement_cache).await;
-            self.insert_with(session, rows).await
+            let session = kept(self, tx.client(), &tx.statement_cache).await;
+            insert_with(self, session, rows).await
         })
     }
 
@@ -99,8 +115,8 @@ impl<'c> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresStore {
         request: Cancel,
     ) -> Answer<'a, Vec<EventId>> {
         Box::pin(async move {
-            let session = self.session(tx.client(), &tx.statement_cache).await;
-            self.cancel_with(session, request).await
+            let session = kept(self, tx.client(), &tx.statement_cache).await;
+            cancel_with(self, session, request).await
         })
     }
 
@@ -110,8 +126,8 @@ impl<'c> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresStore {
         request: Settle,
     ) -> Answer<'a, Settled> {
         Box::pin(async move {
-            let session = self.session(tx.client(), &tx.statement_cache).await;
-            self.settle_with(session, request).await
+            let session = kept(self, tx.client(), &tx.statement_cache).await;
+            settle_with(self, session, request).await
         })
     }
 
@@ -121,19 +137,19 @@ impl<'c> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresStore {
         request: JoinChange,
     ) -> Answer<'a, JoinChanged> {
         Box::pin(async move {
-            let session = self.session(tx.client(), &tx.statement_cache).await;
-            self.change_join_with(session, request).await
+            let session = kept(self, tx.client(), &tx.statement_cache).await;
+            change_join_with(self, session, request).await
         })
     }
 }
 
-impl WriteOn<PipelinedTransaction> for PostgresStore {
+impl<K: Kind> WriteOn<PipelinedTransaction> for PostgresTable<K> {
     fn insert<'a>(
         &'a self,
         tx: &'a mut PipelinedTransaction,
         rows: &'a [NewRow],
     ) -> Answer<'a, Vec<Written>> {
-        Box::pin(self.insert_with(tx.session(), rows))
+        Box::pin(insert_with(self, tx.session(), rows))
     }
 
     fn cancel_on<'a>(
@@ -141,11 +157,11 @@ impl WriteOn<PipelinedTransaction> for PostgresStore {
         tx: &'a mut PipelinedTransaction,
         request: Cancel,
     ) -> Answer<'a, Vec<EventId>> {
-        Box::pin(self.cancel_with(tx.session(), request))
+        Box::pin(cancel_with(self, tx.session(), request))
     }
 
     fn settle_on<'a>(&'a self, tx: &'a mut PipelinedTransaction, request: Settle) -> Answer<'a, Settled> {
-        Box::pin(self.settle_with(tx.session(), request))
+        Box::pin(settle_with(self, tx.session(), request))
     }
 
     fn change_join_on<'a>(
@@ -153,6 +169,6 @@ impl WriteOn<PipelinedTransaction> for PostgresStore {
         tx: &'a mut PipelinedTransaction,
         request: JoinChange,
     ) -> Answer<'a, JoinChanged> {
-        Box::pin(self.change_join_with(tx.session(), request))
+        Box::pin(change_join_with(self, tx.session(), request))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::Written;
-use pillarbox::port::{Begin, Change, Counts, OnDone, Settle, Settled, Store, Wait, Write, WriteOn};
+use pillarbox::port::{Begin, Change, Counts, OnDone, Settle, Settled, Table, Wait, Write, WriteOn};
 use pillarbox_postgres::PostgresStore;
 
 use crate::kit::{Place, event, join, node, run, settle};

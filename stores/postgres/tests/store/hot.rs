@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use pillarbox::Outbox;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Begin, Cancel, Claim, CommitError, Facts, Fetch, Fetched, Heartbeat, Membership, Promote,
-    Promoted, Reap, Register, Settle, Settled, Store, Wakeups, Write, WriteOn,
+    Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, Facts, Fetch, Fetched, Heartbeat,
+    Membership, Promote, Promoted, Reap, Register, Settle, Settled, Store, Table, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use tokio::sync::{Semaphore, watch};
@@ -54,10 +55,6 @@ async fn pass(gate: &Semaphore) {
 }
 
 impl Store for Gated {
-    fn facts(&self) -> &Facts {
-        self.store.facts()
-    }
-
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         self.reads.send_modify(|reads| reads.begun_after += usize::from(reads.found > 0));
         Box::pin(async move {
@@ -71,8 +68,26 @@ impl Store for Gated {
         self.store.claim(request)
     }
 
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.store.due_topics(request)
+    }
+
     fn reap(&self, request: Reap) -> Answer<'_, u64> {
         self.store.reap(request)
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.store.promote(request)
+    }
+}
+
+impl Table for Gated {
+    fn facts(&self) -> &Facts {
+        self.store.facts()
+    }
+
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.store.now()
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
@@ -92,10 +107,6 @@ impl Store for Gated {
 
     fn leave(&self, node: NodeId) -> Answer<'_, ()> {
         self.store.leave(node)
-    }
-
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        self.store.promote(request)
     }
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {

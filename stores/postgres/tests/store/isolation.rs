@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillarbox::port::{Admin, Cursor, Store};
+use pillarbox::port::{Admin, Cursor, Table};
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::{Pooler, PostgresStore};
 

@@ -8,7 +8,7 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, Begin, Change, Claim, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, Joins,
-    Migrated, OnDone, Outcome, Settle, Store, Write, WriteOn,
+    Migrated, OnDone, Outcome, Settle, Store, Table, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::sqlx::query;

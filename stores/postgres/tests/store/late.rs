@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::Outbox;
-use pillarbox::port::{Cursor, Store, Write};
+use pillarbox::port::{Cursor, Table, Write};
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 
 use crate::kit::{MAIN, NEWEST, Place, Seen, event, fetch_from, insert, run};

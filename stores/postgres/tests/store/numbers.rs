@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pillarbox::Outbox;
-use pillarbox::port::{Admin, Cursor, Store};
+use pillarbox::port::{Admin, Cursor, Table};
 use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::sqlx::{Row, query};
 use pillarbox_postgres::{Pooler, PostgresStore};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::Outbox;
-use pillarbox::port::Store;
+use pillarbox::port::Table;
 
 use crate::kit::{Place, Seen, commit, could_not_run};
 use crate::server::Server;

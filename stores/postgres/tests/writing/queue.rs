@@ -8,7 +8,7 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, Begin, Change, Claim, ClaimFrom, Counts, Fence, JoinAction, JoinChange, JoinChanged, Joins,
-    OnDone, Outcome, Settle, Settled, Store, Write, WriteOn,
+    OnDone, Outcome, Settle, Settled, Store, Table, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::tokio_postgres::NoTls;

@@ -12,7 +12,7 @@ use crate::insert::taken;
 use crate::sql::Sql;
 
 /// Adds all items; the caller takes all of them back if one fails.
-pub(crate) fn insert_rows(
+pub(crate) fn insert(
     connection: &Connection,
     sql: &Sql,
     rows: &[NewRow],

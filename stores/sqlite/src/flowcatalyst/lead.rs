@@ -3,42 +3,37 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Layout};
-use pillarbox::port::{Answer, ByteLimits, Lead, Recover, Take, Taken};
+use pillarbox::model::flowcatalyst::Item;
+use pillarbox::model::{EventId, NodeId, Row};
+use pillarbox::port::{Answer, ByteLimits, ItemStore, Recover, Take, Taken};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params};
 
-use super::claim::{Items, mark};
+use super::row::ItemReader;
 use super::time::text;
 use crate::error::Failure;
 use crate::job::Durability;
-use crate::store::SqliteStore;
-use crate::time::{earlier, now};
+use crate::store::SqliteItemStore;
+use crate::time::{earlier, now, timestamp};
 use crate::transaction::SqliteTransaction;
 
-impl SqliteStore {
-    /// There is leadership only where rows have no numbers.
-    pub(crate) fn leading(&self) -> Option<&dyn Lead> {
-        (self.shared().sql.layout == Layout::Flowcatalyst).then_some(self as &dyn Lead)
-    }
-}
-
 /// Both may be lost in a power cut: whoever held the rows is gone with it, and they are taken once more.
-impl Lead for SqliteStore {
+impl ItemStore for SqliteItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
-        self.change("take", Durability::Relaxed, move |tx| take(tx, &request, now(request.now)))
+        self.change("take", Durability::Relaxed, move |tx| take(tx, &request))
     }
 
     fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        self.change("recover", Durability::Relaxed, move |tx| recover(tx, &request, now(request.now)))
+        self.change("recover", Durability::Relaxed, move |tx| recover(tx, &request))
     }
 }
 
-fn leads(tx: &SqliteTransaction, node: pillarbox::model::NodeId) -> Result<bool, Failure> {
+fn leads(tx: &SqliteTransaction, node: NodeId) -> Result<bool, Failure> {
     Ok(tx.prepare_cached(&tx.sql.leads)?.query_row([node.to_string()], |row| row.get(0))?)
 }
 
-fn take(tx: &SqliteTransaction, request: &Take, now: Timestamp) -> Result<Taken, Failure> {
+fn take(tx: &SqliteTransaction, request: &Take) -> Result<Taken, Failure> {
+    let now = now(request.now);
     if !leads(tx, request.node)? {
         return Ok(Taken { leads: false, rows: Vec::new() });
     }
@@ -71,7 +66,7 @@ struct Taking<'a> {
     rows: usize,
     limits: ByteLimits,
     bytes: usize,
-    items: Vec<(i64, pillarbox::model::flowcatalyst::Item)>,
+    items: Vec<(i64, Item)>,
 }
 
 impl<'a> Taking<'a> {
@@ -107,7 +102,7 @@ impl<'a> Taking<'a> {
         }
         let limit = i64::try_from(most.min(self.room())).unwrap_or(i64::MAX);
         let mut statement = self.tx.prepare_cached(&self.tx.sql.take)?;
-        let mut items = Items::new(self.tx, &self.tx.sql, self.limits)?;
+        let mut items = ItemReader::new(self.tx, &self.tx.sql, self.limits)?;
         let mut found = statement.query(params![group, limit])?;
         while !self.is_full()
             && let Some(row) = found.next()?
@@ -125,7 +120,23 @@ impl<'a> Taking<'a> {
     }
 }
 
-fn recover(tx: &SqliteTransaction, request: &Recover, now: Timestamp) -> Result<u64, Failure> {
+/// Marks items as taken, each by where it is. The time is the token, so it is later each time an item is taken.
+fn mark(tx: &SqliteTransaction, items: Vec<(i64, Item)>, now: Timestamp) -> Result<Vec<Row>, Failure> {
+    let mut mark = tx.prepare_cached(&tx.sql.mark_taken)?;
+    let mut rows = Vec::with_capacity(items.len());
+    for (rowid, mut item) in items {
+        let after_last = item.processed_at.map_or(i64::MIN, |last| last.as_microsecond().saturating_add(1));
+        let at = now.as_microsecond().max(after_last);
+        mark.execute(params![rowid, text(at)])?;
+        item.status = Some("PROCESSING".to_owned());
+        item.processed_at = Some(timestamp(at));
+        rows.push(item.into_row());
+    }
+    Ok(rows)
+}
+
+fn recover(tx: &SqliteTransaction, request: &Recover) -> Result<u64, Failure> {
+    let now = now(request.now);
     if !leads(tx, request.node)? {
         return Ok(0);
     }

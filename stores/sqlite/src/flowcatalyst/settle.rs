@@ -1,31 +1,23 @@
 //! Applying outcomes to items that are still claimed at the time the caller's claim was made.
 
 use jiff::Timestamp;
-use pillarbox::model::{GroupKey, stored_error};
-use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
+use pillarbox::model::stored_error;
+use pillarbox::port::{Change, OnDone, Outcome, Settle, Settled};
 use rusqlite::{Connection, ToSql, params};
 
 use super::time::text;
 use crate::error::Failure;
+use crate::groups::block_group;
+use crate::settle::counted;
 use crate::sql::Sql;
+use crate::time::now;
 
-/// Also for transactions of the user's own connection.
-pub(crate) fn settle(
-    connection: &Connection,
-    sql: &Sql,
-    request: &Settle,
-    now: Timestamp,
-) -> Result<Settled, Failure> {
-    if let Fence::Node(node) = &request.fence {
-        let here: bool =
-            connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?;
-        if !here {
-            return Ok(Settled::lost(request.outcomes.len()));
-        }
-    }
+/// Applies outcomes to items.
+pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+    let now = now(request.now);
     let mut stale = Vec::new();
     for (place, outcome) in request.outcomes.iter().enumerate() {
-        if !apply(connection, sql, outcome, request.on_done, now)? {
+        if !apply_one(connection, sql, outcome, request.on_done, now)? {
             stale.push(place);
         }
     }
@@ -33,7 +25,7 @@ pub(crate) fn settle(
 }
 
 /// Whether the row changed.
-fn apply(
+fn apply_one(
     connection: &Connection,
     sql: &Sql,
     outcome: &Outcome,
@@ -57,7 +49,7 @@ fn apply(
             let changed =
                 run(&sql.dead, params![id, token, stored_error(error), counted(*counts), now_text])?;
             if let Some(group) = blocks.as_ref().filter(|_| changed) {
-                block(connection, sql, group, outcome, error, now)?;
+                block_group(connection, sql, group, &outcome.id, error, now)?;
             }
             Ok(changed)
         }
@@ -68,33 +60,5 @@ fn apply(
         Change::Untried => run(&sql.release, params![id, token, 1]),
         // A claim has no end that could be moved.
         Change::Extend { .. } => Ok(false),
-    }
-}
-
-fn block(
-    connection: &Connection,
-    sql: &Sql,
-    group: &GroupKey,
-    outcome: &Outcome,
-    error: &str,
-    now: Timestamp,
-) -> Result<(), Failure> {
-    let blocked = connection.prepare_cached(&sql.group_block)?.execute(params![
-        group.as_str(),
-        outcome.id.as_str(),
-        stored_error(error),
-        now.as_microsecond(),
-    ])?;
-    if blocked > 0 {
-        connection.prepare_cached(&sql.epoch_grow)?.execute([])?;
-    }
-    Ok(())
-}
-
-const fn counted(counts: Counts) -> i64 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
     }
 }

@@ -4,7 +4,9 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::*;
+use crate::migrate;
 use pillarbox::model::EventId;
+use pillarbox::port::{Items, Native};
 
 fn tables() -> (Connection, Sql) {
     tables_of(&Names::new(&TableName::default(), Layout::Native))
@@ -12,13 +14,8 @@ fn tables() -> (Connection, Sql) {
 
 fn tables_of(names: &Names) -> (Connection, Sql) {
     let (connection, sql) = (Connection::open_in_memory().unwrap(), Sql::new(names));
-    let texts = match sql.layout {
-        Layout::Native => sql.migrations.clone(),
-        Layout::Flowcatalyst => vec![sql.create_items.clone(), sql.create_beside.clone()],
-    };
-    for text in texts {
-        connection.execute_batch(&text).unwrap();
-    }
+    let script = names.either(migrate::script::<Native>(&sql), migrate::script::<Items>(&sql));
+    connection.execute_batch(&script).unwrap();
     (connection, sql)
 }
 

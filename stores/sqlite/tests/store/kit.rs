@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::model::{Event, NewRow, Placement, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
     Admin, BlockingWriteOn, Body, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, Scope, Settle,
-    Store, StoreError, Transact, TransactError, Write,
+    Store, StoreError, Table, Transact, TransactError, Write,
 };
 use pillarbox_sqlite::{SqliteStore, SqliteTransaction};
 use rusqlite::Connection;

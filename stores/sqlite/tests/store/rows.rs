@@ -5,6 +5,7 @@ use std::time::Duration;
 use pillarbox::model::{Event, Limits, NodeId, OwnerId};
 use pillarbox::port::{
     Admin, Claim, ClaimFrom, Fetch, List, Part, Purge, PurgeStatus, Register, Replay, Scope, Select, Store,
+    Table,
 };
 
 use crate::kit::{Outbox, event, fetch_all, write};

@@ -1,7 +1,7 @@
 //! The tables: what they hold, how they come to be, who else can write them.
 
 use pillarbox::model::{Event, Lane, NewRow, Placement, Status, TableName};
-use pillarbox::port::{Admin, ErrorKind, Migrated, Store, Write};
+use pillarbox::port::{Admin, ErrorKind, Migrated, Table, Write};
 use pillarbox_sqlite::SqliteStore;
 use rusqlite::Connection;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::NodeId;
-use pillarbox::port::{Admin, Fence, Part, Register, Settle, Store};
+use pillarbox::port::{Admin, Fence, Part, Register, Settle, Table};
 
 use crate::kit::{Outbox, done, event, fetch_all, write};
 

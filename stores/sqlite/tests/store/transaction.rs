@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use crate::kit::{Outbox, Seen, done, event, fetch_all, place_order, transact, write};
 use pillarbox::model::{Event, EventId, NewRow, Placement};
 use pillarbox::port::{
-    BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, Store, StoreError, Transact, TransactError,
+    BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, StoreError, Table, Transact, TransactError,
 };
 use pillarbox_sqlite::SqliteTransaction;
 use rusqlite::{Connection, TransactionBehavior};

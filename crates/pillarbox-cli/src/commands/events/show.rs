@@ -1,7 +1,7 @@
 //! Events as people read them: a line each, or one with everything in it.
 
 use jiff::Timestamp;
-use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, ago, bytes, fields, shortened};
+use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, ago, bytes, fields, shortened};
 use pillarbox_terminal::printable::{lines, one_line};
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ fn event_table(ink: Ink, events: &[Summary]) -> String {
     use TableColumn::{Number, Whole, Wrapped};
     let columns =
         [Whole("ID"), Whole("STATUS"), Wrapped("TYPE"), Wrapped("GROUP"), Number("TRIES"), Whole("WRITTEN")];
-    let mut table = Table::new(ink, &columns);
+    let mut table = TextTable::new(ink, &columns);
     let now = Timestamp::now();
     for event in events {
         let (kind, group) = (kind(event), event.group.clone().unwrap_or("-".to_owned()));
@@ -41,7 +41,7 @@ pub(crate) fn dead_table(ink: Ink, events: &[Summary]) -> String {
     use TableColumn::{Number, Whole, Wrapped};
     let columns =
         [Whole("ID"), Wrapped("TYPE"), Wrapped("GROUP"), Number("TRIES"), Whole("DIED"), Wrapped("ERROR")];
-    let mut table = Table::new(ink, &columns);
+    let mut table = TextTable::new(ink, &columns);
     let now = Timestamp::now();
     for event in events {
         let died = ago(event.ended_at.unwrap_or(event.created_at), now);

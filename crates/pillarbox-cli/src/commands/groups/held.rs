@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use pillarbox::port::{GroupState, HeldGroup};
 use pillarbox_terminal::error::CommandResult;
-use pillarbox_terminal::output::{Ink, Output, Printable, Reader, Table, TableColumn, ago, shortened};
+use pillarbox_terminal::output::{Ink, Output, Printable, Reader, TableColumn, TextTable, ago, shortened};
 use serde::Serialize;
 
 /// Enough of a reason in a table; `dead show` has the whole error.
@@ -38,7 +38,7 @@ pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
     use TableColumn::{Whole, Wrapped};
     let columns =
         [Wrapped("GROUP"), Whole("STATE"), Whole("SINCE"), Wrapped("BY"), Whole("EVENT"), Wrapped("REASON")];
-    let mut table = Table::new(ink, &columns);
+    let mut table = TextTable::new(ink, &columns);
     let now = Timestamp::now();
     for held in groups {
         let event = held.event.as_deref().unwrap_or("-");

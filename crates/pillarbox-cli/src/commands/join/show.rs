@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use pillarbox::model::{Continuation, FailedSteps, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState};
 use pillarbox::port::JoinShown;
-use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, ago, fields};
+use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, ago, fields};
 use pillarbox_terminal::printable::lines;
 use serde::Serialize;
 
@@ -146,7 +146,7 @@ impl Printable for Shown {
         if !self.members.is_empty() {
             let columns =
                 [TableColumn::Whole("MESSAGE"), TableColumn::Whole("STATE"), TableColumn::Whole("ATTACHED")];
-            let mut table = Table::new(ink, &columns);
+            let mut table = TextTable::new(ink, &columns);
             let now = Timestamp::now();
             for member in &self.members {
                 let attached = ago(member.attached_at, now);
@@ -177,7 +177,7 @@ impl Printable for Listed {
         }
         let columns =
             [Whole("ID"), Whole("STATUS"), Wrapped("STEPS"), Wrapped("GROUPING KEY"), Whole("STARTED")];
-        let mut table = Table::new(ink, &columns);
+        let mut table = TextTable::new(ink, &columns);
         let now = Timestamp::now();
         for join in &self.0 {
             let key = join.grouping_key.clone().unwrap_or("-".to_owned());

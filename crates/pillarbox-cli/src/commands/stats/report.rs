@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 use pillarbox::model::Status;
-use pillarbox::port::{self, HeldGroups, Store};
+use pillarbox::port::{self, HeldGroups};
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
-use pillarbox_terminal::output::{Ink, Printable, Table, TableColumn, count, fields, span};
+use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, count, fields, span};
 use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ struct Groups {
 
 impl Report {
     /// Reads everything; a failing read is a failure, never a zero.
-    pub(super) async fn read(store: &dyn Store) -> CommandResult<Self> {
+    pub(super) async fn read(store: &dyn port::Table) -> CommandResult<Self> {
         let stats = store.admin().stats().await?;
         let nodes = store.admin().nodes().await?;
         let held = store.admin().groups(HeldGroups { after: None, limit: SHOWN }).await?;
@@ -133,7 +133,7 @@ impl Printable for Report {
     fn for_people(&self, ink: Ink) -> String {
         let mut parts = vec![self.overview(ink)];
         if !self.dead_by_type.is_empty() {
-            let mut table = Table::new(ink, &[TableColumn::Number("DEAD"), TableColumn::Wrapped("TYPE")]);
+            let mut table = TextTable::new(ink, &[TableColumn::Number("DEAD"), TableColumn::Wrapped("TYPE")]);
             for dead in self.dead_by_type.iter().take(SHOWN) {
                 table.row([&count(dead.count), &dead.event_type]);
             }

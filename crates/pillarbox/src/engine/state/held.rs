@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::model::{GroupKey, Slot};
-use crate::port::{ErrorKind, GroupStates, HeldGroups, Store, StoreError};
+use crate::port::{ErrorKind, GroupStates, HeldGroups, StoreError, Table};
 
 /// The whole list, of which the answer to a heartbeat was the first page.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl HeldList {
     /// heartbeat begins a new list. It takes no longer than `within`: pages are read on connections of the application, which may be blocked,
     /// and heartbeats have to go on.
     pub(crate) async fn read(
-        store: &dyn Store,
+        store: &dyn Table,
         first: Option<GroupStates>,
         within: Duration,
     ) -> Result<Option<Self>, StoreError> {
@@ -31,7 +31,7 @@ impl HeldList {
         listed.map_err(late)?.map(Some)
     }
 
-    async fn follow(store: &dyn Store, first: GroupStates) -> Result<Self, StoreError> {
+    async fn follow(store: &dyn Table, first: GroupStates) -> Result<Self, StoreError> {
         let GroupStates { epoch, held } = first;
         let mut next = HeldGroups::first().following(&held);
         let mut list = Self { epoch, groups: held.into_iter().map(|held| held.group).collect() };

@@ -12,7 +12,7 @@ use crate::engine::shared::Shared;
 use crate::engine::sources::{Answer, Asked, ClaimSource, Clock, Read};
 use crate::model::{OwnerId, Row};
 use crate::port::{
-    Change, Claim, ClaimFrom, ErrorKind, Fence, Fetch, OnDone, Outcome, Settle, Settled, Store, StoreError,
+    Change, Claim, ClaimFrom, ErrorKind, Fence, OnDone, Outcome, Settle, Settled, Store, StoreError,
 };
 use crate::rules::Lease;
 
@@ -43,6 +43,7 @@ pub(crate) async fn claim_at_once<S: Store + ?Sized>(
 /// Claims for one owner on one store.
 pub(crate) struct Claimer {
     shared: Arc<Shared>,
+    store: Arc<dyn Store>,
     owner: OwnerId,
     lease: Lease,
     from: ClaimFrom,
@@ -51,12 +52,18 @@ pub(crate) struct Claimer {
 
 impl Claimer {
     /// Outcomes of the engine are settled by this owner's claims from here on.
-    pub(crate) fn new(shared: Arc<Shared>, owner: OwnerId, lease: Lease, from: ClaimFrom) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        store: Arc<dyn Store>,
+        owner: OwnerId,
+        lease: Lease,
+        from: ClaimFrom,
+    ) -> Self {
         shared.with(|core| {
             core.settle_by(Fence::Owner(owner.clone()));
             core.read_from(ClaimSource::default());
         });
-        Self { shared, owner, lease, from, clock: Mutex::new(None) }
+        Self { shared, store, owner, lease, from, clock: Mutex::new(None) }
     }
 
     /// Claims up to this many rows of these topics, or of all topics if none is named, and no more than there is room for. Returns
@@ -79,7 +86,7 @@ impl Claimer {
         let (owner, lease) = (self.owner.clone(), self.lease.length());
         let skip_recent = self.shared.settings.skip_recent;
         let claim = Claim { from: self.from, topics, owner, lease, rows, bytes, skip_recent, now: None };
-        let claimed = self.shared.store.claim(claim).await?;
+        let claimed = self.store.claim(claim).await?;
         let mut taken = claimed.len();
         // A claim that ended for its bytes left what it would have taken: all that could be asked for was taken.
         let cut = bytes.reached_by(claimed.iter().map(|row| row.bytes).sum());
@@ -112,7 +119,7 @@ impl Claimer {
         if let Some(clock) = known.filter(|clock| clock.here.elapsed() < CLOCK_HOLDS) {
             return Ok(clock);
         }
-        let database = self.shared.store.fetch(Fetch::time()).await?.now;
+        let database = self.store.now().await?;
         let clock = Clock { database, here: Instant::now() };
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
         Ok(clock)
@@ -168,7 +175,7 @@ impl Claimer {
 
     async fn settle(&self, outcomes: Arc<[Outcome]>) -> Result<Settled, StoreError> {
         let fence = Fence::Owner(self.owner.clone());
-        self.shared.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await
+        self.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await
     }
 
     /// Those who work on claims have to know how long they may.

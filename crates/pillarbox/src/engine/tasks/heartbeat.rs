@@ -22,12 +22,12 @@ pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreE
     let (label, lease) = (shared.settings.label.clone(), shared.settings.lease.length());
     let part = shared.settings.part;
     let asked = Instant::now();
-    let mut membership = shared.store.register(Register { node, label, part, lease, now: None }).await?;
-    let held = match HeldList::read(&*shared.store, membership.groups.take(), lease).await {
+    let mut membership = shared.table.register(Register { node, label, part, lease, now: None }).await?;
+    let held = match HeldList::read(&*shared.table, membership.groups.take(), lease).await {
         Ok(held) => held,
         Err(error) => {
             // Nothing is delivered before the whole list is known; the next attempt registers another node.
-            let _ = shared.store.leave(node).await;
+            let _ = shared.table.leave(node).await;
             return Err(error);
         }
     };
@@ -44,7 +44,7 @@ pub(crate) async fn run(
     mut node: NodeId,
     first: Membership,
 ) -> Option<NodeId> {
-    let slots = shared.store.facts().slots;
+    let slots = shared.table.facts().slots;
     let renew = shared.settings.lease.renew_after();
     let mut nodes = first.nodes;
     let mut alive = true;
@@ -147,8 +147,8 @@ async fn heartbeat_and_list(
     shared: &Shared,
     request: Heartbeat,
 ) -> Result<Option<(Membership, Option<HeldList>)>, StoreError> {
-    let Some(mut membership) = shared.store.heartbeat(request).await? else { return Ok(None) };
+    let Some(mut membership) = shared.table.heartbeat(request).await? else { return Ok(None) };
     let within = shared.settings.lease.renew_after();
-    let held = HeldList::read(&*shared.store, membership.groups.take(), within).await?;
+    let held = HeldList::read(&*shared.table, membership.groups.take(), within).await?;
     Ok(Some((membership, held)))
 }

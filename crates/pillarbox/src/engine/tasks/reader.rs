@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::shared::Shared;
 use crate::engine::sources::{Answer, Asked, Failed, Read};
 use crate::model::Lane;
-use crate::port::{ErrorKind, Fence, Lead, Part, Promote, Promoted, StoreError, Wakeups};
+use crate::port::{
+    AnyTable, ErrorKind, Fence, ItemStore, Part, Promote, Promoted, Store, StoreError, Wakeups,
+};
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
 /// As good as never, and still a moment that can be told.
@@ -19,7 +21,7 @@ const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     // A node that reads only its own lane wrote those rows itself, or learns of them at the next heartbeat.
     let (mut hints, interval) = match shared.settings.part {
-        Part::Share => (shared.store.wakeups(), shared.settings.poll_interval),
+        Part::Share => (shared.table.wakeups(), shared.settings.poll_interval),
         Part::OwnLane => (None, NEVER),
     };
     let mut poll_at = Instant::now() + interval;
@@ -71,23 +73,26 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
     let at = Instant::now();
     let (failed, answer) = match read {
         Read::Slots { fetch, version } => {
-            let fetched = shared.store.fetch(fetch).await;
+            let fetched = async { native(shared)?.fetch(fetch).await }.await;
             (Failed::Slots, fetched.map(|fetched| Answer::Slots { fetched, version }))
         }
         Read::Group { key, fetch } => {
-            let fetched = shared.store.fetch(fetch).await;
+            let fetched = async { native(shared)?.fetch(fetch).await }.await;
             (Failed::Group(key.clone()), fetched.map(|fetched| Answer::Group { key, fetched }))
         }
-        Read::Sweep(fetch) => (Failed::Sweep, shared.store.fetch(fetch).await.map(Answer::Sweep)),
+        Read::Sweep(fetch) => {
+            let fetched = async { native(shared)?.fetch(fetch).await };
+            (Failed::Sweep, fetched.await.map(Answer::Sweep))
+        }
         Read::Promote { lane, rows } => {
             (Failed::Promote, promote(shared, lane, rows).await.map(Answer::Promoted))
         }
         Read::Take(take) => {
-            let taken = async { lead(shared)?.take(take.clone()).await };
+            let taken = async { items(shared)?.take(take.clone()).await };
             (Failed::Take, taken.await.map(|taken| Answer::Taken { take, taken }))
         }
         Read::Recover(request) => {
-            let recovered = async { lead(shared)?.recover(request).await };
+            let recovered = async { items(shared)?.recover(request).await };
             (Failed::Recover, recovered.await.map(Answer::Recovered))
         }
         Read::Claim { .. } | Read::Idle(_) => return true,
@@ -108,12 +113,25 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
     }
 }
 
-fn lead(shared: &Shared) -> Result<&dyn Lead, StoreError> {
-    let unsupported = || {
-        let detail = "rows of this store are not taken by a leader";
-        StoreError::new(ErrorKind::Unsupported, "take", shared.store_name(), detail)
-    };
-    shared.store.lead().ok_or_else(unsupported)
+/// The table, where its rows are read by slots. A source asks only for what its table has.
+fn native(shared: &Shared) -> Result<&dyn Store, StoreError> {
+    match &shared.table {
+        AnyTable::Native(store) => Ok(&**store),
+        AnyTable::Items(_) => Err(mismatched(shared)),
+    }
+}
+
+/// The table, where its rows are taken by a leader.
+fn items(shared: &Shared) -> Result<&dyn ItemStore, StoreError> {
+    match &shared.table {
+        AnyTable::Items(store) => Ok(&**store),
+        AnyTable::Native(_) => Err(mismatched(shared)),
+    }
+}
+
+fn mismatched(shared: &Shared) -> StoreError {
+    let detail = "the table is not read in this way";
+    StoreError::new(ErrorKind::Unsupported, "read", shared.store_name(), detail)
 }
 
 fn report(shared: &Shared, answer: &Answer) {
@@ -133,5 +151,5 @@ async fn promote(shared: &Shared, lane: Lane, rows: usize) -> Result<Promoted, S
     let Fence::Node(node) = fence else {
         return Ok(Promoted::default());
     };
-    shared.store.promote(Promote { node, lane, order, rows, now: None }).await
+    native(shared)?.promote(Promote { node, lane, order, rows, now: None }).await
 }

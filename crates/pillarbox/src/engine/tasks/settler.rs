@@ -47,7 +47,7 @@ async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batc
     let mut request = Settle { fence, outcomes: Arc::clone(&batch.outcomes), on_done, now: None };
     let mut pause = FIRST_PAUSE;
     loop {
-        match shared.store.settle(request.clone()).await {
+        match shared.table.settle(request.clone()).await {
             Ok(settled) => return confirm(shared, batch, &settled, incarnation),
             Err(error) if error.kind() == ErrorKind::Permission && request.on_done == OnDone::Delete => {
                 keep_done(shared, &error);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use jiff::Timestamp;
 use pillarbox::memory::{MemoryOptions, MemoryStore, MemoryTransaction};
 use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Record, Row, Status, Written};
 use pillarbox::port::*;
@@ -165,25 +166,13 @@ impl Watched {
     }
 }
 
-impl Store for Watched {
+impl Table for Watched {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
 
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        Box::pin(async move {
-            let fetched = self.through("fetch", self.inner.fetch(request)).await;
-            self.wait("fetched").await;
-            fetched
-        })
-    }
-
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.through("claim", self.inner.claim(request))
-    }
-
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.through("reap", self.inner.reap(request))
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.inner.now()
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
@@ -202,10 +191,6 @@ impl Store for Watched {
         self.through("leave", self.inner.leave(node))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        self.through("promote", self.inner.promote(request))
-    }
-
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         self.through("write", self.inner.write(request))
     }
@@ -216,6 +201,32 @@ impl Store for Watched {
 
     fn wakeups(&self) -> Option<Wakeups> {
         self.inner.wakeups()
+    }
+}
+
+impl Store for Watched {
+    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+        Box::pin(async move {
+            let fetched = self.through("fetch", self.inner.fetch(request)).await;
+            self.wait("fetched").await;
+            fetched
+        })
+    }
+
+    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+        self.through("claim", self.inner.claim(request))
+    }
+
+    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+        self.inner.due_topics(request)
+    }
+
+    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+        self.through("reap", self.inner.reap(request))
+    }
+
+    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+        self.through("promote", self.inner.promote(request))
     }
 }
 

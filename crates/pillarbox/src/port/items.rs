@@ -1,10 +1,10 @@
-//! Taking as a leader: tables whose rows have no numbers are drained by one node at a time.
+//! The port of tables of other programs: their rows have no numbers, and one node at a time takes them.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Answer, ByteLimits, Order};
+use super::{Answer, ByteLimits, Order, Table};
 use crate::model::{EventId, GroupKey, NodeId, Row};
 
 /// Takes the next pending rows of many groups, some of each, if the node leads.
@@ -64,8 +64,10 @@ pub struct Recover {
     pub now: Option<Timestamp>,
 }
 
-/// The operations of a leader.
-pub trait Lead: Send + Sync {
+/// A table of another program: its rows have no numbers, lanes or due times, and are marked in the table when they are taken.
+///
+/// Its one slot is leadership: whoever holds it takes the rows.
+pub trait ItemStore: Table {
     /// Takes rows. Never one that is behind a row of its group that is still pending, also where someone else has that one
     /// locked, as far as the database can tell.
     fn take(&self, request: Take) -> Answer<'_, Taken>;

@@ -1,0 +1,160 @@
+//! What differs between the native collection and a collection of items.
+
+use jiff::Timestamp;
+use pillarbox::model::{EventId, Layout, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
+use pillarbox::port::{
+    Cancel, Discard, JoinChange, JoinChanged, List, Native, Purge, Replay, Select, Settle, Settled, Shown,
+    Stats,
+};
+
+use crate::call::Call;
+use crate::done::Caution;
+use crate::membership::Waiting;
+use crate::outbox::{Names, Work};
+use crate::{groups, insert, inspect, joins, membership, migrate, number, operate, settle};
+
+/// A kind of collection: the calls that each kind answers in its own way.
+pub(crate) trait Kind: 'static {
+    /// The layout of the collection.
+    const LAYOUT: Layout;
+    /// Whether rows have numbers. Where they have none, the counter does not move.
+    const NUMBERED: bool;
+
+    /// The part of the `mongosh` script that makes the collection itself.
+    fn script(names: &Names) -> String;
+    /// Makes the collection and its indexes where they are missing.
+    fn make<'c>(call: &'c mut Call<'_>) -> Work<'c, ()>;
+    /// Fails if the collections are missing, incomplete or too new.
+    fn check<'c>(call: &'c mut Call<'_>) -> Work<'c, ()>;
+
+    /// The database's time.
+    fn now<'c>(call: &'c mut Call<'_>) -> Work<'c, Timestamp>;
+    /// Adds all rows, or none of them.
+    fn insert<'c>(
+        call: &'c mut Call<'_>,
+        rows: &'c [NewRow],
+        now: Option<Timestamp>,
+    ) -> Work<'c, Vec<Written>>;
+    /// Applies outcomes if the fence holds.
+    fn settle<'c>(call: &'c mut Call<'_>, request: &'c Settle, caution: Caution) -> Work<'c, Settled>;
+    /// Changes a join, where there are joins.
+    fn change_join<'c>(call: &'c mut Call<'_>, request: &'c JoinChange) -> Work<'c, JoinChanged>;
+
+    /// The key of the document that takes of a node are held to, where a leader takes rows.
+    fn lead_key(node: NodeId) -> Option<String>;
+    /// The highest pending number, where rows have numbers: a node that is dead can't have read later rows.
+    fn pending_upto<'c>(call: &'c mut Call<'_>) -> Work<'c, Option<Seq>>;
+    /// The lanes that have pending rows.
+    fn lanes_in_use<'c>(call: &'c mut Call<'_>) -> Work<'c, Vec<Slot>>;
+    /// The pending rows of these slots above a number.
+    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, Waiting>;
+
+    /// A page of rows.
+    fn list<'c>(call: &'c mut Call<'_>, request: &'c List) -> Work<'c, Vec<Record>>;
+    /// One row, and its failed attempts.
+    fn show<'c>(call: &'c mut Call<'_>, id: &'c EventId) -> Work<'c, Option<Shown>>;
+    /// How many rows a selection has.
+    fn count<'c>(call: &'c mut Call<'_>, select: &'c Select) -> Work<'c, u64>;
+    /// The state of the outbox.
+    fn stats<'c>(call: &'c mut Call<'_>) -> Work<'c, Stats>;
+
+    /// Makes dead rows pending again.
+    fn replay<'c>(call: &'c mut Call<'_>, request: &'c Replay) -> Work<'c, u64>;
+    /// Deletes dead rows.
+    fn discard<'c>(call: &'c mut Call<'_>, request: &'c Discard) -> Work<'c, u64>;
+    /// Deletes pending rows. Also in transactions of the user's own.
+    fn cancel<'c>(call: &'c mut Call<'_>, request: &'c Cancel) -> Work<'c, Vec<EventId>>;
+    /// Deletes old rows.
+    fn purge<'c>(call: &'c mut Call<'_>, request: &'c Purge) -> Work<'c, u64>;
+    /// Makes one dead row pending again where it is; how many there were.
+    fn revive<'c>(call: &'c mut Call<'_>, id: &'c EventId, now: Timestamp) -> Work<'c, u64>;
+}
+
+impl Kind for Native {
+    const LAYOUT: Layout = Layout::Native;
+    const NUMBERED: bool = true;
+
+    fn script(names: &Names) -> String {
+        migrate::script_events(names)
+    }
+
+    fn make<'c>(call: &'c mut Call<'_>) -> Work<'c, ()> {
+        Box::pin(migrate::make_events(call))
+    }
+
+    fn check<'c>(call: &'c mut Call<'_>) -> Work<'c, ()> {
+        Box::pin(migrate::check(call))
+    }
+
+    fn now<'c>(call: &'c mut Call<'_>) -> Work<'c, Timestamp> {
+        Box::pin(async { Ok(number::head(call).await?.now) })
+    }
+
+    fn insert<'c>(
+        call: &'c mut Call<'_>,
+        rows: &'c [NewRow],
+        now: Option<Timestamp>,
+    ) -> Work<'c, Vec<Written>> {
+        Box::pin(insert::insert_rows(call, rows, now))
+    }
+
+    fn settle<'c>(call: &'c mut Call<'_>, request: &'c Settle, caution: Caution) -> Work<'c, Settled> {
+        Box::pin(settle::settle(call, request, caution))
+    }
+
+    fn change_join<'c>(call: &'c mut Call<'_>, request: &'c JoinChange) -> Work<'c, JoinChanged> {
+        Box::pin(joins::change(call, request))
+    }
+
+    fn lead_key(_: NodeId) -> Option<String> {
+        None
+    }
+
+    fn pending_upto<'c>(call: &'c mut Call<'_>) -> Work<'c, Option<Seq>> {
+        Box::pin(membership::pending_upto(call))
+    }
+
+    fn lanes_in_use<'c>(call: &'c mut Call<'_>) -> Work<'c, Vec<Slot>> {
+        Box::pin(membership::lanes_in_use(call))
+    }
+
+    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, Waiting> {
+        Box::pin(membership::waiting(call, held, after))
+    }
+
+    fn list<'c>(call: &'c mut Call<'_>, request: &'c List) -> Work<'c, Vec<Record>> {
+        Box::pin(inspect::list(call, request))
+    }
+
+    fn show<'c>(call: &'c mut Call<'_>, id: &'c EventId) -> Work<'c, Option<Shown>> {
+        Box::pin(inspect::show(call, id))
+    }
+
+    fn count<'c>(call: &'c mut Call<'_>, select: &'c Select) -> Work<'c, u64> {
+        Box::pin(inspect::count(call, select))
+    }
+
+    fn stats<'c>(call: &'c mut Call<'_>) -> Work<'c, Stats> {
+        Box::pin(inspect::stats(call))
+    }
+
+    fn replay<'c>(call: &'c mut Call<'_>, request: &'c Replay) -> Work<'c, u64> {
+        Box::pin(operate::replay(call, request))
+    }
+
+    fn discard<'c>(call: &'c mut Call<'_>, request: &'c Discard) -> Work<'c, u64> {
+        Box::pin(operate::discard(call, request))
+    }
+
+    fn cancel<'c>(call: &'c mut Call<'_>, request: &'c Cancel) -> Work<'c, Vec<EventId>> {
+        Box::pin(operate::cancel(call, request))
+    }
+
+    fn purge<'c>(call: &'c mut Call<'_>, request: &'c Purge) -> Work<'c, u64> {
+        Box::pin(operate::purge(call, request))
+    }
+
+    fn revive<'c>(call: &'c mut Call<'_>, id: &'c EventId, now: Timestamp) -> Work<'c, u64> {
+        Box::pin(groups::revive(call, id, now))
+    }
+}

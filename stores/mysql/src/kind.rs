@@ -1,0 +1,232 @@
+//! What is done differently for the native table and for a table of items.
+
+use std::future::ready;
+
+use jiff::Timestamp;
+use pillarbox::model::{Attempt, EventId, Layout, NewRow, Record, RowDecoder, Written};
+use pillarbox::port::{Insert, Items, List, Migrated, Native, PageOrder, Purge, Select, Settle, Settled};
+use sqlx::mysql::MySqlConnection;
+
+use crate::connection::{Asked, Session, Work};
+use crate::error::Failure;
+use crate::inspect::Selection;
+use crate::probe::Locking;
+use crate::renumber::Moving;
+use crate::rights::{self, Rights};
+use crate::row::Values;
+use crate::sql::Sql;
+use crate::{flowcatalyst, insert, inspect, migrate, operate, renumber, settle, write_sql};
+
+/// A kind of table, as the parameter of [`MysqlTable`](crate::MysqlTable). What has a default is what tables of items lack.
+pub(crate) trait Kind: Send + Sync + 'static {
+    /// The layout of the tables.
+    const LAYOUT: Layout;
+    /// The rights that delivery and purges need.
+    const RIGHTS: Rights;
+    /// Whether rows are settled and joins changed on transactions of the user's; if not, the reason.
+    #[cfg(feature = "sqlx-0_9")]
+    const QUEUE: Result<(), &'static str>;
+
+    /// The statements that create the tables, for people too.
+    fn tables(sql: &Sql) -> String;
+
+    /// Creates or upgrades the tables, under the lock of migrations.
+    fn bring_up<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, Migrated>;
+
+    /// Checks that the tables are there and of this version.
+    fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()>;
+
+    /// Whether the tables beside that of the rows are there.
+    fn is_complete<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, bool>;
+
+    /// Adds rows, of which there is at least one: all or none.
+    fn insert<'c>(
+        connection: &'c mut MySqlConnection,
+        sql: &'c Sql,
+        rows: &'c [NewRow],
+        now: Option<Timestamp>,
+    ) -> Work<'c, Vec<Written>>;
+
+    /// The statement that adds rows, for any driver.
+    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure>;
+
+    /// What SKIP LOCKED does to a settle, given what the probe of the store has found.
+    fn locking(session: &Session, probed: Locking) -> Locking;
+
+    /// Applies outcomes in a transaction of its own.
+    fn settle<'c>(
+        session: &'c mut Session,
+        sql: &'c Sql,
+        request: &'c Settle,
+        locking: Locking,
+    ) -> Work<'c, Settled>;
+
+    /// The rows that an operator selects.
+    fn selection(select: &Select, sql: &Sql) -> Selection;
+
+    /// Binds the row that a page of a list begins after.
+    fn bind_after(query: Asked, request: &List) -> Asked;
+
+    /// Everything in a row, for people.
+    fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record;
+
+    /// The failed attempts of an event.
+    fn attempts<'c>(_: &'c mut Session, _: &'c Sql, _: &'c EventId) -> Work<'c, Vec<Attempt>> {
+        Box::pin(ready(Ok(Vec::new())))
+    }
+
+    /// Moves rows to the end of the order.
+    fn renumber<'c>(_: &'c mut Session, _: &'c Sql, _: &'c [Moving]) -> Work<'c, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Deletes old rows.
+    fn purge<'c>(session: &'c mut Session, sql: &'c Sql, request: &'c (Purge, Locking)) -> Work<'c, u64>;
+}
+
+impl Kind for Native {
+    const LAYOUT: Layout = Layout::Native;
+    const RIGHTS: Rights = rights::NATIVE;
+    #[cfg(feature = "sqlx-0_9")]
+    const QUEUE: Result<(), &'static str> = Ok(());
+
+    fn tables(sql: &Sql) -> String {
+        sql.migrations.join("\n")
+    }
+
+    fn bring_up<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, Migrated> {
+        Box::pin(migrate::bring_up(session, sql))
+    }
+
+    fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()> {
+        Box::pin(migrate::check(session, sql))
+    }
+
+    fn is_complete<'c>(_: &'c mut Session, _: &'c Sql) -> Work<'c, bool> {
+        Box::pin(ready(Ok(true)))
+    }
+
+    fn insert<'c>(
+        connection: &'c mut MySqlConnection,
+        sql: &'c Sql,
+        rows: &'c [NewRow],
+        now: Option<Timestamp>,
+    ) -> Work<'c, Vec<Written>> {
+        Box::pin(insert::add_new(connection, sql, rows, now))
+    }
+
+    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure> {
+        Ok(write_sql::insert_sql(sql, rows))
+    }
+
+    fn locking(_: &Session, probed: Locking) -> Locking {
+        probed
+    }
+
+    fn settle<'c>(
+        session: &'c mut Session,
+        sql: &'c Sql,
+        request: &'c Settle,
+        locking: Locking,
+    ) -> Work<'c, Settled> {
+        Box::pin(settle::settle(session, sql, request, locking))
+    }
+
+    fn selection(select: &Select, sql: &Sql) -> Selection {
+        inspect::selection(select, sql)
+    }
+
+    fn bind_after(query: Asked, request: &List) -> Asked {
+        let first = match request.order {
+            PageOrder::OldestFirst => i64::MIN,
+            PageOrder::NewestFirst => i64::MAX,
+        };
+        query.bind(request.after.map_or(first, |seq| seq.0))
+    }
+
+    fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record {
+        decoder.record(values)
+    }
+
+    fn attempts<'c>(session: &'c mut Session, sql: &'c Sql, id: &'c EventId) -> Work<'c, Vec<Attempt>> {
+        Box::pin(inspect::attempts(session, sql, id))
+    }
+
+    fn renumber<'c>(session: &'c mut Session, sql: &'c Sql, rows: &'c [Moving]) -> Work<'c, ()> {
+        Box::pin(renumber::renumber(session, sql, rows))
+    }
+
+    fn purge<'c>(session: &'c mut Session, sql: &'c Sql, request: &'c (Purge, Locking)) -> Work<'c, u64> {
+        Box::pin(operate::purge(session, sql, &request.0, request.1))
+    }
+}
+
+impl Kind for Items {
+    const LAYOUT: Layout = Layout::Flowcatalyst;
+    const RIGHTS: Rights = rights::ITEMS;
+    #[cfg(feature = "sqlx-0_9")]
+    const QUEUE: Result<(), &'static str> = Err("the layout flowcatalyst can't do that");
+
+    fn tables(sql: &Sql) -> String {
+        format!("{}\n{}", sql.create_items, sql.create_beside)
+    }
+
+    fn bring_up<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, Migrated> {
+        Box::pin(flowcatalyst::bring_up(session, sql))
+    }
+
+    fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()> {
+        Box::pin(flowcatalyst::check(session, sql))
+    }
+
+    fn is_complete<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, bool> {
+        Box::pin(async move { Ok(migrate::version(session, sql).await? > 0) })
+    }
+
+    fn insert<'c>(
+        connection: &'c mut MySqlConnection,
+        sql: &'c Sql,
+        rows: &'c [NewRow],
+        now: Option<Timestamp>,
+    ) -> Work<'c, Vec<Written>> {
+        Box::pin(flowcatalyst::insert(connection, sql, rows, now))
+    }
+
+    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure> {
+        flowcatalyst::insert_sql(sql, rows, None)
+    }
+
+    fn locking(session: &Session, _: Locking) -> Locking {
+        flowcatalyst::locking(session)
+    }
+
+    fn settle<'c>(
+        session: &'c mut Session,
+        sql: &'c Sql,
+        request: &'c Settle,
+        locking: Locking,
+    ) -> Work<'c, Settled> {
+        Box::pin(flowcatalyst::settle(session, sql, request, locking))
+    }
+
+    fn selection(select: &Select, sql: &Sql) -> Selection {
+        flowcatalyst::selection(select, sql)
+    }
+
+    fn bind_after(query: Asked, request: &List) -> Asked {
+        let after = request.after_id.as_ref().map(ToString::to_string);
+        query.bind(after.clone()).bind(after)
+    }
+
+    fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record {
+        decoder.item(values).into_record()
+    }
+
+    fn purge<'c>(
+        session: &'c mut Session,
+        sql: &'c Sql,
+        (request, _): &'c (Purge, Locking),
+    ) -> Work<'c, u64> {
+        Box::pin(flowcatalyst::purge(session, sql, request))
+    }
+}

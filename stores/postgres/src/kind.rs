@@ -1,0 +1,128 @@
+//! What is done differently for the native table and for a table of items.
+
+use pillarbox::model::flowcatalyst::NewItem;
+use pillarbox::model::{EventId, Layout, NewRow, Record, RowDecoder};
+use pillarbox::port::{
+    Answer, ErrorKind, Items, List, Migrated, Native, PageOrder, Settle, Settled, StoreError,
+};
+use pillarbox_store_kit::Purpose;
+
+use crate::connection::{Query, Session, Work};
+use crate::rights::{self, Right};
+use crate::row::Values;
+use crate::sql::Sql;
+use crate::store::PostgresTable;
+use crate::{flowcatalyst, migrate};
+
+/// A kind of table, as the parameter of [`PostgresTable`].
+pub(crate) trait Kind: Sized + 'static {
+    /// The layout of the tables.
+    const LAYOUT: Layout;
+    /// The rights that delivery and purges need on the tables that the kinds do not share.
+    const RIGHTS: &'static [Right];
+
+    /// Creates or upgrades the tables.
+    fn migrate<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, Migrated>;
+
+    /// Checks that the tables are there and of this version.
+    fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()>;
+
+    /// The statements that create the tables.
+    fn tables(sql: &Sql) -> String;
+
+    /// Refuses rows that the table has no columns for.
+    fn admit(_: &PostgresTable<Self>, _: &[NewRow]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Refuses an operation on a user's transaction that takes a queue, where there is none.
+    #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
+    fn queue(_: &PostgresTable<Self>, _: &'static str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Applies outcomes.
+    fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled>;
+
+    /// Everything in a row, for people.
+    fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record;
+
+    /// Binds the row that a page of a list begins after.
+    fn bind_after<'q>(query: Query<'q>, request: &'q List) -> Query<'q>;
+}
+
+impl Kind for Native {
+    const LAYOUT: Layout = Layout::Native;
+    const RIGHTS: &'static [Right] = rights::NATIVE;
+
+    fn migrate<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, Migrated> {
+        Box::pin(migrate::migrate(session, sql))
+    }
+
+    fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()> {
+        Box::pin(migrate::check(session, sql))
+    }
+
+    fn tables(sql: &Sql) -> String {
+        sql.migrations.join("\n")
+    }
+
+    fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled> {
+        Box::pin(store.settle_rows(request))
+    }
+
+    fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record {
+        decoder.record(values)
+    }
+
+    fn bind_after<'q>(query: Query<'q>, request: &'q List) -> Query<'q> {
+        let first = match request.order {
+            PageOrder::OldestFirst => i64::MIN,
+            PageOrder::NewestFirst => i64::MAX,
+        };
+        query.bind(request.after.map_or(first, |seq| seq.0))
+    }
+}
+
+impl Kind for Items {
+    const LAYOUT: Layout = Layout::Flowcatalyst;
+    const RIGHTS: &'static [Right] = rights::ITEMS;
+
+    fn migrate<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, Migrated> {
+        Box::pin(flowcatalyst::migrate(session, sql))
+    }
+
+    fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()> {
+        Box::pin(flowcatalyst::check(session, sql))
+    }
+
+    fn tables(sql: &Sql) -> String {
+        format!("{}\n{}", sql.create_items, sql.create_beside)
+    }
+
+    fn admit(store: &PostgresTable<Self>, rows: &[NewRow]) -> Result<(), StoreError> {
+        NewItem::of_rows(rows, &store.shared().sql.table).map(drop).map_err(|invalid| {
+            StoreError::new(ErrorKind::InvalidInput, "write", store.name(), invalid.to_string())
+        })
+    }
+
+    #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
+    fn queue(store: &PostgresTable<Self>, operation: &'static str) -> Result<(), StoreError> {
+        let detail = "the layout flowcatalyst can't do that";
+        Err(StoreError::new(ErrorKind::Unsupported, operation, store.name(), detail))
+    }
+
+    fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled> {
+        store.on(Purpose::Settle, "settle", request, |session, sql, request| {
+            Box::pin(flowcatalyst::settle(session, sql, request))
+        })
+    }
+
+    fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record {
+        decoder.item(values).into_record()
+    }
+
+    fn bind_after<'q>(query: Query<'q>, request: &'q List) -> Query<'q> {
+        query.bind(request.after_id.as_ref().map(EventId::as_str))
+    }
+}

@@ -1,0 +1,182 @@
+//! What the store does differently for the native table and for tables of items.
+
+use jiff::Timestamp;
+use pillarbox::model::{Lane, Layout, NewRow, Record, RowDecoder, Written};
+use pillarbox::port::{
+    ErrorKind, Items, JoinChange, JoinChanged, List, Migrated, Native, PageOrder, Settle, Settled,
+};
+use rusqlite::Connection;
+use rusqlite::types::{Value, ValueRef};
+
+use crate::error::Failure;
+use crate::flowcatalyst::{self, ItemValues};
+use crate::promote::{draw, renumber};
+use crate::row::Values;
+use crate::sql::Sql;
+use crate::transaction::SqliteTransaction;
+use crate::{insert, joins, migrate, settle};
+
+/// A kind of table. What has a default is what tables of items lack.
+pub(crate) trait Kind: Send + Sync + 'static {
+    /// How its tables are laid out.
+    const LAYOUT: Layout;
+
+    /// A time as a statement over rows takes it.
+    fn time(us: i64) -> Value;
+
+    /// A time as a row has it, in microseconds.
+    fn stored_time(value: ValueRef<'_>) -> Option<i64>;
+
+    /// Everything in a row, for people.
+    fn record(decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record;
+
+    /// What a page begins after, as its statement takes it.
+    fn page_after(page: &List) -> Value;
+
+    /// The statements that make the tables.
+    fn tables(sql: &Sql) -> String;
+
+    /// Makes or upgrades the tables, in the transaction that is open.
+    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure>;
+
+    /// Refuses tables that are missing or that this release does not know.
+    fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure>;
+
+    /// Adds rows; the caller takes all of them back if one fails.
+    fn insert(
+        connection: &Connection,
+        sql: &Sql,
+        rows: &[NewRow],
+        now: Timestamp,
+    ) -> Result<Vec<Written>, Failure>;
+
+    /// Applies outcomes whose fence holds.
+    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure>;
+
+    /// Changes one join.
+    fn change_join(
+        _connection: &Connection,
+        _sql: &Sql,
+        _request: &JoinChange,
+    ) -> Result<JoinChanged, Failure> {
+        let detail = "there are no joins in the layout flowcatalyst".to_owned();
+        Err(Failure::Refused(ErrorKind::Unsupported, detail))
+    }
+
+    /// Deletes joins that ended before a time.
+    fn purge_joins(_tx: &SqliteTransaction, _before_us: i64, _limit: i64) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Moves a row that was replayed to the end of the order; those of the queue stay in it.
+    fn move_to_end(_tx: &SqliteTransaction, _seq: i64, _lane: Option<i16>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl Kind for Native {
+    const LAYOUT: Layout = Layout::Native;
+
+    fn time(us: i64) -> Value {
+        Value::Integer(us)
+    }
+
+    fn stored_time(value: ValueRef<'_>) -> Option<i64> {
+        value.as_i64().ok()
+    }
+
+    fn record(decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record {
+        decoder.record(&Values(row))
+    }
+
+    fn page_after(page: &List) -> Value {
+        let bound = match page.order {
+            PageOrder::OldestFirst => i64::MIN,
+            PageOrder::NewestFirst => i64::MAX,
+        };
+        Value::Integer(page.after.map_or(bound, |seq| seq.0))
+    }
+
+    fn tables(sql: &Sql) -> String {
+        sql.migrations.join("\n")
+    }
+
+    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
+        migrate::migrate(tx)
+    }
+
+    fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
+        migrate::check(connection, sql)
+    }
+
+    fn insert(
+        connection: &Connection,
+        sql: &Sql,
+        rows: &[NewRow],
+        now: Timestamp,
+    ) -> Result<Vec<Written>, Failure> {
+        rows.iter().map(|row| insert::insert_row(connection, sql, row, now)).collect()
+    }
+
+    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+        settle::apply(connection, sql, request)
+    }
+
+    fn change_join(connection: &Connection, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
+        joins::change_join(connection, sql, request)
+    }
+
+    fn purge_joins(tx: &SqliteTransaction, before_us: i64, limit: i64) -> Result<(), Failure> {
+        joins::purge_joins(tx, &tx.sql, before_us, limit)
+    }
+
+    fn move_to_end(tx: &SqliteTransaction, seq: i64, lane: Option<i16>) -> Result<(), Failure> {
+        let number = *draw(tx, 1)?.end();
+        renumber(tx, seq, number, lane.filter(|lane| *lane == Lane::QUEUE.0))
+    }
+}
+
+impl Kind for Items {
+    const LAYOUT: Layout = Layout::Flowcatalyst;
+
+    fn time(us: i64) -> Value {
+        Value::Text(flowcatalyst::text(us))
+    }
+
+    fn stored_time(value: ValueRef<'_>) -> Option<i64> {
+        flowcatalyst::stored(value)
+    }
+
+    fn record(decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record {
+        decoder.item(&ItemValues(Values(row))).into_record()
+    }
+
+    fn page_after(page: &List) -> Value {
+        page.after_id.as_ref().map_or(Value::Null, |id| Value::Text(id.to_string()))
+    }
+
+    fn tables(sql: &Sql) -> String {
+        format!("{}\n{}", sql.create_items, sql.create_beside)
+    }
+
+    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
+        flowcatalyst::migrate(tx)
+    }
+
+    fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
+        flowcatalyst::check(connection, sql)
+    }
+
+    fn insert(
+        connection: &Connection,
+        sql: &Sql,
+        rows: &[NewRow],
+        now: Timestamp,
+    ) -> Result<Vec<Written>, Failure> {
+        flowcatalyst::insert(connection, sql, rows, now)
+    }
+
+    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+        flowcatalyst::apply(connection, sql, request)
+    }
+}
