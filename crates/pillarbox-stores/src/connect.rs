@@ -89,9 +89,6 @@ async fn open(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
 /// The statements that make the tables of the store that a URL names, without opening it.
 pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
     let opener = kind_of(url)?.opener()?;
-    let schema_sql = match options.layout() {
-        Layout::Native => opener.schema_sql,
-        Layout::Flowcatalyst => opener.items_schema_sql,
-    };
+    let schema_sql = options.layout().either(opener.schema_sql, opener.items_schema_sql);
     schema_sql(url, options)
 }

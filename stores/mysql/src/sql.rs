@@ -72,10 +72,7 @@ impl Names {
 
     /// What is meant for the kind of these tables.
     fn either<T>(&self, native: T, items: T) -> T {
-        match self.layout {
-            Layout::Native => native,
-            Layout::Flowcatalyst => items,
-        }
+        self.layout.either(native, items)
     }
 
     /// A text for people, with its comments.

@@ -148,10 +148,7 @@ impl Names {
 
     /// The one of two that is for the kind of table.
     fn either<T>(&self, native: T, items: T) -> T {
-        match self.layout {
-            Layout::Native => native,
-            Layout::Flowcatalyst => items,
-        }
+        self.layout.either(native, items)
     }
 
     /// A text for people, with its comments.

@@ -82,10 +82,7 @@ impl Names {
 
     /// What goes for this kind of table.
     pub(crate) fn either<T>(&self, native: T, items: T) -> T {
-        match self.layout {
-            Layout::Native => native,
-            Layout::Flowcatalyst => items,
-        }
+        self.layout.either(native, items)
     }
 
     /// A text for people, with its comments.

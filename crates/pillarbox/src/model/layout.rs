@@ -38,6 +38,14 @@ impl Layout {
         }
     }
 
+    /// The one of two values that belongs to this layout.
+    pub fn either<T>(self, native: T, items: T) -> T {
+        match self {
+            Self::Native => native,
+            Self::Flowcatalyst => items,
+        }
+    }
+
     /// A new id for an event.
     pub(super) fn new_id(self) -> EventId {
         match self {
