@@ -1,6 +1,7 @@
-//! Lists of columns as statements select them.
+//! Renders the lists of columns that statements select.
 
-/// The columns of a list, with those that are heavy written by one function and the others by another.
+/// Renders a list of columns: heavy columns with `guarded`, under their own names,
+/// and all others with `light`.
 pub fn selected(
     columns: &str,
     heavy: &[&str],

@@ -1,54 +1,55 @@
-//! Why an operation failed, before it is known which operation of which store it was.
+//! Why an operation failed, before the operation and the store are known.
 
 use std::fmt::Debug;
 
 use pillarbox::port::{CommitError, ErrorKind, StoreError};
 
-/// What the store itself refuses, without having asked the database or after it answered.
+/// A refusal by the store itself, before it has asked the database or after the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What a caller can do about it.
+    /// The kind of error, by what a caller can do about it.
     pub kind: ErrorKind,
-    /// In words.
+    /// The description in the error's message.
     pub detail: String,
 }
 
 impl Refused {
-    /// A refusal of this kind.
+    /// Creates a refusal of this kind.
     pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }
     }
 
-    /// Somebody took too long to answer.
+    /// A timeout: `who` took too long to answer.
     #[must_use]
     pub fn late(who: &str) -> Self {
         Self::new(ErrorKind::Timeout, format!("{who} took too long to answer"))
     }
 
-    /// A task that made a call has panicked.
+    /// The task of a database call has panicked.
     #[must_use]
     pub fn panicked() -> Self {
         Self::new(ErrorKind::Unexpected, "a database call panicked")
     }
 }
 
-/// The failure of a store that talks to a server.
+/// The failure type of a store that talks to a server.
 pub trait ServerFailure: From<Refused> + Debug + Send + 'static {
-    /// The error that callers get.
+    /// Converts the failure to the error that callers get.
     fn into_store_error(self, operation: &'static str, store: &str) -> StoreError;
 
-    /// Whether the connection may serve another call. One that was broken, or whose server no longer takes writes,
-    /// is thrown away, so that the next call finds the new primary.
+    /// Whether the connection may serve another call. A connection that is broken, or whose server no longer
+    /// accepts writes, is dropped, so that the next call finds the new primary.
     fn spares_connection(&self) -> bool;
 
-    /// Whether it is the server's answer to the statement, not the want of one.
+    /// Whether this is the server's answer to the statement, not a missing answer.
     fn is_answer(&self) -> bool;
 
-    /// Whether it lost against another transaction, and may win the next time.
+    /// Whether the call lost a conflict with another transaction, and may succeed when retried.
     fn is_lost_race(&self) -> bool;
 }
 
-/// A server that answers has not committed; one that is gone may have.
+/// Classifies a failed commit. If the server answered, nothing was committed; if the connection broke, the
+/// outcome is unknown.
 pub fn commit_error(failure: impl ServerFailure, store: &str) -> CommitError {
     let answered = failure.is_answer() && failure.spares_connection();
     let error = failure.into_store_error("commit", store);

@@ -1,6 +1,6 @@
-//! What the SQL stores of Pillarbox share: everything that is neither SQL nor a dialect.
+//! What the SQL stores of Pillarbox share: everything except SQL and its dialects.
 //!
-//! It is no public interface: it changes with the stores.
+//! This is not a public interface: it changes with the stores.
 
 mod columns;
 mod failure;

@@ -1,4 +1,4 @@
-//! Rows as they are read within limits, before and after large contents are loaded.
+//! Reads rows within limits, and puts large contents in place once they are loaded.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -8,24 +8,24 @@ use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{Column, Row, RowDecoder, Seq, Values, WithClaim};
 use pillarbox::port::{ByteLimits, Fetch};
 
-/// A row or an item of which contents may have been left out.
+/// A row or an item whose contents may have been left out.
 #[derive(Debug)]
 pub enum Light<T> {
-    /// There is nothing to load: it is whole, or set aside as too large.
+    /// Nothing to load: it is complete, or set aside as too large.
     Whole(T),
-    /// Its contents have still to be loaded.
+    /// Its contents must still be loaded.
     Large(T),
 }
 
 impl<T> Light<T> {
-    /// What was read of it.
+    /// Borrows the row or item.
     pub const fn get(&self) -> &T {
         match self {
             Self::Whole(read) | Self::Large(read) => read,
         }
     }
 
-    /// The same.
+    /// Returns the row or item.
     pub fn into_inner(self) -> T {
         match self {
             Self::Whole(read) | Self::Large(read) => read,
@@ -33,7 +33,7 @@ impl<T> Light<T> {
     }
 }
 
-/// Reads a row. One that has more bytes than a row may have is set aside.
+/// Decodes a row. A row of more bytes than `limits.row` is set aside.
 pub fn read_row(
     decoder: &RowDecoder,
     values: &impl Values,
@@ -50,7 +50,7 @@ pub fn read_row(
     }
 }
 
-/// Reads an item. One that has more bytes than a row may have is set aside.
+/// Decodes an item. An item of more bytes than `limits.row` is set aside.
 pub fn read_item(decoder: &RowDecoder, values: &impl Values, limits: &ByteLimits) -> Light<Item> {
     let mut item = decoder.item(values);
     match decoder.item_left_out(values, &item) {
@@ -65,7 +65,7 @@ pub fn read_item(decoder: &RowDecoder, values: &impl Values, limits: &ByteLimits
     }
 }
 
-/// Puts rows in the place of those whose contents were left out; what is not there any more is no row.
+/// Replaces the rows whose contents were left out with the loaded ones. Drops rows that no longer exist.
 pub fn put_in_place(rows: &mut Vec<Row>, large: &[i64], loaded: impl Iterator<Item = Row>) {
     let mut loaded: HashMap<i64, Row> = loaded.map(|row| (row.seq.0, row)).collect();
     let large: HashSet<i64> = large.iter().copied().collect();
@@ -78,11 +78,11 @@ pub fn put_in_place(rows: &mut Vec<Row>, large: &[i64], loaded: impl Iterator<It
 /// Why a read ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Nothing more was there.
+    /// There were no more rows.
     Nothing,
-    /// A limit was reached, and there was more.
+    /// A limit was reached, and more rows followed.
     Cut,
-    /// The next row, with this number, is too young.
+    /// The next row, with this sequence number, is too young.
     Young(Seq),
 }
 
@@ -91,23 +91,24 @@ pub enum End {
 pub struct Page<'a> {
     request: &'a Fetch,
     bytes: usize,
-    /// What was read.
+    /// The rows read so far, in order.
     pub rows: Vec<Row>,
-    /// Why it ended.
+    /// Why the read has ended.
     pub end: End,
-    /// The numbers of rows whose contents have still to be loaded, ascending.
+    /// The sequence numbers of rows whose contents must still be loaded, ascending.
     pub large: Vec<i64>,
 }
 
 impl<'a> Page<'a> {
-    /// Nothing yet of what is asked for.
+    /// An empty page for this request.
     #[must_use]
     pub fn new(request: &'a Fetch) -> Self {
         let rows = Vec::with_capacity(request.rows.min(1_024));
         Self { request, bytes: 0, rows, end: End::Nothing, large: Vec::new() }
     }
 
-    /// Adds a row, unless it is too young by the database's now or a limit is reached: then the read has ended.
+    /// Adds a row. Ends the read instead if the row is too young by the database's clock, or
+    /// if a limit is reached.
     pub fn admit(&mut self, decoder: &RowDecoder, values: &impl Values, now: Timestamp) -> ControlFlow<()> {
         let Fetch { rows, bytes: limits, skip_recent, .. } = self.request;
         if !skip_recent.is_zero() {
@@ -118,6 +119,7 @@ impl<'a> Page<'a> {
                 return ControlFlow::Break(());
             }
         }
+        // The first row is admitted whatever its size, so that every read makes progress.
         if self.rows.len() >= *rows || (limits.reached_by(self.bytes) && !self.rows.is_empty()) {
             self.end = End::Cut;
             return ControlFlow::Break(());

@@ -1,4 +1,4 @@
-//! Connections of the store's own, each kind reserved for its purpose, so that a busy pool can't take a lease away.
+//! The store's own connections, reserved by purpose, so that a busy pool cannot cost a node its lease.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use tokio_util::task::TaskTracker;
 use crate::retry::retry_conflicts;
 use crate::{Refused, ServerFailure, ServerSettings};
 
-/// How long the store waits for a statement beyond the time after which the server should have ended it.
+/// How long the store waits for an answer after the server should have cancelled the statement.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a connection is used for.
+/// What a connection is reserved for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Reading pending rows.
@@ -28,40 +28,40 @@ pub enum Purpose {
     General,
 }
 
-/// What a call does on a session; boxed, because it borrows the session.
+/// The future of a call on a session; boxed, because it borrows the session.
 pub type Work<'c, T, F> = Pin<Box<dyn Future<Output = Result<T, F>> + Send + 'c>>;
 
-/// A call with the statements of the store and its request, which can be made again.
+/// A call with the store's statements and a request. It is a plain function, so that it can be retried.
 pub type Call<S, C, R, T> = for<'c> fn(&'c mut S, &'c C, &'c R) -> Work<'c, T, <S as Session>::Failure>;
 
-/// One connection, and what frames each piece of work on it.
+/// One connection, with hooks around each piece of work on it.
 pub trait Session: Send + 'static {
-    /// Why work fails.
+    /// The failure type of the work.
     type Failure: ServerFailure;
 
-    /// Prepares for a piece of work.
+    /// Prepares the connection for a piece of work.
     fn begin_work(&mut self) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 
-    /// Leaves no transaction open behind work that ended well or failed.
+    /// Ends a piece of work, so that no transaction stays open whether it succeeded or failed.
     fn end_work(
         &mut self,
         failed: Option<&Self::Failure>,
     ) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 }
 
-/// How connections of the store are made.
+/// Opens the store's connections.
 pub trait OpenSession: Send + Sync + 'static {
-    /// A connection.
+    /// The type of a connection.
     type Session: Session;
 
-    /// A new connection for a purpose.
+    /// Opens a connection for a purpose.
     fn connect(
         &self,
         purpose: Purpose,
     ) -> impl Future<Output = Result<Self::Session, <Self::Session as Session>::Failure>> + Send;
 }
 
-/// Connections by their purpose, and who waits for the work on them.
+/// Connections by purpose, and a tracker of the work in flight on them.
 pub struct Pools<K: OpenSession> {
     connector: K,
     statement_timeout: Duration,
@@ -72,7 +72,7 @@ pub struct Pools<K: OpenSession> {
     general: Pool<K::Session>,
 }
 
-/// Connections for one purpose: opened when they are needed, kept, and replaced when they break.
+/// Connections for one purpose: opened on demand, kept, and replaced when they break.
 struct Pool<S> {
     permits: Semaphore,
     idle: Mutex<Vec<S>>,
@@ -89,7 +89,8 @@ impl<S> Pool<S> {
 }
 
 impl<K: OpenSession> Pools<K> {
-    /// Pools that are still empty: one connection each for reading, settling and heartbeats, some for all else.
+    /// Creates empty pools: for one connection each to read, settle and send heartbeats, and for
+    /// `general_connections` to do everything else.
     pub fn new(connector: K, settings: &ServerSettings) -> Arc<Self> {
         Arc::new(Self {
             connector,
@@ -102,25 +103,25 @@ impl<K: OpenSession> Pools<K> {
         })
     }
 
-    /// How connections are made.
+    /// The connector that opens connections.
     pub const fn connector(&self) -> &K {
         &self.connector
     }
 
-    /// When a call that begins now is given up.
+    /// The deadline of a call that begins now.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.statement_timeout + GRACE
     }
 
-    /// Runs a task that `close` waits for; false where there is no runtime.
+    /// Spawns a task that `close` waits for. Returns false if there is no runtime.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
         self.tasks.spawn_on(task, &runtime);
         true
     }
 
-    /// Waits for all work that is under way, then closes the connections.
+    /// Waits for all work in flight, then closes the connections.
     pub async fn close(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -129,10 +130,10 @@ impl<K: OpenSession> Pools<K> {
         }
     }
 
-    /// Runs something to its end in a task, for what must not be dropped half way.
+    /// Runs a future to completion in a task, so that dropping the caller does not stop it half-way.
     ///
     /// # Errors
-    /// If it panics.
+    /// If the future panics.
     pub async fn to_its_end<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -140,11 +141,11 @@ impl<K: OpenSession> Pools<K> {
         self.tasks.spawn(call).await.map_err(|_| Refused::panicked().into())
     }
 
-    /// Makes a call on a connection for this purpose, to its end, whether or not the caller goes on waiting. A call that
-    /// loses against another transaction is undone and made again.
+    /// Makes a call on a connection for this purpose. The call runs to completion, even if the caller stops
+    /// waiting. If it loses a conflict with another transaction, it is rolled back and retried.
     ///
     /// # Errors
-    /// If no connection can be had in time, or the call fails.
+    /// If no connection is available in time, or if the call fails.
     pub async fn call<C, R, T>(
         self: &Arc<Self>,
         purpose: Purpose,
@@ -181,11 +182,11 @@ impl<K: OpenSession> Pools<K> {
             }
         };
         let answer = timeout_at(self.deadline(), retry_conflicts(&mut session, context, request, call)).await;
-        // Where nobody knows what the server is doing, the connection is dropped, never used again.
+        // After a timeout no one knows what the server is doing: drop the connection, never reuse it.
         let answer = answer.map_err(|_| Refused::late("the server"))?;
         match &answer {
             Err(failure) if !failure.spares_connection() => {
-                // What broke one has most likely broken the others.
+                // Whatever broke this connection has most likely broken the idle ones.
                 pool.idle().clear();
             }
             _ => pool.idle().push(session),

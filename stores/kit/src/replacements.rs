@@ -1,40 +1,41 @@
-//! What the texts of statements have placeholders for: the names of the tables of one outbox, lists of columns.
+//! Fills the placeholders of statements: the names of the tables of one outbox, and lists of columns.
 
-/// Placeholders, such as `{event}`, and the text that takes the place of each.
+/// Placeholders, such as `{event}`, and the text that replaces each of them.
 #[derive(Debug, Clone, Default)]
 pub struct Replacements(Vec<(&'static str, String)>);
 
 impl Replacements {
-    /// Replacements in this order; a text may hold placeholders of those that follow.
+    /// Creates replacements that apply in this order; a text may contain placeholders that
+    /// come later in the list.
     #[must_use]
     pub const fn new(replacements: Vec<(&'static str, String)>) -> Self {
         Self(replacements)
     }
 
-    /// Adds one.
+    /// Adds a placeholder at the end.
     pub fn add(&mut self, placeholder: &'static str, text: String) {
         self.0.push((placeholder, text));
     }
 
-    /// Adds tables or indexes, each by its placeholder and its own part of the full name.
+    /// Adds tables or indexes by placeholder; `full` makes the full name from its own part.
     pub fn add_each(&mut self, parts: &[(&'static str, &str)], full: impl Fn(&str) -> String) {
         self.0.extend(parts.iter().map(|(placeholder, part)| (*placeholder, full(part))));
     }
 
-    /// The text with every placeholder replaced.
+    /// Returns the text with all placeholders replaced.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (placeholder, name)| text.replace(placeholder, name))
     }
 
-    /// The same without the lines that are comments.
+    /// Returns the text with all placeholders replaced and without comment lines.
     #[must_use]
     pub fn statement(&self, text: &str) -> String {
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
         self.fill(&lines.join("\n"))
     }
 
-    /// What takes the place of a placeholder, which is named without its braces; empty if there is none.
+    /// The replacement of a placeholder, named without its braces; empty if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(placeholder, _)| placeholder.trim_matches(['{', '}']) == name);

@@ -1,4 +1,4 @@
-//! Doing work again that lost against another transaction.
+//! Retries work that lost a conflict with another transaction.
 
 use std::time::Duration;
 
@@ -7,11 +7,13 @@ use tokio::time::sleep;
 use crate::pool::{Call, Session};
 use crate::{Refused, ServerFailure};
 
-/// How often work is done at most, and how long it waits before the second time.
+/// The maximum number of tries.
 const TRIES: u32 = 5;
+/// The pause before the second try; it triples before each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// Makes a call, and makes it again with growing pauses while it loses: one of two that wait for each other goes through.
+/// Makes a call, and retries it with growing pauses while it loses conflicts. Of two transactions that wait
+/// for each other, one goes through.
 pub(crate) async fn retry_conflicts<S: Session, C, R, T>(
     session: &mut S,
     context: &C,
@@ -25,7 +27,7 @@ pub(crate) async fn retry_conflicts<S: Session, C, R, T>(
         session.end_work(answer.as_ref().err()).await?;
         match answer {
             Err(failure) if failure.is_lost_race() && attempt < TRIES => {
-                tracing::debug!(attempt, "lost against another transaction; trying again");
+                tracing::debug!(attempt, "lost a conflict with another transaction; retrying");
                 sleep(pause).await;
                 pause *= 3;
             }

@@ -1,23 +1,23 @@
-//! A statement over the events that an operator selects.
+//! A statement on the events that an operator selects.
 
 use pillarbox::model::Status;
 use pillarbox::port::Select;
 
-/// A statement over a selection, in a form for each way the rows are found.
+/// A statement on a selection, with one form for each way to find the rows.
 #[derive(Debug)]
 pub struct Selecting<T> {
-    /// By reading all rows.
+    /// Reads all rows.
     pub any: T,
-    /// By their ids.
+    /// Finds rows by id.
     pub among: T,
-    /// By the index of pending rows.
+    /// Uses the index of pending rows.
     pub pending: T,
-    /// By the index of dead rows.
+    /// Uses the index of dead rows.
     pub dead: T,
 }
 
 impl<T> Selecting<T> {
-    /// The form that reads the fewest rows.
+    /// The form that reads the fewest rows for this selection.
     pub fn of(&self, select: &Select) -> &T {
         let only =
             |wanted: fn(&Status) -> bool| !select.statuses.is_empty() && select.statuses.iter().all(wanted);

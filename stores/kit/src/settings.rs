@@ -1,33 +1,33 @@
-//! The settings that the builders of all SQL stores have, and what follows from them.
+//! The settings that the builders of all SQL stores share.
 
 use pillarbox::model::{Layout, Limits, TableName};
 use pillarbox::port::Facts;
 
-/// The settings of every store.
+/// The settings of every SQL store.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The name in logs and errors.
     pub name: String,
-    /// The table, if it is not the usual one.
+    /// The table, if it is not the default one.
     pub table: Option<TableName>,
-    /// The bounds of fields.
+    /// The limits on event fields.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// The defaults, under this name.
+    /// Creates default settings with this name.
     #[must_use]
     pub fn new(name: String) -> Self {
         Self { name, table: None, limits: Limits::default() }
     }
 
-    /// The table; by default the usual one of this layout.
+    /// The name of the table; by default the usual one of this layout.
     #[must_use]
     pub fn table(&self, layout: Layout) -> TableName {
         self.table.clone().unwrap_or_else(|| TableName::usual(layout))
     }
 
-    /// What a store on a table of this layout states about itself.
+    /// The facts of a store on a table of this layout.
     #[must_use]
     pub fn facts(&self, kind: &'static str, layout: Layout) -> Facts {
         Facts {
@@ -43,7 +43,7 @@ impl Settings {
     }
 }
 
-/// The methods of a builder whose field `settings` are [`Settings`].
+/// Defines the setters of a builder that has a field `settings` of type [`Settings`].
 #[macro_export]
 macro_rules! setters {
     (named_by: $named_by:literal) => {
@@ -59,7 +59,7 @@ macro_rules! setters {
             self
         }
 
-        /// The bounds of fields. Default: 1 MiB of payload, no NUL.
+        /// The limits on event fields. Default: 1 MiB of payload, no NUL.
         pub fn limits(mut self, limits: $crate::Limits) -> Self {
             self.settings.limits = limits;
             self
@@ -74,15 +74,16 @@ pub use server::ServerSettings;
 mod server {
     use std::time::Duration;
 
-    /// Shorter, and a busy server could not answer a heartbeat; longer, and nothing would ever be given up.
+    /// The bounds of the statement timeout. With a shorter one a busy server could not answer a heartbeat;
+    /// with a longer one nothing would ever time out.
     const STATEMENT_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
 
-    /// The settings of stores over connections to a server.
+    /// The settings of stores that connect to a server.
     #[derive(Debug, Clone, Copy)]
     pub struct ServerSettings {
-        /// What the server is told to give up after.
+        /// The time after which the server cancels a statement.
         pub statement_timeout: Duration,
-        /// Connections for general work.
+        /// The number of connections for general work.
         pub general_connections: usize,
     }
 
@@ -93,12 +94,12 @@ mod server {
     }
 
     impl ServerSettings {
-        /// Sets the timeout, within its bounds.
+        /// Sets the statement timeout, clamped to its bounds.
         pub fn set_statement_timeout(&mut self, timeout: Duration) {
             self.statement_timeout = timeout.clamp(STATEMENT_TIMEOUTS.0, STATEMENT_TIMEOUTS.1);
         }
 
-        /// Sets the number of connections, which is never zero.
+        /// Sets the number of general connections; at least one.
         pub fn set_general_connections(&mut self, connections: usize) {
             self.general_connections = connections.max(1);
         }

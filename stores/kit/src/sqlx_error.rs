@@ -1,10 +1,10 @@
-//! What sqlx says, as a kind that a caller can act on.
+//! Maps errors of sqlx to kinds that a caller can act on.
 
 use pillarbox::port::ErrorKind;
 use sqlx::error::DatabaseError;
 
-/// The kind of an error, and what it means in words. Neither holds a bound value. What the server answered is described
-/// by the store, whose package has the features for TLS.
+/// The kind and description of an error. Neither contains a bound value. The store describes answers of the
+/// server in `answered`; `package` is the store's crate, which has the features for TLS.
 pub fn describe(
     error: &sqlx::Error,
     package: &str,
@@ -30,18 +30,18 @@ pub fn describe(
     }
 }
 
-/// Why there is no encrypted connection; that the build lacks TLS is told by words only.
+/// Why there is no encrypted connection. Only the text of the error tells that the build lacks TLS.
 fn tls(error: &str, package: &str) -> (ErrorKind, String) {
     if error.contains("without TLS support") {
         let advice = format!(
-            "TLS is demanded and not built in: turn on the feature `tls-rustls` or `tls-native` of {package}"
+            "TLS is required but not built in: enable the feature `tls-rustls` or `tls-native` of {package}"
         );
         return (ErrorKind::Unsupported, advice);
     }
     (ErrorKind::Unavailable, "the encrypted connection failed".to_owned())
 }
 
-/// The name of an error without what it carries, which may be a value.
+/// The name of the error's variant without its fields, which may contain a value.
 fn variant(error: &sqlx::Error) -> String {
     let text = format!("{error:?}");
     text.chars().take_while(char::is_ascii_alphanumeric).collect()

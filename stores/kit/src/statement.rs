@@ -1,4 +1,4 @@
-//! Statements in files by topic: each stands under a line with its name, and is found by that when the store is compiled.
+//! Finds statements by name in the `.sql` files of a store, at compile time.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 const NAME: &str = "-- name: ";
 
-/// The statement under the line `-- name: NAME` of a text, with its comments and without that line.
+/// Returns the statement below the line `-- name: NAME`, with its comments and without that line.
 ///
 /// # Panics
-/// If no statement has this name. [`statements!`](crate::statements) calls it while the store is compiled.
+/// If no statement has this name. [`statements!`](crate::statements) calls this at compile time.
 #[must_use]
 pub const fn statement(text: &'static str, name: &str) -> &'static str {
     let bytes = text.as_bytes();
@@ -27,7 +27,7 @@ pub const fn statement(text: &'static str, name: &str) -> &'static str {
     panic!("no statement has this name")
 }
 
-/// A text up to the next name, with one line break at its end.
+/// The text up to the next name, with one line break at its end.
 const fn up_to_next_name(text: &'static str) -> &'static str {
     let bytes = text.as_bytes();
     let (mut line, mut end) = (0, 0);
@@ -41,7 +41,7 @@ const fn up_to_next_name(text: &'static str) -> &'static str {
     text.split_at(end).0
 }
 
-/// Where the line after this one begins.
+/// The position at which the next line begins.
 const fn next_line(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while at < bytes.len() && bytes[at] != b'\n' {
@@ -65,7 +65,7 @@ const fn stands_at(bytes: &[u8], at: usize, word: &str) -> bool {
     true
 }
 
-/// The statements in the files of a folder that are not among those that a store declares, as `file: name`.
+/// Finds the statements in a folder's files that the store does not declare, as `file: name`.
 ///
 /// # Errors
 /// If the folder can't be read.
@@ -83,11 +83,13 @@ pub fn undeclared(folder: &Path, declared: &[&[(&str, &str)]]) -> io::Result<Vec
     Ok(found)
 }
 
-/// Declares the struct of a store's statements, a field each, and how it is made from the names of the tables.
+/// Declares the struct of a store's statements, one field each, and how to create it from
+/// the names of the tables.
 ///
-/// A group says which texts, how they are rendered and to what: `one` takes the statement from the file that is named,
-/// `each` lets the method `either` of the names choose between that one, for the native table, and the one from
-/// `items.sql`. A name without a statement does not compile; [`undeclared`] finds statements without a use.
+/// Each group names statements by file, the method of the names that renders them, and the type of the
+/// result. `one` takes a statement from the named file. `each` lets the method `either` of the names choose
+/// between that statement, for the native table, and the one in `items.sql`. A name without a statement does
+/// not compile; [`undeclared`] finds statements that nothing uses.
 #[macro_export]
 macro_rules! statements {
     (@text one, $names:ident, $file:ident, $name:ident) => {

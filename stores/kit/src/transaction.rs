@@ -1,4 +1,4 @@
-//! Transactions on the application's own pool, begun and ended in tasks: what is dropped half way stays open in the pool.
+//! Transactions on the application's own pool, run in tasks so that a dropped call leaves none open.
 
 use sqlx::{Database, Pool, Transaction};
 
@@ -11,7 +11,7 @@ where
     /// Begins a transaction.
     ///
     /// # Errors
-    /// What the server or the pool says.
+    /// If the pool or the server fails.
     pub async fn begin<D: Database>(
         &self,
         pool: Pool<D>,
@@ -19,10 +19,10 @@ where
         Ok(self.to_its_end(async move { pool.begin().await }).await??)
     }
 
-    /// Commits it.
+    /// Commits a transaction.
     ///
     /// # Errors
-    /// What the server says, or that it says nothing.
+    /// If the server refuses, or does not answer.
     pub async fn commit<D: Database>(
         &self,
         tx: Transaction<'static, D>,
@@ -30,10 +30,10 @@ where
         Ok(self.to_its_end(async move { tx.commit().await }).await??)
     }
 
-    /// Rolls it back.
+    /// Rolls a transaction back.
     ///
     /// # Errors
-    /// What the server says, or that it says nothing.
+    /// If the server refuses, or does not answer.
     pub async fn roll_back<D: Database>(
         &self,
         tx: Transaction<'static, D>,

@@ -1,33 +1,34 @@
-//! What tables say of their version, and which of them a release works with.
+//! The version that tables record, and the versions that a release works with.
 
 use pillarbox::model::TableName;
 use pillarbox::port::ErrorKind;
 
 use crate::Refused;
 
-/// The newest version that an older release could not work with: it refuses what is beyond the one it knows.
+/// The newest schema version that this release knows. A version is raised only if older releases cannot work
+/// with the tables; a release refuses versions that are newer than the one it knows.
 pub const KNOWN: u32 = 2;
 
-/// What the tables say of themselves; zeros where there are none.
+/// What the tables record about themselves; zeros if there are no tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchemaVersion {
-    /// The version that releases look at to tell whether they know these tables.
+    /// The version by which a release tells whether it knows these tables.
     pub version: u32,
-    /// The last migration that was made; some of them need no new version.
+    /// The last migration applied. Some migrations do not raise the version.
     pub step: u32,
 }
 
 impl SchemaVersion {
-    /// The last migration that was made, also where the tables are older than the note of it.
+    /// The last migration applied, also for tables that are too old to record it.
     #[must_use]
     pub const fn applied(self) -> u32 {
         if self.version == 0 || self.step < self.version { self.version } else { self.step }
     }
 
-    /// Refuses tables that lack a migration, or are of a newer release.
+    /// Refuses tables that lack a migration, or that belong to a newer release.
     ///
     /// # Errors
-    /// What to do about it.
+    /// An error that tells what to do.
     pub fn check(self, newest: u32) -> Result<(), Refused> {
         refuse_newer(self.version, KNOWN)?;
         let detail = match self.applied() {
@@ -41,10 +42,10 @@ impl SchemaVersion {
     }
 }
 
-/// Refuses tables of a release that is newer.
+/// Refuses tables of a newer release.
 ///
 /// # Errors
-/// What to do about it.
+/// An error that tells what to do.
 pub fn refuse_newer(found: u32, known: u32) -> Result<(), Refused> {
     if found <= known {
         return Ok(());
@@ -57,7 +58,7 @@ pub fn refuse_newer(found: u32, known: u32) -> Result<(), Refused> {
 /// Refuses a table of items that lacks columns.
 ///
 /// # Errors
-/// Which ones.
+/// An error that names the missing columns.
 pub fn refuse_lacking(table: &TableName, lacking: &[String]) -> Result<(), Refused> {
     if lacking.is_empty() {
         return Ok(());
@@ -66,7 +67,7 @@ pub fn refuse_lacking(table: &TableName, lacking: &[String]) -> Result<(), Refus
     Err(Refused::new(ErrorKind::Schema, detail))
 }
 
-/// Refuses to work without a table of items.
+/// Refuses to work without the table of items.
 #[must_use]
 pub fn refuse_missing(table: &TableName) -> Refused {
     let table = table.as_str();

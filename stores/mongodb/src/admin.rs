@@ -1,4 +1,4 @@
-//! The operators' port.
+//! The operators' port: dispatches each operation to its module.
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{

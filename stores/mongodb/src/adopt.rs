@@ -1,8 +1,10 @@
-//! Taking in what others wrote: documents without a number get one, and the fields that only we know.
+//! Adopting documents of other writers: assigns a number and the store's own fields to documents without
+//! them.
 //!
-//! Which number each of them gets is written down in one document before the first gets it, and the next such plan only
-//! once all of the last one have theirs. Whoever meets a plan that is not carried out carries it out, so that the numbers
-//! are in the order of the documents however many nodes take them in, and a process that dies holds nobody up.
+//! A plan document records which number each stray document gets, before the first one gets it. The next plan
+//! is written only after every document of the last plan has its number. A process that finds an unfinished
+//! plan finishes it. So the numbers follow the order of the documents, however many nodes adopt them, and a
+//! process that crashes blocks nobody.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,17 +20,17 @@ use crate::outbox::Server;
 use crate::row::Fields;
 use crate::time::us;
 
-/// The document of the last plan, among the counters.
+/// The id of the plan document, in the meta collection.
 const PLAN: &str = "adoption";
-/// A plan that follows the last one by this many versions was made of documents that were read after the last one.
+/// A call stops competing once the plan is this many versions newer than the first plan it saw.
 const SUCCESSOR: i64 = 2;
-/// How many are taken in at once; the rest at the next read.
+/// The maximum number of documents in one plan. The next read adopts the rest.
 const AT_ONCE: usize = 500;
-/// How large a plan may be; one entry at least.
+/// The maximum size of a plan in bytes. A single larger entry is allowed.
 const LARGEST: usize = 4 << 20;
-/// A group that is longer is written down as wrong: it would not fit into its document twice.
+/// A longer group key makes the row malformed: the document would have to contain it twice.
 const LONGEST_GROUP: usize = 64 << 10;
-/// All that is needed to place a row. Payloads stay where they are.
+/// The fields needed to place a row. Payloads are not loaded.
 const FIELDS: [&str; 9] = [
     "aggregate_type",
     "aggregate_id",
@@ -41,9 +43,9 @@ const FIELDS: [&str; 9] = [
     "event_type",
 ];
 
-/// Where the counter stands once all strays are taken in that were there.
+/// The state of the counter after adopting the strays that this call finds.
 pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
-    // Nearly always there is none: both questions at once, and no third.
+    // Nearly always there are no strays, so one concurrent pair of reads is enough.
     let mut beside = call.beside();
     let (strays, found) = tokio::try_join!(strays(call), head(&mut beside))?;
     if strays.is_empty() {
@@ -53,7 +55,7 @@ pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
     head(call).await
 }
 
-/// Takes in what has no number.
+/// Adopts documents without a number.
 pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
     let strays = strays(call).await?;
     if strays.is_empty() {
@@ -62,10 +64,10 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
     take_in(call, strays).await
 }
 
-/// Documents without a number, in the order in which they were written.
+/// Documents without a number, in the order of writing.
 ///
-/// On a replica set the index of numbers holds them in the order they came; a sort would only lose it. FerretDB puts
-/// them where there is room, and knows only what their writers say.
+/// On a replica set the index of numbers returns them in the order of insertion; a sort would lose that
+/// order. FerretDB does not keep it, so there the writers' `created_at` decides.
 async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
     let find = |sort| Find {
@@ -84,7 +86,7 @@ async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
     Ok(strays)
 }
 
-/// Sorts documents by when their writers say that they were written; one that says nothing stays behind the one before it.
+/// Sorts documents by their `created_at`. A document without one stays behind its predecessor.
 fn sort_by_time(strays: &mut [RawDocumentBuf]) {
     let mut last = Timestamp::MIN;
     let mut time = |stray: &RawDocumentBuf| {
@@ -96,7 +98,7 @@ fn sort_by_time(strays: &mut [RawDocumentBuf]) {
     strays.sort_by_key(|stray| times.get(&Fields::new(stray).key().to_string()).copied());
 }
 
-/// Numbers that were given to documents, and with them all that is set in each.
+/// The numbers assigned to documents, with all fields to set in each.
 struct Plan {
     version: i64,
     entries: Vec<Entry>,
@@ -117,8 +119,9 @@ async fn take_in(call: &mut Call<'_>, found: Vec<RawDocumentBuf>) -> Result<(), 
             carry_out(call, &left).await?;
             found = None;
         }
-        // Others may be faster for as long as documents come. Whoever made the second plan after the one that was first seen
-        // here looked for documents later than this call did, so the plan has everything that this call must take in.
+        // Bounds how long a call competes while documents keep arriving. The second plan after the first one
+        // seen was made by a process that had read the plan in between, which was written after this call
+        // first looked. A stray that this plan still lacks gets its number at the next read.
         if last.version >= *first_seen.get_or_insert(last.version) + SUCCESSOR {
             return Ok(());
         }
@@ -136,7 +139,7 @@ async fn take_in(call: &mut Call<'_>, found: Vec<RawDocumentBuf>) -> Result<(), 
     }
 }
 
-/// The last plan; none was made before the first.
+/// The last plan; version 0 if there is none yet.
 async fn read(call: &mut Call<'_>) -> Result<Plan, Failure> {
     let find = Find { filter: doc! { "_id": PLAN }, ..Find::default() };
     let Some(found) = call.first(&call.names().meta, find).await? else {
@@ -159,7 +162,7 @@ fn entry(stored: Bson) -> Option<Entry> {
     }
 }
 
-/// The entries whose documents have no number yet.
+/// The entries of a plan whose documents have no number yet.
 async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>, Failure> {
     if plan.entries.is_empty() {
         return Ok(Vec::new());
@@ -172,7 +175,7 @@ async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>,
     Ok(plan.entries.iter().filter(|entry| found.contains(&entry.key.to_string())).collect())
 }
 
-/// Makes the next plan and carries it out; false if someone else has made it meanwhile.
+/// Writes the next plan and executes it. Returns false if another process wrote the next plan first.
 async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Result<bool, Failure> {
     let drawn = draw(call, strays.len()).await?;
     let mut size = 0;
@@ -188,12 +191,12 @@ async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Re
             let placed = carry_out(call, &entries.iter().collect::<Vec<_>>()).await;
             closed(call, &drawn, placed).map(|()| true)
         }
-        // The numbers are nobody's.
+        // No document gets these numbers.
         written => closed(call, &drawn, written),
     }
 }
 
-/// Puts a plan in the place of the last one; false if that is another one by now.
+/// Compare-and-swap: replaces the last plan. Returns false if its version has changed since the read.
 async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<bool, Failure> {
     let stored = |entry: &Entry| Bson::from(doc! { "key": entry.key.clone(), "set": entry.set.clone() });
     let plan: Vec<Bson> = entries.iter().map(stored).collect();
@@ -209,7 +212,8 @@ async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<b
     Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": next }]).await? > 0)
 }
 
-/// Gives each document what the plan says, unless someone else has done so.
+/// Sets the planned fields in each document that has no number yet. Safe to repeat, and to run in several
+/// processes at once.
 async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), Failure> {
     let without = |entry: &&Entry| doc! { "_id": entry.key.clone(), "seq": Bson::Null };
     let statements =
@@ -228,15 +232,15 @@ async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), Failur
     Ok(())
 }
 
-/// A document that has no room for a number beside its payload: the payload is kept in a document of its own, and this one
-/// says so. It is far beyond what can be delivered.
+/// Moves the payload of a document that has no room for a number to a separate collection, and marks the
+/// document as malformed. Such a payload is far above the delivery limit.
 async fn set_apart(call: &mut Call<'_>, entry: &Entry) -> Result<(), Failure> {
     let without = doc! { "_id": entry.key.clone(), "seq": Bson::Null };
     let fields = Some(doc! { "payload": 1, "payload_bytes": 1 });
     let find = Find { filter: without.clone(), fields, ..Find::default() };
     let Some(payload) = call.first(&call.names().event, find).await? else { return Ok(()) };
     match call.insert(&call.names().oversized, vec![Document::try_from(&*payload)?]).await {
-        // Of an attempt whose answer was lost.
+        // The copy of an earlier attempt whose answer was lost.
         Err(failure) if failure.is_duplicate() => {}
         kept => kept?,
     }
@@ -250,7 +254,8 @@ async fn set_apart(call: &mut Call<'_>, entry: &Entry) -> Result<(), Failure> {
     call.update(&call.names().event, vec![doc! { "q": without, "u": change }]).await.map(drop)
 }
 
-/// What is wrong is written down, and something right put in its place, so that every later statement can work on it.
+/// Builds the plan entry of a stray. Invalid fields are replaced by valid ones, so that later statements work
+/// on the row, and the problem is stored in `malformed`.
 fn place(stray: &RawDocumentBuf, seq: i64, drawn: &Drawn) -> Entry {
     let mut fields = Fields::new(stray);
     let home = fields.home();

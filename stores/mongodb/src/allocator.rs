@@ -1,11 +1,13 @@
-//! The allocator of numbers: all draws of this process, one command at a time and never inside a transaction.
+//! The sequence allocator: draws all sequence numbers of this process, one command at a time, never in a
+//! transaction.
 //!
-//! A caller who asks while a command is under way shares the next one. The counter holds one note for each process: the lowest
-//! number it has drawn whose row may still come. Every command renews the note, so that draws that have ended cost no
-//! command of their own while others are drawn.
+//! A caller that asks while a command is in flight shares the next one. The counter document has one note per
+//! process: the lowest number drawn by that process whose row may still appear. Readers do not pass it. Every
+//! command rewrites the note, so closing a draw costs no extra command while other draws follow.
 //!
-//! Rows of a transaction come with its commit. A draw for one stays open until the store has ended the transaction; of a
-//! caller's own session nobody tells the end, and its draws stay open for as long as the server lets a transaction live.
+//! The rows of a transaction appear with its commit. If the store ends the transaction, the draw stays open
+//! until then. The store never learns how a caller's own session ends, so the draws of such a session stay
+//! open for the longest time that the server lets a transaction live.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,49 +22,51 @@ use crate::error::Failure;
 use crate::number::{Drawn, Raised, raise};
 use crate::outbox::{Outbox, late};
 
-/// How many draws of this process may be open at once.
+/// The maximum number of requested and open draws of this process. Draws that end by expiry do not count.
 const OPEN: usize = 1_000;
-/// How long after the last moment of a call its draw still holds readers up.
+/// How long an open draw still holds back readers after the deadline of its call.
 pub(crate) const GRACE: Duration = Duration::from_secs(25);
-/// Draws of callers' own sessions within this time are one: each holds readers up for as long as the others.
+/// Draws for callers' own sessions within this time are merged into one: all of them hold back readers for
+/// about the same time.
 const ADRIFT: Duration = Duration::from_secs(1);
-/// How long a note may say less than is known, where nobody draws meanwhile.
+/// How long an outdated note stays on the server after a draw has ended, if no further draw rewrites it.
 const LINGER: Duration = Duration::from_millis(10);
 
 type Answered = Result<Drawn, Failure>;
 
-/// Draws of one process.
+/// Draws the sequence numbers of one process.
 pub(crate) struct SequenceAllocator {
     state: Mutex<AllocatorState>,
     asked: Notify,
 }
 
-/// What is known of them.
+/// Requested and open draws, and the command in flight.
 struct AllocatorState {
-    /// Whose note this process has. Another one after a command whose end is not known: that may still write the old one.
+    /// The id of this process's note. It changes after a command with an unknown outcome, because that
+    /// command may still write the old note.
     note: ObjectId,
     asked: Vec<Asked>,
     open: Vec<Open>,
-    /// Transactions that the store has begun, by their sessions.
+    /// Transactions begun by the store, by session id.
     begun: HashMap<String, Begun>,
-    /// Since when a draw has ended that the note still holds.
+    /// When the first draw ended that the note on the server still includes.
     ended: Option<Instant>,
-    /// Whether a task sends commands.
+    /// Whether the sending task is running.
     running: bool,
-    /// The command that is under way: how many numbers it draws, if any.
+    /// The command in flight: `Some(None)` only rewrites the note, `Some(Some(n))` draws `n` numbers.
     sending: Option<Option<i64>>,
-    /// How many commands have drawn numbers.
+    /// Counts the commands that draw numbers. An unchanged value proves that no draw happened in between.
     rounds: u64,
     last_open: u64,
 }
 
-/// Someone who waits for numbers.
+/// A caller that waits for numbers.
 struct Asked {
     count: i64,
     answer: oneshot::Sender<Answered>,
 }
 
-/// Numbers whose rows may still come, until then.
+/// Drawn numbers whose rows may still appear, at the latest at `until`.
 #[derive(Clone, Copy)]
 struct Open {
     id: u64,
@@ -72,38 +76,38 @@ struct Open {
     ended_by: EndedBy,
 }
 
-/// Who ends a draw.
+/// How a draw ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndedBy {
     Store,
-    /// Nobody tells.
+    /// Only by expiry: the store does not see the end of the transaction.
     Time,
 }
 
-/// A transaction that the store will be asked to end.
+/// A transaction begun by the store, and the draws made in it.
 struct Begun {
     draws: Vec<u64>,
     until: Instant,
 }
 
-/// One command.
+/// One command to the counter, and the callers it answers.
 pub(crate) struct Round {
     pub(crate) note: ObjectId,
-    /// The lowest number that is open from before.
+    /// The lowest number that was open before this command.
     pub(crate) lowest: Option<i64>,
-    /// How many numbers are drawn; `None`: the note is all that changes.
+    /// How many numbers to draw; `None` only rewrites the note.
     pub(crate) count: Option<i64>,
     asked: Vec<Asked>,
 }
 
-/// What the task does next.
+/// The next action of the sending task.
 enum Next {
     Send(Round),
     Linger(Instant),
     Nothing,
 }
 
-/// What this process knows of its own draws: its note on the server adds nothing to it.
+/// The local state of this process's draws. It is newer than the note on the server and replaces it.
 pub(crate) struct Own {
     pub(crate) note: ObjectId,
     pub(crate) lowest: Option<i64>,
@@ -129,13 +133,16 @@ impl SequenceAllocator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A mark to ask `own` with later; none while numbers are being drawn.
+    /// A marker to pass to `own` later; `None` while a command draws numbers.
     pub(crate) fn quiet(&self) -> Option<u64> {
         let state = self.state();
         (!state.is_drawing()).then_some(state.rounds)
     }
 
-    /// What is known of the draws of this process, if no numbers were drawn since the mark was taken.
+    /// The local state of this process's draws, if no numbers were drawn since the marker was taken.
+    ///
+    /// With a draw in between, the counter may already include numbers that are not registered here. Then
+    /// only the note on the server is safe.
     pub(crate) fn own(&self, since: Option<u64>) -> Option<Own> {
         let mut state = self.state();
         state.forget_late();
@@ -144,7 +151,7 @@ impl SequenceAllocator {
     }
 }
 
-/// Draws so many numbers, together with whoever else asks now.
+/// Draws `count` consecutive numbers. Concurrent callers share one command.
 pub(crate) async fn draw(outbox: &Arc<Outbox>, count: i64) -> Answered {
     let (answer, answered) = oneshot::channel();
     {
@@ -161,7 +168,8 @@ pub(crate) async fn draw(outbox: &Arc<Outbox>, count: i64) -> Answered {
     answered.await.unwrap_or_else(|_| Err(late()))
 }
 
-/// A draw has ended: its rows are in, or will never be. Nobody waits until the counter says so.
+/// Closes a draw: its rows are committed, or will never exist. The note on the server is updated in the
+/// background.
 pub(crate) fn end(outbox: &Arc<Outbox>, open: u64) {
     let mut state = outbox.allocator.state();
     state.open.retain(|draw| draw.id != open);
@@ -169,7 +177,7 @@ pub(crate) fn end(outbox: &Arc<Outbox>, open: u64) {
     ensure_running(outbox, &mut state);
 }
 
-/// The store has begun a transaction, and will be asked to end it.
+/// Registers a transaction that the store has begun and will end.
 pub(crate) fn begun(outbox: &Outbox, session: String) {
     let mut state = outbox.allocator.state();
     let now = Instant::now();
@@ -177,7 +185,9 @@ pub(crate) fn begun(outbox: &Outbox, session: String) {
     state.begun.insert(session, Begun { draws: Vec::new(), until: now + outbox.hold() });
 }
 
-/// The rows of these draws come with the commit of a session's transaction.
+/// Attaches draws to the transaction of a session: their rows appear with its commit.
+///
+/// If the store did not begin that transaction, it does not see its end, so the draws end by expiry.
 pub(crate) fn come_with(outbox: &Outbox, session: &str, draws: Vec<u64>) {
     let mut state = outbox.allocator.state();
     match state.begun.get_mut(session) {
@@ -186,7 +196,7 @@ pub(crate) fn come_with(outbox: &Outbox, session: &str, draws: Vec<u64>) {
     }
 }
 
-/// The transaction of a session is over.
+/// Closes the draws of a session whose transaction has ended.
 pub(crate) fn over(outbox: &Arc<Outbox>, session: &str) {
     let begun = outbox.allocator.state().begun.remove(session);
     for draw in begun.into_iter().flat_map(|begun| begun.draws) {
@@ -195,17 +205,17 @@ pub(crate) fn over(outbox: &Arc<Outbox>, session: &str) {
 }
 
 pub(crate) fn crowded() -> Failure {
-    Failure::Refused(ErrorKind::Conflict, "too many writes are under way at once".to_owned())
+    Failure::Refused(ErrorKind::Conflict, "too many writes are in flight".to_owned())
 }
 
-/// Starts the task that sends commands, if none runs; closing the store waits for it.
+/// Starts the sending task if it is not running. Closing the store waits for the task.
 fn ensure_running(outbox: &Arc<Outbox>, state: &mut AllocatorState) {
     if !std::mem::replace(&mut state.running, true) {
         outbox.tasks.spawn(run(Arc::clone(outbox)));
     }
 }
 
-/// Sends commands until there is nothing to send.
+/// The sending task: runs until there is nothing left to send.
 async fn run(outbox: Arc<Outbox>) {
     let allocator = &outbox.allocator;
     let mut leaving = Leaving(Some(allocator));
@@ -229,7 +239,7 @@ async fn run(outbox: Arc<Outbox>) {
     }
 }
 
-/// Clears the state where a task ends before its time, with a runtime for example.
+/// Resets the state if the sending task is dropped early, for example with its runtime.
 struct Leaving<'a>(Option<&'a SequenceAllocator>);
 
 impl Drop for Leaving<'_> {
@@ -238,6 +248,7 @@ impl Drop for Leaving<'_> {
         let mut state = allocator.state();
         state.running = false;
         state.asked.clear();
+        // The command may still be applied and write the old note.
         if state.sending.take().is_some() {
             state.note = ObjectId::new();
         }
@@ -269,11 +280,12 @@ impl AllocatorState {
         let raised = match sent {
             Ok(raised) => raised,
             Err(failure) => {
+                // A late command would overwrite the note that later draws depend on, so they get a new one.
                 if !failure.is_answer() {
                     self.note = ObjectId::new();
                 }
                 for asked in round.asked {
-                    // Who has gone needs no answer.
+                    // A caller that has gone needs no answer.
                     let _ = asked.answer.send(Err(failure.clone()));
                 }
                 return;
@@ -287,6 +299,7 @@ impl AllocatorState {
             let id = self.last_open;
             self.open.push(Open { id, first, since, until, ended_by: EndedBy::Store });
             let drawn = Drawn { first, now: raised.now, open: id };
+            // The caller has gone and will not write rows with these numbers.
             if asked.answer.send(Ok(drawn)).is_err() {
                 self.open.pop();
                 self.ended.get_or_insert_with(Instant::now);
@@ -295,7 +308,8 @@ impl AllocatorState {
         }
     }
 
-    /// Nobody will tell when this draw ends. Those of one moment are kept as one.
+    /// Turns a draw into one that ends only by expiry. Draws of about the same time are merged, so their
+    /// number stays bounded.
     fn set_adrift(&mut self, draw: u64) {
         let Some(place) = self.open.iter().position(|open| open.id == draw) else { return };
         let draw = self.open.remove(place);
@@ -309,7 +323,7 @@ impl AllocatorState {
         }
     }
 
-    /// Whether numbers may be drawn that are not known here yet.
+    /// Whether the command in flight may have drawn numbers that are not registered here yet.
     fn is_drawing(&self) -> bool {
         self.sending.flatten().is_some()
     }
@@ -318,7 +332,7 @@ impl AllocatorState {
         self.open.iter().map(|draw| draw.first).min()
     }
 
-    /// Draws whose end nobody told hold readers up no longer than those of a process that died.
+    /// Drops expired draws. They hold back readers no longer than the draws of a crashed process do.
     fn forget_late(&mut self) {
         let now = Instant::now();
         self.open.retain(|draw| draw.until > now);

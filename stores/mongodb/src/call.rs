@@ -1,4 +1,4 @@
-//! One call: the commands it sends, all in its transaction where it has one.
+//! One call: sends commands, all of them in the call's transaction if it has one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,26 +12,27 @@ use crate::allocator;
 use crate::error::Failure;
 use crate::outbox::{LAST, Names, Outbox, confirmed_document, pause};
 
-/// How many statements one command holds at most: with the longest errors it stays below the bound of a message.
+/// The maximum number of statements in one command. Even with the longest errors it stays below the message
+/// size limit.
 const STATEMENTS: usize = 500;
 
-/// Which documents are read, and how.
+/// The parameters of a read.
 #[derive(Default)]
 pub(crate) struct Find {
     pub(crate) filter: Document,
     pub(crate) sort: Option<Document>,
     pub(crate) fields: Option<Document>,
-    /// Zero: all.
+    /// Zero means no limit.
     pub(crate) limit: usize,
 }
 
-/// The session of a call, if it has one, and the outbox it is on.
+/// A call on an outbox, in a session if it has one.
 pub(crate) struct Call<'s> {
     outbox: &'s Arc<Outbox>,
     session: Option<&'s mut ClientSession>,
-    /// When the store stops waiting for the call.
+    /// The time at which the store stops waiting for the call.
     deadline: Instant,
-    /// Numbers drawn for rows of its transaction, which come with the commit.
+    /// Draws for rows of its transaction. The rows appear with the commit.
     pub(crate) draws: Vec<u64>,
 }
 
@@ -40,7 +41,7 @@ impl<'s> Call<'s> {
         Self { outbox, session, deadline: outbox.deadline(), draws: Vec::new() }
     }
 
-    /// A call beside this one, outside of its transaction.
+    /// A new call on the same outbox, outside of this call's transaction.
     pub(crate) fn beside(&self) -> Call<'s> {
         Call::new(self.outbox, None)
     }
@@ -53,12 +54,13 @@ impl<'s> Call<'s> {
         self.outbox
     }
 
-    /// Whether all that the call does comes and goes together.
+    /// Whether the call's changes are atomic.
     pub(crate) fn in_transaction(&self) -> bool {
         self.session.is_some()
     }
 
-    /// Pauses before the next try of what has lost against others `tried` times; false if no time is left for one.
+    /// Pauses before the next attempt after a conflict; `tried` sets the length. Returns false if no time is
+    /// left.
     pub(crate) async fn retry(&self, tried: u32) -> bool {
         let has_time = Instant::now() + LAST < self.deadline;
         if has_time {
@@ -67,7 +69,7 @@ impl<'s> Call<'s> {
         has_time
     }
 
-    /// Visits documents in order until the visitor has enough.
+    /// Visits documents in order until the visitor breaks.
     pub(crate) async fn each(
         &mut self,
         collection: &str,
@@ -92,7 +94,7 @@ impl<'s> Call<'s> {
                 }
             }
             Some(session) => {
-                // A transaction has a read concern of its own.
+                // The transaction's own read concern applies here.
                 let found = collection.find(find.filter).with_options(options).session(&mut *session);
                 let mut cursor = found.await?;
                 while cursor.advance(session).await? {
@@ -119,7 +121,7 @@ impl<'s> Call<'s> {
         Ok(found)
     }
 
-    /// The first document that matches.
+    /// Finds the first matching document.
     pub(crate) async fn first(
         &mut self,
         collection: &str,
@@ -155,7 +157,7 @@ impl<'s> Call<'s> {
         Ok(found)
     }
 
-    /// Adds documents in order; stops at the first that is refused.
+    /// Inserts documents in order; stops at the first error.
     pub(crate) async fn insert(&mut self, collection: &str, documents: Vec<Document>) -> Result<(), Failure> {
         if documents.is_empty() {
             return Ok(());
@@ -169,7 +171,7 @@ impl<'s> Call<'s> {
         Ok(())
     }
 
-    /// Runs statements `{q, u, multi}` in order; how many documents they matched.
+    /// Runs statements `{q, u, multi}` in order. Returns how many documents they matched.
     pub(crate) async fn update(
         &mut self,
         collection: &str,
@@ -184,7 +186,8 @@ impl<'s> Call<'s> {
             matched += changed;
             match refused {
                 None => done += sent,
-                // Those before it are done, it is not, and those after it were not tried.
+                // An update command stops at its first error: statements before it were applied, later ones
+                // were not tried.
                 Some((place, failure))
                     if failure.has_lost() && !self.in_transaction() && self.retry(lost).await =>
                 {
@@ -197,7 +200,7 @@ impl<'s> Call<'s> {
         Ok(matched)
     }
 
-    /// Changes every document that matches; how many did.
+    /// Updates all matching documents and returns how many matched.
     pub(crate) async fn update_all(
         &mut self,
         collection: &str,
@@ -207,12 +210,12 @@ impl<'s> Call<'s> {
         self.update(collection, vec![doc! { "q": filter, "u": change, "multi": true }]).await
     }
 
-    /// Deletes every document that matches; how many did.
+    /// Deletes all matching documents and returns how many.
     pub(crate) async fn delete(&mut self, collection: &str, filter: Document) -> Result<u64, Failure> {
         self.delete_each(collection, vec![filter]).await
     }
 
-    /// Deletes every document that matches one of the filters; how many did.
+    /// Deletes all documents that match one of the filters and returns how many.
     pub(crate) async fn delete_each(
         &mut self,
         collection: &str,
@@ -230,7 +233,7 @@ impl<'s> Call<'s> {
         Ok(deleted)
     }
 
-    /// Changes one document and answers with what it has become.
+    /// Updates one document and returns its new content; `None` if none matches.
     pub(crate) async fn modify(
         &mut self,
         collection: &str,
@@ -246,7 +249,8 @@ impl<'s> Call<'s> {
         }
     }
 
-    /// How many documents the statements of a command changed, and which one was refused, if one was.
+    /// Sends a write command. Returns how many documents its statements matched, and the first failed
+    /// statement.
     async fn write(&mut self, command: Document) -> Result<(u64, Option<(usize, Failure)>), Failure> {
         let answer = self.command(command).await?;
         let errors = answer.get_array("writeErrors").ok().and_then(|errors| errors.first());
@@ -257,7 +261,8 @@ impl<'s> Call<'s> {
         Ok((whole(&answer, "n").unwrap_or_default().unsigned_abs(), refused))
     }
 
-    /// Sends a command, and sends it again if it lost against another one; a transaction is for its caller to begin again.
+    /// Sends a command and retries it on a write conflict. In a transaction the caller must retry the whole
+    /// transaction.
     async fn command(&mut self, command: Document) -> Result<Document, Failure> {
         let mut lost = 0;
         loop {
@@ -288,7 +293,8 @@ impl<'s> Call<'s> {
     }
 }
 
-/// What was drawn in a session is open until its transaction ends, unless the store itself ends that.
+/// Draws made in a session stay open until its transaction ends. `transact_in` takes over the draws of the
+/// transactions it ends itself.
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let (Some(session), false) = (&self.session, self.draws.is_empty()) {
@@ -297,7 +303,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// A whole number of whatever width.
+/// An integer of any BSON number type.
 pub(crate) fn whole(document: &Document, field: &str) -> Option<i64> {
     match document.get(field)? {
         Bson::Int64(number) => Some(*number),

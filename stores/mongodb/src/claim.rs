@@ -18,11 +18,11 @@ use crate::row::{Fields, SIZE, read_within, size, size_of};
 use crate::sessions::end_of_owners;
 use crate::time::{cut, earlier, later, us};
 
-/// How many rows one claim takes at most: their ids stand in one command.
+/// The maximum number of rows in one claim: one command contains all of their ids.
 const MOST: usize = 10_000;
-/// How often a claim looks again that lost all it found to others.
+/// Attempts of a claim that lost every row it found to other claimers.
 const TRIES: usize = 8;
-/// How much further a claim looks where others claim too, and for how many claims it remembers that they do.
+/// Under contention a claim looks this many times further, and continues to do so for `REMEMBERED` claims.
 const CROWD: usize = 8;
 const REMEMBERED: u32 = 16;
 
@@ -59,14 +59,15 @@ pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Ro
     Ok(Vec::new())
 }
 
-/// A run of so many, beginning anywhere: claimers that all began with the oldest would all want the same rows.
+/// A random run of at most `wanted` candidates. Claimers that all began with the oldest rows would compete
+/// for the same ones.
 fn some_of(mut ids: Vec<Candidate>, wanted: usize) -> Vec<Candidate> {
     let runs = ids.len().div_ceil(wanted).max(1);
     let begin = (Uuid::new_v4().as_u128() % runs as u128) as usize * wanted;
     ids.drain(begin..ids.len().min(begin + wanted)).collect()
 }
 
-/// Which rows may be had now.
+/// The filter of claimable rows.
 fn condition(request: &Claim, now: Timestamp) -> Document {
     let mut condition = doc! {
         "status": pending(),
@@ -86,17 +87,17 @@ fn condition(request: &Claim, now: Timestamp) -> Document {
     condition
 }
 
-/// A row that is free.
+/// A claimable row.
 struct Candidate {
     key: Bson,
     bytes: usize,
-    /// Whether the last claim on it ran out.
+    /// Whether the lease of its last claim expired.
     lapsed: bool,
-    /// Who made that claim, unless it was reaped.
+    /// The owner of that claim, unless the claim was reaped.
     owner: Option<OwnerId>,
 }
 
-/// The rows that are free, in order.
+/// Claimable rows, in claim order.
 async fn claimable(
     call: &mut Call<'_>,
     request: &Claim,
@@ -118,7 +119,7 @@ async fn claimable(
     Ok(found.iter().map(candidate).collect())
 }
 
-/// Takes those that are still free, and reads them back by the marks of this claim.
+/// Locks the candidates that are still free, and reads them back by the marks of this claim.
 async fn take(
     call: &mut Call<'_>,
     request: &Claim,
@@ -126,7 +127,8 @@ async fn take(
     found: Vec<Candidate>,
 ) -> Result<Vec<Row>, Failure> {
     let any_lapsed = found.iter().any(|candidate| candidate.lapsed);
-    // A worker that died in a settle would keep its rows from this claim, and the claim from all others.
+    // A crashed worker may have left a settle open. Its transaction would block this claim, so its sessions
+    // are killed first.
     let dead = found.iter().filter_map(|candidate| candidate.owner.clone());
     end_of_owners(call, dead.filter(|owner| *owner != request.owner).collect()).await?;
     let ids: Vec<Bson> = found.into_iter().map(|candidate| candidate.key).collect();
@@ -152,15 +154,15 @@ async fn take(
     Ok(ids.iter().filter_map(|id| rows.remove(&id.to_string())).collect())
 }
 
-/// Whether rows are meant whose last claim ran out.
+/// Whether a lock applies to rows whose last claim expired.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lapsed {
     No,
     Yes,
 }
 
-/// Locks those of these rows that are still free; how many. An attempt that a claim that ran out has counted is not
-/// counted again.
+/// Locks the rows that are still free and returns how many. An expired claim has already counted its attempt,
+/// so it is not counted again.
 async fn lock(
     call: &mut Call<'_>,
     request: &Claim,
@@ -187,12 +189,13 @@ async fn lock(
     call.update_all(&call.names().event, filter, change).await
 }
 
-/// Who claimed a row last.
+/// The owner of the row's last claim.
 fn owner(fields: &mut Fields<'_>) -> Option<OwnerId> {
     fields.text("locked_by").and_then(|owner| OwnerId::new(owner).ok())
 }
 
-/// Which topics have messages that could be claimed, one after the other: none is looked for twice.
+/// The topics with claimable messages. Finds them one by one and excludes each topic found, so no topic is
+/// searched twice.
 pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Result<Vec<String>, Failure> {
     let now = match request.now {
         Some(now) => cut(now),
@@ -219,7 +222,8 @@ pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Resu
     Ok(known.split_off(request.except.len()))
 }
 
-/// Gives back what was claimed until too long ago; whoever claims one meanwhile keeps it.
+/// Releases claims whose lease expired more than `older_than` ago. A row that is claimed again in between
+/// keeps its new claim.
 pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Failure> {
     let now = match request.now {
         Some(now) => cut(now),
@@ -235,7 +239,8 @@ pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Fai
     set_some(call, stuck, request.rows, reaped()).await
 }
 
-/// Sets fields of up to so many documents that match, and still do when their turn comes; how many.
+/// Sets fields of at most `most` documents that match, and still match at the update. Returns how many
+/// changed.
 pub(crate) async fn set_some(
     call: &mut Call<'_>,
     mut filter: Document,

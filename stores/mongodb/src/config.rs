@@ -1,4 +1,4 @@
-//! The settings of a store, and opening it.
+//! The builder of a store: settings and opening.
 
 use std::time::Duration;
 
@@ -13,25 +13,26 @@ use crate::migrate;
 use crate::outbox::Server;
 use crate::store::{MongodbItemStore, MongodbStore, MongodbTable};
 
-/// Shorter, and a busy server could not answer a heartbeat; longer, and nothing would ever be given up.
+/// With less, a busy server could not answer a heartbeat; with more, a call would practically never be
+/// abandoned.
 const COMMAND_TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a store opened from a URL looks for a server, unless the URL says otherwise.
+/// How long a store that is opened from a URL looks for a server, unless the URL sets a timeout.
 const SELECTION: Duration = Duration::from_secs(10);
-/// A document has 16 MiB; names, headers, errors and the history of failures need the rest.
+/// MongoDB limits a document to 16 MiB. Names, headers, errors and the failure history need the rest.
 const LARGEST_PAYLOAD: usize = 8 * 1_048_576;
 
-/// Whether this process listens for rows that others write.
+/// How this process learns of rows that other processes write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WakeUp {
-    /// By a change stream, where the server is a replica set.
+    /// From a change stream if the server is a replica set; otherwise by polling the counter.
     #[default]
     ChangeStream,
-    /// Not at all: rows are found by polling.
+    /// No wake-ups: the reader finds rows only by polling.
     Off,
 }
 
-/// How a store is opened.
+/// Settings for opening a store.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct MongodbStoreBuilder {
@@ -44,10 +45,10 @@ pub struct MongodbStoreBuilder {
     pub(crate) client: Whose,
 }
 
-/// Whose client a store uses.
+/// The owner of the client that a store uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The store ends it.
+    /// The store, which shuts the client down.
     Own,
     Callers,
 }
@@ -66,7 +67,7 @@ impl MongodbStoreBuilder {
     }
 
     pub(crate) async fn from_url(url: &str) -> Result<Self, StoreError> {
-        // The words of the parser may quote the URL, and with it a password.
+        // The parser's error text may quote the URL and its password, so it is not passed on.
         let wrong = |error| Failure::Driver(error).into_store_error("open", "mongodb");
         let mut options = ClientOptions::parse(url).await.map_err(wrong)?;
         options.server_selection_timeout.get_or_insert(SELECTION);
@@ -79,45 +80,48 @@ impl MongodbStoreBuilder {
         Ok(Self { client: Whose::Own, ..Self::new(client.database(&name)) })
     }
 
-    /// The name in logs and errors. Default: the name of the database.
+    /// Sets the name in logs and errors. Default: the name of the database.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The collection. Default: `outbox_event`, or `outbox_events` for items.
+    /// Sets the collection. Default: `outbox_event`, or `outbox_events` for items.
     pub fn table(mut self, table: TableName) -> Self {
         self.table = Some(table);
         self
     }
 
-    /// The bounds of fields. Default: 1 MiB of payload, no NUL; at most 8 MiB, since a document has 16.
+    /// Sets the limits of fields. Default: 1 MiB of payload, no NUL. A payload limit above 8 MiB is lowered
+    /// to 8 MiB, because MongoDB limits a document to 16 MiB.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Limits { payload: limits.payload.min(LARGEST_PAYLOAD), ..limits };
         self
     }
 
-    /// Whether this process listens for rows that others write. Default: where the server can tell.
+    /// Sets how this process learns of rows that other processes write. Default: `WakeUp::ChangeStream`.
     pub fn wake_up(mut self, wake_up: WakeUp) -> Self {
         self.wake_up = wake_up;
         self
     }
 
-    /// How long a command of the store's own may take. Default: 30 s; from 100 ms to an hour.
+    /// Sets the time limit of the store's own commands. Default: 30 s; allowed: 100 ms to 1 h.
     ///
-    /// The server ends it then; a connection that does not answer even so is thrown away 5 s later.
+    /// At the limit the server ends the command. If the server does not answer within another 5 s, the
+    /// connection is dropped.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout.clamp(COMMAND_TIMEOUTS.0, COMMAND_TIMEOUTS.1);
         self
     }
 
-    /// A script for `mongosh` that makes the collections, for people who run it by hand.
+    /// Returns a `mongosh` script that creates the collections, to be run by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
         self.script::<Native>()
     }
 
-    /// A script for `mongosh` that makes a collection of items and those beside it, for people who run it by hand.
+    /// Returns a `mongosh` script that creates a collection of items and the store's own collections, to be
+    /// run by hand.
     #[must_use]
     pub fn items_schema_sql(&self) -> String {
         self.script::<Items>()
@@ -127,17 +131,19 @@ impl MongodbStoreBuilder {
         migrate::script::<K>(&self.table_of::<K>())
     }
 
-    /// The collection; by default the usual one of its kind.
+    /// The collection to use; by default the usual one of this kind.
     pub(crate) fn table_of<K: Kind>(&self) -> TableName {
         self.table.clone().unwrap_or_else(|| TableName::usual(K::LAYOUT))
     }
 
-    /// The store of the native collection. Asks the server what it is; the collections need not be there yet.
+    /// Opens a store on the native collection. Asks the server for its capabilities; the collections need not
+    /// exist yet.
     pub async fn open(self) -> Result<MongodbStore, StoreError> {
         self.start().await
     }
 
-    /// The store of a collection of another program. Asks the server what it is; the collections need not be there yet.
+    /// Opens a store on a collection of items. Asks the server for its capabilities; the collections need not
+    /// exist yet.
     pub async fn open_items(self) -> Result<MongodbItemStore, StoreError> {
         self.start().await
     }

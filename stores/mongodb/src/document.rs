@@ -1,4 +1,4 @@
-//! An event as a document.
+//! Encoding of an event as a document, and common filters.
 
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
@@ -9,7 +9,7 @@ use pillarbox::rules::SLOTS;
 
 use crate::time::{cut, us};
 
-/// The statuses of pending rows.
+/// A filter on the statuses of pending rows.
 pub(crate) fn pending() -> Document {
     doc! { "$in": [code(Status::New), code(Status::Retry)] }
 }
@@ -18,23 +18,24 @@ pub(crate) fn code(status: Status) -> i32 {
     status.code().into()
 }
 
-/// What is left of a claim that was reaped: when it was made, for the next claim.
+/// The fields to set when a claim is reaped. `locked_at` stays, so that the next claim does not count the
+/// attempt again.
 pub(crate) fn reaped() -> Document {
     doc! { "locked_by": Bson::Null, "locked_until": Bson::Null }
 }
 
-/// What a claim leaves behind when it ends.
+/// The fields to set when a claim ends.
 pub(crate) fn unlocked() -> Document {
     doc! { "locked_by": Bson::Null, "locked_at": Bson::Null, "locked_until": Bson::Null }
 }
 
-/// Not under a claim that has not run out.
+/// Alternatives for `$or`: the row has no claim, or an expired one.
 pub(crate) fn unclaimed(now: Timestamp) -> Bson {
     let free = doc! { "locked_until": Bson::Null };
     Bson::from(vec![Bson::from(free), Bson::from(doc! { "locked_until": { "$lte": us(now) } })])
 }
 
-/// The slot that a key falls into. The same in every process and release: rows hold it. FNV-1a, folded.
+/// The slot of a key: folded FNV-1a. It must never change between releases, because rows store their slot.
 pub(crate) fn slot_of(key: &str) -> i32 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
@@ -42,13 +43,13 @@ pub(crate) fn slot_of(key: &str) -> i32 {
     (folded % SLOTS as u64) as i32
 }
 
-/// A fresh row, all but its number.
+/// A new row as a document.
 pub(crate) struct Fresh {
     pub(crate) document: Document,
     pub(crate) delayed: bool,
 }
 
-/// A fresh row. `write` marks the rows of one call, so that they can be taken back.
+/// Encodes a new row. `write` marks the rows of one call, so that a failed call can delete them.
 pub(crate) fn fresh(row: &NewRow, seq: i64, now: Timestamp, write: ObjectId) -> Fresh {
     let event = &row.event;
     let due = event.due().map(|due| cut(due.resolve(now)));

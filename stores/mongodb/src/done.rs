@@ -1,5 +1,7 @@
-//! Deleting rows that are done as they are. Marking them first tells whose they were, but costs many times as much, so
-//! it is left for those of which that is in doubt. So is looking at them first, where a transaction can be begun again.
+//! Deleting done rows without marking them first.
+//!
+//! Marking shows which settle changed a row, but costs many times as much, so it is only for rows in doubt. A
+//! settle that can be retried in a new transaction skips the check before the delete as well.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -14,24 +16,26 @@ use crate::error::Failure;
 use crate::row::Fields;
 use crate::settle::named;
 
-/// How many rows one command looks for.
+/// The maximum number of rows in one check.
 const LOOK: usize = 5_000;
-/// How many rows one statement names: a server may compare each row with all of its numbers.
+/// The maximum number of rows in one statement: a server may compare each row with every number of the
+/// statement.
 pub(crate) const NAMED: usize = 100;
 
-/// For how many settles rows are looked at first, after one found others than it had thought.
+/// After a settle found unexpected rows, this many further settles check their rows first.
 const DOUBTED: u32 = 100;
 
-/// Whether rows are looked at before they are deleted.
+/// Whether to check rows before deleting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caution {
     LookFirst,
-    /// Nearly always all of them can be deleted. Where not, the transaction is begun again, and looks.
+    /// Delete at once, since nearly always every row can be deleted. If one cannot, the transaction is
+    /// retried with `LookFirst`.
     IfInDoubt,
 }
 
 impl Caution {
-    /// What a call does that can be begun again.
+    /// Chooses the caution of a call that can be retried.
     pub(crate) fn of(call: &Call<'_>, request: &Settle) -> Self {
         let is_doubted = || {
             let doubts = &call.outbox().doubts;
@@ -44,10 +48,10 @@ impl Caution {
     }
 }
 
-/// The places of outcomes whose rows are to be deleted if they can be.
+/// The places of done outcomes whose rows are to be deleted.
 fn done(request: &Settle) -> Vec<usize> {
     let numbers: HashSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
-    // Of two outcomes of one row only the first counts, as the marks will tell.
+    // If a row has two outcomes, only the first counts. Only marks can tell which one that is.
     if request.on_done == OnDone::Keep || numbers.len() < request.outcomes.len() {
         return Vec::new();
     }
@@ -55,7 +59,8 @@ fn done(request: &Settle) -> Vec<usize> {
     (0..request.outcomes.len()).filter(done).collect()
 }
 
-/// Deletes the rows of all outcomes that are done, or fails for the transaction to be begun again; the places of these.
+/// Deletes the rows of all done outcomes and returns their places. If a row cannot be deleted, fails with a
+/// conflict, so that the transaction is retried with `LookFirst`.
 pub(crate) async fn delete_all(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
     let places = done(request);
     if places.is_empty() || delete_rows(call, request, &places, pairs).await? == places.len() as u64 {
@@ -65,7 +70,9 @@ pub(crate) async fn delete_all(call: &mut Call<'_>, request: &Settle) -> Result<
     Err(Failure::met())
 }
 
-/// The places of outcomes whose rows can be deleted: done, there, pending, without a message id or join, let through by the fence.
+/// The places of done outcomes whose rows can be deleted.
+///
+/// Such a row exists, is pending, passes the fence, and has neither a message id nor a join.
 pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
     let done = done(request);
     let mut found = HashMap::new();
@@ -91,9 +98,10 @@ pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<V
     Ok(done.into_iter().filter(matches).collect())
 }
 
-/// Deletes these; the places of those that it did not, since someone else has changed them meanwhile.
+/// Deletes the rows of these outcomes. Returns the places of rows that remain because another call changed
+/// them.
 ///
-/// Where some are gone and others deleted meanwhile by someone else, these count as deleted by both.
+/// If only some could be deleted, a row that another call deleted at the same time counts as deleted by both.
 pub(crate) async fn delete(
     call: &mut Call<'_>,
     request: &Settle,
@@ -118,7 +126,7 @@ pub(crate) async fn delete(
     Ok(places.iter().copied().filter(|at| there.contains(&request.outcomes[*at].seq)).collect())
 }
 
-/// Deletes the rows that these places name in one way or the other; how many.
+/// Deletes the rows of these outcomes, selected by `named`. Returns how many were deleted.
 async fn delete_rows(
     call: &mut Call<'_>,
     request: &Settle,
@@ -141,13 +149,13 @@ async fn delete_rows(
     call.delete_each(&call.names().event, filters.collect()).await
 }
 
-/// Rows by their ids and numbers. It is known which number is whose.
+/// Selects rows by ids and by numbers. Sufficient after `deletable`, which has compared each pair.
 fn keys(request: &Settle, places: &[usize]) -> Document {
     let numbers: Vec<i64> = places.iter().map(|at| request.outcomes[*at].seq.0).collect();
     doc! { "_id": ids(request, places), "seq": { "$in": numbers } }
 }
 
-/// Rows each by its id and its own number.
+/// Selects each row by its own pair of id and number.
 fn pairs(request: &Settle, places: &[usize]) -> Document {
     named(&Change::Done, &places.iter().map(|at| &request.outcomes[*at]).collect::<Vec<_>>())
 }
@@ -156,7 +164,7 @@ fn ids(request: &Settle, places: &[usize]) -> Document {
     doc! { "$in": places.iter().map(|at| request.outcomes[*at].id.as_str()).collect::<Vec<_>>() }
 }
 
-/// What a row must be like.
+/// The conditions under which a row may be deleted unmarked.
 fn condition(request: &Settle) -> Document {
     let mut condition = doc! { "status": pending(), "message_id": Bson::Null, "joined": { "$ne": true } };
     if let Fence::Owner(owner) = &request.fence {
@@ -165,7 +173,7 @@ fn condition(request: &Settle) -> Document {
     condition
 }
 
-/// The token that a row must have; only owners have one.
+/// The token that the row must have under an owner's fence.
 fn token(request: &Settle, outcome: &Outcome) -> Option<i64> {
     matches!(request.fence, Fence::Owner(_)).then_some(outcome.token.0)
 }

@@ -1,30 +1,31 @@
-//! What MongoDB says, as a kind that a caller can act on.
+//! Mapping of MongoDB errors to kinds that a caller can act on.
 
 use mongodb::error::{
     Error, ErrorKind as Driver, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
 };
 use pillarbox::port::{ErrorKind, StoreError};
 
-/// A key that must be there once is there already.
+/// A unique key exists already.
 const DUPLICATE_KEY: i32 = 11_000;
 const WRITE_CONFLICT: i32 = 112;
 const NO_SUCH_TRANSACTION: i32 = 251;
-/// FerretDB passes on what PostgreSQL says: 40001 and 40P01, five characters of six bits each.
+/// FerretDB passes on PostgreSQL's SQLSTATEs 40001 and 40P01, encoded as five characters of six bits each.
 const SERIALIZATION: i32 = 16_777_220;
 const DEADLOCK: i32 = 16_908_292;
-/// The same of DocumentDB: M003A.
+/// The same encoding of DocumentDB's state M003A.
 const DOCUMENT_SIZE: i32 = 285_999_133;
 
-/// Why an operation failed, before it is known which operation of which store it was.
+/// The failure of an operation, before the operation and the store are named.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// The driver or the server said no.
+    /// The driver or the server reported an error.
     Driver(Error),
-    /// The server took the command and refused a part of it, with this code.
+    /// The server accepted the command and refused one of its statements or its write concern, with this
+    /// code.
     Part(i32),
-    /// The store itself said no.
+    /// The store itself refused the operation.
     Refused(ErrorKind, String),
-    /// The answer to a write or commit was lost for this reason: it may have happened or not.
+    /// The answer to a write or commit was lost for this reason. The change may or may not have been applied.
     Open(Box<Failure>),
 }
 
@@ -41,12 +42,12 @@ impl From<mongodb::bson::error::Error> for Failure {
 }
 
 impl Failure {
-    /// Another process was faster.
+    /// Conflicts with other processes used up all retries.
     pub(crate) fn lost() -> Self {
-        Self::Refused(ErrorKind::Conflict, "lost against others again and again".to_owned())
+        Self::Refused(ErrorKind::Conflict, "conflicts with other processes used up all retries".to_owned())
     }
 
-    /// Another transaction did the same at the same time: it is to be begun again.
+    /// A conflict with a concurrent transaction. It is transient, so the transaction is retried.
     pub(crate) fn met() -> Self {
         Self::Part(WRITE_CONFLICT)
     }
@@ -55,13 +56,13 @@ impl Failure {
         Self::Refused(ErrorKind::Unexpected, "the server's answer can't be read".to_owned())
     }
 
-    /// The collections were not made.
+    /// The collections do not exist.
     pub(crate) fn missing() -> Self {
         Self::Refused(ErrorKind::Schema, "the collections are missing; run `pillarbox migrate`".to_owned())
     }
 
     pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
-        // The server's own words may quote a value; a code never does.
+        // The server's error text may quote a value, so only its code is reported.
         let (kind, detail) = match self {
             Self::Refused(kind, detail) => (kind, detail),
             Self::Part(code) => by_code(code),
@@ -74,7 +75,7 @@ impl Failure {
         StoreError::new(kind, operation, store, detail)
     }
 
-    /// The server's code.
+    /// The server's error code, if the server answered.
     pub(crate) fn code(&self) -> Option<i32> {
         match self {
             Self::Driver(error) => code(error),
@@ -83,28 +84,28 @@ impl Failure {
         }
     }
 
-    /// Whether a row with the same key was in the way.
+    /// Whether a document with the same unique key exists.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.code() == Some(DUPLICATE_KEY)
     }
 
-    /// Whether a document would have grown beyond its bound.
+    /// Whether a document would exceed the server's size limit.
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(self.code(), Some(10_334 | 17_419 | 17_420 | DOCUMENT_SIZE))
     }
 
-    /// Whether the server answered, so that what it refused it has not done.
+    /// Whether the server answered, so that the refused command was certainly not applied.
     pub(crate) fn is_answer(&self) -> bool {
         self.code().is_some_and(|code| by_code(code).0 != ErrorKind::Unavailable)
     }
 
-    /// Whether the server will say no again: the user may not, or it has no such thing.
+    /// Whether a retry is pointless: the user lacks the right, or the server lacks the feature.
     pub(crate) fn is_refusal(&self) -> bool {
         let kind = self.code().map(|code| by_code(code).0);
         matches!(kind, Some(ErrorKind::Permission | ErrorKind::Unsupported))
     }
 
-    /// Whether the command may have reached the server, and nobody knows what came of it.
+    /// Whether the command may have reached the server but its result is unknown.
     pub(crate) fn is_unanswered(&self) -> bool {
         match self {
             Self::Driver(error) => code(error).is_none() && matches!(&*error.kind, Driver::Io(_)),
@@ -113,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// Whether a commit may have happened or not.
+    /// Whether it is unknown if a commit was applied.
     pub(crate) fn leaves_commit_open(&self) -> bool {
         match self {
             Self::Driver(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => true,
@@ -121,7 +122,7 @@ impl Failure {
         }
     }
 
-    /// Whether the whole transaction may be tried again.
+    /// Whether the whole transaction may be retried.
     pub(crate) fn is_transient(&self) -> bool {
         let labelled = match self {
             Self::Driver(error) => error.contains_label(TRANSIENT_TRANSACTION_ERROR),
@@ -130,7 +131,7 @@ impl Failure {
         labelled || self.has_lost() || self.code() == Some(NO_SUCH_TRANSACTION)
     }
 
-    /// Whether the statement lost against another one and changed nothing.
+    /// Whether the statement hit a write conflict and changed nothing.
     pub(crate) fn has_lost(&self) -> bool {
         matches!(self.code(), Some(WRITE_CONFLICT | SERIALIZATION | DEADLOCK))
     }
@@ -149,7 +150,7 @@ fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// The kind of an error, and what it means in words. Neither holds a value or an address.
+/// The kind of an error and a description. Neither contains a value or an address.
 pub(crate) fn describe(error: &Error) -> (ErrorKind, String) {
     if let Some(code) = code(error) {
         return by_code(code);
@@ -184,12 +185,12 @@ fn by_code(code: i32) -> (ErrorKind, String) {
         }
         NO_SUCH_TRANSACTION => (ErrorKind::Conflict, "the transaction is no longer open"),
         24 | 50 | 64 | 202 | 262 => (ErrorKind::Timeout, "the server took too long"),
-        13 | 33 => (ErrorKind::Permission, "the user may not do that; see the MongoDB guide"),
+        13 | 33 => (ErrorKind::Permission, "the user lacks a privilege; see the MongoDB guide"),
         11 | 18 | 8_000 => (ErrorKind::Permission, "the server does not let this user in"),
         26 => (ErrorKind::Schema, "a collection is missing; run `pillarbox migrate`"),
         27 => (ErrorKind::Schema, "an index is missing; run `pillarbox migrate`"),
-        85 | 86 => (ErrorKind::Schema, "an index of the same name is another one"),
-        // A commit that was interrupted may have happened.
+        85 | 86 => (ErrorKind::Schema, "an index with the same name has another definition"),
+        // An interrupted commit may have been applied, so its outcome must count as unknown.
         11_601 => (ErrorKind::Unavailable, "the call was interrupted"),
         6 | 7 | 89 | 91 | 134 | 189 | 9_001 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436 | 14_031 => {
             (ErrorKind::Unavailable, "the server is not available")

@@ -1,4 +1,4 @@
-//! Reading pending rows in order, and how far the next read may start.
+//! Reading pending rows in order, and the cursor of the next read.
 
 use std::ops::ControlFlow;
 
@@ -17,21 +17,22 @@ use crate::time::{cut, earlier, us};
 
 /// Why a read ended.
 enum End {
-    /// Nothing more was there.
+    /// All matching rows were read.
     Nothing,
-    /// A limit was reached, and there was more.
+    /// A limit was reached, and more rows match.
     Cut,
-    /// The next row, with this number, is too young.
+    /// The next row, with this number, is younger than `skip_recent`.
     Young(Seq),
 }
 
-/// By how much each window of numbers is wider than the one before it. The first has room for all rows that are wanted.
+/// Each window of numbers is this many times wider than the one before. The first has room for all requested
+/// rows.
 ///
-/// There are servers that sort all that matches before they answer with the first of it.
+/// Reading in windows limits the cost on servers that sort all matching rows before they return the first.
 const WIDER: i64 = 8;
 const SMALLEST_WINDOW: i64 = 100;
 
-/// The rows of one read.
+/// One read in progress.
 struct Read<'a> {
     request: &'a Fetch,
     now: Timestamp,
@@ -41,8 +42,9 @@ struct Read<'a> {
 }
 
 pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetched, Failure> {
-    // Read before the rows: what it vouches for, the read sees. Numbers that are drawn later are left for the next read: a
-    // row that was committed before they were drawn may be missing in the part that is read first.
+    // The counter is read before the rows, so the read sees every row up to `vouched`. It ends at `last`: a
+    // later row must not be returned before a row with a lower number that was committed after its window was
+    // read.
     let head = adopted(call).await?;
     let now = request.now.map_or(head.now, cut);
     let mut read = Read::new(request, now);
@@ -65,13 +67,13 @@ pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetche
     Ok(Fetched { more: matches!(read.end, End::Cut), rows: read.rows, cursor: next_cursor, now })
 }
 
-/// A cursor beyond the last number is of numbers that were given before (a rollback after a failover, a restore): it starts
-/// anew.
+/// Resets a cursor that is beyond the last number. Such a cursor is stale: a rollback after a failover, or a
+/// restore, has set the counter back.
 fn started(given: &Cursor, last: i64) -> Cursor {
     if given.decided.0 > last { Cursor::default() } else { given.clone() }
 }
 
-/// Where the next read starts: never past a number whose row may still come.
+/// The cursor of the next read. It never passes a number whose row may still appear, and never moves back.
 fn next(cursor: &Cursor, read: &Read<'_>, vouched: i64) -> Seq {
     let seen = match &read.end {
         End::Nothing => vouched,
@@ -94,7 +96,8 @@ fn due_filter(request: &Fetch, now: Timestamp) -> Document {
     filter
 }
 
-/// Slots as a condition: one range if they are one. Rows that wait or are queued are in none.
+/// Slots as a filter, as one range if they are contiguous. Negative lanes, which contain delayed and queued
+/// rows, are left out.
 pub(crate) fn slots_filter(slots: &SlotSet) -> Option<Bson> {
     let ranges: Vec<(i16, i16)> = slots
         .ranges()
@@ -118,10 +121,10 @@ impl<'a> Read<'a> {
         Self { request, now, rows: Vec::new(), bytes: 0, end: End::Nothing }
     }
 
-    /// Reads slots above a number and up to the last one, in windows.
+    /// Reads the rows of slots above a number, up to the last number, in windows.
     ///
-    /// Above what is vouched for there is one window: rows of one transaction have numbers side by side, and a commit
-    /// between the reads of two windows would show those of the second without those of the first.
+    /// Above `vouched` there is only one window. Rows of one transaction have adjacent numbers, and a commit
+    /// between the reads of two windows would show the rows of the second without those of the first.
     async fn slots(
         &mut self,
         call: &mut Call<'_>,
@@ -155,7 +158,8 @@ impl<'a> Read<'a> {
         Ok(())
     }
 
-    /// Reads a window with no more rows than are wanted, and sorts it here; false if there are more.
+    /// Reads a window without a sort on the server, and sorts the rows here. Returns false, with nothing
+    /// kept, if the window has more rows or bytes than requested.
     async fn small(
         &mut self,
         call: &mut Call<'_>,
@@ -186,7 +190,7 @@ impl<'a> Read<'a> {
         Ok(true)
     }
 
-    /// How many rows are read at most: one more than asked for tells whether there is more.
+    /// The number of rows to read: one more than requested shows whether there are more.
     fn limit(&self) -> usize {
         self.request.rows.saturating_add(1) - self.rows.len()
     }
@@ -195,7 +199,7 @@ impl<'a> Read<'a> {
         i64::try_from(self.limit()).unwrap_or(i64::MAX)
     }
 
-    /// Reads on, with these conditions.
+    /// Reads further rows that match the filter, sorted by the server.
     async fn part(
         &mut self,
         call: &mut Call<'_>,

@@ -1,4 +1,4 @@
-//! Groups that are held back, and letting them go.
+//! Held groups: listing, blocking, pausing and freeing them.
 
 use std::collections::HashSet;
 
@@ -17,10 +17,10 @@ use crate::operate::record;
 use crate::row::Fields;
 use crate::time::{cut, us};
 
-/// The number of the state of groups, among the counters.
+/// The id of the epoch document. The epoch grows with every change of held groups.
 pub(crate) const EPOCH: &str = "groups_epoch";
 
-/// A page of the groups that are held back, in the order of their keys.
+/// Reads one page of held groups, ordered by key.
 pub(crate) async fn held_groups(call: &mut Call<'_>, page: &HeldGroups) -> Result<Vec<HeldGroup>, Failure> {
     if page.limit == 0 {
         return Ok(Vec::new());
@@ -32,7 +32,7 @@ pub(crate) async fn held_groups(call: &mut Call<'_>, page: &HeldGroups) -> Resul
     Ok(found.iter().map(|document| held_group(document)).collect())
 }
 
-/// Those of these groups that are held back, in the order of their keys.
+/// The held groups among `groups`, ordered by key.
 pub(crate) async fn held_of(call: &mut Call<'_>, groups: &[&str]) -> Result<Vec<HeldGroup>, Failure> {
     let filter = doc! { "_id": { "$in": groups } };
     let find = Find { filter, sort: Some(doc! { "_id": 1 }), ..Find::default() };
@@ -52,7 +52,8 @@ fn held_group(document: &RawDocument) -> HeldGroup {
     }
 }
 
-/// The groups and the number of their state. It is read first: what changes meanwhile is read again at the next heartbeat.
+/// The held groups with their epoch. The epoch was read before the groups, so a change in between is read
+/// again at the next heartbeat.
 pub(crate) async fn group_states(call: &mut Call<'_>, epoch: i64) -> Result<GroupStates, Failure> {
     Ok(GroupStates { epoch, held: held_groups(call, &HeldGroups::first()).await? })
 }
@@ -62,13 +63,13 @@ pub(crate) async fn grow_epoch(call: &mut Call<'_>, by: i64) -> Result<(), Failu
     call.update(&call.names().meta, vec![statement]).await.map(drop)
 }
 
-/// The number of the state of groups.
+/// The epoch of held groups, from the documents of a read.
 pub(crate) fn epoch_of(documents: &[Document]) -> Option<i64> {
     let found = documents.iter().find(|document| document.get_str("_id").is_ok_and(|id| id == EPOCH));
     found.and_then(|document| whole(document, "value"))
 }
 
-/// Puts a group behind its dead head. One that is paused stays so, and is blocked once it is resumed.
+/// Blocks a group behind its dead event. A paused group stays paused and becomes blocked when it is resumed.
 pub(crate) async fn block(
     call: &mut Call<'_>,
     group: &GroupKey,
@@ -84,7 +85,8 @@ pub(crate) async fn block(
         "held_by": "engine",
         "since": us(now),
     };
-    // The one that is there may be freed between the two statements: then the next head that dies blocks it.
+    // The held group may be freed between the two statements. Then the next event of the group that goes dead
+    // blocks it.
     let changed = call
         .update(
             &call.names().group,
@@ -105,14 +107,14 @@ pub(crate) async fn block(
     grow_epoch(call, 1).await
 }
 
-/// Those of these events that a group stands behind.
+/// The events among `events` that have a group blocked behind them.
 pub(crate) async fn heads(call: &mut Call<'_>, events: &[&str]) -> Result<HashSet<String>, Failure> {
     let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
     Ok(found.iter().filter_map(|group| held_group(group).event).map(|event| event.to_string()).collect())
 }
 
-/// Frees the groups that stand behind these events; paused ones stay, without the event.
+/// Frees the groups blocked behind these events. Paused groups stay paused, without the event.
 pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<(), Failure> {
     let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
@@ -155,7 +157,7 @@ pub(crate) async fn change_group<K: Kind>(
     }
 }
 
-/// `None`: someone else changed it meanwhile.
+/// Tries a change once. Returns `None` if another process changed the group in between.
 async fn try_change<K: Kind>(
     call: &mut Call<'_>,
     request: &GroupChange,
@@ -180,7 +182,7 @@ async fn try_change<K: Kind>(
     Ok(Some(true))
 }
 
-/// Puts the next state in the place of the one that was read; false if that is another one by now.
+/// Compare-and-swap: replaces the state of a group. Returns false if it has changed since the read.
 async fn replace(
     call: &mut Call<'_>,
     request: &GroupChange,
@@ -216,13 +218,13 @@ async fn replace(
     Ok(changed > 0)
 }
 
-/// Brings one dead event back to new where it is; how many there were.
+/// Makes one dead event new again in its place in the order. Returns how many rows changed.
 pub(crate) async fn revive(call: &mut Call<'_>, event: &EventId, now: Timestamp) -> Result<u64, Failure> {
     let dead = doc! { "_id": event.as_str(), "status": code(Status::Dead) };
     call.update_all(&call.names().event, dead, doc! { "$set": revived(now) }).await
 }
 
-/// What makes a dead row new; number, slot, token and history are as they were.
+/// The fields that make a dead row new. Number, slot, token and history do not change.
 pub(crate) fn revived(now: Timestamp) -> Document {
     let mut set = unlocked();
     set.extend(doc! {

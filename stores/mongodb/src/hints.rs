@@ -1,4 +1,4 @@
-//! Wakeups of new rows: by a change stream, or by a look at the counter where the server has none.
+//! Wake-ups for new rows: from a change stream, or by polling the counter where the server has none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,28 +18,28 @@ use crate::error::Failure;
 use crate::number::COUNTER;
 use crate::outbox::{Outbox, Server};
 
-/// How long a lost stream is left alone.
+/// The pause before a lost stream is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long change streams are not asked for again that were refused.
+/// How long the counter is polled after the server refused a change stream, before the next attempt.
 const REFUSED: Duration = Duration::from_secs(60);
-/// How long the server waits for rows before it answers that there are none.
+/// How long the server waits for rows before it returns an empty batch.
 const WAIT: Duration = Duration::from_secs(1);
-/// How often the counter is looked at.
+/// The interval between polls of the counter.
 const STEP: Duration = Duration::from_millis(500);
-/// How long rows of this process wait for others before its reader is told of them.
+/// How long writes of this process are collected before its reader is woken.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Listens until it is dropped.
+/// Listens for new rows until it is stopped or dropped.
 pub(crate) struct Listener {
     told: Arc<Told>,
     ends: CancellationToken,
     _dropped: DropGuard,
 }
 
-/// Who is told of new rows.
+/// The subscribers to wake-ups.
 struct Told {
     sender: watch::Sender<u64>,
-    /// Whether a task is about to tell of rows of this process.
+    /// Whether a wake-up for rows of this process is already scheduled.
     due: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Listener {
     pub(crate) fn start(outbox: &Arc<Outbox>) -> Self {
         let told = Arc::new(Told { sender: watch::Sender::new(0), due: AtomicBool::new(false) });
         let ends = CancellationToken::new();
-        // What listens must not keep the outbox alive, or nobody would ever drop it.
+        // The listening task must not own the outbox, or the outbox would never be dropped.
         let (events, meta) = (outbox.documents(&outbox.names.event), outbox.documents(&outbox.names.meta));
         let (token, telling, server) = (ends.clone(), Arc::clone(&told), outbox.server);
         let database = outbox.database.clone();
@@ -76,7 +76,7 @@ impl Listener {
         Self { told, _dropped: ends.clone().drop_guard(), ends }
     }
 
-    /// Listens no more.
+    /// Stops listening.
     pub(crate) fn stop(&self) {
         self.ends.cancel();
     }
@@ -85,7 +85,7 @@ impl Listener {
         Wakeups(self.told.sender.subscribe())
     }
 
-    /// This process has written rows: its own reader is told soon.
+    /// Wakes this process's own reader shortly after a write.
     pub(crate) fn written(&self, outbox: &Outbox) {
         if self.told.due.swap(true, Ordering::AcqRel) {
             return;
@@ -98,7 +98,7 @@ impl Listener {
     }
 }
 
-/// Tells when it is dropped, also with a runtime that ends.
+/// Sends the wake-up when dropped, even if the runtime shuts down first.
 struct Telling(Arc<Told>);
 
 impl Drop for Telling {
@@ -108,8 +108,8 @@ impl Drop for Telling {
     }
 }
 
-/// What is done until the stream is opened again: one that was refused is not asked for again soon, and the counter is
-/// looked at meanwhile.
+/// What to do until the stream is opened again: pause after an interruption, poll the counter after a
+/// refusal.
 fn after<'a>(failure: Failure, meta: &'a Collection<Document>, told: &'a Told) -> BoxFuture<'a, ()> {
     let is_refused = failure.is_refusal();
     let error = failure.into_store_error("listen", "mongodb");
@@ -121,14 +121,14 @@ fn after<'a>(failure: Failure, meta: &'a Collection<Document>, told: &'a Told) -
     sleep(PAUSE).boxed()
 }
 
-/// Looks at the counter, where there are no change streams.
+/// Polls the counter and sends a wake-up whenever it has moved.
 async fn look(meta: &Collection<Document>, told: &Told) {
     let mut seen = None;
     loop {
         match meta.find_one(doc! { "_id": COUNTER }).await {
             Ok(counter) => {
                 let value = counter.and_then(|counter| whole(&counter, "value"));
-                // Rows may have come before the first look.
+                // The first poll always wakes: rows may have been written before it.
                 if seen.replace(value) != Some(value) {
                     told.tell();
                 }
@@ -143,7 +143,7 @@ async fn look(meta: &Collection<Document>, told: &Told) {
     }
 }
 
-/// A change stream that is open on the server.
+/// An open change stream.
 struct Stream {
     database: Database,
     collection: String,
@@ -161,7 +161,7 @@ impl Stream {
             "cursor": {},
             "readConcern": { "level": "majority" },
         };
-        // A cursor belongs to its session.
+        // Later commands on the cursor must use the session that opened it.
         let mut session = database.client().start_session().await?;
         let answer = database.run_command(command).session(&mut session).await?;
         let cursor = answer.get_document("cursor").ok().and_then(|cursor| whole(cursor, "id"));
@@ -169,7 +169,7 @@ impl Stream {
         Ok(Self { database: database.clone(), collection: events.name().to_owned(), session, cursor })
     }
 
-    /// Waits for rows; false if none came for a while.
+    /// Waits for rows; returns false if none arrived within `WAIT`.
     async fn next(&mut self) -> Result<bool, Failure> {
         let wait_ms = i64::try_from(WAIT.as_millis()).unwrap_or(i64::MAX);
         let more =
@@ -182,17 +182,18 @@ impl Stream {
         Ok(cursor.get_array("nextBatch").is_ok_and(|batch| !batch.is_empty()))
     }
 
-    /// Has the server let go of it; the driver would do so some time later, or not at all in a process that ends.
+    /// Closes the cursor on the server at once. The driver would do so later, or never in a process that
+    /// exits.
     async fn close(self) {
         let kill = doc! { "killCursors": self.collection, "cursors": [self.cursor] };
         let killed = timeout(PAUSE, self.database.run_command(kill)).await;
         if !matches!(killed, Ok(Ok(_))) {
-            tracing::debug!("a change stream was left to run out");
+            tracing::debug!("could not close a change stream; it expires on the server");
         }
     }
 }
 
-/// Passes on that rows were added, until the stream is lost or nobody listens.
+/// Turns inserts into wake-ups until the stream is lost or the listener is stopped.
 async fn forward(
     events: &Collection<Document>,
     database: &Database,
@@ -201,7 +202,7 @@ async fn forward(
 ) -> Result<(), Failure> {
     let Some(opened) = ends.run_until_cancelled(Stream::open(events, database)).await else { return Ok(()) };
     let mut stream = opened?;
-    // Rows may have come before the first change, and while a stream was lost.
+    // Rows may have been written before the stream opened, or while it was lost.
     told.tell();
     let ended = loop {
         match ends.run_until_cancelled(stream.next()).await {

@@ -1,4 +1,4 @@
-//! Adding rows: all of a call or none of them.
+//! Inserting rows: all rows of a call or none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,19 +16,19 @@ use crate::outbox::pause;
 use crate::row::Fields;
 use crate::time::cut;
 
-/// How often a write is made again whose message id someone else wrote at the same moment.
+/// Attempts of a write that conflicts with a concurrent write of the same message id.
 const TRIES: u32 = 8;
 
-/// What is to become of one row.
+/// What to do with one row of a call.
 enum Fate<'a> {
     Fresh(&'a NewRow),
-    /// A row with its message id is there.
+    /// A stored row has its message id.
     There(Written),
-    /// A row before it in the call has its message id.
+    /// An earlier row of the same call, at this place, has its message id.
     Same(usize),
 }
 
-/// Adds all rows, or none of them. Without rows it only tells whether the transaction can still commit.
+/// Inserts all rows or none. Without rows it only checks that the transaction can still commit.
 pub(crate) async fn insert_rows(
     call: &mut Call<'_>,
     rows: &[NewRow],
@@ -41,7 +41,7 @@ pub(crate) async fn insert_rows(
     let has_messages = rows.iter().any(|row| row.event.message_id().is_some());
     for tried in 0..TRIES {
         match insert_once(call, rows, now, tried).await {
-            // The row in the way may have a message id of ours: then it is the answer.
+            // The conflicting row may have one of our message ids. The next attempt then returns that row.
             Err(failure)
                 if (failure.is_duplicate() && has_messages || failure.has_lost())
                     && !call.in_transaction() =>
@@ -71,7 +71,7 @@ async fn insert_once(
         .collect();
     let mut added = Vec::new();
     if !adding.is_empty() {
-        // Without a transaction rows go in one after another: it is better to know of a conflict before the first.
+        // Without a transaction the server inserts row by row, so look for conflicts before the first one.
         if !call.in_transaction() && (adding.len() > 1 || tried > 0) {
             refuse_known(call, &adding).await?;
         }
@@ -90,7 +90,7 @@ async fn insert_once(
     Ok(answers)
 }
 
-/// The rows that have message ids of these.
+/// The stored rows that have the same message ids.
 async fn written(call: &mut Call<'_>, rows: &[NewRow]) -> Result<HashMap<String, Written>, Failure> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.event.message_id()).collect();
     if ids.is_empty() {
@@ -111,7 +111,8 @@ async fn written(call: &mut Call<'_>, rows: &[NewRow]) -> Result<HashMap<String,
     Ok(found.iter().filter_map(one).collect())
 }
 
-/// What each row will be. The message id is looked at first; an event id twice in one call is a conflict.
+/// Decides what to do with each row. The message id takes precedence; an event id that occurs twice in one
+/// call is a conflict.
 fn fates<'a>(rows: &'a [NewRow], there: &HashMap<String, Written>) -> Result<Vec<Fate<'a>>, Failure> {
     let mut messages: HashMap<&str, usize> = HashMap::new();
     let mut ids: HashSet<&EventId> = HashSet::new();
@@ -138,7 +139,7 @@ pub(crate) fn taken() -> Failure {
     Failure::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
 }
 
-/// Fails if one of these event ids is there.
+/// Fails if one of these event ids exists.
 async fn refuse_known(call: &mut Call<'_>, rows: &[&NewRow]) -> Result<(), Failure> {
     let ids: Vec<&str> = rows.iter().map(|row| row.event.id().as_str()).collect();
     let find =
@@ -149,7 +150,7 @@ async fn refuse_known(call: &mut Call<'_>, rows: &[&NewRow]) -> Result<(), Failu
     }
 }
 
-/// Adds rows whose ids are not there.
+/// Inserts rows whose ids do not exist yet.
 pub(crate) async fn add(
     call: &mut Call<'_>,
     rows: &[&NewRow],
@@ -174,6 +175,7 @@ pub(crate) async fn add(
     {
         take_back(call, rows, mark).await?;
     }
+    // Without an answer the rows may exist: the caller must be told that the outcome is unknown.
     let added = match closed(call, &drawn, added) {
         Err(failure) if failure.is_unanswered() && !call.in_transaction() => {
             Err(Failure::Open(Box::new(failure)))
@@ -183,7 +185,7 @@ pub(crate) async fn add(
     added.map(|()| written)
 }
 
-/// Deletes what this call has written before it was refused.
+/// Deletes the rows that this call inserted before the error. The mark spares rows of other calls.
 async fn take_back(call: &mut Call<'_>, rows: &[&NewRow], mark: ObjectId) -> Result<(), Failure> {
     let ids: Vec<&str> = rows.iter().map(|row| row.event.id().as_str()).collect();
     call.delete(&call.names().event, doc! { "_id": { "$in": ids }, "mark": mark }).await.map(drop)

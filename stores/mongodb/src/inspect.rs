@@ -1,4 +1,4 @@
-//! What people look at: pages, one event, counts, the state of it all.
+//! Read-only views for operators: pages, one event, counts, statistics.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::time::{earlier, from_us, until, us};
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-/// A selection as a condition.
+/// A selection as a filter.
 pub(crate) fn selection(select: &Select) -> Document {
     let mut filter = Document::new();
     if !select.ids.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) fn selection(select: &Select) -> Document {
         filter.insert("event_type", name.as_str());
     }
     match select.aggregate_type.as_deref() {
-        // A row without one is of the global one.
+        // A row without an aggregate type belongs to the global one.
         Some(GLOBAL) => filter.insert("aggregate_type", doc! { "$in": [GLOBAL, Bson::Null] }),
         Some(name) => filter.insert("aggregate_type", name),
         None => None,
@@ -95,7 +95,7 @@ pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, F
     matching(call, selection(select)).await
 }
 
-/// How many rows meet a condition.
+/// Counts the rows that match a filter.
 pub(crate) async fn matching(call: &mut Call<'_>, condition: Document) -> Result<u64, Failure> {
     let pipeline = vec![doc! { "$match": condition }, doc! { "$count": "n" }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
@@ -143,7 +143,7 @@ async fn group(call: &mut Call<'_>, filter: Document, group: Document) -> Result
     Ok(call.aggregate(&call.names().event, pipeline).await?.pop())
 }
 
-/// Adds the dead rows, which meet this condition, by the field of their type.
+/// Adds the counts of dead rows, which match this filter, grouped by the field of their type.
 pub(crate) async fn dead(
     call: &mut Call<'_>,
     stats: &mut Stats,

@@ -1,4 +1,4 @@
-//! Joins and their members as documents.
+//! Encoding of joins and their members as documents.
 
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use pillarbox::model::{
@@ -9,7 +9,7 @@ use crate::call::{Call, Find, whole};
 use crate::error::Failure;
 use crate::time::{from_us, us};
 
-/// All of a join but its key.
+/// The fields of a join, without its key.
 pub(crate) fn fields(join: &JoinRecord) -> Document {
     doc! {
         "grouping_key": join.grouping_key.as_deref(),
@@ -39,13 +39,13 @@ fn waiting(wait: &JoinWait) -> Document {
     }
 }
 
-/// Joins that match, in the order asked for.
+/// Finds joins in the order of the request.
 pub(crate) async fn find(call: &mut Call<'_>, find: Find) -> Result<Vec<JoinRecord>, Failure> {
     let found = call.find(&call.names().join, find).await?;
     found.iter().map(|document| record(document)).collect()
 }
 
-/// One of them.
+/// Reads one join.
 pub(crate) async fn read(call: &mut Call<'_>, join: &JoinId) -> Result<Option<JoinRecord>, Failure> {
     let one = Find { filter: doc! { "_id": join.as_str() }, limit: 1, ..Find::default() };
     Ok(find(call, one).await?.pop())
@@ -91,7 +91,7 @@ fn wait(stored: &Document) -> JoinWait {
     }
 }
 
-/// A new member of a join.
+/// Encodes a new member of a join.
 pub(crate) fn member(join: &JoinId, member: &JoinMember) -> Document {
     let (join, message) = (join.as_str(), member.message.as_str());
     doc! {
@@ -113,7 +113,7 @@ pub(crate) fn read_member(document: &RawDocumentBuf) -> Result<JoinMember, Failu
     })
 }
 
-/// A condition on the state of members.
+/// A member's state as stored, for filters and updates.
 pub(crate) fn in_state(state: StepState) -> Bson {
     Bson::from(i32::from(state.code()))
 }

@@ -1,4 +1,5 @@
-//! Joins: every change reads a join and writes it in one transaction, and loses if another one has written it meanwhile.
+//! Joins: every change reads and writes the join in one transaction, and conflicts with concurrent changes of
+//! it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,7 +25,7 @@ impl Joins for MongodbStore {
     }
 
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
-        // Both as they stood at one moment.
+        // A transaction, so that the join and its members come from one snapshot.
         self.run("show join", Step::Together, (join, members), |call, (join, members)| {
             Box::pin(show(call, join, *members))
         })
@@ -35,7 +36,7 @@ impl Joins for MongodbStore {
     }
 }
 
-/// One change. Also in transactions of the user's own.
+/// Applies one change. Also runs in a caller's own transaction.
 pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<JoinChanged, Failure> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
@@ -87,7 +88,7 @@ async fn start(call: &mut Call<'_>, request: &JoinChange, now: Timestamp) -> Res
     let mut document = fields(&join);
     document.insert("_id", join.id.as_str());
     match call.insert(&call.names().join, vec![document]).await {
-        // Whoever was faster is seen when it is begun again.
+        // Another process started the join first. The retried transaction sees it.
         Err(failure) if failure.is_duplicate() => Err(Failure::met()),
         made => made.map(|()| JoinChanged::Changed),
     }
@@ -113,7 +114,10 @@ async fn report(
     finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
 }
 
-/// Marks the messages, which a settle beside it also writes: one of the two is begun again and sees the other.
+/// Attaches messages to a join and marks them as joined.
+///
+/// A settle of such a message writes the same document. So one of the two transactions conflicts, is retried,
+/// and sees the other's result.
 async fn attach(
     call: &mut Call<'_>,
     mut join: JoinRecord,
@@ -150,7 +154,7 @@ async fn attach(
     finish(call, vec![join], now).await.map(|()| JoinChanged::Changed)
 }
 
-/// Those of these messages that are members already.
+/// The messages that are members already.
 async fn members_among(
     call: &mut Call<'_>,
     join: &JoinId,
@@ -162,7 +166,7 @@ async fn members_among(
     found.iter().map(|member| Ok(read_member(member)?.message.to_string())).collect()
 }
 
-/// How messages of the queue stand as steps; others are none.
+/// The step states of queue messages. Other events cannot be steps and are left out.
 async fn states(call: &mut Call<'_>, messages: &[&EventId]) -> Result<HashMap<String, StepState>, Failure> {
     let ids: Vec<&str> = messages.iter().map(|message| message.as_str()).collect();
     let filter = doc! { "_id": { "$in": ids }, "slot": i32::from(Lane::QUEUE.0) };

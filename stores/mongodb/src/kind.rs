@@ -1,4 +1,4 @@
-//! What differs between the native collection and a collection of items.
+//! The differences between the native collection and a collection of items.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Layout, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
@@ -13,23 +13,23 @@ use crate::membership::Waiting;
 use crate::outbox::{Names, Work};
 use crate::{groups, insert, inspect, joins, membership, migrate, number, operate, settle};
 
-/// A kind of collection: the calls that each kind answers in its own way.
+/// A kind of collection, with the operations that differ between kinds.
 pub(crate) trait Kind: 'static {
-    /// The layout of the collection.
+    /// The layout of the collection, as named in configuration.
     const LAYOUT: Layout;
-    /// Whether rows have numbers. Where they have none, the counter does not move.
+    /// Whether rows have sequence numbers. Without them the counter never moves.
     const NUMBERED: bool;
 
-    /// The part of the `mongosh` script that makes the collection itself.
+    /// The part of the `mongosh` script that creates the collection itself.
     fn script(names: &Names) -> String;
-    /// Makes the collection and its indexes where they are missing.
+    /// Creates the collection and its indexes if they are missing.
     fn make<'c>(call: &'c mut Call<'_>) -> Work<'c, ()>;
-    /// Fails if the collections are missing, incomplete or too new.
+    /// Fails if the collections are missing, incomplete or of a newer version.
     fn check<'c>(call: &'c mut Call<'_>) -> Work<'c, ()>;
 
-    /// The database's time.
+    /// The current time of the database.
     fn now<'c>(call: &'c mut Call<'_>) -> Work<'c, Timestamp>;
-    /// Adds all rows, or none of them.
+    /// Inserts all rows or none.
     fn insert<'c>(
         call: &'c mut Call<'_>,
         rows: &'c [NewRow],
@@ -37,36 +37,38 @@ pub(crate) trait Kind: 'static {
     ) -> Work<'c, Vec<Written>>;
     /// Applies outcomes if the fence holds.
     fn settle<'c>(call: &'c mut Call<'_>, request: &'c Settle, caution: Caution) -> Work<'c, Settled>;
-    /// Changes a join, where there are joins.
+    /// Changes a join, if the kind has joins.
     fn change_join<'c>(call: &'c mut Call<'_>, request: &'c JoinChange) -> Work<'c, JoinChanged>;
 
-    /// The key of the document that takes of a node are held to, where a leader takes rows.
+    /// The key of the fence document of a node's takes, if a leader takes rows of this kind.
     fn lead_key(node: NodeId) -> Option<String>;
-    /// The highest pending number, where rows have numbers: a node that is dead can't have read later rows.
+    /// The highest pending number, where rows have numbers. It limits a quarantine: an evicted node cannot
+    /// have read later rows.
     fn pending_upto<'c>(call: &'c mut Call<'_>) -> Work<'c, Option<Seq>>;
-    /// The lanes that have pending rows.
+    /// Lanes with pending rows.
     fn lanes_in_use<'c>(call: &'c mut Call<'_>) -> Work<'c, Vec<Slot>>;
-    /// The pending rows of these slots above a number.
+    /// The state of pending rows in these slots: the oldest, whether any is above `after`, and the next due
+    /// time.
     fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, Waiting>;
 
-    /// A page of rows.
+    /// Reads one page of rows.
     fn list<'c>(call: &'c mut Call<'_>, request: &'c List) -> Work<'c, Vec<Record>>;
-    /// One row, and its failed attempts.
+    /// Reads one row and its failed attempts.
     fn show<'c>(call: &'c mut Call<'_>, id: &'c EventId) -> Work<'c, Option<Shown>>;
-    /// How many rows a selection has.
+    /// Counts the rows of a selection.
     fn count<'c>(call: &'c mut Call<'_>, select: &'c Select) -> Work<'c, u64>;
-    /// The state of the outbox.
+    /// Counts and ages for operators.
     fn stats<'c>(call: &'c mut Call<'_>) -> Work<'c, Stats>;
 
     /// Makes dead rows pending again.
     fn replay<'c>(call: &'c mut Call<'_>, request: &'c Replay) -> Work<'c, u64>;
     /// Deletes dead rows.
     fn discard<'c>(call: &'c mut Call<'_>, request: &'c Discard) -> Work<'c, u64>;
-    /// Deletes pending rows. Also in transactions of the user's own.
+    /// Deletes pending rows. Also runs in a caller's own transaction.
     fn cancel<'c>(call: &'c mut Call<'_>, request: &'c Cancel) -> Work<'c, Vec<EventId>>;
-    /// Deletes old rows.
+    /// Deletes rows older than the request's limit.
     fn purge<'c>(call: &'c mut Call<'_>, request: &'c Purge) -> Work<'c, u64>;
-    /// Makes one dead row pending again where it is; how many there were.
+    /// Makes one dead row pending again in its place in the order. Returns how many rows changed.
     fn revive<'c>(call: &'c mut Call<'_>, id: &'c EventId, now: Timestamp) -> Work<'c, u64>;
 }
 

@@ -1,7 +1,7 @@
-//! The MongoDB store of Pillarbox: events beside documents, written in one transaction where the server has them.
+//! The MongoDB store of Pillarbox: writes events in the same transaction as your documents.
 //!
-//! Transactions need a replica set; one of a single member will do. The store asks the server when it is opened, and
-//! refuses to begin a transaction elsewhere.
+//! Transactions need a replica set; a replica set with one member is enough. The store checks the server when
+//! it opens, and refuses to begin a transaction on any other server.
 //!
 //! ```no_run
 //! use pillarbox::{Event, Outbox};
@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! On a session that is already there:
+//! To write in a transaction of your own session:
 //!
 //! ```no_run
 //! # use pillarbox::{Event, Outbox};
@@ -36,7 +36,8 @@
 //! # }
 //! ```
 //!
-//! A collection of another program is opened with [`MongodbStoreBuilder::open_items`].
+//! To deliver from a collection that belongs to another program, open it with
+//! [`MongodbStoreBuilder::open_items`].
 
 mod admin;
 mod adopt;

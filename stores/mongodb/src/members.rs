@@ -1,4 +1,4 @@
-//! The state of nodes and slots, and how it changes: pure, but for reading and writing it as a document.
+//! The state of nodes and slots as a pure state machine, with its encoding as a document.
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
@@ -10,7 +10,7 @@ use crate::call::whole;
 use crate::error::Failure;
 use crate::time::{from_us, until, us};
 
-/// A node.
+/// A registered node.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) id: NodeId,
@@ -21,7 +21,8 @@ pub(crate) struct Node {
     pub(crate) state: Option<String>,
 }
 
-/// A slot of groups or a lane, who holds it, whether its last holder was evicted, and what is quarantined since one was.
+/// A slot or lane, its holder, and its quarantine since an eviction. `suspect` is set if the last holder was
+/// evicted.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     state: SlotState,
@@ -35,15 +36,14 @@ impl Held {
     }
 }
 
-/// Why a node is removed.
 #[derive(Debug, Clone, Copy)]
 enum Removal {
     Left,
-    /// The highest pending number then, where rows have numbers.
+    /// The highest pending number at the eviction, where rows have numbers.
     Evicted(Option<Seq>),
 }
 
-/// Nodes in the order they joined, slots ascending, and what this call took from the dead.
+/// Nodes in order of registration, slots in ascending order, and the suspect slots that this call took over.
 #[derive(Debug, Clone)]
 pub(crate) struct Members {
     nodes: Vec<Node>,
@@ -52,7 +52,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Nobody, and all slots free.
+    /// No nodes, and all slots free.
     pub(crate) fn none(slots: i16) -> Self {
         let slots = (0..slots).map(|slot| Held::free(Slot(slot))).collect();
         Self { nodes: Vec::new(), slots, taken_suspect: Vec::new() }
@@ -89,7 +89,7 @@ impl Members {
                 doc! { "slot": i32::from(held.state.slot.0), "holder": holder, "suspect": held.suspect },
             )
         };
-        // A list of its own: an older release writes the slots anew, and leaves this alone.
+        // A separate list: an older release rewrites the slots, and would drop a field it does not know.
         let quarantine = |held: &Held| {
             let Quarantine { evictions, upto } = held.quarantine?;
             let slot = i32::from(held.state.slot.0);
@@ -114,26 +114,27 @@ impl Members {
         self.nodes.sort_by_key(|node| (node.joined_at, node.id));
     }
 
-    /// False if it is not there.
+    /// Returns false if the node is not registered.
     pub(crate) fn renew(&mut self, node: NodeId, expires_at: Timestamp) -> bool {
         let found = self.nodes.iter_mut().find(|one| one.id == node);
         found.map(|node| node.expires_at = expires_at).is_some()
     }
 
-    /// Every node that has expired, but the one that is just renewing.
+    /// All expired nodes, except the node that is renewing its lease.
     pub(crate) fn expired(&self, now: Timestamp, renewing: Option<NodeId>) -> Vec<NodeId> {
         let expired = |node: &&Node| node.expires_at <= now && Some(node.id) != renewing;
         self.nodes.iter().filter(expired).map(|node| node.id).collect()
     }
 
-    /// Removes dead nodes, and quarantines what was pending in their slots: rows up to this number, where they have numbers.
+    /// Removes expired nodes and marks their slots suspect. Where rows have numbers, also quarantines rows up
+    /// to `upto`.
     pub(crate) fn evict(&mut self, dead: &[NodeId], upto: Option<Seq>) {
         for node in dead {
             self.remove(*node, Removal::Evicted(upto));
         }
     }
 
-    /// False if it is not there.
+    /// Returns false if the node is not registered.
     pub(crate) fn leave(&mut self, node: NodeId) -> bool {
         let there = self.has(node);
         self.remove(node, Removal::Left);
@@ -152,7 +153,7 @@ impl Members {
         }
     }
 
-    /// Ends the quarantine of slots, of those this node holds.
+    /// Ends the quarantine of these slots, as far as the node holds them.
     pub(crate) fn trust(&mut self, node: NodeId, slots: &[Slot]) {
         let trusted = |held: &&mut Held| held.state.holder == Some(node) && slots.contains(&held.state.slot);
         for held in self.slots.iter_mut().filter(trusted) {
@@ -160,7 +161,8 @@ impl Members {
         }
     }
 
-    /// Frees drained slots of groups and drops drained lanes, of those this node holds.
+    /// Frees drained slots and drops drained lanes, as far as the node holds them. A node never releases its
+    /// own lane.
     pub(crate) fn release(&mut self, node: NodeId, slots: &[Slot]) {
         let own = self.lane_of(node).slot();
         let drained = |held: &Held| {
@@ -174,7 +176,7 @@ impl Members {
         }
     }
 
-    /// Makes lanes free to be taken that have rows but no holder.
+    /// Adds lanes that have rows but no entry, so that a node can take them.
     pub(crate) fn know(&mut self, lanes: &[Slot]) {
         for lane in lanes {
             self.entry(*lane);
@@ -206,7 +208,7 @@ impl Members {
         self.slots.iter().map(|held| held.state).collect()
     }
 
-    /// What is free and due to the node, and what it should give.
+    /// The free slots that the node should take, and the slots it should release.
     pub(crate) fn share(&self, node: NodeId) -> Share {
         share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
     }
@@ -219,7 +221,7 @@ impl Members {
         self.slots.iter().filter(move |held| held.state.holder == Some(node))
     }
 
-    /// Where a node stands, all but the rows that wait for it.
+    /// The membership of a node, without the state of pending rows.
     pub(crate) fn standing(
         &self,
         node: NodeId,
@@ -248,7 +250,7 @@ impl Members {
         self.slots.iter().filter(|held| held.state.holder.is_none()).count()
     }
 
-    /// Nodes in the order they joined, as people see them.
+    /// Nodes in order of registration, for operators.
     pub(crate) fn infos(&self, now: Timestamp) -> Vec<NodeInfo> {
         let info = |node: &Node| NodeInfo {
             node: node.id,

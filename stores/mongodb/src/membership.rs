@@ -1,8 +1,11 @@
-//! Membership: joining, renewing, evicting; taking and giving slots.
+//! Membership: registers, renews and evicts nodes; assigns slots.
 //!
-//! Nodes and slots are one document with a version. A call reads it, works out the next state by the rules, and writes
-//! it if the version is still the same: that is exclusive without a lock or a transaction, and a process that dies in the
-//! middle leaves nothing that others wait for.
+//! Nodes and slots are one document with a version. A call reads it, computes the next state, and writes it
+//! only if the version is unchanged. This compare-and-swap is exclusive without a lock or a transaction, and
+//! a process that crashes in between leaves nothing for others to wait for.
+//!
+//! On a replica set each node also has fence documents. Every settle and take of the node writes one in its
+//! transaction, so that evicting the node, which deletes them, conflicts with a settle that is still open.
 
 use std::time::Duration;
 
@@ -26,15 +29,15 @@ use crate::row::Fields;
 use crate::sessions::{self, Holder};
 use crate::time::{cut, earlier, from_date, later, until, us};
 
-/// The document of nodes and slots.
+/// The id of the document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
-/// How long an eviction takes for ending what the evicted node has left open. What the server does not end by then, it
-/// ends after a minute.
+/// How long an eviction waits for the server to kill the sessions of the evicted node, and again to delete
+/// its fence documents. The server itself ends open transactions after a minute.
 const SETTLED: Duration = Duration::from_secs(1);
-/// What settles were held to is kept this long after its node was evicted while a settle was open.
+/// Fence documents and session lists without a registered node are deleted once they are this old.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// What a call found: members, groups' epoch, the database's now.
+/// The stored state as one read found it. `now` is the database's time.
 struct Found {
     members: Members,
     version: i64,
@@ -71,7 +74,8 @@ pub(crate) async fn join<K: Kind>(call: &mut Call<'_>, request: &Register) -> Re
         let share = members.share(request.node);
         members.take(request.node, share.take);
         if swap(call, &members, version).await? {
-            // One that was there before under the same id is held to the same documents.
+            // An evicted node with the same id has the same fence documents as the new registration: keep
+            // them.
             let gone: Vec<NodeId> = evicted.into_iter().filter(|node| *node != request.node).collect();
             end_evicted(call, &gone).await?;
             let groups = Some(group_states(call, epoch).await?);
@@ -101,9 +105,12 @@ pub(crate) async fn heartbeat<K: Kind>(
         members.release(request.node, &request.release);
         members.know(&lanes);
         let share = members.share(request.node);
+        // A slot that this heartbeat releases must not be taken back at once.
         let take = share.take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
         members.take(request.node, take);
         if swap(call, &members, version).await? {
+            // After the swap: a settle that begins now already finds its node gone, and only older ones need
+            // the fence.
             end_evicted(call, &evicted).await?;
             if request.sweep {
                 forget_holds(call, &members, now).await?;
@@ -112,7 +119,8 @@ pub(crate) async fn heartbeat<K: Kind>(
                 && !request.release.is_empty()
                 && is_held(call)
             {
-                // Whoever takes at this moment does so before it, or looks again.
+                // A concurrent take commits before this write, or conflicts with it, retries and finds the
+                // slot released.
                 touch_lead(call, lead).await?;
             }
             let groups = match epoch == request.groups_seen {
@@ -128,7 +136,9 @@ pub(crate) async fn heartbeat<K: Kind>(
     }
 }
 
-/// Keeps what a node tells of itself. The list's version stays: whoever changes the list at the same time wins, and the node tells
+/// Stores the state that a node publishes about itself.
+///
+/// It does not raise the version. A concurrent change of the list may overwrite the state; the node publishes
 /// again with its next change.
 pub(crate) async fn publish(call: &mut Call<'_>, node: NodeId, state: &str) -> Result<(), Failure> {
     let own = doc! { "_id": MEMBERS, "nodes.id": node.to_string() };
@@ -153,7 +163,7 @@ pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failu
     }
 }
 
-/// Removes every node that has expired, but the one that is just renewing; these.
+/// Removes all expired nodes, except the node that is renewing its lease. Returns the removed nodes.
 async fn evict<K: Kind>(
     call: &mut Call<'_>,
     members: &mut Members,
@@ -167,7 +177,7 @@ async fn evict<K: Kind>(
     Ok(dead)
 }
 
-/// The highest pending number; zero where nothing is pending.
+/// The highest pending number; zero if nothing is pending.
 pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Failure> {
     let find = Find {
         filter: doc! { "status": pending() },
@@ -179,10 +189,11 @@ pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Fai
     Ok(Some(last.map_or(Seq(0), |row| Fields::new(&row).seq())))
 }
 
-/// The right of a node to settle, until the call's transaction ends: `None` if it is gone, else the database's now.
+/// Checks that a node may settle: returns the database's time, or `None` if the node is not registered.
 ///
-/// In a transaction the node's own document is written, so that evicting it conflicts. Without, a node that is evicted
-/// between this and what follows has its outcomes applied all the same.
+/// In a transaction this also writes the node's fence document, so that an eviction conflicts until the
+/// transaction ends. Without a transaction, outcomes are still applied if the node is evicted right after
+/// this check.
 pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, Failure> {
     let find = Find {
         filter: doc! { "_id": MEMBERS, "nodes.id": node.to_string() },
@@ -190,7 +201,7 @@ pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Tim
         ..Find::default()
     };
     let Some(found) = call.first(&call.names().meta, find).await? else {
-        // It is gone, or there never was an outbox.
+        // The node is not registered, or the collections do not exist.
         let members = Find { filter: doc! { "_id": MEMBERS }, ..Find::default() };
         return match call.first(&call.names().meta, members).await? {
             Some(_) => Ok(None),
@@ -206,9 +217,9 @@ pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Tim
     Ok(there.then_some(now))
 }
 
-/// The same for the right to lead: true if the node is there and holds the slot of leadership.
+/// Checks that a node may take items: it is registered and holds the leader's slot.
 ///
-/// The document it writes is another one, so that a node takes and settles side by side.
+/// This writes a different fence document from `hold`, so that a node can take and settle concurrently.
 pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool, Failure> {
     let leading = doc! { "$elemMatch": { "slot": 0, "holder": node.to_string() } };
     let filter = doc! { "_id": MEMBERS, "nodes.id": node.to_string(), "slots": leading };
@@ -219,23 +230,23 @@ pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool,
     Ok(!call.in_transaction() || touch_lead(call, lead_key(node)).await?)
 }
 
-/// Writes what takes of a node are held to; false if it is not there.
+/// Writes the fence document of a node's takes. Returns false if it does not exist.
 async fn touch_lead(call: &mut Call<'_>, lead: String) -> Result<bool, Failure> {
     let own = doc! { "_id": lead };
     Ok(call.update_all(&call.names().node, own, doc! { "$inc": { "takes": 1_i64 } }).await? > 0)
 }
 
-/// The key of the document that takes of a node are held to.
+/// The key of the fence document of a node's takes.
 pub(crate) fn lead_key(node: NodeId) -> String {
     format!("{node} leads")
 }
 
-/// Whether settles and takes are transactions, which are held to documents of their node.
+/// Whether settles and takes are transactions and so need fence documents.
 fn is_held(call: &Call<'_>) -> bool {
     call.outbox().server == Server::Replicated
 }
 
-/// Makes what settles and takes of a node are held to, before it can settle.
+/// Creates the fence documents and the session list of a node. They must exist before the node can settle.
 async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result<(), Failure> {
     if !is_held(call) {
         return Ok(());
@@ -246,12 +257,12 @@ async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) 
         (Holder::Node(node).key(), doc! { "sessions": [], "made_at": made_at }),
     ];
     documents.extend(K::lead_key(node).map(|lead| (lead, doc! { "takes": 0_i64, "made_at": made_at })));
-    // Those of an attempt to join whose answer was lost stay.
+    // Documents of an earlier attempt to register, whose answer was lost, stay.
     let missing = |(key, new): (String, Document)| doc! { "q": { "_id": key }, "u": { "$setOnInsert": new }, "upsert": true };
     call.update(&call.names().node, documents.into_iter().map(missing).collect()).await.map(drop)
 }
 
-/// Ends what nodes have left open that were evicted, and removes what their settles and takes are held to.
+/// Kills the open sessions of evicted nodes and deletes their fence documents.
 async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
     if !is_held(call) || gone.is_empty() {
         return Ok(());
@@ -259,13 +270,15 @@ async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure
     let ended = timeout(SETTLED, sessions::end(call, gone.iter().copied().map(Holder::Node))).await;
     if let Err(failure) = ended.unwrap_or_else(|_| Err(late())) {
         let error = failure.into_store_error("end sessions", call.outbox().database.name());
-        tracing::warn!(%error, "what an evicted node has left open stays so until the server ends it");
+        tracing::warn!(%error, "could not end the sessions of an evicted node; the server ends them later");
     }
     end_holds(call, gone).await
 }
 
-/// Removes what settles and takes of nodes are held to that are gone from the list. A settle that began before waits or is
-/// waited for; one that begins now finds its node gone.
+/// Deletes the fence documents of nodes that are no longer registered.
+///
+/// The delete waits up to `SETTLED` for a settle that has already written its fence document. A settle that
+/// begins later finds the node gone.
 async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
     if !is_held(call) {
         return Ok(());
@@ -280,12 +293,13 @@ async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> 
     }
 }
 
-/// The keys of all documents of a node.
+/// The keys of a node's fence documents and of its session list.
 fn holds_of(node: NodeId) -> [String; 3] {
     [node.to_string(), lead_key(node), Holder::Node(node).key()]
 }
 
-/// Removes what such evictions left.
+/// Deletes old fence documents and session lists without a registered node, such as those an eviction could
+/// not delete in time.
 async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) -> Result<(), Failure> {
     if !is_held(call) {
         return Ok(());
@@ -295,7 +309,7 @@ async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) ->
     call.delete(&call.names().node, left).await.map(drop)
 }
 
-/// Who is there, for people.
+/// The members and the database's time, for operators.
 pub(crate) async fn members(call: &mut Call<'_>) -> Result<(Members, Timestamp), Failure> {
     let Found { members, now, .. } = read(call).await?;
     Ok((members, now))
@@ -320,7 +334,7 @@ async fn read(call: &mut Call<'_>) -> Result<Found, Failure> {
     Ok(Found { members: Members::read(members)?, version, epoch, now: from_date(now) })
 }
 
-/// Writes the next state in the place of the one that was read; false if that is another one by now.
+/// Compare-and-swap: writes the next state. Returns false if the version has changed since the read.
 async fn swap(call: &mut Call<'_>, members: &Members, version: i64) -> Result<bool, Failure> {
     let mut next = members.to_document();
     next.insert("version", version + 1);
@@ -328,7 +342,7 @@ async fn swap(call: &mut Call<'_>, members: &Members, version: i64) -> Result<bo
     Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": { "$set": next } }]).await? > 0)
 }
 
-/// The lanes that have pending rows.
+/// Lanes with pending rows.
 pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
     let pipeline = vec![
         doc! { "$match": { "status": pending(), "slot": { "$gte": 64 } } },
@@ -339,7 +353,7 @@ pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failu
     Ok(lanes.filter_map(|lane| i16::try_from(lane).ok()).map(Slot).collect())
 }
 
-/// The rows that wait for a node.
+/// The pending rows of a node's slots, and the next due time.
 pub(crate) struct Waiting {
     pub(crate) ready: bool,
     pub(crate) oldest: Option<Timestamp>,
@@ -347,7 +361,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds them to where a node stands. Nothing, if looking took too long: then the reader looks for itself.
+    /// Adds this state to a membership. If the search took too long (`None`), reports rows as ready, so that
+    /// the reader looks for itself.
     pub(crate) fn add(waiting: Option<Self>, membership: Membership) -> Membership {
         let now = membership.now;
         match waiting {
@@ -362,7 +377,8 @@ impl Waiting {
     }
 }
 
-/// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
+/// Looks for pending rows above a number. Runs after the heartbeat, so that a slow search cannot cost the
+/// node its lease.
 pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<Waiting, Failure> {
     adopt(call).await?;
     let mut waiting = Waiting { ready: false, oldest: None, next_due: next_due(call).await? };
@@ -375,10 +391,10 @@ pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> 
     Ok(waiting)
 }
 
-/// The first row by number, and when it was written.
+/// The row with the lowest number, and when it was written.
 ///
-/// There are servers that sort all that matches before they answer with the first of it: so any row first, and then the
-/// first of those up to it, which are few.
+/// Some servers sort all matching rows before they return the first. So this reads any one row, and then
+/// sorts only the rows up to it, which are few.
 async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Option<Timestamp>)>, Failure> {
     let fields = || Some(doc! { "seq": 1, "created_at": 1 });
     let any = Find { filter: filter.clone(), sort: None, fields: fields(), limit: 1 };
@@ -386,18 +402,18 @@ async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Op
     let upto = doc! { "seq": { "$lte": Fields::new(&any).seq().0 } };
     let filter = doc! { "$and": [filter, upto] };
     let first = Find { filter, sort: Some(doc! { "seq": 1 }), fields: fields(), limit: 1 };
-    // Gone meanwhile: the one that was seen will do.
+    // If the row was deleted in between, use the one seen before.
     let row = call.first(&call.names().event, first).await?.unwrap_or(any);
     let mut fields = Fields::new(&row);
     Ok(Some((fields.seq(), fields.time("created_at"))))
 }
 
-/// When the next delayed row is due.
+/// The due time of the first delayed row, which may have passed.
 pub(crate) async fn next_due(call: &mut Call<'_>) -> Result<Option<Timestamp>, Failure> {
     first_due(call, doc! { "status": pending(), "slot": Bson::Int32(-1) }).await
 }
 
-/// When the next delayed row is due that is not due yet.
+/// The due time of the first delayed row that is not due yet.
 pub(crate) async fn later_due(call: &mut Call<'_>, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
     let ahead = doc! { "$gt": us(now) };
     first_due(call, doc! { "status": pending(), "slot": Bson::Int32(-1), "available_at": ahead }).await

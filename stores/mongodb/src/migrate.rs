@@ -1,4 +1,4 @@
-//! The collections and their indexes: making them, telling whether they are there.
+//! Creating and checking the collections and their indexes.
 
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
@@ -19,31 +19,31 @@ use crate::row::Fields;
 
 const VERSION: i64 = 1;
 const SCHEMA_VERSION: &str = "schema_version";
-/// The server's code for a collection that is there already.
+/// The server's error code for an existing collection.
 const NAMESPACE_EXISTS: i32 = 48;
 
-/// What every row may hold, for people who read the script.
+/// The fields of a row, for readers of the script.
 const FIELDS: &str = "\
-// A row of {event}; a plain writer sets _id (the event_id), event_type, payload and, if it likes, aggregate_type,
+// A row of {event}; a plain writer sets _id (the event_id), event_type, payload and, optionally, aggregate_type,
 // aggregate_id, tenant_id, headers, created_at, available_at, done_at, status, attempts, last_error, locked_by,
 // locked_at, processed_by. Times are microseconds since 1970 (NumberLong) or dates.
-// Ours beyond that: seq, slot, home, group_key, message_group, message_id, correlation_id, occurred_at, due_at, expires_at,
+// Fields of the store: seq, slot, home, group_key, message_group, message_id, correlation_id, occurred_at, due_at, expires_at,
 // payload_bytes, locked_until, lock_token, mark, failures, malformed, joined.
 ";
 
-/// An index: its name after that of the collection's family, its keys, and which rows are in it.
+/// An index: its name, its keys, and the rows it covers.
 struct Index {
     name: &'static str,
     keys: &'static [&'static str],
     of: Of,
 }
 
-/// The rows of an index.
+/// The rows that an index covers.
 enum Of {
     All,
-    /// Those whose field is a text, which no other has.
+    /// Rows whose field is text; unique among them.
     UniqueText(&'static str),
-    /// Those of the queue.
+    /// Rows of the queue.
     Queue,
 }
 
@@ -58,7 +58,7 @@ impl Of {
 }
 
 const INDEXES: [Index; 7] = [
-    // Documents without a number stand first, in the order they came.
+    // Documents without a number come first, in insertion order; `adopt` relies on that.
     Index { name: "event_number", keys: &["seq"], of: Of::All },
     Index { name: "event_pending", keys: &["status", "seq", "slot"], of: Of::All },
     Index { name: "event_waiting", keys: &["status", "slot", "available_at", "seq"], of: Of::All },
@@ -72,7 +72,7 @@ const INDEXES: [Index; 7] = [
     Index { name: "event_message", keys: &["message_id"], of: Of::UniqueText("message_id") },
 ];
 
-/// Of joins, and of their members.
+/// Indexes of joins and of their members.
 const JOIN_INDEXES: [Index; 3] = [
     Index { name: "join_made", keys: &["created_at", "_id"], of: Of::All },
     Index { name: "join_member_of", keys: &["join", "message"], of: Of::All },
@@ -100,7 +100,7 @@ impl Index {
     }
 }
 
-/// The first documents of the outbox.
+/// The documents that a new outbox needs.
 fn first_documents(slots: i16) -> Vec<(&'static str, Document)> {
     let counter = || doc! { "value": 0_i64 };
     let mut members = Members::none(slots).to_document();
@@ -110,12 +110,12 @@ fn first_documents(slots: i16) -> Vec<(&'static str, Document)> {
         (EPOCH, counter()),
         (AUDIT, counter()),
         (MEMBERS, members),
-        // The last: once it is there, so is everything else.
+        // Last: its existence proves that all others exist.
         (SCHEMA_VERSION, doc! { "value": VERSION }),
     ]
 }
 
-/// A script for `mongosh` that does what `migrate` does.
+/// A `mongosh` script that does the same as `migrate`.
 pub(crate) fn script<K: Kind>(table: &TableName) -> String {
     let names = Names::new(table);
     let mut script = K::script(&names);
@@ -131,7 +131,7 @@ pub(crate) fn script<K: Kind>(table: &TableName) -> String {
     script
 }
 
-/// The part of it that makes the native collections.
+/// The part of the script that creates the native collections.
 pub(crate) fn script_events(names: &Names) -> String {
     let mut script = FIELDS.replace("{event}", &names.event);
     for index in &INDEXES {
@@ -143,7 +143,7 @@ pub(crate) fn script_events(names: &Names) -> String {
     script
 }
 
-/// Makes what is missing. Every step may be made again, so two processes at once do no harm.
+/// Creates whatever is missing. Every step is idempotent, so two processes may migrate at once.
 pub(crate) async fn migrate<K: Kind>(call: &mut Call<'_>) -> Result<Migrated, Failure> {
     let from = version(call).await?;
     refuse_newer(from)?;
@@ -160,11 +160,11 @@ pub(crate) async fn migrate<K: Kind>(call: &mut Call<'_>) -> Result<Migrated, Fa
     Ok(Migrated { from, to })
 }
 
-/// Makes the indexes of the native collections, and with them the collections.
+/// Creates the indexes of the native collections, which creates the collections too.
 pub(crate) async fn make_events(call: &mut Call<'_>) -> Result<(), Failure> {
     let events = call.outbox().documents(&call.names().event);
     events.create_indexes(INDEXES.iter().map(Index::model)).await?;
-    // Joins need transactions.
+    // Joins exist only where the server has transactions.
     if call.outbox().server == Server::Replicated {
         let [made, member_of, step] = JOIN_INDEXES.each_ref().map(Index::model);
         call.outbox().documents(&call.names().join).create_index(made).await?;
@@ -173,7 +173,7 @@ pub(crate) async fn make_events(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A collection must be there before a transaction writes to it on older servers.
+/// Creates a collection, if it does not exist. On older servers a transaction cannot create it.
 pub(crate) async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
     match outbox.database.create_collection(name).await.map_err(Failure::from) {
         Err(failure) if failure.code() == Some(NAMESPACE_EXISTS) => Ok(()),
@@ -207,7 +207,7 @@ pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-/// The version of the collections; zero if there are none.
+/// The schema version of the collections; zero if they do not exist.
 pub(crate) async fn version(call: &mut Call<'_>) -> Result<u32, Failure> {
     let find = Find { filter: doc! { "_id": SCHEMA_VERSION }, ..Find::default() };
     let found = call.first(&call.names().meta, find).await?;

@@ -1,8 +1,8 @@
-//! The order number: a counter, and who has drawn numbers whose rows are not there yet.
+//! The sequence number: a counter, with notes of drawn numbers whose rows may still appear.
 //!
-//! The allocator draws numbers, never inside a transaction: one that its process has died in stays open on the server for a
-//! minute, and would keep the counter from all others. It notes beside the counter from which number on rows may still
-//! come; readers do not go past it meanwhile.
+//! The allocator draws numbers outside of transactions. If a process crashed during a transaction that raised
+//! the counter, the server would keep the counter locked for a minute. Beside the counter each process notes
+//! the lowest number whose row may still appear, and readers do not pass it.
 
 use std::sync::Arc;
 
@@ -17,37 +17,37 @@ use crate::time::from_date;
 
 pub(crate) const COUNTER: &str = "number";
 
-/// How many processes may have draws open at once.
+/// The maximum number of processes with open draws.
 const NOTES: usize = 1_000;
 
-/// Where the counter stands.
+/// The state of the counter.
 pub(crate) struct Head {
-    /// The last number that was drawn.
+    /// The last number drawn.
     pub(crate) last: i64,
-    /// Every number up to here has its row, or will never have one.
+    /// Every number up to this one has its row already or never gets one.
     pub(crate) vouched: i64,
-    /// The database's now.
+    /// The current time of the database.
     pub(crate) now: Timestamp,
 }
 
-/// Numbers that nobody else has.
+/// Consecutive numbers reserved for one caller.
 pub(crate) struct Drawn {
     pub(crate) first: i64,
-    /// The database's now.
+    /// The current time of the database.
     pub(crate) now: Timestamp,
-    /// What the allocator knows it by.
+    /// The allocator's id of this draw.
     pub(crate) open: u64,
 }
 
-/// The counter after a draw.
+/// The state of the counter after a draw.
 pub(crate) struct Raised {
-    /// The last number that was drawn.
+    /// The last number drawn.
     pub(crate) last: i64,
-    /// The database's now.
+    /// The current time of the database.
     pub(crate) now: Timestamp,
 }
 
-/// Reads the counter. Fails where the collections were not made.
+/// Reads the counter. Fails if the collections do not exist.
 pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
     let find = Find {
         filter: doc! { "_id": COUNTER },
@@ -56,7 +56,8 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
     };
     let quiet = call.outbox().allocator.quiet().filter(|_| !call.in_transaction());
     let found = call.first(&call.names().meta, find).await?;
-    // Asked after the answer: what has ended by now the next read sees.
+    // Queried after the counter was read: the rows of a draw that has ended by now are committed, and the
+    // next read sees them.
     let own = call.outbox().allocator.own(quiet);
     let counter = Document::try_from(&*found.ok_or_else(Failure::missing)?)?;
     let now = counter.get_datetime("now").copied().map_err(|_| Failure::missing())?;
@@ -74,13 +75,14 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
     Ok(Head { last, vouched: held.min().map_or(last, |first| last.min(first - 1)), now: from_date(now) })
 }
 
-/// Draws so many numbers.
+/// Draws `count` numbers.
 pub(crate) async fn draw(call: &Call<'_>, count: usize) -> Result<Drawn, Failure> {
     allocator::draw(call.outbox(), i64::try_from(count).unwrap_or(i64::MAX)).await
 }
 
-/// Ends the draw once its work has ended, which in a transaction is the end of that. One of whose work nobody knows
-/// whether it has is left to run out.
+/// Closes a draw after its work. In a transaction, the end of the transaction closes it instead.
+///
+/// If the outcome of the work is unknown, its rows may still appear, so the draw stays open until it expires.
 pub(crate) fn closed<T>(call: &mut Call<'_>, drawn: &Drawn, ended: Result<T, Failure>) -> Result<T, Failure> {
     if call.in_transaction() {
         call.draws.push(drawn.open);
@@ -90,7 +92,8 @@ pub(crate) fn closed<T>(call: &mut Call<'_>, drawn: &Drawn, ended: Result<T, Fai
     ended
 }
 
-/// Raises the counter for a round of the allocator, and puts the note of this process in its place.
+/// Raises the counter for one round of the allocator and replaces the note of this process in the same
+/// command. Also drops expired notes.
 pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised, Failure> {
     let mut call = Call::new(outbox, None);
     let until_ms = i64::try_from(outbox.hold().as_millis()).unwrap_or(i64::MAX / 2);
@@ -113,11 +116,12 @@ pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised,
     let pipeline = vec![Bson::from(doc! { "$set": change })];
     match call.modify(&outbox.names.meta, counter, pipeline).await {
         Ok(Some(counter)) => raised_to(&counter),
+        // No match: either the counter is missing, which `head` reports, or too many processes have notes.
         Ok(None) => {
             head(&mut call).await?;
             Err(crowded())
         }
-        // A server may refuse to change what is in no collection.
+        // A server may refuse to change a missing collection. `head` then reports the missing schema instead.
         Err(failure) if failure.is_answer() => {
             head(&mut call).await?;
             Err(failure)

@@ -1,4 +1,4 @@
-//! What operators do to rows: replay, discard, cancel, purge.
+//! Operators' changes to rows: replay, discard, cancel, purge.
 
 use std::collections::HashSet;
 
@@ -20,12 +20,12 @@ use crate::row::Fields;
 use crate::steps::{self, joined, open_steps};
 use crate::time::{cut, earlier, us};
 
-/// The number of the last entry of the audit, among the counters.
+/// The id of the counter of audit entries.
 pub(crate) const AUDIT: &str = "audit";
-/// How many rows one call takes at most: their keys stand in one command.
+/// The maximum number of rows in one call: one command contains all of their keys.
 const MOST: usize = 10_000;
 
-/// A row that an operator means.
+/// A row selected by an operator.
 struct Target {
     key: Bson,
     id: EventId,
@@ -73,7 +73,8 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     let updated = call.update(&call.names().event, statements).await;
     let count = closed(call, &drawn, updated)?;
     let revived = marked(call, &dead, mark, count).await?;
-    // After the rows: a process that dies between leaves a group that an operator can free once more.
+    // Groups are freed after the rows change: if the process crashes in between, an operator can free the
+    // group again.
     let freed: Vec<&str> = revived.iter().copied().filter(|id| heads.contains(*id)).collect();
     if !freed.is_empty() {
         free_behind(call, &freed).await?;
@@ -94,7 +95,7 @@ pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
     Ok(taken.len() as u64)
 }
 
-/// Also in transactions of the user's own.
+/// Cancels pending rows. Also runs in a caller's own transaction.
 pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
@@ -140,13 +141,13 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
             filter.insert("_id", keys(&rows));
             return call.delete(&call.names().event, filter).await;
         }
-        // All of these are kept: the rows behind them must not wait for that.
+        // Every row of this page must stay. Go on behind it, or the page would block all later rows forever.
         from.insert("seq", doc! { "$gt": last });
     }
 }
 
-/// Those that no group is blocked behind, without whose head unblocking would silently pass over it, and that are no steps of
-/// joins that have not ended.
+/// Filters out rows that a purge must keep: heads of blocked groups, because unblocking would silently skip a
+/// missing head, and steps of pending joins.
 async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target>, Failure> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.key.as_str()).collect();
     let mut kept = heads(call, &ids).await?;
@@ -157,7 +158,7 @@ async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target
     Ok(rows.into_iter().filter(|row| !waits(row)).collect())
 }
 
-/// The dead ones of a selection in order; none if it excludes them.
+/// The dead rows of a selection, in order; empty if the selection excludes them.
 async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<Target>, Failure> {
     match only_dead(select) {
         Some(select) => targets(call, selection(&select), limit.min(MOST)).await,
@@ -165,7 +166,7 @@ async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<
     }
 }
 
-/// A selection without all that is not dead; none if it excludes the dead ones.
+/// Narrows a selection to dead rows; `None` if it excludes them.
 pub(crate) fn only_dead(select: &Select) -> Option<Select> {
     let includes_dead = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
     includes_dead.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
@@ -184,8 +185,10 @@ fn keys(rows: &[Target]) -> Document {
     doc! { "$in": rows.iter().map(|row| row.key.clone()).collect::<Vec<Bson>>() }
 }
 
-/// Deletes those rows that still meet the condition; their ids. They are made done and marked first: then it is known
-/// who took each, and a process that dies half way leaves rows that nobody delivers.
+/// Deletes the rows that still meet the condition and returns their ids.
+///
+/// It first marks them as done. The mark shows which call took each row, and if the process crashes before
+/// the delete, the rows that remain are never delivered.
 async fn take<'a>(
     call: &mut Call<'_>,
     rows: &'a [Target],
@@ -205,7 +208,7 @@ async fn take<'a>(
     Ok(taken)
 }
 
-/// The ids of those that bear the mark; all, if so many do.
+/// The ids of the rows that carry the mark. If `count` equals the number of rows, all of them do.
 async fn marked<'a>(
     call: &mut Call<'_>,
     rows: &'a [Target],
@@ -226,7 +229,7 @@ async fn marked<'a>(
     Ok(mine.map(|row| row.id.as_str()).collect())
 }
 
-/// Puts an action on record, one entry for each target, in order.
+/// Writes audit entries, one per target, in order.
 pub(crate) async fn record(
     call: &mut Call<'_>,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! The collections of one outbox, what kind of server holds them, and how calls run on it.
+//! The collections of one outbox, the kind of server that holds them, and how calls run on it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,37 +23,37 @@ use crate::call::{Call, whole};
 use crate::error::Failure;
 use crate::sessions::{self, Holder, Sessions};
 
-/// What a call does; boxed, because it borrows the call.
+/// The future of an operation; boxed, because it borrows the call.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
 
-/// What is done for a request. It runs again with each transaction that is begun for it.
+/// An operation on a request. It runs again in each transaction that is begun for the request.
 pub(crate) type Operation<R, T> = for<'c> fn(&'c mut Call<'_>, &'c R) -> Work<'c, T>;
 
-/// How long before its deadline a call of the store's own is tried no more.
+/// The store stops retrying its own calls this long before their deadline.
 pub(crate) const LAST: Duration = Duration::from_secs(1);
-/// How long the server may take to end a transaction that was given up.
+/// How long the server may take to end an abandoned transaction.
 const RELEASE: Duration = Duration::from_secs(10);
-/// How long a server lets a transaction live, if it does not tell.
+/// The server's default transaction lifetime, assumed where the server does not report it.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The version of the protocol that MongoDB 6.0 speaks.
+/// The wire protocol version of MongoDB 6.0.
 const OLDEST_WIRE: i64 = 17;
 
-/// What the server can do, found out by asking it.
+/// The capabilities of the server, as it reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// A member of a replica set, or a router before such: it has transactions and change streams.
+    /// A replica set member, or a router in front of replica sets. It has transactions and change streams.
     Replicated,
-    /// Anything else: every command is applied at once, also those that claim to be in a transaction.
+    /// Any other server. It applies every command at once, even a command that claims to be in a transaction.
     Alone,
 }
 
 impl Server {
-    /// Asks. A server that knows of no replica set has no transactions, whatever commands it accepts.
+    /// Asks the server. A server outside a replica set has no transactions, whatever commands it accepts.
     pub(crate) async fn ask(database: &Database) -> Result<Self, Failure> {
         let answer = database.run_command(doc! { "hello": 1 }).await?;
         if is_too_old(&answer) {
-            tracing::warn!("this server is older than MongoDB 6: the store was never tried on it");
+            tracing::warn!("the store is not tested with servers older than MongoDB 6");
         }
         Ok(Self::read(&answer))
     }
@@ -64,7 +64,8 @@ impl Server {
         if router || member { Self::Replicated } else { Self::Alone }
     }
 
-    /// How long the server lets a transaction live at most. Few users may ask; the default counts for the others.
+    /// The longest time a transaction can live. Few users may read this parameter; for others the default
+    /// applies.
     pub(crate) async fn lifetime(self, database: &Database) -> Duration {
         if self == Self::Alone {
             return Duration::ZERO;
@@ -74,31 +75,30 @@ impl Server {
             database.client().database("admin").run_command(doc! { "getParameter": 1, LIMIT: 1 }).await;
         let told =
             asked.ok().and_then(|told| whole(&told, LIMIT)).and_then(|limit| u64::try_from(limit).ok());
-        // It looks for those that are too old every half of that.
+        // The server checks for expired transactions at intervals of half the limit.
         told.map_or(LIFETIME, Duration::from_secs).mul_f32(1.5)
     }
 }
 
-/// Whether a server that answered so to `hello` is older than MongoDB 6.
 fn is_too_old(hello: &Document) -> bool {
     whole(hello, "maxWireVersion").is_some_and(|version| version < OLDEST_WIRE)
 }
 
-/// Whether what a call changes must change together.
+/// How atomic the changes of a call must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It only reads, or changes one document.
+    /// The call only reads, or changes one document: no transaction.
     Single,
-    /// In a transaction, where the server has them.
+    /// A transaction, where the server has transactions. Conflicts are retried until the deadline.
     Together,
-    /// The same, and it gives up after so many tries where it loses against others.
+    /// Like `Together`, with at most this many attempts on conflicts.
     Briefly(u32),
-    /// The same, in a session that is ended with its holder.
+    /// Like `Briefly`, in a session that is killed when its holder is evicted or its claim expires.
     Of(Holder, u32),
 }
 
 impl Step {
-    /// How often it is tried where it loses against others.
+    /// The maximum number of attempts on write conflicts.
     fn tries(&self) -> u32 {
         match self {
             Self::Single | Self::Together => u32::MAX,
@@ -107,7 +107,6 @@ impl Step {
     }
 }
 
-/// The names of the collections.
 pub(crate) struct Names {
     pub(crate) event: String,
     pub(crate) meta: String,
@@ -116,7 +115,7 @@ pub(crate) struct Names {
     pub(crate) node: String,
     pub(crate) join: String,
     pub(crate) member: String,
-    /// Payloads that left no room for anything else in their documents.
+    /// Payloads so large that their documents had no room for other fields.
     pub(crate) oversized: String,
 }
 
@@ -136,24 +135,25 @@ impl Names {
     }
 }
 
-/// One outbox in one database.
+/// One outbox in one database; shared by all calls.
 pub(crate) struct Outbox {
     pub(crate) database: Database,
     pub(crate) names: Names,
     pub(crate) table: TableName,
     pub(crate) server: Server,
-    /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
+    /// The time limit that the server enforces on each command. The store waits 5 s longer and then drops the
+    /// connection.
     pub(crate) timeout: Duration,
-    /// How long a transaction may live.
+    /// The longest time a transaction can live on the server.
     lifetime: Duration,
     pub(crate) tasks: TaskTracker,
     pub(crate) allocator: SequenceAllocator,
     pub(crate) sessions: Sessions,
-    /// One for the transactions that have lost against others.
+    /// One permit: transactions of this process that hit a conflict retry one at a time.
     turns: Semaphore,
-    /// For how many claims it is remembered that others claim the same rows.
+    /// The number of further claims that expect competition from other claimers.
     pub(crate) crowd: AtomicU32,
-    /// For how many settles it is remembered that rows were not as they should be.
+    /// The number of further settles that check their rows before they delete them.
     pub(crate) doubts: AtomicU32,
     options: CollectionOptions,
 }
@@ -192,7 +192,7 @@ impl Outbox {
         }
     }
 
-    /// A collection, read and written on the primary with the majority's consent.
+    /// A collection of raw documents. It reads from and writes to the primary, with majority concern.
     pub(crate) fn raw(&self, name: &str) -> Collection<RawDocumentBuf> {
         self.database.collection_with_options(name, self.options.clone())
     }
@@ -205,12 +205,12 @@ impl Outbox {
         Instant::now() + self.timeout + Duration::from_secs(5)
     }
 
-    /// How long numbers that were drawn may still get their rows: a call may be under way, or a transaction open.
+    /// How long drawn sequence numbers may still get rows: a call may be in flight, or a transaction open.
     pub(crate) fn hold(&self) -> Duration {
         self.timeout.max(self.lifetime).saturating_add(GRACE)
     }
 
-    /// How a transaction reads and commits.
+    /// Snapshot reads and majority commits, on the primary.
     pub(crate) fn transaction(&self) -> TransactionOptions {
         TransactionOptions::builder()
             .read_concern(ReadConcern::snapshot())
@@ -220,17 +220,18 @@ impl Outbox {
             .build()
     }
 
-    /// A session with an open transaction.
+    /// Starts a session with an open transaction.
     pub(crate) async fn begin(&self) -> Result<ClientSession, Failure> {
         let mut session = self.database.client().start_session().await?;
         session.start_transaction().with_options(self.transaction()).await?;
         Ok(session)
     }
 
-    /// Runs a call to its end, whether or not the caller goes on waiting.
+    /// Runs a call, in a transaction if the step needs one.
     ///
-    /// A transaction that loses against others is begun again until shortly before the deadline, with a growing pause between.
-    /// Those of this process that have lost go one by one: the server makes no queue of them, and they would lose to each other.
+    /// A transaction that hits a write conflict is retried with growing pauses until shortly before the
+    /// deadline. The server does not queue conflicting transactions, so those of this process would keep
+    /// defeating each other; after its first conflict a transaction waits for the one permit of `turns`.
     pub(crate) async fn perform<R, T>(
         self: &Arc<Self>,
         step: Step,
@@ -294,15 +295,15 @@ impl Outbox {
                 Err(failure)
             }
         };
-        // Rows of a commit whose answer was lost may still come.
+        // If the commit's answer was lost, its rows may still appear: the draws stay open until they expire.
         if !matches!(ended, Err(Failure::Open(_))) {
             draws.into_iter().for_each(|draw| allocator::end(self, draw));
         }
         ended
     }
 
-    /// Commits, and asks again until shortly before the deadline where the answer was lost: a commit that is sent twice happens
-    /// once.
+    /// Commits. If the answer is lost, sends the commit again until shortly before the deadline, which is
+    /// safe: the server applies a commit once.
     pub(crate) async fn commit(&self, session: &mut ClientSession, deadline: Instant) -> Result<(), Failure> {
         let (mut tried, last) = (0, deadline - LAST);
         loop {
@@ -324,30 +325,32 @@ impl Outbox {
         }
     }
 
-    /// Has the server end a transaction of which nobody knows whether it has ended: it would hold its documents for a minute.
+    /// Kills a session whose transaction may still be open. Otherwise the server would keep its documents
+    /// locked for a minute.
     ///
-    /// The call waits for that only briefly. On a busy server it goes on without the call.
+    /// The caller waits for half a second at most; on a busy server the kill completes in the background.
     pub(crate) async fn release(&self, session: &ClientSession) {
         let ended = doc! { "killSessions": [session.id().clone()] };
         let admin = session.client().database("admin");
         let releasing = self.tasks.spawn(async move {
             if !matches!(timeout(RELEASE, admin.run_command(ended)).await, Ok(Ok(_))) {
-                tracing::debug!("a transaction was left to run out");
+                tracing::debug!("could not end a transaction; it expires on the server");
             }
         });
-        // Whether it is through by then or not, the call has its answer.
+        // The call has its answer whether or not the kill has completed.
         let _ = timeout(LAST / 2, releasing).await;
     }
 }
 
-/// A pause of a random length whose bound doubles, up to 128 ms: those who met once should not meet again.
+/// Sleeps for a random time, from a quarter to five quarters of a bound. The bound is 1 ms at first and
+/// doubles with each attempt, up to 128 ms. Random, so that two callers that collided do not collide again.
 pub(crate) async fn pause(tried: u32) {
     let bound_us = 1_000_u64 << tried.min(7);
     let part = Uuid::new_v4().as_u128() as u64 % bound_us;
     sleep(Duration::from_micros(bound_us / 4 + part)).await;
 }
 
-/// Confirmed by the majority, on disk.
+/// Majority write concern with journaling.
 fn confirmed(timeout: Duration) -> WriteConcern {
     let mut concern = WriteConcern::default();
     concern.w = Some(Acknowledgment::Majority);
@@ -356,7 +359,7 @@ fn confirmed(timeout: Duration) -> WriteConcern {
     concern
 }
 
-/// The same as a part of a command.
+/// The same write concern as a command option.
 pub(crate) fn confirmed_document(timeout: Duration) -> Document {
     doc! { "w": "majority", "j": true, "wtimeout": i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX) }
 }

@@ -1,4 +1,4 @@
-//! Moving delayed rows whose time has come to the end of the order.
+//! Promoting due rows: moves them from lane −1 to the end of the order.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::number::{closed, draw};
 use crate::row::Fields;
 use crate::time::{cut, until, us};
 
-/// How many rows one call moves at most.
+/// The maximum number of rows moved by one call.
 const MOST: usize = 10_000;
 
 pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Promoted, Failure> {
@@ -60,6 +60,7 @@ fn place(row: &RawDocumentBuf, seq: i64, request: &Promote) -> Document {
         Some(home) if grouped => home,
         _ => request.lane.0.into(),
     };
+    // The filter repeats the old number and lane, so two nodes that promote at once move a row only once.
     let this = doc! { "_id": fields.key(), "seq": fields.seq().0, "status": pending(), "slot": i32::from(Lane::DELAYED.0) };
     doc! { "q": this, "u": { "$set": { "seq": seq, "slot": Bson::Int32(slot as i32) } } }
 }

@@ -1,4 +1,4 @@
-//! Rights: what delivering needs, and what this user lacks of it.
+//! Privileges: checks whether the user has what delivery and purging need.
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::port::Lacking;
@@ -7,18 +7,19 @@ use crate::call::Call;
 use crate::error::Failure;
 use crate::outbox::Names;
 
-/// What is done to documents. Deleting nodes is part of delivering.
+/// Actions that delivery needs on the node collection, where it also deletes documents.
 const WRITES: &[&str] = &["find", "insert", "update", "remove"];
+/// Actions that delivery needs on the other collections.
 const KEEPS: &[&str] = &["find", "insert", "update"];
 
-/// Servers that do not tell rights (FerretDB) lack nothing, as far as can be told.
+/// Finds missing privileges. A server that does not report privileges (FerretDB) counts as granting all.
 pub(crate) async fn lacking(call: &mut Call<'_>) -> Result<Lacking, Failure> {
     let database = &call.outbox().database;
     let asked = database.run_command(doc! { "connectionStatus": 1, "showPrivileges": true }).await;
     Ok(asked.map_or_else(|_| Lacking::default(), |told| of(&told, database.name(), call.names())))
 }
 
-/// What is lacking by a server's answer. Where nobody is authenticated, everything may be done.
+/// Finds missing privileges in a server's answer. Without an authenticated user, everything is allowed.
 fn of(told: &Document, database: &str, names: &Names) -> Lacking {
     let Ok(auth) = told.get_document("authInfo") else { return Lacking::default() };
     let list = |name| auth.get_array(name).ok().filter(|list| !list.is_empty());
@@ -48,7 +49,8 @@ fn of(told: &Document, database: &str, names: &Names) -> Lacking {
     }
 }
 
-/// Whether a privilege allows an action on a collection.
+/// Whether a privilege allows an action on a collection. An empty name in a privilege matches every database
+/// or collection.
 fn grants(privilege: &Document, database: &str, collection: &str, action: &str) -> bool {
     let Ok(resource) = privilege.get_document("resource") else { return false };
     let within = |name, of: &str| resource.get_str(name).is_ok_and(|value| value.is_empty() || value == of);

@@ -1,4 +1,4 @@
-//! Rows as they are read: whatever someone else wrote, a read never fails on it.
+//! Decoding of rows: a read never fails, whatever another program wrote.
 
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
@@ -12,20 +12,20 @@ use pillarbox::port::ByteLimits;
 use crate::document::slot_of;
 use crate::time::from_value;
 
-/// The field in which a read tells how large a document is.
+/// The field that contains the document size in a read that does not load the document.
 pub(crate) const SIZE: &str = "size";
 
-/// How large a document is, for a read that does not load it.
+/// The projection that computes `SIZE`, in bytes.
 pub(crate) fn size() -> Document {
     doc! { "$bsonSize": "$$ROOT" }
 }
 
-/// How large a document is that was not loaded.
+/// The value of `SIZE`; zero if it is missing.
 pub(crate) fn size_of(document: &RawDocument) -> usize {
     Fields::new(document).number(SIZE).and_then(|size| usize::try_from(size).ok()).unwrap_or_default()
 }
 
-/// Reads the fields of one document and keeps the first thing that is wrong with them.
+/// Reads the fields of one document and keeps the first problem found.
 pub(crate) struct Fields<'a> {
     document: &'a RawDocument,
     wrong: Option<Malformed>,
@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
         Self { document, wrong: None }
     }
 
-    /// A value; nothing where the field is missing or null.
+    /// A value; `None` if the field is missing or null.
     fn value(&self, field: &str) -> Option<RawBsonRef<'a>> {
         let value = self.document.get(field).ok().flatten()?;
         (!matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)).then_some(value)
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
         self.text(field).map(str::to_owned)
     }
 
-    /// A whole number of whatever width.
+    /// An integer of any BSON number type.
     pub(crate) fn number(&mut self, field: &str) -> Option<i64> {
         let number = match self.value(field)? {
             RawBsonRef::Int64(number) => Some(number),
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         number
     }
 
-    /// Bytes of a text or of binary data.
+    /// The length of a text or binary value, in bytes.
     fn length(&self, field: &str) -> usize {
         match self.value(field) {
             Some(RawBsonRef::String(text)) => text.len(),
@@ -84,7 +84,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Bytes of the names and contents.
+    /// The size of the event's texts and payload, in bytes. For a claimed row it includes the last error.
     fn size(&self, keys: &Keys<'_>, claimed: WithClaim) -> usize {
         const COUNTED: [&str; 10] = [
             "_id",
@@ -111,22 +111,23 @@ impl<'a> Fields<'a> {
         time
     }
 
-    /// Whether it is there, whatever it is.
+    /// Whether the field has a value of any type.
     pub(crate) fn has(&self, field: &str) -> bool {
         self.value(field).is_some()
     }
 
-    /// The key as it is, for statements.
+    /// The key in its stored type, for filters.
     pub(crate) fn key(&self) -> Bson {
         self.value("_id").and_then(|id| Bson::try_from(id).ok()).unwrap_or(Bson::Null)
     }
 
-    /// Whether a field is this very mark.
+    /// Whether the field contains this mark.
     pub(crate) fn is(&self, field: &str, mark: ObjectId) -> bool {
         matches!(self.value(field), Some(RawBsonRef::ObjectId(found)) if found == mark)
     }
 
-    /// The event's id; of a key that is no text, something like it for people to see.
+    /// The event's id. A key that is not text makes the row malformed; its id is then a readable form of the
+    /// key.
     pub(crate) fn id(&mut self) -> EventId {
         match self.value("_id") {
             Some(RawBsonRef::String(text)) => EventId::from_row(text),
@@ -154,7 +155,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The slot of its group, or of its id.
+    /// The slot of the row's group, or of its id if it has no group.
     pub(crate) fn home(&mut self) -> i32 {
         let id = self.id();
         let keys = self.keys();
@@ -177,7 +178,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What is wrong so far.
+    /// The first problem found so far.
     pub(crate) fn wrong(&self) -> Option<String> {
         self.wrong.as_ref().map(ToString::to_string)
     }
@@ -246,9 +247,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What the group of a row is made of.
+/// The fields that determine a row's group.
 pub(crate) struct Keys<'a> {
-    /// None for the global one.
+    /// `None` for the global aggregate type.
     aggregate_type: Option<&'a str>,
     aggregate_id: Option<&'a str>,
     message_group: Option<&'a str>,
@@ -264,7 +265,7 @@ impl Keys<'_> {
     }
 }
 
-/// A pending row as it is read for delivery.
+/// Reads a pending row for delivery.
 pub(crate) fn read_row(document: &RawDocument, claimed: WithClaim) -> Row {
     let mut fields = Fields::new(document);
     let id = fields.id();
@@ -292,11 +293,12 @@ pub(crate) fn read_row(document: &RawDocument, claimed: WithClaim) -> Row {
     }
 }
 
-/// A pending row within limits: what has more bytes than a row may have is dropped here. No document is very large.
+/// Reads a pending row within limits: the content of a row larger than `limits.row` is dropped after loading.
+/// The server limits documents to 16 MiB, so loading is safe.
 pub(crate) fn read_within(document: &RawDocument, claimed: WithClaim, limits: &ByteLimits) -> Row {
     let mut read = read_row(document, claimed);
     if claimed == WithClaim::Yes {
-        // As the claim has counted it.
+        // The claim counted the whole document against its byte limit.
         read.bytes = document.as_bytes().len();
     }
     if read.bytes <= limits.row {
@@ -306,7 +308,7 @@ pub(crate) fn read_within(document: &RawDocument, claimed: WithClaim, limits: &B
     Row { bytes: 0, last_error: None, event, ..read }
 }
 
-/// Everything in a row, for people.
+/// Reads all fields of a row, for operators.
 pub(crate) fn read_record(document: &RawDocument) -> Record {
     let read = read_row(document, WithClaim::Yes);
     let mut fields = Fields::new(document);
@@ -330,7 +332,7 @@ pub(crate) fn read_record(document: &RawDocument) -> Record {
     }
 }
 
-/// The failed attempts of a row, oldest first.
+/// Reads the failed attempts of a row, oldest first.
 pub(crate) fn read_attempts(document: &RawDocument) -> Vec<Attempt> {
     let Ok(failures) = document.get_array("failures") else { return Vec::new() };
     let failures = failures.into_iter().flatten().filter_map(|failure| failure.as_document());

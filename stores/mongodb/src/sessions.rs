@@ -1,9 +1,9 @@
-//! The sessions that nodes and workers settle and take in, and how those of one that has died are ended.
+//! The sessions in which nodes and workers settle and take, and how to kill those of a crashed process.
 //!
-//! A server keeps the transaction of a process that has died open for a minute, and refuses its documents to all others.
-//! So each session is noted before it is first used. Whoever evicts a node, or finds that a claim of a worker has run out, has the
-//! server end the sessions that are noted for it. A session of a node that is noted later than that finds its node gone from the
-//! list.
+//! The server keeps the transaction of a crashed process open for a minute, and its documents locked. So each
+//! session is recorded before its first use. A process that evicts a node, or finds an expired claim of a
+//! worker, kills the recorded sessions. A session that an evicted node records later is harmless: its settle
+//! finds the node gone.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,21 +18,22 @@ use crate::call::{Call, Find};
 use crate::error::Failure;
 use crate::outbox::{Outbox, Server};
 
-/// How many sessions are noted of one holder, the newest. It uses one or two, and others only after calls that ran out of time.
+/// A holder's list keeps the newest 100 sessions. A holder uses one or two, and more only after calls that
+/// timed out.
 const NOTED: i32 = -100;
-/// A note of a worker is renewed after this long: old ones are removed.
+/// A worker's record is renewed after this time, because old records are deleted.
 const RENEWED: Duration = Duration::from_secs(15 * 60);
 
-/// Whose outcomes a session carries.
+/// The node or worker that uses a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     Node(NodeId),
-    /// A worker of the queue, or whoever else claims.
+    /// A queue worker or another claimer.
     Owner(OwnerId),
 }
 
 impl Holder {
-    /// The document that has its sessions.
+    /// The id of the document that lists its sessions.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Node(node) => format!("{node} sessions"),
@@ -41,7 +42,7 @@ impl Holder {
     }
 }
 
-/// A session, for whom it was last noted, and when.
+/// A session, the holder it was last recorded for, and when.
 pub(crate) struct Noted {
     holder: Holder,
     at: Instant,
@@ -54,14 +55,16 @@ impl Noted {
     }
 }
 
-/// The sessions of this process that no call uses now.
+/// The idle sessions of this process.
 ///
-/// They do not go back to the driver, which would give them to transactions of the application: an eviction would end those too.
+/// They do not return to the driver's pool. The driver could reuse them for the application's transactions,
+/// and an eviction would kill those too.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<Vec<Noted>>);
 
 impl Sessions {
-    /// One of this holder's, else one that has to be noted for it.
+    /// Takes an idle session: one recorded for this holder if possible, else one that must be recorded for it
+    /// first.
     fn idle(&self, holder: &Holder) -> Option<Noted> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = idle.iter().position(|noted| noted.is_for(holder));
@@ -72,7 +75,8 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
     }
 
-    /// Lets all of them go, and removes the notes of workers; those of nodes go with the node.
+    /// Drops all idle sessions and deletes the records of workers. Records of nodes are deleted with the
+    /// node.
     pub(crate) async fn clear(&self, outbox: &Arc<Outbox>) {
         let idle = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let owners = idle.iter().filter(|noted| matches!(noted.holder, Holder::Owner(_)));
@@ -82,12 +86,12 @@ impl Sessions {
         }
         let notes = doc! { "_id": { "$in": keys } };
         if Call::new(outbox, None).delete(&outbox.names.node, notes).await.is_err() {
-            tracing::debug!("the list of this process's sessions was left");
+            tracing::debug!("could not delete the session list of this process");
         }
     }
 }
 
-/// A session that is noted for this holder.
+/// A session that is recorded for this holder.
 pub(crate) async fn of(outbox: &Arc<Outbox>, holder: &Holder) -> Result<Noted, Failure> {
     let session = match outbox.sessions.idle(holder) {
         Some(noted) if noted.is_for(holder) => return Ok(noted),
@@ -98,16 +102,18 @@ pub(crate) async fn of(outbox: &Arc<Outbox>, holder: &Holder) -> Result<Noted, F
     let all = doc! { "$concatArrays": [known, [{ "$literal": session.id().clone() }]] };
     let made_at = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
     let noted = doc! { "$set": { "sessions": { "$slice": [all, NOTED] }, "made_at": made_at } };
-    // Where a node has no such document it is gone, as its call will find. A worker is on no list.
+    // A node without this document was evicted, and its call will find that out. A worker is not registered,
+    // so its document is created here.
     let upsert = matches!(holder, Holder::Owner(_));
     let note = doc! { "q": { "_id": holder.key() }, "u": [noted], "upsert": upsert };
     Call::new(outbox, None).update(&outbox.names.node, vec![note]).await?;
     Ok(Noted { holder: holder.clone(), at: Instant::now(), session })
 }
 
-/// Has the server end all sessions that are noted for these holders, and with them what they have left open.
+/// Kills all recorded sessions of these holders, and with them their open transactions.
 ///
-/// A user may always end own sessions. Those of another user go on, and are ended by the server in the end.
+/// A user may always kill its own sessions. Sessions of another user go on until the server ends their
+/// transactions.
 pub(crate) async fn end(call: &mut Call<'_>, gone: impl IntoIterator<Item = Holder>) -> Result<(), Failure> {
     let keys: Vec<String> = gone.into_iter().map(|holder| holder.key()).collect();
     let find = Find { filter: doc! { "_id": { "$in": keys } }, ..Find::default() };
@@ -123,7 +129,8 @@ pub(crate) async fn end(call: &mut Call<'_>, gone: impl IntoIterator<Item = Hold
     Ok(())
 }
 
-/// The same for workers whose claims have run out. One that lives on notes its next session anew.
+/// Kills the sessions of workers whose claims have expired. A worker that is still alive records its next
+/// session again.
 pub(crate) async fn end_of_owners(call: &mut Call<'_>, owners: BTreeSet<OwnerId>) -> Result<(), Failure> {
     if owners.is_empty() || call.outbox().server == Server::Alone {
         return Ok(());

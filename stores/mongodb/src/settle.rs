@@ -1,4 +1,4 @@
-//! Reporting outcomes under a fence: one command a batch, and one more only where something did not change.
+//! Settling under a fence: one update command per batch, and a second look only if some rows did not change.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,8 @@ use crate::row::Fields;
 use crate::steps::{self, joined};
 use crate::time::{cut, later, us};
 
-/// How many failed attempts a document keeps, the newest: with the longest errors it stays within its bound.
+/// A document keeps the newest 200 failed attempts. Even with the longest errors it stays below the document
+/// size limit.
 const FAILURES: i32 = -200;
 
 pub(crate) async fn settle(
@@ -46,6 +47,7 @@ pub(crate) async fn settle(
         return Ok(Settled::all_but(Vec::new()));
     }
     let matched = call.update(&call.names().event, batch.statements()).await?;
+    // A statement changes at most one row per outcome, so equal counts mean that no outcome is stale.
     let (stale, reused) = if matched == batch.changing.len() as u64 {
         (HashSet::new(), false)
     } else {
@@ -65,7 +67,7 @@ pub(crate) async fn settle(
     Ok(Settled { reused, ..Settled::all_but(stale) })
 }
 
-/// How a step stands after this; `None` if it has not ended.
+/// The state of a join step after this change; `None` if the step has not ended.
 fn state_after(change: &Change) -> Option<StepState> {
     match change {
         Change::Done => Some(StepState::Completed),
@@ -74,7 +76,8 @@ fn state_after(change: &Change) -> Option<StepState> {
     }
 }
 
-/// The messages that end, if any can be a step of a join: nodes have none of the queue.
+/// The messages that this settle ends and that may be steps of a join. Nodes deliver no queue messages, so
+/// they have none.
 fn ending(request: &Settle) -> Vec<&str> {
     if matches!(request.fence, Fence::Node(_)) {
         return Vec::new();
@@ -83,7 +86,10 @@ fn ending(request: &Settle) -> Vec<&str> {
     request.outcomes.iter().filter(ends).map(|outcome| outcome.id.as_str()).collect()
 }
 
-/// The time, if the fence lets the call through, and which outcomes only need their rows deleted.
+/// Checks the fence and finds rows that can be deleted without marking.
+///
+/// Returns the current time, or `None` if the fence fails, and the places of the outcomes whose rows can be
+/// deleted.
 async fn look(
     call: &mut Call<'_>,
     request: &Settle,
@@ -98,7 +104,7 @@ async fn look(
             Some(now) => Ok((Some(at(now)), deletable(call, request).await?)),
             None => Ok((None, Vec::new())),
         },
-        // Both only read: neither need wait for the other.
+        // Without a transaction both only read, so they run concurrently.
         Fence::Node(node) => {
             let mut beside = Call::new(call.outbox(), None);
             let (now, deleting) = tokio::try_join!(hold(&mut beside, *node), deletable(call, request))?;
@@ -114,17 +120,18 @@ async fn look(
     }
 }
 
-/// One settle, and the mark that it leaves on every row it changes.
+/// One settle. It writes `mark` into every row it changes, which later tells its changes from those of
+/// others.
 struct Batch<'a> {
     request: &'a Settle,
-    /// The outcomes that are not settled yet, and their places.
+    /// The outcomes still to apply, with their places in the request.
     changing: Vec<(usize, &'a Outcome)>,
     now: Timestamp,
     mark: ObjectId,
 }
 
 impl Batch<'_> {
-    /// Outcomes that say the same are one statement.
+    /// Builds the update statements. Equal outcomes share one statement.
     fn statements(&self) -> Vec<Document> {
         let mut alike: Vec<(&Change, i64, Vec<&Outcome>)> = Vec::new();
         for (_, outcome) in &self.changing {
@@ -132,7 +139,8 @@ impl Batch<'_> {
                 Fence::Owner(_) => outcome.token.0,
                 Fence::Node(_) | Fence::Open => 0,
             };
-            // A number stands once in a statement, where its place tells the id.
+            // `named` finds the id by the position of the number, so a number may occur only once in a
+            // statement.
             let same = |(change, of, rows): &&mut (&Change, i64, Vec<&Outcome>)| {
                 *of == token
                     && **change == outcome.change
@@ -157,7 +165,8 @@ impl Batch<'_> {
         alike.into_iter().map(statement).collect()
     }
 
-    /// What becomes of a row. In a pipeline text is taken as it stands only if it says so.
+    /// The update of a row. In a pipeline, text must be wrapped in `$literal`, or a leading `$` would be
+    /// evaluated.
     fn change(&self, change: &Change) -> Bson {
         let mut set = doc! { "mark": self.mark };
         match change {
@@ -241,7 +250,7 @@ impl Batch<'_> {
         set
     }
 
-    /// Counts what has ended in the joins it is a step of.
+    /// Counts ended messages in their joins.
     async fn end_steps(
         &self,
         call: &mut Call<'_>,
@@ -254,7 +263,8 @@ impl Batch<'_> {
         steps::ended(call, &ended, self.now).await
     }
 
-    /// The places of outcomes whose rows do not bear the mark, and whether one of their numbers is another event's.
+    /// The places of outcomes whose rows do not carry the mark, and whether one of their numbers belongs to
+    /// another event now.
     async fn stale(&self, call: &mut Call<'_>) -> Result<(HashSet<usize>, bool), Failure> {
         let pairs: HashSet<(i64, &str)> =
             self.changing.iter().map(|(_, outcome)| (outcome.seq.0, outcome.id.as_str())).collect();
@@ -280,7 +290,10 @@ impl Batch<'_> {
         Ok((stale.map(|(place, _)| *place).collect(), reused))
     }
 
-    /// Deletes what this settle has made done. Marked first, so that it is known whose rows went.
+    /// Deletes the rows that this settle marked as done. The mark limits the delete to rows that this settle
+    /// changed.
+    ///
+    /// Rows with a message id stay for deduplication, and steps of joins stay for their joins.
     async fn delete(&self, call: &mut Call<'_>) -> Result<(), Failure> {
         if self.request.on_done == OnDone::Keep {
             return Ok(());
@@ -296,9 +309,11 @@ impl Batch<'_> {
     }
 }
 
-/// The rows that these outcomes name, each by its number and the id beside it: numbers come again when a server is put back.
+/// Selects the rows of these outcomes. Each must match both its number and its id, because a failover or a
+/// restore can lead to reused numbers.
 ///
-/// A key that is no text is no event's id, and has none to compare: nothing was delivered of it, and it ends by its number.
+/// A row whose key is not text is malformed and was never delivered. It has no id to compare and is matched
+/// by its number alone.
 pub(crate) fn named(change: &Change, rows: &[&Outcome]) -> Document {
     let numbers: Vec<i64> = rows.iter().map(|outcome| outcome.seq.0).collect();
     let ids: Vec<&str> = rows.iter().map(|outcome| outcome.id.as_str()).collect();
@@ -315,14 +330,14 @@ pub(crate) fn named(change: &Change, rows: &[&Outcome]) -> Document {
     }
 }
 
-/// Whether a failure goes into the history.
+/// Whether to add a failure to the history.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remembered {
     Yes,
     No,
 }
 
-/// A row's attempts less so many, and less that of a claim.
+/// The row's attempts minus `attempts`, and minus one more if a claim counted one; never below zero.
 fn given_back(attempts: i32) -> Document {
     let locked_by = doc! { "$ifNull": ["$locked_by", Bson::Null] };
     let claimed = doc! { "$cond": [{ "$eq": [locked_by, Bson::Null] }, 0, 1] };
@@ -330,7 +345,7 @@ fn given_back(attempts: i32) -> Document {
     doc! { "$cond": [{ "$gt": [rest.clone(), 0] }, rest, 0] }
 }
 
-/// To lane −1, but for rows of the queue.
+/// Moves a row to lane −1, unless it belongs to the queue.
 fn put_off() -> Document {
     let (queue, delayed) = (i32::from(Lane::QUEUE.0), i32::from(Lane::DELAYED.0));
     doc! { "$cond": [{ "$eq": ["$slot", queue] }, queue, delayed] }

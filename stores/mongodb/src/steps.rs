@@ -1,4 +1,4 @@
-//! What the end of a message means for the joins it is a step of.
+//! Counting ended messages in their joins, and ending joins.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,9 +17,9 @@ use crate::joins::count;
 use crate::row::Fields;
 use crate::time::us;
 
-/// Those of these messages that are or were attached to a join.
+/// The messages among `ids` that are or were attached to a join.
 pub(crate) async fn joined(call: &mut Call<'_>, ids: Vec<&str>) -> Result<HashSet<String>, Failure> {
-    // Joins need transactions.
+    // Joins exist only where the server has transactions.
     if ids.is_empty() || !call.in_transaction() {
         return Ok(HashSet::new());
     }
@@ -29,7 +29,8 @@ pub(crate) async fn joined(call: &mut Call<'_>, ids: Vec<&str>) -> Result<HashSe
     Ok(found.iter().map(|row| Fields::new(row).id().to_string()).collect())
 }
 
-/// Messages have ended: each counts in the joins it is a pending member of, which then end in the order of their ids.
+/// Counts each ended message in the joins where it is a pending member, then ends those joins in the order of
+/// their ids.
 pub(crate) async fn ended(
     call: &mut Call<'_>,
     messages: &[(&EventId, StepState)],
@@ -69,7 +70,7 @@ pub(crate) async fn ended(
     finish(call, joins, now).await
 }
 
-/// Writes joins that have changed, ends those whose end has come, and adds the messages that they end in.
+/// Writes changed joins, ends the joins whose last step has ended, and enqueues their continuations.
 pub(crate) async fn finish(
     call: &mut Call<'_>,
     mut joins: Vec<JoinRecord>,
@@ -86,7 +87,7 @@ pub(crate) async fn finish(
     if fired.is_empty() {
         return Ok(());
     }
-    // One that is there was added before.
+    // A continuation that already exists was enqueued by an earlier call.
     let ids: Vec<&str> = fired.iter().map(|row| row.event.id().as_str()).collect();
     let find =
         Find { filter: doc! { "_id": { "$in": ids } }, fields: Some(doc! { "_id": 1 }), ..Find::default() };
@@ -99,7 +100,8 @@ pub(crate) async fn finish(
     insert::add(call, &fresh, Some(now)).await.map(drop)
 }
 
-/// Ends a join whose last step has ended, if someone has said what happens then; the message of its end.
+/// Ends a join if its last step has ended and a wait is set. Returns the continuation to enqueue, if there is
+/// one.
 fn end(join: &mut JoinRecord, now: Timestamp) -> Option<NewRow> {
     if join.status != JoinStatus::Pending {
         return None;
@@ -115,7 +117,7 @@ fn end(join: &mut JoinRecord, now: Timestamp) -> Option<NewRow> {
     Some(NewRow { event, placement: Placement::Queue })
 }
 
-/// Those of these messages that are steps of joins that have not ended.
+/// The messages among `ids` that are steps of pending joins.
 pub(crate) async fn open_steps(call: &mut Call<'_>, ids: &[&str]) -> Result<HashSet<String>, Failure> {
     let filter = doc! { "message": { "$in": ids } };
     let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
@@ -134,7 +136,8 @@ pub(crate) async fn open_steps(call: &mut Call<'_>, ids: &[&str]) -> Result<Hash
     Ok(steps)
 }
 
-/// Deletes joins that ended before a time, at most so many, and their members first: a join without them is deleted next time.
+/// Deletes at most `limit` joins that ended before a time. Members go first: if the call fails in between,
+/// the next purge still finds the join.
 pub(crate) async fn purge(call: &mut Call<'_>, before: Timestamp, limit: usize) -> Result<(), Failure> {
     let pending = i32::from(JoinStatus::Pending.code());
     let filter = doc! { "status": { "$ne": pending }, "updated_at": { "$lt": us(before) } };

@@ -1,4 +1,4 @@
-//! The handle: the store port over a database of the driver's.
+//! The store handle: implements the store port over a `mongodb::Database`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,27 +27,28 @@ use crate::sessions::Holder;
 use crate::{claim, fetch, flowcatalyst, membership, migrate, promote};
 
 const WRITE: &str = "write";
-/// How often a settle is tried that loses against others: it must not wait long for one document.
+/// Attempts of a settle that meets write conflicts. Few, because a node must not wait long for one document.
 const SETTLES: u32 = 3;
-/// The same for the queue, where steps of one join meet in its document.
+/// Attempts of a queue settle: steps of one join all write the join's document.
 const QUEUE_SETTLES: u32 = 12;
-/// The same for a leader that takes rows, one of which another transaction may hold.
+/// Attempts of a take by the leader: another transaction may hold one of the rows.
 const TAKES: u32 = 12;
-/// How many ids an error names.
+/// At most this many event ids appear in an error.
 const IDS_TOLD: usize = 20;
-/// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
+/// How long a heartbeat waits for the search for pending rows. After that, it tells the reader to look for
+/// itself. Also bounds the shutdown of the client.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// An outbox in a MongoDB database, in a collection of the kind `K`. A clone is the same outbox.
+/// An outbox in a MongoDB database, in a collection of kind `K`. Clones share one outbox.
 pub struct MongodbTable<K>(Arc<Shared>, PhantomData<fn() -> K>);
 
-/// An outbox in a native collection.
+/// An outbox in Pillarbox's own collection.
 pub type MongodbStore = MongodbTable<Native>;
 
-/// An outbox in a collection of another program.
+/// An outbox in a collection of items, which belongs to another program.
 pub type MongodbItemStore = MongodbTable<Items>;
 
-/// What all clones share.
+/// State shared by all clones of a store.
 pub(crate) struct Shared {
     facts: Facts,
     pub(crate) outbox: Arc<Outbox>,
@@ -57,27 +58,27 @@ pub(crate) struct Shared {
 }
 
 impl MongodbStore {
-    /// A store in an application's own database, with the default settings.
+    /// Opens a store in the application's database, with default settings.
     pub async fn new(database: Database) -> Result<Self, StoreError> {
         Self::builder(database).open().await
     }
 
-    /// A store with a client of its own, from a URL `mongodb://HOST/DATABASE`.
+    /// Opens a store with its own client, from a URL `mongodb://HOST/DATABASE`.
     pub async fn open_url(url: &str) -> Result<Self, StoreError> {
         Self::builder_from_url(url).await?.open().await
     }
 
-    /// Settings for a store in an application's own database.
+    /// Returns a builder for a store in the application's database.
     pub fn builder(database: Database) -> MongodbStoreBuilder {
         MongodbStoreBuilder::new(database)
     }
 
-    /// Settings for a store with a client of its own.
+    /// Returns a builder for a store with its own client.
     pub async fn builder_from_url(url: &str) -> Result<MongodbStoreBuilder, StoreError> {
         MongodbStoreBuilder::from_url(url).await
     }
 
-    /// A script for `mongosh` that makes the collections of an outbox, without a server.
+    /// Returns a `mongosh` script that creates the collections of an outbox. Needs no server.
     #[must_use]
     pub fn schema_sql(table: &TableName) -> String {
         migrate::script::<Native>(table)
@@ -85,7 +86,8 @@ impl MongodbStore {
 }
 
 impl MongodbItemStore {
-    /// A script for `mongosh` that makes a collection of items and those beside it, without a server.
+    /// Returns a `mongosh` script that creates a collection of items and the store's own collections. Needs
+    /// no server.
     #[must_use]
     pub fn schema_sql(table: &TableName) -> String {
         migrate::script::<Items>(table)
@@ -125,24 +127,24 @@ impl<K> MongodbTable<K> {
         &self.0.facts.name
     }
 
-    /// The database that the outbox is in, and business documents beside it.
+    /// The database that holds the outbox and the application's documents.
     #[must_use]
     pub fn database(&self) -> &Database {
         &self.0.outbox.database
     }
 
-    /// Stops listening and waits for calls that are under way, also those that nobody waits for any more.
+    /// Stops listening for wake-ups and waits for all calls in flight, including calls whose caller has gone.
     pub async fn close(&self) {
         if let Some(listener) = self.0.listener.get() {
             listener.stop();
         }
         self.0.outbox.tasks.close();
         self.0.outbox.tasks.wait().await;
-        // A client of the application that shuts down waits for them.
+        // Sessions that are not cleared would block the application's own `Client::shutdown`.
         self.0.outbox.sessions.clear(&self.0.outbox).await;
     }
 
-    /// Runs a call to its end, within its bound, and names the operation in its error.
+    /// Runs a call to completion or to its deadline, and names the operation in its error.
     pub(crate) fn run<R, T>(
         &self,
         operation: &'static str,
@@ -157,7 +159,7 @@ impl<K> MongodbTable<K> {
         self.run_or(late, operation, step, request, work)
     }
 
-    /// The same, with what is said of a call that runs out of time.
+    /// Like `run`, with the failure to report when the call reaches its deadline.
     fn run_or<R, T>(
         &self,
         late: fn() -> Failure,
@@ -175,26 +177,26 @@ impl<K> MongodbTable<K> {
             let answer = self.to_its_end(async move {
                 let deadline = outbox.deadline();
                 let answer = timeout_at(deadline, outbox.perform(step, deadline, &request, work)).await;
-                // The driver throws a connection away whose answer nobody waits for.
+                // On a timeout the driver discards the connection, because nobody reads its answer.
                 answer.unwrap_or_else(|_| Err(late()))
             });
             answer.await.map_err(|failure| failure.into_store_error(operation, self.name()))
         })
     }
 
-    /// Says which events may have been written or not.
+    /// The error of a write whose answer was lost. It names the events that may have been written.
     fn unknown(&self, rows: &[NewRow]) -> StoreError {
         let ids: Vec<&str> = rows.iter().take(IDS_TOLD).map(|row| row.event.id().as_str()).collect();
         let more = if rows.len() > IDS_TOLD { ", …" } else { "" };
         let detail = format!(
-            "the answer was lost, and these events may be there, all or none: {}{more}; look for them, or write them \
-             again with the same ids, of which those that are there are refused",
+            "the answer was lost, and these events may have been written, all or none: {}{more}; look for them, or \
+             write them again with the same ids: existing events are refused",
             ids.join(", ")
         );
         StoreError::new(ErrorKind::Unknown, WRITE, self.name(), detail)
     }
 
-    /// Adds the rows that wait to where a node stands, if they are found soon.
+    /// Adds the state of pending rows to a membership, if the search for them ends within `LOOK`.
     async fn look(&self, membership: Membership, after: Seq) -> Membership
     where
         K: Kind,
@@ -214,7 +216,7 @@ impl<K> MongodbTable<K> {
         Waiting::add(waiting, membership)
     }
 
-    /// Runs work in a task, since a call must not be dropped half way.
+    /// Runs work in its own task, so that a caller that drops its future cannot cancel the call half way.
     pub(crate) async fn to_its_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Failure>> + Send + 'static,
@@ -247,9 +249,9 @@ impl<K: Kind> Table for MongodbTable<K> {
 
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
         let request = Arc::new(request);
-        // One document comes whole or not at all.
+        // One document is written atomically without a transaction.
         let step = if request.rows.len() == 1 { Step::Single } else { Step::Together };
-        // Rows of a write whose answer did not come in time may be there.
+        // A write that times out may still have added its rows.
         let open = || Failure::Open(Box::new(late()));
         let written = self.run_or(open, WRITE, step, Arc::clone(&request), |call, request| {
             K::insert(call, &request.rows, request.now)
@@ -259,7 +261,7 @@ impl<K: Kind> Table for MongodbTable<K> {
                 ErrorKind::Unknown => self.unknown(&request.rows),
                 _ => error,
             })?;
-            // A change stream tells of them too.
+            // On a replica set the change stream reports these rows.
             if let Some(listener) = self.0.listener.get().filter(|_| self.outbox().server == Server::Alone) {
                 listener.written(self.outbox());
             }
@@ -279,7 +281,8 @@ impl<K: Kind> Table for MongodbTable<K> {
                 K::settle(call, request, caution)
             })
         };
-        // A document that another transaction has changed fails the whole of ours at once.
+        // One document changed by another transaction fails the whole batch. Settling it in halves isolates
+        // that document.
         Box::pin(request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle))
     }
 
@@ -318,14 +321,15 @@ impl<K: Kind> Table for MongodbTable<K> {
     }
 
     fn wakeups(&self) -> Option<Wakeups> {
-        // A server without change streams tells of new rows only by the counter.
+        // Without change streams only the counter shows new rows, and items do not move the counter.
         if self.0.wake_up == WakeUp::Off || !K::NUMBERED && !self.0.facts.transactions {
             return None;
         }
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).wakeups())
     }
 
-    /// A client that is dropped tells the server so in a task of the driver's, which panics on a runtime that is ending.
+    /// Shuts down explicitly: a dropped client ends its sessions in a driver task, which panics on a runtime
+    /// that is shutting down.
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             self.close().await;

@@ -1,42 +1,43 @@
-//! Times as documents hold them: whole microseconds since 1970 in 64 bits, since a BSON date has milliseconds only.
+//! Times as stored in documents: microseconds since 1970 as a 64-bit integer, because a BSON date has only
+//! milliseconds.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use mongodb::bson::{DateTime, RawBsonRef};
 
-/// The time cut to microseconds.
+/// Truncates a time to microseconds.
 pub(crate) fn cut(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
 
-/// `now + after`.
+/// `now + after`, truncated to microseconds; saturates.
 pub(crate) fn later(now: Timestamp, after: Duration) -> Timestamp {
     now.saturating_add(after).map_or(Timestamp::MAX, cut)
 }
 
-/// `now - before`.
+/// `now - before`, truncated to microseconds; saturates.
 pub(crate) fn earlier(now: Timestamp, before: Duration) -> Timestamp {
     now.saturating_sub(before).map_or(Timestamp::MIN, cut)
 }
 
-/// As it is stored.
+/// Encodes a time as microseconds since 1970.
 pub(crate) fn us(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
 
-/// From what is stored; what lies outside of time is cut to its ends.
+/// Decodes a stored time. Values out of range become the earliest or latest time.
 pub(crate) fn from_us(us: i64) -> Timestamp {
     let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_microsecond(us).unwrap_or(end)
 }
 
-/// From a date of the server's.
+/// Converts a BSON date.
 pub(crate) fn from_date(date: DateTime) -> Timestamp {
     from_us(date.timestamp_millis().saturating_mul(1_000))
 }
 
-/// A time that someone else may have written, as a date too.
+/// Decodes a time that another program may have written: a number of microseconds or a BSON date.
 pub(crate) fn from_value(value: RawBsonRef<'_>) -> Option<Timestamp> {
     match value {
         RawBsonRef::Int64(us) => Some(from_us(us)),
@@ -47,7 +48,7 @@ pub(crate) fn from_value(value: RawBsonRef<'_>) -> Option<Timestamp> {
     }
 }
 
-/// How long from `now` until `then`; zero if that has passed.
+/// The duration from `now` until `then`; zero if `then` has passed.
 pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }

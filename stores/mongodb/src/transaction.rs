@@ -1,4 +1,4 @@
-//! Writing on sessions: on transactions begun here, and on those that a caller already has.
+//! Writing in transactions, begun by the store or by the caller.
 
 use std::sync::Arc;
 
@@ -19,19 +19,20 @@ use crate::outbox::{Operation, Server, late};
 use crate::store::MongodbTable;
 
 impl<K> MongodbTable<K> {
-    /// A server that is alone takes the commands of a transaction and applies each at once: nothing would be undone.
+    /// Refuses transactions outside of a replica set. Such a server accepts the commands of a transaction but
+    /// applies each at once, so a rollback would undo nothing.
     fn transactional(&self) -> Result<(), Failure> {
         match self.outbox().server {
             Server::Replicated => Ok(()),
             Server::Alone => {
-                let detail = "this server has no transactions: it is no replica set; start it as one of a single \
+                let detail = "this server has no transactions: it is not a replica set; start it as one with a single \
                               member (mongod --replSet NAME, then rs.initiate()), or write through the store's own write";
                 Err(Failure::Refused(ErrorKind::Unsupported, detail.to_owned()))
             }
         }
     }
 
-    /// Runs work on a session within the bound of a call, and names the operation in its error.
+    /// Runs work on a session until the deadline of a call, and names the operation in its error.
     async fn bounded<T>(
         &self,
         operation: &'static str,
@@ -41,8 +42,8 @@ impl<K> MongodbTable<K> {
         ended.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 
-    /// Refuses a session without an open transaction: it would write each document at once. The driver tells only by
-    /// refusing to start a second one, which costs no round trip.
+    /// Refuses a session without an open transaction, which would write each document at once. The driver
+    /// shows the state only by refusing to start a second transaction; asking costs no round trip.
     async fn within(&self, session: &mut ClientSession) -> Result<(), Failure> {
         self.transactional()?;
         if session.start_transaction().await.is_err() {
@@ -53,7 +54,7 @@ impl<K> MongodbTable<K> {
         Err(Failure::Refused(ErrorKind::InvalidInput, detail.to_owned()))
     }
 
-    /// Runs work in the open transaction of a session.
+    /// Runs work in the open transaction of a caller's session.
     async fn run_on<R: ?Sized, T>(
         &self,
         operation: &'static str,
@@ -69,7 +70,7 @@ impl<K> MongodbTable<K> {
     }
 }
 
-/// On a session whose transaction the caller has started.
+/// Writes in a transaction that the caller has started.
 impl<K: Kind> WriteOn<ClientSession> for MongodbTable<K> {
     fn insert<'a>(&'a self, tx: &'a mut ClientSession, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
         Box::pin(self.run_on("write", tx, rows, |call, rows| K::insert(call, rows, None)))
@@ -114,7 +115,8 @@ impl<K: Kind> Begin for MongodbTable<K> {
         let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
         let ended = self.to_its_end(async move {
             let ended = outbox.commit(&mut tx, deadline).await;
-            // Rows of a commit whose answer was lost may still come.
+            // If the commit's answer was lost, its rows may still appear: the draws stay open until they
+            // expire.
             if !matches!(ended, Err(Failure::Open(_))) {
                 allocator::over(&outbox, &tx.id().to_string());
             }
@@ -134,7 +136,7 @@ impl<K: Kind> Begin for MongodbTable<K> {
         Box::pin(async move {
             let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
             let ended = self.to_its_end(async move {
-                // Whatever is answered, nobody will commit it.
+                // Whatever the answer, this transaction can no longer be committed.
                 allocator::over(&outbox, &tx.id().to_string());
                 let abort = async { tx.abort_transaction().await.map_err(Failure::from) };
                 let ended = timeout_at(deadline, abort).await.unwrap_or_else(|_| Err(late()));

@@ -1,60 +1,64 @@
--- Claiming rows under a lease, and reaping claims that have run out.
+-- Claiming rows under a lease, and reaping expired claims.
 
 -- name: probe_hold
--- Holds the row that a probe looks for, until the transaction ends.
+-- Locks the row that the probe tests, until the transaction ends.
 SELECT value FROM {meta} WHERE name = 'probe' FOR UPDATE
 
 -- name: probe_skip
--- Must not answer with a row that someone holds.
+-- Must return no row while another transaction holds the lock of probe_hold.
 SELECT value FROM {meta} WHERE name = 'probe' FOR UPDATE SKIP LOCKED
 
 -- name: claim_find
--- Rows that are due, but those of the queue, in order; locks the rows it takes, skips those that others have locked.
+-- Due rows outside the queue, in order; locks the rows, skips rows locked by others.
 SELECT {light_columns}, {now} AS `now`, {claim_tail} FROM {event} FORCE INDEX (pending)
 WHERE pending = 1 AND slot <> -2 AND available_at <= {now} AND (locked_until IS NULL OR locked_until <= {now})
     AND created_at <= {youngest}
 ORDER BY seq LIMIT ? FOR UPDATE SKIP LOCKED
 
 -- name: claim_queue_find
--- Rows of the queue that are due, by their time; locks the rows it takes, skips those that others have locked.
+-- Due messages of the queue, by due time; locks the rows, skips rows locked by others.
 SELECT {light_columns}, {now} AS `now`, {claim_tail} FROM {event} FORCE INDEX (agenda)
 WHERE agenda = -2 AND agenda_at <= {now} AND (locked_until IS NULL OR locked_until <= {now})
     AND created_at <= {youngest}
 ORDER BY agenda_at, seq LIMIT ? FOR UPDATE SKIP LOCKED
 
 -- name: claim_topic_find
--- The first messages of one topic that are due, by their time; no lock. One part of a union.
+-- The first due messages of one topic, by due time; no lock. One part of a union.
 (SELECT available_at, seq FROM {event} FORCE INDEX (topic)
 WHERE topic = {topic} AND available_at <= {now} AND (locked_until IS NULL OR locked_until <= {now}) AND created_at <= {youngest}
 ORDER BY available_at, seq LIMIT {limit})
 
 -- name: claim_topic_lock
--- Those of these messages that can still be claimed; locks them, skips those that others have locked where that can be.
+-- The messages among these that can still be claimed; locks the rows, skips rows locked by others where the
+-- server supports it.
 SELECT {light_columns}, {now} AS `now`, {claim_tail} FROM {event} FORCE INDEX (PRIMARY)
 WHERE seq IN ({seqs}) AND status IN (0, 2) AND lane = -2 AND available_at <= {now} AND (locked_until IS NULL OR locked_until <= {now})
 ORDER BY seq FOR UPDATE {skip_locked}
 
 -- name: claim
--- Claims rows that this transaction has locked. An attempt that a claim that ran out has counted is not counted again: assignments
--- are made from left to right.
+-- Claims rows that this transaction has locked. If an expired claim has counted its attempt, that
+-- attempt is not counted again. This relies on assignments running from left to right: locked_at
+-- is read before it is set.
 UPDATE {event} FORCE INDEX (PRIMARY)
 SET attempts = attempts + (locked_at IS NULL), locked_by = {owner}, locked_at = {now},
     locked_until = {now} + INTERVAL {lease_us} MICROSECOND, lock_token = coalesce(lock_token, 0) + 1
 WHERE seq IN ({seqs})
 
 -- name: claim_large
--- Rows that this transaction has locked, with contents up to what a row may have.
+-- Rows that this transaction has locked, with contents up to the size limit of a single row.
 SELECT {light_columns}, {now} AS `now`, {claim_tail} FROM {event} FORCE INDEX (PRIMARY) WHERE seq IN ({seqs})
 
 -- name: claim_mark
--- Marks rows that are due, but those of the queue, in order, where no lock is skipped; locks the rows, one claim after the other.
+-- Marks due rows outside the queue, in order, on servers without SKIP LOCKED; locks the rows, so claims wait
+-- for each other.
 UPDATE {event} FORCE INDEX (pending) SET locked_by = ?
 WHERE pending = 1 AND slot <> -2 AND available_at <= {now} AND (locked_until IS NULL OR locked_until <= {now})
     AND created_at <= {youngest}
 ORDER BY seq LIMIT ?
 
 -- name: claim_queue_mark
--- Marks rows of the queue that are due, by their time, where no lock is skipped; locks the rows, one claim after the other.
+-- Marks due messages of the queue, by due time, on servers without SKIP LOCKED; locks the rows, so claims
+-- wait for each other.
 UPDATE {event} FORCE INDEX (agenda) SET locked_by = ?
 WHERE agenda = -2 AND agenda_at <= {now} AND (locked_until IS NULL OR locked_until <= {now})
     AND created_at <= {youngest}
@@ -65,11 +69,11 @@ ORDER BY agenda_at, seq LIMIT ?
 SELECT {light_columns}, {now} AS `now`, {claim_tail} FROM {event} FORCE INDEX (pending) WHERE pending = 1 AND locked_by = ? ORDER BY {order} LIMIT ?
 
 -- name: claim_unmark
--- Takes the mark from rows that are not claimed after all.
+-- Removes the mark from rows that are not claimed after all; this transaction has locked them.
 UPDATE {event} FORCE INDEX (PRIMARY) SET locked_by = NULL WHERE seq IN ({seqs})
 
 -- name: due_topics
--- Topics of messages that could be claimed, but these, from one to the next by the index; no lock.
+-- Topics with claimable messages, except these; steps from topic to topic in the index; no lock.
 WITH RECURSIVE t (name, nth) AS (
     SELECT min(topic), 1 FROM {event} FORCE INDEX (topic) WHERE topic IS NOT NULL
     UNION ALL
@@ -82,15 +86,17 @@ WHERE name IS NOT NULL AND name NOT IN ({topics}) AND EXISTS (
 LIMIT {limit}
 
 -- name: reap_find
--- Pending rows whose claim ran out before a time; no lock.
+-- Pending rows whose claim expired before a time; no lock.
 SELECT seq FROM {event} FORCE INDEX (pending) WHERE pending = 1 AND locked_until <= {now} - INTERVAL {age_us} MICROSECOND
 ORDER BY seq LIMIT {limit}
 
 -- name: reap_lock
--- Those that still are so, in order; locks them, skips those that others have locked.
+-- The rows among these whose claim is still expired, in order; locks the rows, skips rows locked by others
+-- where the server supports it.
 SELECT seq FROM {event} FORCE INDEX (PRIMARY)
 WHERE seq IN ({seqs}) AND status IN (0, 2) AND locked_until <= {now} - INTERVAL {age_us} MICROSECOND ORDER BY seq FOR UPDATE {skip_locked}
 
 -- name: reap
--- Takes the claims off rows that this transaction has locked. When they were made stays, for the next claim.
+-- Removes the claims from rows that this transaction has locked. locked_at stays: it tells the next claim
+-- that the attempt has been counted.
 UPDATE {event} FORCE INDEX (PRIMARY) SET locked_by = NULL, locked_until = NULL WHERE seq IN ({seqs})

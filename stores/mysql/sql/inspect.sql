@@ -1,11 +1,11 @@
--- What operators see: lists, single events, statistics.
+-- Queries for operators: lists, single events, statistics.
 
 -- name: list
--- A page of events, ascending, with or without their contents; no lock.
+-- A page of events in ascending order, with or without contents; no lock.
 SELECT {listed_columns}, {record_columns} FROM {selected} AND seq > ? ORDER BY seq LIMIT ?
 
 -- name: list_newest
--- A page of events, descending, with or without their contents; no lock.
+-- A page of events in descending order, with or without contents; no lock.
 SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ? ORDER BY seq DESC LIMIT ?
 
 -- name: show
@@ -13,7 +13,7 @@ SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ? ORDER BY s
 SELECT {columns}, {record_columns} FROM {event} WHERE event_id = ?
 
 -- name: count
--- How many events match; no lock.
+-- The number of matching events; no lock.
 SELECT count(*) FROM {selected}
 
 -- name: attempts
@@ -21,25 +21,25 @@ SELECT count(*) FROM {selected}
 SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = ? ORDER BY id
 
 -- name: stats_pending
--- Counts of pending rows, and when the oldest that is due was written; no lock.
+-- Counts of pending rows, and when the oldest due row was written; no lock.
 SELECT count(CASE WHEN status = 0 THEN 1 END), count(CASE WHEN status = 2 THEN 1 END), count(CASE WHEN slot = -1 THEN 1 END),
     count(CASE WHEN slot = -2 THEN 1 END), min(CASE WHEN available_at <= utc_timestamp(6) THEN created_at END), utc_timestamp(6)
 FROM {event} FORCE INDEX (pending) WHERE pending = 1
 
 -- name: stats_ended
--- Counts of rows that have ended; no lock.
+-- Counts of done and dead rows, and of rows done in the last minute; no lock.
 SELECT (SELECT count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 1), (SELECT count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 3),
     (SELECT count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 1 AND agenda_at > utc_timestamp(6) - INTERVAL 1 MINUTE)
 
 -- name: stats_written
--- How many rows were written in the last minute; no lock.
+-- The number of rows written in the last minute; no lock.
 SELECT count(*) FROM {event} WHERE created_at > utc_timestamp(6) - INTERVAL 1 MINUTE
 
 -- name: stats_dead
--- Dead events by type, most first; no lock.
+-- Dead events by type, most frequent first; no lock.
 SELECT event_type, count(*) FROM {event} FORCE INDEX (agenda) WHERE agenda = 3 GROUP BY event_type ORDER BY count(*) DESC, event_type
 
 -- name: stats_beside
--- Counts of the tables beside the outbox; no lock.
+-- Counts of free slots, blocked groups, paused groups and live nodes; no lock.
 SELECT (SELECT count(*) FROM {slot} WHERE holder IS NULL), (SELECT count(*) FROM {group} WHERE state = 'blocked'),
     (SELECT count(*) FROM {group} WHERE state = 'paused'), (SELECT count(*) FROM {node} WHERE expires_at > utc_timestamp(6))

@@ -1,11 +1,11 @@
--- Joins: messages that wait for several steps.
+-- Joins: fan-ins of messages. When all members of a join have ended, its continuation is enqueued.
 
 -- name: join_start
--- Makes a join.
+-- Creates a join; fails if it exists.
 INSERT INTO {join} (join_id, grouping_key, expected_steps, metadata, created_at, updated_at) VALUES (?, ?, ?, ?, {now}, {now})
 
 -- name: join_show
--- One join and its members by their ids, as they stood at one moment; no lock.
+-- One join and its members by id, from one snapshot; no lock.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 START TRANSACTION READ ONLY;
 SELECT {join_columns} FROM {join} WHERE join_id = {id};
@@ -13,16 +13,16 @@ SELECT event_id, status, created_at FROM {join_member} WHERE join_id = {id} ORDE
 COMMIT
 
 -- name: joins_lock
--- Joins as they stand, without what is only for people; locks them in the order of their ids.
+-- The state of joins, without long columns; locks the rows in the order of their ids.
 SELECT {join_state} FROM {join} FORCE INDEX (PRIMARY) WHERE join_id IN ({ids}) ORDER BY join_id FOR UPDATE
 
 -- name: join_count
--- Adds members to what a join counts, which this transaction has locked.
+-- Adds to the counts of a join that this transaction has locked.
 UPDATE {join} SET attached_steps = attached_steps + {attached}, completed_steps = completed_steps + {completed},
     failed_steps = failed_steps + {failed}, updated_at = {now} WHERE join_id = {id}
 
 -- name: join_wait
--- Notes what happens at the end of a join that this transaction has locked.
+-- Sets what happens when a join ends, unless it was set before; this transaction has locked the join.
 UPDATE {join}
 SET fail_if_any = ?, on_complete_topic = ?, on_complete_payload = ?, on_fail_topic = ?, on_fail_payload = ?, continuation_id = ?,
     continuation_headers = ?, updated_at = {now}
@@ -33,7 +33,7 @@ WHERE join_id = ? AND continuation_id IS NULL
 UPDATE {join} SET status = {status}, fired_id = {fired}, updated_at = {now} WHERE join_id = {id} AND status = 0
 
 -- name: join_fire
--- Enqueues what joins have ended in, unless it is there, in the order of their ids; locks of new rows.
+-- Enqueues the continuations of ended joins in the order of their ids, unless they exist; locks the new rows.
 INSERT INTO {event} (event_id, event_type, payload, headers, lane, available_at, created_at, occurred_at)
 SELECT fired_id, CASE status WHEN 2 THEN on_fail_topic ELSE on_complete_topic END,
     CASE status WHEN 2 THEN on_fail_payload ELSE on_complete_payload END, continuation_headers, -2, {now}, {now}, {now}
@@ -45,55 +45,57 @@ ON DUPLICATE KEY UPDATE seq = {event}.seq
 SELECT {join_columns} FROM {join} WHERE {matches} ORDER BY created_at DESC, join_id DESC LIMIT {limit}
 
 -- name: joins_ended
--- Joins that ended before a time, which were started before it too; locks them, skips those that others have locked.
+-- Joins that started and ended before a time; locks the rows, skips rows locked by others
+-- where the server supports it.
 SELECT join_id FROM {join} FORCE INDEX (created_at)
 WHERE created_at < {now} - INTERVAL {age_us} MICROSECOND AND updated_at < {now} - INTERVAL {age_us} MICROSECOND AND status <> 0
 ORDER BY created_at, join_id LIMIT {limit} FOR UPDATE {skip_locked}
 
 -- name: joins_purge
--- Deletes joins that ended before a time; locks on the rows.
+-- Deletes joins that ended before a time; locks the rows.
 DELETE FROM {join} WHERE join_id IN ({ids}) AND status <> 0 AND updated_at < {now} - INTERVAL {age_us} MICROSECOND
 
 -- name: member_show
--- Where one message stands in one join; locks the member.
+-- The state of one message in one join; locks the member.
 SELECT status FROM {join_member} WHERE join_id = {id} AND event_id = {message} FOR UPDATE
 
 -- name: member_end
--- Ends a pending step of one join; this transaction has locked it.
+-- Ends a pending step of one join; this transaction has locked the member.
 UPDATE {join_member} SET status = {state} WHERE join_id = {id} AND event_id = {message} AND status = 0
 
 -- name: members_there
--- Which messages are members of a join; share locks on these.
+-- The messages among these that are members of a join; share locks on the members.
 SELECT event_id FROM {join_member} FORCE INDEX (PRIMARY) WHERE join_id = {id} AND event_id IN ({ids}) LOCK IN SHARE MODE
 
 -- name: members_add
--- Makes messages steps of a join; fails where one is.
+-- Adds messages to a join as its steps; fails if one is a member already.
 INSERT INTO {join_member} (join_id, event_id, status, created_at) VALUES {rows}
 
 -- name: members_end
--- Ends the pending steps of messages in all their joins; this transaction has locked them.
+-- Ends the pending steps of messages in all their joins; this transaction has locked the members.
 UPDATE {join_member} FORCE INDEX (event_id) SET status = {state} WHERE event_id IN ({ids}) AND status = 0
 
 -- name: members_pending
--- The pending steps of messages, whose rows this transaction has locked; locks them.
+-- The pending steps of messages that this transaction has locked; locks the members.
 SELECT join_id, event_id FROM {join_member} FORCE INDEX (event_id)
 WHERE event_id IN ({ids}) AND status = 0 ORDER BY event_id, join_id FOR UPDATE
 
 -- name: members_purge
--- Deletes the members of joins; locks on the rows.
+-- Deletes the members of joins; locks the rows.
 DELETE FROM {join_member} WHERE join_id IN ({ids})
 
 -- name: steps_find
--- The numbers of messages, by which they are locked; no lock.
+-- The sequence numbers of messages, by which steps_lock locks them; no lock.
 SELECT seq FROM {event} FORCE INDEX (event_id) WHERE event_id IN ({ids})
 
 -- name: steps_seek
--- The same of messages that were not found by their numbers: they may have got others, or are newer than what the caller's transaction sees.
+-- Messages that steps_lock did not find: they were renumbered meanwhile, or are newer than the snapshot of
+-- the caller's transaction; locks the rows.
 SELECT event_id, seq, status, joined IS NOT NULL FROM {event} FORCE INDEX (event_id)
 WHERE event_id IN ({ids}) AND lane = -2 FOR UPDATE
 
 -- name: steps_lock
--- How messages of the queue stand, in the order of their numbers; locks them.
+-- The state of messages of the queue, by sequence number; locks the rows in that order.
 SELECT event_id, seq, status, joined IS NOT NULL FROM {event} FORCE INDEX (PRIMARY)
 WHERE seq IN ({seqs}) AND event_id IN ({ids}) AND lane = -2 ORDER BY seq FOR UPDATE
 

@@ -1,69 +1,70 @@
--- What operators do: groups, replays, cancels, purges, and the record of all that.
+-- Operators' changes: groups, replays, cancels, purges, and the audit entries about them.
 
 -- name: groups
--- A page of the groups that are held back, from one on and after it; no lock.
+-- A page of held groups, after a key; no lock.
 SELECT group_key, state, event_id, reason, held_by, since FROM {group} WHERE group_key >= {from} AND {after}
 ORDER BY group_key LIMIT {limit}
 
 -- name: groups_named
--- Those of these groups that are held back; no lock.
+-- The held groups among these; no lock.
 SELECT group_key, state, event_id, reason, held_by, since FROM {group} WHERE group_key IN ({groups}) ORDER BY group_key
 
 -- name: group_show
--- One group, if it is held back; locks its row.
+-- One group, if it is held; locks the row.
 SELECT state, event_id FROM {group} WHERE group_key = ? FOR UPDATE
 
 -- name: group_head
--- Names the event that a held group waits for; lock on its row.
+-- Sets the dead event of a held group; locks the row.
 UPDATE {group} SET event_id = ? WHERE group_key = ?
 
 -- name: group_hold
--- Holds a group back, or back for another reason; lock on its row.
+-- Holds a group, or changes the state and reason of a held one; locks the row.
 INSERT INTO {group} (group_key, state, event_id, reason, held_by, since) VALUES (?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE state = VALUES(state), reason = VALUES(reason), held_by = VALUES(held_by), since = VALUES(since)
 
 -- name: group_free
--- Lets a group go; lock on its row.
+-- Frees a group; locks the row.
 DELETE FROM {group} WHERE group_key = ?
 
 -- name: groups_behind
--- The groups that events hold back; locks their rows.
+-- The groups that are held behind these events; locks the rows.
 SELECT group_key, state, event_id FROM {group} FORCE INDEX (event_id) WHERE event_id IN ({ids}) ORDER BY group_key FOR UPDATE
 
 -- name: epoch
--- The number of the state of groups; no lock.
+-- The epoch of the group states, which increases with each change; no lock.
 SELECT value FROM {meta} WHERE name = 'groups_epoch'
 
 -- name: epoch_grow
--- Tells nodes that the state of groups has changed; lock on its row.
+-- Tells nodes that group states have changed; locks the row.
 UPDATE {meta} SET value = value + ? WHERE name = 'groups_epoch'
 
 -- name: dead_find
--- Dead events of a selection, oldest first; locks their rows.
+-- Dead events of a selection, oldest first; locks the rows.
 SELECT seq, event_id, lane, {group_key} IS NOT NULL FROM {selected} AND status = 3
 ORDER BY seq LIMIT ? FOR UPDATE
 
 -- name: revive
--- Brings dead events back to new where they are, each with a token, by which a settle knows that it may have attempts on record; locks on
--- their rows.
+-- Makes dead events new again in their place; locks the rows. Each gets a token, which tells a settle that
+-- the event may have an attempt history.
 UPDATE {event} FORCE INDEX (event_id)
 SET status = 0, attempts = 0, available_at = {now}, done_at = NULL, last_error = NULL, processed_by = NULL, locked_by = NULL, locked_at = NULL,
     locked_until = NULL, lock_token = coalesce(lock_token, 0)
 WHERE event_id IN ({ids}) AND status = 3
 
 -- name: cancel_find
--- Pending events that are under no live claim, and whether they bear the mark of joins; locks their rows, by the caller's transaction.
+-- Pending events without a live claim, and whether they are marked as steps of joins; locks the rows, in the
+-- caller's transaction.
 SELECT seq, event_id, joined IS NOT NULL FROM {event} FORCE INDEX (event_id)
 WHERE event_id IN ({ids}) AND status IN (0, 2) AND (locked_until IS NULL OR locked_until <= {now}) FOR UPDATE
 
 -- name: remove
--- Deletes rows that this transaction has locked, and their attempts.
+-- Deletes rows that this transaction has locked, and their attempt history.
 DELETE FROM {attempt} WHERE event_id IN ({ids});
 DELETE FROM {event} WHERE {rows}
 
 -- name: purge_find
--- Rows of one status that ended before a time; locks the rows, skips those that others have locked.
--- The dead head of a blocked group and the steps of open joins are left out.
+-- Rows of one status that ended before a time; locks the rows, skips rows locked by others where the server
+-- supports it. Leaves out dead events that hold a group and steps of open joins.
 SELECT seq, event_id FROM {event} e FORCE INDEX (agenda)
 WHERE agenda = ? AND agenda_at < {now} - INTERVAL ? MICROSECOND
     AND (agenda = 1 OR NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = e.event_id))
@@ -72,12 +73,12 @@ WHERE agenda = ? AND agenda_at < {now} - INTERVAL ? MICROSECOND
 ORDER BY agenda_at, seq LIMIT ? FOR UPDATE {skip_locked}
 
 -- name: purge
--- Deletes rows of one status that ended before a time, unless one was replayed; locks on the rows.
+-- Deletes rows of one status that ended before a time, unless they were replayed meanwhile; locks the rows.
 DELETE FROM {event} WHERE seq IN ({seqs}) AND agenda = ? AND agenda_at < {now} - INTERVAL ? MICROSECOND
 
 -- name: purge_any_find
--- Rows that were written before a time, whatever their status; locks the rows, skips those that others have locked.
--- The dead head of a blocked group and the steps of open joins are left out.
+-- Rows that were written before a time, whatever their status; locks the rows, skips rows locked by others
+-- where the server supports it. Leaves out dead events that hold a group and steps of open joins.
 SELECT seq, event_id FROM {event} e WHERE created_at < {now} - INTERVAL ? MICROSECOND
     AND NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = e.event_id)
     AND (e.joined IS NULL OR NOT EXISTS (
@@ -85,21 +86,22 @@ SELECT seq, event_id FROM {event} e WHERE created_at < {now} - INTERVAL ? MICROS
 LIMIT ? FOR UPDATE {skip_locked}
 
 -- name: purge_any
--- Deletes rows that were written before a time, whatever their status; locks on the rows.
+-- Deletes rows that were written before a time, whatever their status; locks the rows.
 DELETE FROM {event} WHERE seq IN ({seqs}) AND created_at < {now} - INTERVAL ? MICROSECOND
 
 -- name: purge_turn
--- Whether no other session purges this outbox; none does until this one lets go or ends.
+-- Takes the purge lock of this outbox without waiting, if it is free; held until it is
+-- released or the session ends.
 SELECT get_lock(concat('pillarbox.purge.', left(sha2(concat(database(), '.', {meta_name}), 256), 32)), 0)
 
 -- name: purge_turn_over
--- Lets another session purge.
+-- Releases the purge lock.
 SELECT release_lock(concat('pillarbox.purge.', left(sha2(concat(database(), '.', {meta_name}), 256), 32)))
 
 -- name: audit
--- Records what an operator did.
+-- Adds audit entries.
 INSERT INTO {audit} (at, actor, action, target) VALUES {rows}
 
 -- name: audits
--- The last actions of operators; no lock.
+-- The latest audit entries; no lock.
 SELECT at, actor, action, target FROM {audit} ORDER BY id DESC LIMIT ?

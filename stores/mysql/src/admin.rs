@@ -1,4 +1,4 @@
-//! The operators' port.
+//! The operators' port: each call runs on the general connections.
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{

@@ -1,4 +1,4 @@
-//! Making messages the steps of a join.
+//! Attaching messages to a join as its steps.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,16 +13,19 @@ use crate::row::{text_number, text_of};
 use crate::sql::{Sql, fill, list, quoted, quoted_list};
 use crate::time::literal;
 
-/// A message of the queue, locked.
+/// A locked message of the queue.
 struct Step {
     seq: i64,
     state: StepState,
-    /// Whether it is or was a member of some join.
+    /// Whether the message is or was a member of some join.
     marked: bool,
 }
 
-/// The members go in before the join is locked, as it may be for someone who waits for their place: a settle under REPEATABLE
-/// READ locks what is beside its members too. Where the join has no room for them they are taken back.
+/// Attaches messages to a join.
+///
+/// The members are inserted before the join is locked. A settle under REPEATABLE READ also locks the gaps
+/// next to its members, and then waits for the join; an attach that held the join and waited for such a gap
+/// would deadlock with it. If the join has no room for the members, the caller rolls them back.
 pub(crate) async fn attach(
     flight: &mut Flight<'_>,
     sql: &Sql,
@@ -33,7 +36,8 @@ pub(crate) async fn attach(
         Attaching { flight, sql, request, messages, steps: HashMap::new(), now: String::new() };
     let now = attaching.lock().await?;
     attaching.now = literal(now);
-    // A message without the mark was never attached, unless it has the id of one that is gone. Then the key says no.
+    // A message without the mark was never attached, unless it reuses the id of a deleted message. In that
+    // case the insert fails on the primary key, and every message is checked.
     let unsure = attaching.unsure();
     let members = attaching.members(&unsure).await?;
     let (joins, fresh) = match attaching.add(&members).await {
@@ -66,7 +70,7 @@ struct Attaching<'a, 'c> {
 }
 
 impl<'a> Attaching<'a, '_> {
-    /// Locks the messages that are in the queue, by their numbers as a settle does.
+    /// Locks the messages of the queue by sequence number, in the same order as a settle.
     async fn lock(&mut self) -> Result<jiff::Timestamp, Failure> {
         let all = ("{ids}", quoted_list(self.messages.iter().map(EventId::as_str)));
         let find = fill(&self.sql.steps_find, std::slice::from_ref(&all));
@@ -75,6 +79,8 @@ impl<'a> Attaching<'a, '_> {
         let locked = fill(&self.sql.steps_lock, &[("{seqs}", list(&seqs)), all]);
         let locked = self.flight.ask(&[locked]).await?;
         self.note(&locked);
+        // `steps_find` is a plain read: a message may have been renumbered since, or be newer than the
+        // transaction's snapshot. A locking read by id finds both.
         let lost: Vec<&str> = self.unlocked().map(EventId::as_str).collect();
         if !lost.is_empty() {
             let seek = fill(&self.sql.steps_seek, &[("{ids}", quoted_list(lost))]);
@@ -101,7 +107,7 @@ impl<'a> Attaching<'a, '_> {
         self.messages.iter().filter(unsure).collect()
     }
 
-    /// Which of these are members of the join.
+    /// The messages among these that are members of the join.
     async fn members(&mut self, messages: &[&EventId]) -> Result<BTreeSet<String>, Failure> {
         if messages.is_empty() {
             return Ok(BTreeSet::new());
@@ -112,7 +118,8 @@ impl<'a> Attaching<'a, '_> {
         Ok(found.iter().flatten().filter_map(|row| text_of(row, 0)).map(str::to_owned).collect())
     }
 
-    /// Adds those that are no members yet, if all are in the queue; then locks the join. In the order given, each once.
+    /// Inserts the messages that are not members yet, if all of them are in the queue, then locks the join.
+    /// Returns the join's row and the new members, each once and in the given order.
     async fn add(
         &mut self,
         members: &BTreeSet<String>,
@@ -134,7 +141,8 @@ impl<'a> Attaching<'a, '_> {
         self.messages.iter().filter(fresh).collect()
     }
 
-    /// The statements that add members and mark their rows; none where one is not in the queue, or there is none.
+    /// The statements that insert members and mark their messages. None if there is no new member, or if one
+    /// of them is not in the queue.
     fn adds(&self, fresh: &[&EventId]) -> Option<(String, String)> {
         let (mut rows, mut seqs) = (Vec::new(), BTreeSet::new());
         for message in fresh {

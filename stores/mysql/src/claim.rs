@@ -1,4 +1,4 @@
-//! Claiming rows under a lease.
+//! Claiming rows under a lease, and reaping expired claims.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,9 +14,10 @@ use crate::row::{Values, number_of, read_all, text_of, told_now};
 use crate::sql::{Sql, fill, list, quoted, quoted_list};
 use crate::time::{micros, micros_back, now_sql, youngest_sql};
 
-/// How many messages one claim of topics takes at most: their numbers stand in one statement.
+/// The most messages that one claim by topic takes: one statement lists their sequence numbers.
 const MOST: usize = 10_000;
-/// How many times what is wanted is looked at, for what others lock meanwhile.
+/// A claim by topic looks at this many times the wanted messages, because other claims lock some of
+/// them meanwhile.
 const MORE: usize = 4;
 
 pub(crate) async fn claim(
@@ -63,14 +64,15 @@ pub(crate) async fn claim(
     Ok(rows)
 }
 
-/// Whether rows that were found bear a mark of this transaction.
+/// Whether the found rows carry a temporary mark of this transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Marked {
     No,
     Yes,
 }
 
-/// The first of the rows that were found, up to the limit in bytes, with all their contents; and the numbers of the others.
+/// The first of the found rows that fit the byte limit, with all their contents, and the sequence numbers of
+/// the remaining rows.
 async fn loaded(
     session: &mut Session,
     sql: &Sql,
@@ -98,8 +100,11 @@ async fn loaded(
     Ok((rows, left))
 }
 
-/// The first of all topics, found for each by the index without a lock and then put together. They are locked by their
-/// numbers, in portions: whatever others have locked meanwhile is made up for by those behind.
+/// Locks the first due messages of all topics.
+///
+/// The index finds the candidates of each topic without locks, and the union merges them by due time. They
+/// are then locked by sequence number, in portions: later candidates replace messages that other claims
+/// have locked in between.
 async fn of_topics(
     session: &mut Session,
     sql: &Sql,
@@ -132,13 +137,13 @@ async fn of_topics(
     Ok(near.iter().filter_map(|seq| found.remove(seq)).collect())
 }
 
-/// Which topics have messages that could be claimed.
+/// Lists topics that have claimable messages.
 pub(crate) async fn due_topics(
     session: &mut Session,
     sql: &Sql,
     request: &DueTopics,
 ) -> Result<Vec<String>, Failure> {
-    // No topic is empty, and a list must not be.
+    // SQL allows no empty list, and no topic has an empty name.
     let except = request.except.iter().map(String::as_str).chain([""]);
     let parts = [
         ("{now}", now_sql(request.now)),
@@ -149,7 +154,7 @@ pub(crate) async fn due_topics(
     Ok(found.iter().filter_map(|row| text_of(row, 0)).map(str::to_owned).collect())
 }
 
-/// The time at which the rows were found due.
+/// The time at which the rows were found to be due.
 fn rows_now(found: &[MySqlRow], request: &Claim) -> String {
     now_sql(request.now.or_else(|| told_now(found)))
 }
@@ -168,7 +173,9 @@ async fn skip_locked(
     Ok(query.fetch_all(&mut session.connection).await?)
 }
 
-/// Without locks that are skipped: the first rows are marked, then found by the mark, which nobody else ever sees.
+/// Finds rows on a server without SKIP LOCKED: an update marks the first due rows with a random
+/// owner, and a read finds them by that mark. No other transaction sees the mark, because it is
+/// replaced before the commit.
 async fn mark(
     session: &mut Session,
     sql: &Sql,
@@ -198,8 +205,9 @@ fn limit(request: &Claim) -> i64 {
     i64::try_from(request.rows).unwrap_or(i64::MAX)
 }
 
-/// Gives back what was claimed until too long ago. What is to be given back is looked for without a lock, and then only that
-/// is locked.
+/// Releases claims that expired too long ago.
+///
+/// The search takes no lock; only the rows it finds are locked, and checked again under the lock.
 pub(crate) async fn reap(
     session: &mut Session,
     sql: &Sql,

@@ -1,4 +1,4 @@
-//! The settings of a store, and opening it.
+//! The builder of a store: its settings, and opening it.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::kind::Kind;
 use crate::sql::{Names, Sql};
 use crate::store::{MysqlItemStore, MysqlStore};
 
-/// How rows are claimed.
+/// How claims find and lock rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claiming {
-    /// Find out with the first claim whether the server honours SKIP LOCKED.
+    /// Probe at the first call that locks rows whether the server honours SKIP LOCKED.
     #[default]
     Detect,
-    /// By a read that locks rows and skips those of others.
+    /// Lock the rows with a SKIP LOCKED read, so concurrent claims do not wait for each other.
     SkipLocked,
-    /// By an update of the first rows, one claim after the other: for servers that take SKIP LOCKED and lock nothing.
+    /// Mark the first rows with an update, one claim after another: for servers that accept
+    /// SKIP LOCKED but lock nothing.
     Update,
 }
 
-/// How a store is opened.
+/// The settings of a store that is to be opened.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct MysqlStoreBuilder {
@@ -47,7 +48,7 @@ impl MysqlStoreBuilder {
 
     pub(crate) fn from_url(url: &str) -> Result<Self, StoreError> {
         let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| {
-            // The words of the parser may quote the URL, and with it a password.
+            // The parser's message may quote the URL, and with it a password.
             StoreError::new(ErrorKind::InvalidInput, "open", "mysql", describe(&error).1)
         })?;
         Ok(Self::new(MySqlPoolOptions::new().connect_lazy_with(options)))
@@ -55,34 +56,36 @@ impl MysqlStoreBuilder {
 
     setters!(named_by: "database");
 
-    /// How rows are claimed. Default: find out.
+    /// Sets how claims find and lock rows. Default: [`Claiming::Detect`].
     pub fn claiming(mut self, claiming: Claiming) -> Self {
         self.claiming = claiming;
         self
     }
 
-    /// How long a statement of the store's own may take. Default: 30 s; from 100 ms to an hour.
+    /// Sets how long a statement on the store's own connections may take. Default: 30 s; at least 100 ms, at
+    /// most an hour.
     ///
-    /// The server ends it then (MySQL: only reads); a connection that does not answer even so is thrown away 5 s later.
+    /// The server then cancels the statement (MySQL cancels only reads). If there is no answer 5 s later, the
+    /// store discards the connection.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.server.set_statement_timeout(timeout);
         self
     }
 
-    /// How many connections claims, promotions and operators share, beside one each for reading, settling and
-    /// heartbeats. Default: 4; at least 1. All are opened when they are first needed.
+    /// Sets how many connections claims, promotions and operators share, in addition to one each for reads,
+    /// settles and heartbeats. Default: 4; at least 1. Each is opened when it is first needed.
     pub fn general_connections(mut self, connections: usize) -> Self {
         self.server.set_general_connections(connections);
         self
     }
 
-    /// The statements that make the native table and those beside it, for people who run them by hand.
+    /// The statements that create the native tables, to run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
         Native::tables(&self.sql::<Native>())
     }
 
-    /// The statements that make a table of items and those beside it, for people who run them by hand.
+    /// The statements that create a table of items and the tables beside it, to run them by hand.
     #[must_use]
     pub fn items_schema_sql(&self) -> String {
         Items::tables(&self.sql::<Items>())
@@ -92,17 +95,18 @@ impl MysqlStoreBuilder {
         Sql::new(&Names::new(&self.settings.table(K::LAYOUT), K::LAYOUT))
     }
 
-    /// The store of the native table. Connections are opened when they are needed; the tables need not be there yet.
+    /// Opens the store over the native tables. It connects when it first needs to; the
+    /// tables need not exist yet.
     #[must_use]
     pub fn open(self) -> MysqlStore {
         MysqlStore::start(self)
     }
 
-    /// The store of a table of items, in the layout of another program. The setting for claims has no effect on it: a leader takes
-    /// its rows.
+    /// Opens the store over a table of items, which belongs to another program. [`claiming`](Self::claiming)
+    /// has no effect on it: its rows are taken by the leader, not claimed.
     #[must_use]
     pub fn open_items(mut self) -> MysqlItemStore {
-        // Its tables have no row that a probe could lock.
+        // The tables beside the items have no row for the probe to lock.
         self.claiming = Claiming::SkipLocked;
         self.settings.limits.payload = self.settings.limits.payload.min(PAYLOAD_MAX);
         MysqlItemStore::start(self)

@@ -1,4 +1,4 @@
-//! Connections of the store's own: how they are made, and how statements and transactions run on them.
+//! The store's own connections: how they are opened, and how statements and transactions run on them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,28 +16,31 @@ use crate::error::Failure;
 use crate::flight::Flight;
 use crate::row::{number_of, text_of};
 
-/// How long a transaction of the store's own may wait for its next statement: a process that is stopped between two
-/// must not keep the lock of membership from those that are to take its slots over.
+/// Begins a transaction in which the server waits at most 5 s for the next statement. A process
+/// that is suspended between two statements must not keep the membership lock from the nodes
+/// that take over its slots.
 const BEGIN: &str = "SET SESSION wait_timeout = 5; START TRANSACTION";
-/// A connection of ours that is idle is not a forgotten one.
+/// Ends the transaction and its short timeout: an idle connection of the store is not abandoned.
 const COMMIT: &str = "COMMIT; SET SESSION wait_timeout = 604800";
 
-/// Work that loses may be done again: each try has this part of a statement's time to wait for a lock.
+/// A call that loses a conflict runs again, so each try waits for a lock for only this fraction of the
+/// statement timeout.
 const LOCK_PART: u64 = 5;
 
-/// The shortest time to wait for a lock that every server can be told.
+/// The shortest lock wait timeout that every server accepts, in seconds.
 const SHORTEST_LOCK_S: u64 = 1;
 
-/// A statement with the values that are bound so far.
+/// A statement with the values bound so far.
 pub(crate) type Asked = Query<'static, MySql, MySqlArguments>;
 
-/// What a call does on a session.
+/// The work of a call on a session.
 pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
 
-/// How every connection of the store is made.
+/// Opens the store's connections.
 pub(crate) struct Connector {
     options: MySqlConnectOptions,
-    /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
+    /// How long the server lets a statement run. The store waits a little longer,
+    /// then discards the connection.
     statement_timeout: Duration,
 }
 
@@ -54,7 +57,8 @@ impl OpenSession for Connector {
     async fn connect(&self, purpose: Purpose) -> Result<Session, Failure> {
         let mut connection = MySqlConnection::connect_with(&self.options).await?;
         let lock_s = match purpose {
-            // While a settle waits it holds up the heartbeats of its node.
+            // A settle holds a share lock on its node's row, so while it waits, the
+            // node's heartbeats wait too.
             Purpose::Settle => SHORTEST_LOCK_S,
             _ => self.statement_timeout.as_secs().div_ceil(LOCK_PART).max(1),
         };
@@ -77,37 +81,38 @@ impl OpenSession for Connector {
     }
 }
 
-/// What a connection has learned of its server.
+/// Facts about the server at the other end of a connection.
 pub(crate) struct Server {
     maria: bool,
     pub(crate) tidb: bool,
-    /// How long a statement waits for a lock, as a rule.
+    /// The usual lock wait timeout of a statement, in seconds.
     pub(crate) patience_s: u64,
 }
 
 impl Server {
     fn read(sets: &[Vec<MySqlRow>], patience_s: u64) -> Result<Self, Failure> {
         let unknown =
-            || Failure::Refused(ErrorKind::Unexpected, "the server tells nothing of itself".to_owned());
+            || Failure::Refused(ErrorKind::Unexpected, "the server did not report its version".to_owned());
         let row = sets.iter().flatten().next().ok_or_else(unknown)?;
         let part = |column| text_of(row, column).unwrap_or_default();
         Ok(Self { maria: part(0).contains("MariaDB"), tidb: part(0).contains("TiDB"), patience_s })
     }
 
-    /// The shortest time to wait for a lock: MariaDB can do without.
+    /// The shortest lock wait timeout of this server, in seconds. MariaDB accepts 0: no wait at all.
     pub(crate) const fn impatience(&self) -> u64 {
         if self.maria { 0 } else { 1 }
     }
 
     fn limit(&self, timeout: Duration) -> String {
         if self.maria {
-            // Lists of numbers stay lists: a join with them would lock rows in no order.
+            // Without this, MariaDB turns long IN lists into joins, which lock rows in no fixed
+            // order and so can deadlock.
             format!(
                 "SET SESSION max_statement_time = {}, in_predicate_conversion_threshold = 0",
                 timeout.as_secs_f64()
             )
         } else {
-            // What the server tells of a table's next number is a day old otherwise.
+            // By default, MySQL caches a table's next sequence number for a day.
             let fresh = if self.tidb { "" } else { ", information_schema_stats_expiry = 0" };
             format!("SET SESSION max_execution_time = {}{fresh}", timeout.as_millis())
         }
@@ -118,32 +123,34 @@ impl Server {
 pub(crate) struct Session {
     pub(crate) connection: MySqlConnection,
     pub(crate) server: Server,
-    /// Whether a transaction was begun and not committed.
+    /// Whether a transaction has begun and was not committed.
     open: bool,
-    /// What a cursor was read from: a connection ends with every crash of its server.
+    /// Identifies this session as the origin of a cursor. A crash of the server ends the connection, so a
+    /// cursor never outlives its server unnoticed.
     pub(crate) number: i64,
-    /// What a reader on this session knows of the numbers ahead.
+    /// The range of sequence numbers that a reader on this session knows to be committed.
     pub(crate) committed: Committed,
 }
 
-/// A number that no other session of this process has.
+/// Returns a number that no other session of this process has.
 fn next_number() -> i64 {
     static LAST: AtomicI64 = AtomicI64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl Session {
-    /// A statement that is kept prepared.
+    /// A statement that stays prepared.
     pub(crate) fn query(&self, sql: impl Into<Arc<str>>) -> Asked {
         prepared(sql)
     }
 
-    /// A statement whose text is hardly ever the same.
+    /// A statement whose text is hardly ever repeated, so it is not kept prepared.
     pub(crate) fn once(&self, sql: impl Into<Arc<str>>) -> Asked {
         once(sql)
     }
 
-    /// Several statements in one go; the rows of each that has some to give.
+    /// Sends several statements in one round trip and returns one set of rows for each,
+    /// empty if it returns none.
     pub(crate) async fn results(&mut self, text: String) -> Result<Vec<Vec<MySqlRow>>, Failure> {
         results(&mut self.connection, text).await
     }
@@ -160,20 +167,20 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a transaction with statements in the same flight, and answers the rows of each.
+    /// Begins a transaction and sends statements in the same round trip; returns the rows of each.
     pub(crate) async fn begin_with(&mut self, text: &str) -> Result<Vec<Vec<MySqlRow>>, Failure> {
         self.open = true;
         let sets = self.results(format!("{BEGIN}; {text}")).await?;
         Ok(sets.into_iter().skip(BEGIN.split(';').count()).collect())
     }
 
-    /// Begins a transaction with the first statements that are sent in it.
+    /// Begins a transaction in the same round trip as the first statements sent in it.
     pub(crate) fn begins(&mut self) -> Flight<'_> {
         self.open = true;
         Flight::new(&mut self.connection, BEGIN)
     }
 
-    /// Commits with statements before it in the same flight.
+    /// Sends statements and commits in one round trip.
     pub(crate) async fn commit_with(&mut self, text: &str) -> Result<(), Failure> {
         if text.is_empty() {
             return self.commit().await;
@@ -202,7 +209,7 @@ impl kit::Session for Session {
     }
 
     async fn end_work(&mut self, failed: Option<&Failure>) -> Result<(), Failure> {
-        // Work that ends well without committing has found that there is nothing to do.
+        // Work that succeeds without a commit has found nothing to do, and its transaction is rolled back.
         if failed.map_or(self.open, kit::ServerFailure::spares_connection) {
             self.roll_back().await?;
         }
@@ -210,17 +217,17 @@ impl kit::Session for Session {
     }
 }
 
-/// A statement that is kept prepared.
+/// A statement that stays prepared.
 pub(crate) fn prepared(sql: impl Into<Arc<str>>) -> Asked {
     sqlx::query(AssertSqlSafe(sql.into()))
 }
 
-/// A statement whose text is hardly ever the same.
+/// A statement whose text is hardly ever repeated, so it is not kept prepared.
 pub(crate) fn once(sql: impl Into<Arc<str>>) -> Asked {
     prepared(sql).persistent(false)
 }
 
-/// The rows of each statement of a text that has some to give, empty ones too.
+/// Sends several statements in one round trip and returns one set of rows for each, empty if it returns none.
 pub(crate) async fn results(
     connection: &mut MySqlConnection,
     text: String,
@@ -236,7 +243,7 @@ pub(crate) async fn results(
     Ok(sets)
 }
 
-/// The first column of rows that a text answered, as numbers.
+/// The first column of rows of the text protocol, as numbers.
 pub(crate) fn numbers(rows: &[MySqlRow]) -> impl Iterator<Item = i64> {
     rows.iter().filter_map(|row| text_of(row, 0)?.parse().ok())
 }
@@ -244,6 +251,6 @@ pub(crate) fn numbers(rows: &[MySqlRow]) -> impl Iterator<Item = i64> {
 /// A column of a prepared statement's row that must be a number.
 pub(crate) fn number(row: &MySqlRow, column: usize) -> Result<i64, Failure> {
     number_of(row, column).ok_or_else(|| {
-        Failure::Refused(ErrorKind::Unexpected, "the server answered with no number".to_owned())
+        Failure::Refused(ErrorKind::Unexpected, "the server did not return a number".to_owned())
     })
 }

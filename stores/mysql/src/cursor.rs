@@ -1,10 +1,17 @@
-//! How far the next read may start: past every number that no open transaction can still commit.
+//! How far a cursor may advance: past every sequence number that no open transaction can still commit.
 //!
-//! The server lists no writers to those without rights, and its list may be old. But a read of what is not committed sees
-//! rows as soon as they are written. So a number that was drawn is either seen there, or was there before and has gone, or
-//! is between being drawn and being written, which is a matter of microseconds: numbers that never showed are passed after
-//! a grace. One more can come back: a row that its transaction deletes and brings back by a savepoint. If that takes longer than
-//! the grace, the engine's next sweep finds it.
+//! MySQL lists open transactions only to privileged users, and the list may be out of date. A READ
+//! UNCOMMITTED read, however, sees a row as soon as it is written. So the store *peeks*: it reads
+//! uncommitted rows before it reads committed ones. A sequence number that the server has assigned is
+//! then in one of three states:
+//!
+//! - the peek sees its row, committed or not;
+//! - an earlier peek saw its row and it has gone: its transaction rolled back, or the row was deleted;
+//! - it is assigned and its row is not written yet, which takes microseconds.
+//!
+//! A number that no peek has seen is therefore passed after a grace period. One case escapes this: a
+//! transaction that deletes its row and restores it by a rollback to a savepoint. If that takes longer than
+//! the grace period, the engine's next sweep finds the row.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -18,52 +25,54 @@ use crate::error::Failure;
 use crate::row::number_of;
 use crate::sql::{Sql, fill, list};
 
-/// How long a server may take to write a row whose number it has drawn. A thread of it would have to be stopped for that
-/// long between two steps; what such a thread then writes is found by the engine's next sweep.
+/// How long a server may take to write a row after it has assigned the sequence number. To
+/// exceed it, a server thread would have to be suspended between the two steps; the engine's
+/// next sweep then finds the row.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
-/// The same while rows get new numbers, which makes others disappear for a moment: longer than that can last.
+/// The grace period while rows are renumbered: numbers that were seen have no row for a moment. It is longer
+/// than a renumbering can last.
 const RENUMBERING_GRACE: Duration = Duration::from_secs(60);
-/// The same where nobody may read what is not committed (TiDB): as long as a transaction is likely to last.
+/// The grace period on a server without READ UNCOMMITTED (TiDB): as long as a transaction is likely to last.
 const BLIND_GRACE: Duration = Duration::from_secs(30);
-/// So many numbers above the cursor are counted to see whether one is missing.
+/// How many sequence numbers above the cursor a peek counts in its search for gaps.
 const COUNTED: i64 = 4_096;
-/// So many at most, where a page reaches that far.
+/// The most sequence numbers that [`committed`] counts, where a page spans that many.
 const COUNTED_MAX: i64 = 4 * COUNTED;
-/// As many horizons as are worth waiting for at once.
+/// How many horizons a cursor keeps at most.
 const HORIZONS: usize = 8;
-/// TiDB knows this isolation, but does not have it.
+/// TiDB's error for READ UNCOMMITTED, which it parses but does not support.
 const NO_SUCH_ISOLATION: u16 = 8048;
 
-/// What is written above a cursor, committed or not.
+/// The rows above a cursor, committed or not, as READ UNCOMMITTED shows them.
 pub(crate) struct Peek {
-    /// The last number that was seen written.
+    /// The highest sequence number of any row.
     upto: i64,
-    /// Up to where no number is missing, if that was counted.
+    /// The number up to which there is no gap, if the count found none.
     whole: Option<i64>,
-    /// Pending rows of the slots that are read.
+    /// The pending rows of the requested slots, and placeholders of a renumbering in progress.
     there: BTreeSet<i64>,
-    /// Where these end, if there may be more.
+    /// The last number of `there`, if the limit cut the list.
     end: Option<i64>,
     grace: Duration,
     at_ms: u64,
 }
 
-/// Numbers of which every one is committed: nothing can still come among them.
+/// A range of sequence numbers that are all committed, so no row can still appear within it.
 #[derive(Default)]
 pub(crate) struct Committed {
     after: i64,
     upto: i64,
-    /// How far a page reaches, as far as is known; 0 where no more than a page is waiting.
+    /// How many sequence numbers a full page spans, as seen at the last one; 0 if that is not known.
     page: i64,
 }
 
 impl Committed {
-    /// Notes how far a page reached that a limit cut.
+    /// Records how many sequence numbers a page spans that the row limit cut.
     pub(crate) fn note_page(&mut self, from: Seq, last: Seq) {
         self.page = last.0 - from.0;
     }
 
-    /// What is known says nothing here.
+    /// Forgets the span, after a read that the committed range could not answer.
     pub(crate) fn forget_page(&mut self) {
         self.page = 0;
     }
@@ -73,8 +82,9 @@ impl Committed {
     }
 }
 
-/// Up to where every number is committed, if that is as far as the next page is likely to reach. A backlog is read by this
-/// alone: a page of it needs no look at what is not committed.
+/// The number up to which every sequence number is committed, if that covers the next page.
+///
+/// A backlog is read by this check alone: its pages need no peek.
 pub(crate) async fn committed(session: &mut Session, sql: &Sql, from: Seq) -> Result<Option<Seq>, Failure> {
     let from = from.0;
     let page = session.committed.page;
@@ -86,26 +96,29 @@ pub(crate) async fn committed(session: &mut Session, sql: &Sql, from: Seq) -> Re
         let query = session.query(&*sql.committed).bind(from).bind(to);
         let row = query.fetch_one(&mut session.connection).await?;
         let (count, last) = (number(&row, 0)?, number(&row, 1)?);
+        // As many rows as numbers: the range has no gap in which a row could still be committed.
         let upto = if count == last - from { last } else { from };
         session.committed = Committed { after: from, upto, page };
     }
     Ok(session.committed.reaches(from).then_some(Seq(session.committed.upto)))
 }
 
-/// Takes a cursor on over numbers that are all committed and read.
+/// Advances a cursor over numbers that are all committed and were all read.
 pub(crate) fn pass(cursor: &mut Cursor, last: Seq) {
     cursor.decided = cursor.decided.max(last);
     cursor.waiting.retain(|horizon| horizon.upto > last);
 }
 
-/// Milliseconds on a clock that all stores of the process share, so that any of them can go on with a cursor.
+/// Milliseconds on a clock that all stores of the process share, so that each can continue another's cursor.
 fn clock_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A cursor for this connection: behind another one may be another server, or one that crashed or was restored, which gives
-/// numbers again that the cursor has passed.
+/// The cursor to use on this session: the given one, or one from the start if it comes from another session.
+///
+/// Another connection may reach another server, or a server that crashed or was restored. Either may assign
+/// sequence numbers again that the cursor has already passed.
 pub(crate) fn start(session: &Session, given: &Cursor) -> Cursor {
     let origin = session.number;
     if given.origin == 0 || given.origin == origin {
@@ -114,8 +127,10 @@ pub(crate) fn start(session: &Session, given: &Cursor) -> Cursor {
     Cursor { origin, ..Cursor::default() }
 }
 
-/// Whether numbers went back (TRUNCATE, `AUTO_INCREMENT` set): the next one lies below the cursor. The server is asked only
-/// where no row is left up there, which is rare.
+/// Whether the table's sequence numbers were reset (TRUNCATE, or `AUTO_INCREMENT` set back), so that the next
+/// one lies below the cursor.
+///
+/// Asks the server only if no row is left at or above the cursor, which is rare.
 pub(crate) async fn went_back(
     session: &mut Session,
     sql: &Sql,
@@ -128,11 +143,12 @@ pub(crate) async fn went_back(
     let query = session.query(&*sql.next_number);
     let row = query.fetch_optional(&mut session.connection).await?;
     let next = row.and_then(|row| number_of(&row, 0)).unwrap_or_default();
-    // A table that nobody has opened yet tells 0.
+    // 0 means that the server has not opened the table yet.
     Ok(next > 0 && next <= cursor.decided.0)
 }
 
-/// Looks at what is written, committed or not. Before the rows are read: what is committed by then, the read sees.
+/// Reads all rows above the cursor, committed or not. It must run before the read of committed rows: that
+/// read then sees every row that was committed at the time of the peek.
 pub(crate) async fn peek(
     session: &mut Session,
     sql: &Sql,
@@ -160,7 +176,8 @@ pub(crate) async fn peek(
         Err(failure) => return Err(failure),
     };
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
-    // First of all: numbers drawn after this are in no horizon yet.
+    // The peek reads this mark first. A renumbering that starts later draws numbers that no horizon covers
+    // yet, so the cursor cannot pass them.
     let renumbering = numbers(set(2)).next().is_some_and(|mark| mark != 0);
     let counted: Vec<i64> =
         set(4).iter().flat_map(|row| [0, 1].map(|column| crate::row::text_number(row, column))).collect();
@@ -169,7 +186,8 @@ pub(crate) async fn peek(
     let upto = numbers(set(5)).next().unwrap_or_default();
     let mut there: BTreeSet<i64> = numbers(set(6)).collect();
     let still: BTreeSet<i64> = numbers(set(3)).collect();
-    // What was there once and is no more was rolled back, or deleted: it can't come again, unless it makes way for another row.
+    // A row that an earlier peek saw and that is gone was rolled back or deleted, so its number counts as
+    // accounted for. During a renumbering it may only have made way for another row.
     let gone = open.difference(&still).filter(|seq| **seq <= last && !renumbering).count();
     let whole = last > after && count + i64::try_from(gone).unwrap_or_default() == last - after;
     let cut = there.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
@@ -179,7 +197,7 @@ pub(crate) async fn peek(
     Ok(Peek { upto, whole: whole.then_some(last), there, end, grace, at_ms })
 }
 
-/// Where only what is committed can be seen.
+/// The peek on a server that shows committed rows only.
 async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, Failure> {
     let at_ms = clock_ms();
     let sets = session.results(format!("SELECT coalesce(max(seq), 0) FROM {}", sql.event)).await?;
@@ -187,7 +205,8 @@ async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, Failure> {
     Ok(Peek { upto, whole: None, there: BTreeSet::new(), end: None, grace: BLIND_GRACE, at_ms })
 }
 
-/// The numbers that were written and not committed when a horizon was made; before them stands when that was.
+/// The sequence numbers that were written but not committed when the horizon was noted. `open` holds the time
+/// of the note first, then these numbers.
 fn open_numbers(horizon: &Horizon) -> impl Iterator<Item = i64> {
     horizon.open.iter().skip(1).filter_map(|seq| i64::try_from(*seq).ok())
 }
@@ -197,30 +216,37 @@ fn noted_ms(horizon: &Horizon) -> u64 {
 }
 
 impl Peek {
-    /// The last number that was seen written.
+    /// The highest sequence number of any row, committed or not.
     pub(crate) fn upto(&self) -> Seq {
         Seq(self.upto)
     }
 
-    /// Takes the cursor as far as what was read and what was seen before the read allow. `wanted` is how far the read
-    /// itself went. True if only the grace stands between.
+    /// Advances the cursor as far as the read and the peek before it allow. `wanted`
+    /// is how far the read went.
+    ///
+    /// Returns true if the cursor could advance further after a short grace period.
     pub(crate) fn advance(&self, cursor: &mut Cursor, read: &BTreeSet<i64>, wanted: Seq) -> bool {
+        // The peek saw these rows and the later read did not: they are not committed, or are gone. The cursor
+        // stops before the first of them, however long its transaction takes.
         let missing: Vec<i64> = self.there.difference(read).copied().filter(|seq| *seq <= wanted.0).collect();
         let mut bound = wanted.0;
         if let Some(first) = missing.first() {
             bound = bound.min(first - 1);
         }
+        // Beyond its limit the peek has not looked.
         if let Some(end) = self.end {
             bound = bound.min(end);
         }
         let grace_ms = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        // All numbers up to a ripe horizon were assigned at least a grace period ago, so their rows have been
+        // written. Those of our slots are in `read`, in `missing`, or gone.
         let ripe = |horizon: &Horizon| noted_ms(horizon).saturating_add(grace_ms) <= self.at_ms;
         let passed =
             cursor.waiting.iter().filter(|horizon| ripe(horizon)).map(|horizon| horizon.upto.0).max();
         let sure = passed.max(self.whole).unwrap_or_default();
         cursor.decided = cursor.decided.max(Seq(bound.min(sure)));
         let decided = cursor.decided;
-        // Of those whose time has come the farthest says all.
+        // The farthest ripe horizon covers the other ripe ones.
         cursor
             .waiting
             .retain(|horizon| horizon.upto > decided && (!ripe(horizon) || Some(horizon.upto.0) == passed));
@@ -228,6 +254,9 @@ impl Peek {
         bound > decided.0 && grace_ms <= 1_000
     }
 
+    /// Notes a horizon at the highest number seen, at most one per quarter of the grace period. Otherwise it
+    /// adds the uncommitted numbers to the last horizon: `peek` must know every number that was seen once, to
+    /// recognise that it is gone.
     fn note(&self, cursor: &mut Cursor, missing: &[i64]) {
         if self.upto <= cursor.decided.0 {
             return;

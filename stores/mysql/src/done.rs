@@ -1,4 +1,4 @@
-//! Settling a node's batch that is all done, which nearly every one is: two round trips.
+//! Settling a node's batch in which every event is done, as in nearly every batch: two round trips.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -25,6 +25,7 @@ pub(crate) async fn settle_done(
         return Ok(Settled::lost(request.outcomes.len()));
     };
     if ended.joined {
+        // The general path runs in the same transaction, so it keeps the locks that are already held.
         let mut flight = Flight::new(&mut session.connection, "");
         let settled = settle_on(&mut flight, sql, request, locking).await?;
         let rest = flight.rest();
@@ -45,7 +46,7 @@ pub(crate) async fn settle_done(
     Ok(Settled { held: true, stale, busy: places, reused })
 }
 
-/// What becomes of a row that is done.
+/// What happens to a done row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
     Kept,
@@ -54,20 +55,20 @@ enum Done {
 
 /// Pending rows that are done, locked under the node's fence.
 struct Ended {
-    /// Their ids, and what becomes of them.
+    /// The rows by sequence number, each with its event id.
     rows: BTreeMap<i64, (String, Done)>,
-    /// Those of the deleted that may have attempts on record.
+    /// The ids of deleted rows that may have an attempt history.
     tried: Vec<String>,
-    /// Whether one bears the mark of joins, as rows of the queue may. Nodes read none of these.
+    /// Whether a row is marked as a step of joins. Only messages of the queue can be, and nodes read none.
     joined: bool,
-    /// Whether an outcome's number is that of another event.
+    /// Whether an outcome's sequence number belongs to another event now.
     reused: bool,
-    /// Numbers under which no row was to be had: gone, ended or locked by others.
+    /// Sequence numbers for which no row could be locked: it is gone, ended or locked by another transaction.
     missing: BTreeSet<i64>,
 }
 
 impl Ended {
-    /// None where the node is not there.
+    /// Locks the rows. None if the node is not registered.
     async fn lock(
         session: &mut Session,
         sql: &Sql,
@@ -106,7 +107,7 @@ impl Ended {
         Ok(Some(ended))
     }
 
-    /// Those that others have locked, if any could not be had.
+    /// Finds the rows that other transactions have locked, if any row is missing.
     async fn busy(&self, session: &mut Session, sql: &Sql) -> Result<Option<Busy>, Failure> {
         if self.missing.is_empty() {
             return Ok(None);
@@ -122,7 +123,7 @@ impl Ended {
         self.rows.iter().filter(|(_, (_, done))| *done == wanted).map(|(seq, _)| *seq).collect()
     }
 
-    /// The statements that are needed, the last of them with the commit.
+    /// Writes the changes; the last statements share a round trip with the commit.
     async fn write(&self, session: &mut Session, sql: &Sql, request: &Settle) -> Result<(), Failure> {
         if !self.tried.is_empty() {
             forget_attempts(session, sql, self.tried.iter().map(String::as_str)).await?;

@@ -1,26 +1,26 @@
-//! What MySQL says, as a kind that a caller can act on.
+//! Maps errors of MySQL and of the driver to kinds that a caller can act on.
 
 use pillarbox::port::{ErrorKind, StoreError};
 use pillarbox_store_kit::{self as kit, Refused};
 use sqlx::mysql::MySqlDatabaseError;
 
-/// The server took this transaction's locks away to end a deadlock, and rolled it back.
+/// Deadlock: the server has rolled back this transaction.
 const DEADLOCK: u16 = 1213;
-/// A lock was not to be had in time; the statement is undone, its transaction is not.
+/// Lock wait timeout: the statement is undone, its transaction is not.
 const LOCK_WAIT: u16 = 1205;
-/// The same, for the lock of all numbers.
+/// Lock wait timeout on the table's `AUTO_INCREMENT` lock.
 const NUMBER_WAIT: u16 = 1467;
 const DUPLICATE: u16 = 1062;
 const MISSING_TABLE: u16 = 1146;
 const TABLE_DENIED: u16 = 1142;
 const COLUMN_DENIED: u16 = 1143;
 
-/// Why an operation failed, before it is known which operation of which store it was.
+/// The reason a call failed, without the operation and the store, which are added later.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The driver or the server said no.
+    /// An error of the driver or the server.
     Driver(sqlx::Error),
-    /// The store itself said no.
+    /// The store itself refused the call.
     Refused(ErrorKind, String),
 }
 
@@ -42,7 +42,7 @@ impl kit::ServerFailure for Failure {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
             Self::Driver(error) => {
                 let (kind, detail) = describe(&error);
-                // The server's own words may quote a value; a code never does.
+                // The server's message may quote a value, so the detail is built from the error number.
                 StoreError::new(kind, operation, store, detail)
             }
         }
@@ -65,7 +65,7 @@ impl kit::ServerFailure for Failure {
 }
 
 impl Failure {
-    /// The number of the server's error, if it is one.
+    /// The server's error number, if the server answered with an error.
     pub(crate) fn number(&self) -> Option<u16> {
         match self {
             Self::Driver(sqlx::Error::Database(error)) => {
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// As what is not tried again by itself, where a row is locked.
+    /// Turns a lock wait timeout into a conflict that is not retried automatically.
     pub(crate) fn into_locked(self) -> Self {
         match self.number() {
             Some(LOCK_WAIT) => {
@@ -89,7 +89,7 @@ impl Failure {
         self.number() == Some(MISSING_TABLE)
     }
 
-    /// Whether the user lacks a right on the table, or on columns of it.
+    /// Whether the user lacks a privilege on the table or on its columns.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self.number(), Some(TABLE_DENIED | COLUMN_DENIED))
     }
@@ -99,12 +99,12 @@ impl Failure {
     }
 }
 
-/// Whether a server that answers with this number goes on serving writes on the connection.
+/// Whether the connection can still be used for writes after this error.
 fn stays(number: u16) -> bool {
     !matches!(number, 1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1290 | 1836 | 1792 | 1927 | 3032 | 3169 | 4031)
 }
 
-/// The kind of an error, and what it means in words. Neither holds a bound value.
+/// The kind of an error and its description. Neither contains a bound value.
 pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
     kit::describe(error, "pillarbox-mysql", |error| {
         let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
@@ -135,7 +135,7 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
         1290 | 1792 | 1836 | 3100 => known(ErrorKind::Unavailable, "the server is read-only"),
         1040 | 1203 | 1226 => known(ErrorKind::Unavailable, "the server has no connection left"),
         1021 | 1114 | 1041 | 1030 | 1037 | 1038 => {
-            known(ErrorKind::Unavailable, "the server has no room or memory left")
+            known(ErrorKind::Unavailable, "the server is out of disk space or memory")
         }
         1053 | 1077..=1079 | 1152 | 1154..=1161 | 1184 | 1927 | 3032 | 3169 | 4031 => {
             known(ErrorKind::Unavailable, "the server is not available")
@@ -144,7 +144,7 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
             known(ErrorKind::InvalidInput, "a value does not fit its column")
         }
         1235 | 1289 | 1665 | 8048 => {
-            known(ErrorKind::Unsupported, "the server can't do that as it is set up")
+            known(ErrorKind::Unsupported, "the server does not support this in its configuration")
         }
         _ => known(ErrorKind::Unexpected, "the server failed"),
     }

@@ -1,4 +1,4 @@
-//! Reading pending rows in order.
+//! Reading pending rows in order, along a cursor.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::sql::{Sql, fill, list};
 use crate::time::{now_sql, youngest_sql};
 
 pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
-    // One more than asked for tells whether there is more.
+    // One row more than requested shows whether there are more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let now = ("{now}", now_sql(request.now));
     let most = ("{most}", request.bytes.at_once(request.rows).to_string());
@@ -38,7 +38,7 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
     }
 }
 
-/// A read that no cursor follows.
+/// Answers a read without a cursor.
 async fn answer(
     session: &mut Session,
     sql: &Sql,
@@ -53,7 +53,7 @@ async fn answer(
     Ok(Fetched { rows: page.rows, cursor: Cursor::default(), more: page.end == End::Cut, now })
 }
 
-/// The database's now.
+/// The database's current time.
 pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, Failure> {
     let row = session.query(&*sql.clock).fetch_one(&mut session.connection).await?;
     Ok(time_of(&row, 0).unwrap_or_default())
@@ -81,6 +81,7 @@ async fn fetch_slots(
     let mut patient = true;
     loop {
         let peek = cursor::peek(session, sql, &slots, &cursor, limit).await?;
+        // Sequence numbers start over, so the cursor must too.
         if cursor::went_back(session, sql, &cursor, &peek).await? {
             cursor = Cursor { origin: cursor.origin, ..Cursor::default() };
             continue;
@@ -95,9 +96,10 @@ async fn fetch_slots(
         let seen: BTreeSet<i64> = page.rows.iter().map(|row| row.seq.0).collect();
         let from = cursor.decided;
         let short = peek.advance(&mut cursor, &seen, wanted);
-        // With more to read there is nothing to gain from reading the same again.
+        // In a backlog, a cursor that stays behind would make the next fetch read the same rows again. So
+        // wait once, for the grace period, and read again.
         if short && std::mem::take(&mut patient) && page.end == End::Cut {
-            // What was read now is not answered: it has to be read again.
+            // The rows of this read are not returned, so the cursor must not pass them.
             cursor.decided = from;
             tokio::time::sleep(GRACE + Duration::from_millis(1)).await;
             continue;
@@ -113,8 +115,8 @@ async fn fetch_slots(
     }
 }
 
-/// A page out of the middle of a backlog: all numbers up to its end are committed. None where it can't be told, or where a
-/// page is not full.
+/// Reads a page from the middle of a backlog, where all numbers up to its end are committed. None if that is
+/// not known, or if the page is not full.
 async fn fetch_committed(
     session: &mut Session,
     sql: &Sql,
@@ -123,7 +125,8 @@ async fn fetch_committed(
     cursor: &Cursor,
     limit: i64,
 ) -> Result<Option<Fetched>, Failure> {
-    // Before the rows are read: what is committed by then, the read sees.
+    // The count must run before the read: the read then sees every row that was committed
+    // at the time of the count.
     let committed = cursor::committed(session, sql, cursor.decided).await?;
     if let Some(upto) = committed {
         let query = session.query(text).bind(cursor.decided.0).bind(limit);
@@ -141,7 +144,8 @@ async fn fetch_committed(
     Ok(None)
 }
 
-/// The condition on slots. Ranges are numbers of ours; the delayed and the queue are never among them.
+/// The SQL condition for slots. The numbers come from the program, so they need no quoting. Delayed rows and
+/// messages of the queue have negative slots and never match.
 pub(crate) fn slots_sql(slots: &SlotSet) -> String {
     let ranges: Vec<String> = slots
         .ranges()
@@ -153,7 +157,7 @@ pub(crate) fn slots_sql(slots: &SlotSet) -> String {
     if ranges.is_empty() { "FALSE".to_owned() } else { ranges.join(" OR ") }
 }
 
-/// Reads rows within limits, and the database's now if a row told it.
+/// Reads rows within the limits, and the database's time if at least one row was found.
 async fn read<'r>(
     session: &mut Session,
     sql: &Sql,

@@ -1,4 +1,4 @@
-//! Statements of a transaction that is open, sent together: those that answer nothing wait for one that does.
+//! A pipeline of statements on an open transaction: a statement without an answer is sent with the next one.
 
 use jiff::Timestamp;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
@@ -10,11 +10,11 @@ use crate::row::text_time;
 use crate::sql::Sql;
 use crate::time::literal;
 
-/// A part of the user's transaction, which is taken back alone where it fails.
+/// Marks the start of the store's work in a user's transaction, so that a failure undoes only that work.
 const SAVEPOINT: &str = "SAVEPOINT pillarbox_part";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT pillarbox_part";
 
-/// A change under way, on a connection of the store's own or of the user's.
+/// Statements in progress on a connection, the store's own or the user's.
 pub(crate) struct Flight<'c> {
     connection: &'c mut MySqlConnection,
     waiting: Vec<String>,
@@ -22,31 +22,31 @@ pub(crate) struct Flight<'c> {
 }
 
 impl<'c> Flight<'c> {
-    /// One whose first statements go ahead of all others.
+    /// Starts with `first`, which is sent ahead of all other statements.
     pub(crate) fn new(connection: &'c mut MySqlConnection, first: &str) -> Self {
         let waiting = Some(first).filter(|text| !text.is_empty()).map(str::to_owned);
         Self { connection, waiting: waiting.into_iter().collect(), sent: false }
     }
 
-    /// One on a transaction of the user's; see [`Flight::land`].
+    /// Starts behind a savepoint in a user's transaction; [`Flight::land`] ends it.
     #[cfg(feature = "sqlx-0_9")]
     pub(crate) fn part(connection: &'c mut MySqlConnection) -> Self {
         Self::new(connection, SAVEPOINT)
     }
 
-    /// Sends a statement with the next that is asked.
+    /// Queues a statement; it is sent with the next one that needs an answer.
     pub(crate) fn push(&mut self, statement: String) {
         self.waiting.push(statement);
     }
 
-    /// Asks statements, and answers the rows of each.
+    /// Sends all queued statements and these, and returns the rows of each of these.
     pub(crate) async fn ask(&mut self, statements: &[String]) -> Result<Vec<Vec<MySqlRow>>, Failure> {
         self.waiting.extend_from_slice(statements);
         let mut sets = self.send().await?;
         Ok(sets.split_off(sets.len().saturating_sub(statements.len())))
     }
 
-    /// Asks statements together with the time.
+    /// Like [`Flight::ask`], and also returns the given time or else the database's.
     pub(crate) async fn ask_at(
         &mut self,
         sql: &Sql,
@@ -60,13 +60,13 @@ impl<'c> Flight<'c> {
         Ok((given.or(told).unwrap_or_default(), asked))
     }
 
-    /// Runs a prepared statement, after all that waits.
+    /// Sends the queued statements, then runs a prepared one.
     pub(crate) async fn run(&mut self, query: Query<'_, MySql, MySqlArguments>) -> Result<(), Failure> {
         query.execute(self.connection().await?).await?;
         Ok(())
     }
 
-    /// The connection, once all that waits was sent.
+    /// The connection, after all queued statements were sent.
     pub(crate) async fn connection(&mut self) -> Result<&mut MySqlConnection, Failure> {
         self.send().await?;
         Ok(&mut *self.connection)
@@ -81,12 +81,13 @@ impl<'c> Flight<'c> {
         results(self.connection, text).await
     }
 
-    /// What still waits, for whoever commits.
+    /// The statements that are still queued, to be sent with the commit.
     pub(crate) fn rest(self) -> String {
         self.waiting.join("; ")
     }
 
-    /// Ends a part of the user's transaction: whole, or not at all where it failed or `changed` nothing.
+    /// Ends the store's work in a user's transaction. Undoes all of it if it failed or if `changed` says that
+    /// nothing changed.
     #[cfg(feature = "sqlx-0_9")]
     pub(crate) async fn land<T>(
         mut self,
@@ -100,7 +101,7 @@ impl<'c> Flight<'c> {
             Err(failure) => Err(failure),
         };
         if answer.is_err() && self.sent {
-            // After a deadlock, or on a connection that is gone, there is nothing left to take back.
+            // This may fail: after a deadlock or on a lost connection there is nothing left to undo.
             let _ = results(self.connection, UNDO.to_owned()).await;
         }
         answer

@@ -1,4 +1,4 @@
-//! Groups that are held back, and letting them go.
+//! Held groups: listing them, and pausing, resuming, unblocking and skipping.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
@@ -13,7 +13,7 @@ use crate::row::{text_of, time_of};
 use crate::sql::{Sql, fill, places, quoted, quoted_list};
 use crate::time::{Time, literal};
 
-/// Groups as they were read.
+/// Decodes rows of the group table.
 pub(crate) fn held_groups(rows: &[MySqlRow]) -> Vec<HeldGroup> {
     let group = |row: &MySqlRow| HeldGroup {
         group: GroupKey::new(text_of(row, 0).unwrap_or_default()),
@@ -26,7 +26,7 @@ pub(crate) fn held_groups(rows: &[MySqlRow]) -> Vec<HeldGroup> {
     rows.iter().map(group).collect()
 }
 
-/// A page of the groups that are held back, by key.
+/// A page of the held groups, ordered by key.
 pub(crate) async fn groups(
     session: &mut Session,
     sql: &Sql,
@@ -38,7 +38,7 @@ pub(crate) async fn groups(
     read(session, fill(&sql.groups, &parts)).await
 }
 
-/// Those of these groups that are held back, by key.
+/// The held groups among these, ordered by key.
 pub(crate) async fn held_of(
     session: &mut Session,
     sql: &Sql,
@@ -78,7 +78,7 @@ pub(crate) async fn change_group(
     Ok(true)
 }
 
-/// A held group's state and the event it waits for; locks its row.
+/// The state of a held group and its dead event, if it has one; locks the group's row.
 pub(crate) async fn show(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -112,7 +112,7 @@ async fn apply(
     record(session, sql, now, &request.by, request.action.as_str(), &[key]).await
 }
 
-/// Records what an operator did to each of the targets.
+/// Writes one audit entry for each target.
 pub(crate) async fn record(
     session: &mut Session,
     sql: &Sql,

@@ -1,4 +1,4 @@
-//! Adding rows on a transaction that is open.
+//! Inserting rows within an open transaction.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, places};
 use crate::time::{Time, micros, now_sql};
 
-/// One row as the statement takes it.
+/// The column values of one new row.
 pub(crate) struct Values<'a> {
     pub(crate) event_id: &'a str,
     pub(crate) event_type: &'a str,
@@ -65,14 +65,15 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Whether the row may go to the lane of delayed ones, by the database's clock.
+    /// Whether the row may go to the lane of delayed rows. The database's clock decides.
     fn may_wait(&self) -> bool {
         self.due.is_some() && self.lane != Some(Lane::QUEUE.0)
     }
 
-    /// The row as an expression. A place stands for a value that is there; `absent` for one that is not.
+    /// The row as a VALUES expression: a placeholder for each value that is present, `absent` for the others.
     ///
-    /// A column that was set before can be named: the due time is worked out once.
+    /// In MySQL, an expression can use a column that was assigned before it, so the
+    /// due time is computed once.
     pub(crate) fn expression(&self, now: &str, absent: &str) -> String {
         let place = |there: bool| if there { "?" } else { absent };
         let when = |when: &Option<When>| match when {
@@ -134,10 +135,10 @@ fn bind_when<'q>(
     }
 }
 
-/// How often rows whose message ids are there already are left out before it is given up.
+/// How many times an insert is tried, each time without the rows whose message ids exist by then.
 const TRIES: usize = 3;
 
-/// Adds all rows, or none of them. Without rows it only tells whether the connection is still there.
+/// Inserts all rows or none. Without rows it only checks that the connection is alive.
 pub(crate) async fn insert_rows<K: Kind>(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -151,7 +152,7 @@ pub(crate) async fn insert_rows<K: Kind>(
     K::insert(connection, sql, rows, now).await
 }
 
-/// Adds the rows whose message ids are not there yet.
+/// Inserts the rows whose message ids do not exist yet.
 pub(crate) async fn add_new(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -171,7 +172,7 @@ pub(crate) async fn add_new(
             Err(failure) if failure.is_duplicate() => {
                 let before = there.len();
                 there = written(connection, sql, &values).await?;
-                // No message id was in the way: it is an event's.
+                // No message id was the duplicate, so an event id was.
                 if there.len() <= before {
                     return Err(failure);
                 }
@@ -179,7 +180,7 @@ pub(crate) async fn add_new(
             Err(failure) => return Err(failure),
         }
     }
-    let detail = "rows with these message ids come and go";
+    let detail = "rows with these message ids keep appearing and disappearing";
     Err(Failure::Refused(ErrorKind::Conflict, detail.to_owned()))
 }
 
@@ -187,7 +188,7 @@ fn query(text: impl Into<std::sync::Arc<str>>) -> Query<'static, MySql, MySqlArg
     sqlx::query(AssertSqlSafe(text.into()))
 }
 
-/// The rows whose message id is neither there nor that of a row before.
+/// The rows whose message id neither exists nor repeats that of an earlier row.
 fn without<'v, 'a>(values: &'v [Values<'a>], there: &HashMap<String, Written>) -> Vec<&'v Values<'a>> {
     let mut seen = std::collections::HashSet::new();
     let fresh = |row: &&Values<'_>| {
@@ -222,9 +223,11 @@ async fn add(
     located(connection, sql, &ids).await
 }
 
-/// The numbers of the rows that one insert has added on this connection; none if they are not evenly spaced.
+/// The sequence numbers of rows that one insert has just added on this connection; none if they are not
+/// evenly spaced.
 ///
-/// How far apart they are is a setting of each session, and Galera changes it while sessions are open: the last row tells.
+/// The spacing is a session setting, and Galera changes it while sessions are open. So it is
+/// computed from the last row.
 pub(crate) async fn numbers(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -243,7 +246,7 @@ pub(crate) async fn numbers(
     Ok(even.then(|| (0..=gaps).map(|place| first + place * (span / gaps)).collect()))
 }
 
-/// The rows that were added under these ids, in this order.
+/// Finds the rows with these event ids, in this order.
 pub(crate) async fn located(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -255,11 +258,11 @@ pub(crate) async fn located(
         .iter()
         .map(|row| Ok((text_of(row, 0).unwrap_or_default().to_owned(), read_written(row, true)?)))
         .collect::<Result<HashMap<String, Written>, Failure>>()?;
-    let gone = || Failure::Refused(ErrorKind::Unexpected, "a row that was added is not there".to_owned());
+    let gone = || Failure::Refused(ErrorKind::Unexpected, "an inserted row is missing".to_owned());
     ids.iter().map(|id| found.remove(*id).ok_or_else(gone)).collect()
 }
 
-/// The rows that have these message ids already.
+/// Finds the rows that already have these message ids.
 async fn written(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -287,7 +290,8 @@ fn read_written(row: &MySqlRow, fresh: bool) -> Result<Written, Failure> {
     })
 }
 
-/// What was added, and in the place of what was not, the row that has its message id: one that was there, or one of these.
+/// One result for each row: the row that was added, or the one that has its message id, which existed before
+/// or was added with it.
 fn merge(values: &[Values<'_>], added: Vec<Written>, mut there: HashMap<String, Written>) -> Vec<Written> {
     let mut added = added.into_iter();
     let one = |row: &Values<'_>| {

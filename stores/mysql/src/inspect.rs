@@ -1,4 +1,4 @@
-//! What people look at: pages, one event, counts, the state of it all.
+//! Queries for operators: lists, single events, counts, statistics, nodes and audit entries.
 
 use pillarbox::model::{Attempt, EventId, GLOBAL, Lane, Record, Status};
 use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
@@ -12,19 +12,19 @@ use crate::row::{Values, decoder, number_of, read_all, text_of, time_of};
 use crate::sql::{GROUP_KEY, Sql, fill, list as numbers, listed, places};
 use crate::time::{text, until};
 
-/// A selection as a table with a condition, and what its places stand for.
+/// A selection as a table with a condition, and the values of its placeholders.
 pub(crate) struct Selection {
     pub(crate) found: String,
     values: Vec<String>,
 }
 
 impl Selection {
-    /// A table with a condition that has places for the ids that are selected, if any are.
+    /// Starts with a table and a condition that already has placeholders for the selected ids.
     pub(crate) fn new(found: String, select: &Select) -> Self {
         Self { found, values: select.ids.iter().map(ToString::to_string).collect() }
     }
 
-    /// Adds a condition that has a place, if there is a value for it.
+    /// Adds a condition with one placeholder, if there is a value for it.
     pub(crate) fn and(&mut self, condition: &str, value: Option<String>) {
         if let Some(value) = value {
             self.found += &format!(" AND {condition}");
@@ -37,7 +37,7 @@ impl Selection {
     }
 }
 
-/// A selection of rows; a form that reads few of them, where there is one.
+/// The SQL for a selection. It uses an index that reads few rows, where there is one.
 pub(crate) fn selection(select: &Select, sql: &Sql) -> Selection {
     let statuses = || select.statuses.iter();
     let only = |wanted: fn(&Status) -> bool| !select.statuses.is_empty() && statuses().all(wanted);
@@ -131,7 +131,7 @@ pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<S
     stats.done_last_minute = number(&row, 2)?;
     let row = session.query(&*sql.stats_written).fetch_one(&mut session.connection).await?;
     stats.written_last_minute = number(&row, 0)?;
-    // A table of items may stand without those beside it.
+    // A table of items can exist without the tables beside it.
     if K::is_complete(session, sql).await? {
         let row = session.query(&*sql.stats_beside).fetch_one(&mut session.connection).await?;
         stats.free_slots = number(&row, 0)?;
@@ -146,7 +146,7 @@ pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<S
     Ok(stats)
 }
 
-/// Where the state of a node stands; tables of an earlier release end before it.
+/// The column of a node's state. Tables of an earlier release do not have it.
 const STATE: usize = 12;
 
 pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, Failure> {

@@ -1,5 +1,7 @@
-//! Joins: the member is the truth, the join counts the members that really changed. Locks go from messages to members to
-//! joins; nothing is read but under them, so that a transaction which sees the rows of before counts right too.
+//! Joins: the member rows are authoritative, and a join counts the members that actually changed.
+//!
+//! Locks are taken on messages, then on members, then on joins. Decisions depend on locking reads only, so
+//! the counts are right even in a transaction that has an old snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +23,11 @@ use crate::sql::{Sql, fill, quoted, quoted_list};
 use crate::store::MysqlStore;
 use crate::time::{literal, micros_back, now_sql};
 
-/// What every read of joins selects, in the order of [`read_join`].
+/// The columns of every read of joins, in the order that [`read_join`] expects.
 pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
     failed_steps, status, metadata, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, \
     on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, continuation_headers";
-/// The same without what may be long and decides nothing.
+/// The same columns without the metadata, payloads and headers: they may be long and decide nothing.
 pub(crate) const STATE_COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
     failed_steps, status, NULL, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, NULL, \
     on_fail_topic, NULL, continuation_id, NULL";
@@ -58,8 +60,9 @@ impl Joins for MysqlStore {
     }
 }
 
-/// Changes one join in a transaction that is open. Also for transactions of the user's own connection. Where it answers that
-/// nothing changed, what it did is to be taken back.
+/// Changes one join within an open transaction, the store's own or the user's.
+///
+/// If the answer is not `Changed`, the caller must roll back to where it began.
 pub(crate) async fn change_join(
     flight: &mut Flight<'_>,
     sql: &Sql,
@@ -113,7 +116,7 @@ async fn start(flight: &mut Flight<'_>, sql: &Sql, request: &JoinChange) -> Resu
     }
 }
 
-/// The member first: a settle locks in that order too.
+/// Reports the state of one step. Locks the member before the join, in the same order as a settle.
 async fn report(
     flight: &mut Flight<'_>,
     sql: &Sql,
@@ -162,7 +165,7 @@ async fn note_wait(
     flight.run(query).await
 }
 
-/// The statement that locks joins, in the order of their ids.
+/// The statement that locks joins in the order of their ids.
 pub(crate) fn locks<'a>(sql: &Sql, ids: impl IntoIterator<Item = &'a JoinId>) -> String {
     fill(&sql.joins_lock, &[("{ids}", quoted_list(ids.into_iter().map(JoinId::as_str)))])
 }
@@ -177,7 +180,7 @@ async fn lock_join(
     Ok((now, sets.iter().flatten().next().map(read_join)))
 }
 
-/// The members that one call has changed, by join.
+/// The members that one call has changed, counted by join.
 #[derive(Default)]
 pub(crate) struct Ended(BTreeMap<JoinId, Counted>);
 
@@ -186,7 +189,7 @@ impl Ended {
         self.0.entry(join.clone()).or_default()
     }
 
-    /// Messages are done, dead or gone: their pending steps end with them. The caller has locked their rows.
+    /// Ends the pending steps of messages that are done, dead or deleted. The caller has locked the messages.
     pub(crate) async fn messages(
         &mut self,
         flight: &mut Flight<'_>,
@@ -212,7 +215,8 @@ impl Ended {
         Ok(())
     }
 
-    /// The joins are locked and count, in the order of their ids; those whose last step it was end.
+    /// Locks the joins in the order of their ids, adds the counts, and ends the joins
+    /// whose last step has ended.
     pub(crate) async fn count(
         self,
         flight: &mut Flight<'_>,
@@ -227,7 +231,7 @@ impl Ended {
         Ok(())
     }
 
-    /// The same of joins that are locked.
+    /// The same for joins that are locked already.
     pub(crate) fn add(self, flight: &mut Flight<'_>, sql: &Sql, locked: &[MySqlRow], now: Timestamp) {
         let mut joins: Vec<JoinRecord> = locked.iter().map(read_join).collect();
         for join in &mut joins {
@@ -247,7 +251,8 @@ impl Ended {
     }
 }
 
-/// Ends joins whose last step has ended, if someone has said what happens then. They are locked, and as they stand now.
+/// Ends pending joins whose last step has ended and for which somebody waits, and enqueues their
+/// continuations. The joins must be locked, with up-to-date counts.
 fn fire(flight: &mut Flight<'_>, sql: &Sql, joins: &[JoinRecord], now: Timestamp) {
     let mut fired = Vec::new();
     for join in joins.iter().filter(|join| join.status == JoinStatus::Pending) {
@@ -280,7 +285,7 @@ fn end_join(
     flight.push(fill(&sql.join_end, &parts));
 }
 
-/// Deletes joins that ended before a time, up to so many, and their members, in the transaction that is open.
+/// Deletes joins that ended before a time, at most `limit`, with their members, within the open transaction.
 pub(crate) async fn purge_joins(
     session: &mut Session,
     sql: &Sql,
@@ -334,7 +339,7 @@ async fn list_joins(
     Ok(sets.iter().flatten().map(read_join).collect())
 }
 
-/// A join of a text that was not prepared.
+/// Reads a join from a row of the text protocol.
 pub(crate) fn read_join(row: &MySqlRow) -> JoinRecord {
     let text = |column: usize| text_of(row, column).map(str::to_owned);
     let count = |column: usize| u32::try_from(text_number(row, column)).unwrap_or_default();
@@ -354,7 +359,7 @@ pub(crate) fn read_join(row: &MySqlRow) -> JoinRecord {
     }
 }
 
-/// What happens at the end, if someone has said so.
+/// What happens when the join ends, if that was set.
 fn read_wait(row: &MySqlRow) -> Option<JoinWait> {
     let text = |column: usize| text_of(row, column).map(str::to_owned);
     let message = text(16)?;
@@ -372,7 +377,7 @@ fn read_wait(row: &MySqlRow) -> Option<JoinWait> {
     })
 }
 
-/// A code of a text that was not prepared.
+/// A status code from a row of the text protocol; -1 if it does not fit.
 pub(crate) fn code(row: &MySqlRow, column: usize) -> i16 {
     i16::try_from(text_number(row, column)).unwrap_or(-1)
 }

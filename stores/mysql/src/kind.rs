@@ -1,4 +1,4 @@
-//! What is done differently for the native table and for a table of items.
+//! The differences between the native table and a table of items.
 
 use std::future::ready;
 
@@ -17,29 +17,30 @@ use crate::row::Values;
 use crate::sql::Sql;
 use crate::{flowcatalyst, insert, inspect, migrate, operate, renumber, settle, write_sql};
 
-/// A kind of table, as the parameter of [`MysqlTable`](crate::MysqlTable). What has a default is what tables of items lack.
+/// A kind of table, the parameter of [`MysqlTable`](crate::MysqlTable). A method with a default has no
+/// counterpart in a table of items.
 pub(crate) trait Kind: Send + Sync + 'static {
     /// The layout of the tables.
     const LAYOUT: Layout;
-    /// The rights that delivery and purges need.
+    /// The privileges that delivery and purges need.
     const RIGHTS: Rights;
-    /// Whether rows are settled and joins changed on transactions of the user's; if not, the reason.
+    /// Whether settles and changes of joins can run in a user's transaction; the reason if they cannot.
     #[cfg(feature = "sqlx-0_9")]
     const QUEUE: Result<(), &'static str>;
 
-    /// The statements that create the tables, for people too.
+    /// The statements that create the tables, also shown to people.
     fn tables(sql: &Sql) -> String;
 
-    /// Creates or upgrades the tables, under the lock of migrations.
+    /// Creates or upgrades the tables, under the migration lock.
     fn bring_up<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, Migrated>;
 
-    /// Checks that the tables are there and of this version.
+    /// Checks that the tables exist and have a version that this release can use.
     fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()>;
 
-    /// Whether the tables beside that of the rows are there.
+    /// Whether the tables beside the table of rows exist.
     fn is_complete<'c>(session: &'c mut Session, sql: &'c Sql) -> Work<'c, bool>;
 
-    /// Adds rows, of which there is at least one: all or none.
+    /// Inserts rows, all or none. There must be at least one.
     fn insert<'c>(
         connection: &'c mut MySqlConnection,
         sql: &'c Sql,
@@ -47,13 +48,13 @@ pub(crate) trait Kind: Send + Sync + 'static {
         now: Option<Timestamp>,
     ) -> Work<'c, Vec<Written>>;
 
-    /// The statement that adds rows, for any driver.
+    /// The insert statement, for any driver.
     fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure>;
 
-    /// What SKIP LOCKED does to a settle, given what the probe of the store has found.
+    /// Whether a settle can rely on SKIP LOCKED. `probed` is the result of the store's probe.
     fn locking(session: &Session, probed: Locking) -> Locking;
 
-    /// Applies outcomes in a transaction of its own.
+    /// Applies outcomes in its own transaction.
     fn settle<'c>(
         session: &'c mut Session,
         sql: &'c Sql,
@@ -61,13 +62,13 @@ pub(crate) trait Kind: Send + Sync + 'static {
         locking: Locking,
     ) -> Work<'c, Settled>;
 
-    /// The rows that an operator selects.
+    /// The SQL for the rows that an operator selects.
     fn selection(select: &Select, sql: &Sql) -> Selection;
 
-    /// Binds the row that a page of a list begins after.
+    /// Binds the row after which a page of a list begins.
     fn bind_after(query: Asked, request: &List) -> Asked;
 
-    /// Everything in a row, for people.
+    /// Decodes all columns of a row, for people.
     fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record;
 
     /// The failed attempts of an event.

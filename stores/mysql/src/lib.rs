@@ -1,7 +1,8 @@
-//! The MySQL and MariaDB store of Pillarbox: one node or many, delivered by leases instead of row claims.
+//! The MySQL and MariaDB store of Pillarbox: delivery needs leases of nodes, not claims on rows.
 //!
-//! An event goes in on a transaction that the outbox begins on the application's pool, or on one that the application
-//! already has. Reading, settling and renewing have connections of their own, so that a busy pool takes no lease away.
+//! Events are written in a transaction that the outbox begins on the application's pool, or in one that the
+//! application has already begun. Reads, settles and heartbeats use connections of their own, so a busy pool
+//! cannot cost a node its lease.
 //!
 //! ```no_run
 //! use pillarbox::{Event, Outbox};
@@ -22,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! On a transaction of sqlx that is already there:
+//! To write in an existing sqlx transaction:
 //!
 //! ```no_run
 //! # use pillarbox::{Event, Outbox};
@@ -36,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! For any other driver there is the statement itself, see the store's
+//! For any other driver, the store returns the insert statement and its parameters: see
 //! [`WriteSql`](MysqlTable#impl-WriteSql-for-MysqlTable%3CK%3E).
 
 mod admin;

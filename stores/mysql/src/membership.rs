@@ -1,4 +1,4 @@
-//! Membership: joining, renewing, evicting; taking and giving slots.
+//! Membership of nodes: registering, heartbeats, evicting, leaving, and the slots that nodes hold.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Register) -
     let query = query.bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     query.bind(micros(request.lease)).execute(&mut session.connection).await?;
     view.take(session, sql, request.node, vec![lane.slot()]).await?;
-    // Nodes count in the order they joined, which the table knows.
+    // Shares depend on the order in which nodes registered, which only the table knows.
     let taken_suspect = view.taken_suspect;
     let mut view = View { taken_suspect, ..View::read(session, sql).await? };
     let Share { take, give } = view.share(request.node);
@@ -78,7 +78,8 @@ pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Res
     session.commit().await
 }
 
-/// Frees what a dead node held, and quarantines what was pending there. Rows without numbers have no quarantine.
+/// Frees the slots of an evicted node and quarantines the rows that are pending there. Items have no sequence
+/// numbers, so there is no quarantine for them.
 async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
     let upto = session.query(&*sql.pending_upto).fetch_one(&mut session.connection).await?;
     let query = session.query(&*sql.slots_evict).bind(number(&upto, 0)?).bind(node.to_string());
@@ -86,18 +87,19 @@ async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Fai
     Ok(())
 }
 
-/// What a node holds and should know, all but the rows that wait for it.
+/// A node's membership without its pending rows.
 pub(crate) struct Standing {
     membership: Membership,
 }
 
 impl Standing {
-    /// The slots to look for rows in.
+    /// The slots in which to look for pending rows.
     pub(crate) fn slots(&self) -> Vec<i16> {
         self.membership.held.iter().map(|held| held.slot.0).collect()
     }
 
-    /// With what was found there; nothing, if looking took too long: then the reader looks for itself.
+    /// Adds the pending rows. `None` means that the query was too slow or failed: the
+    /// node is then told to read.
     pub(crate) fn with(self, waiting: Option<Waiting>) -> Membership {
         let now = self.membership.now;
         match waiting {
@@ -112,14 +114,15 @@ impl Standing {
     }
 }
 
-/// The rows that wait for a node.
+/// The pending rows of a node's slots.
 pub(crate) struct Waiting {
     ready: bool,
     oldest: Option<Timestamp>,
     next_due: Option<Timestamp>,
 }
 
-/// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
+/// Looks for pending rows above a sequence number. This is not part of the heartbeat, so a slow query cannot
+/// cost the node its lease.
 pub(crate) async fn waiting(
     session: &mut Session,
     sql: &Sql,
@@ -132,14 +135,15 @@ pub(crate) async fn waiting(
     Ok(Waiting { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
 }
 
-/// Whether a heartbeat needed nothing but a renewal.
+/// Whether a renewal was all that a heartbeat needed. `Gone` means that the node was evicted.
 enum Quiet {
     Yes(Box<Standing>),
     No,
     Gone,
 }
 
-/// The usual heartbeat: renews without the lock of all, and looks whether there is anything to do under it.
+/// The usual heartbeat: renews the lease without the membership lock and checks whether
+/// anything needs that lock.
 async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, Failure> {
     if !renew(session, sql, request, request.now).await? {
         return Ok(Quiet::Gone);
@@ -149,12 +153,15 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
         None => clock(session, sql).await?,
     };
     let view = View::read(session, sql).await?;
+    // This view was read without a lock. It only decides whether to take the lock,
+    // and `rearrange` reads again.
     let expired = view.nodes.iter().any(|node| node.id != request.node && node.expires_at <= now);
     let Share { take, give } = view.share(request.node);
     if expired || !take.is_empty() {
         return Ok(Quiet::No);
     }
-    // The epoch is read first: groups that change meanwhile are read again at the next heartbeat.
+    // The epoch is read before the groups: if they change in between, the next heartbeat sees another epoch
+    // and reads them again.
     let groups = match epoch(session, sql).await? {
         epoch if epoch == request.groups_seen => None,
         epoch => Some(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? }),
@@ -173,7 +180,7 @@ async fn renew(
     Ok(query.execute(&mut session.connection).await?.rows_affected() > 0)
 }
 
-/// A heartbeat that evicts, takes, trusts, releases or sweeps, exclusive against every other.
+/// A heartbeat under the membership lock: it evicts nodes, and takes, trusts, releases and sweeps slots.
 async fn rearrange(
     session: &mut Session,
     sql: &Sql,
@@ -199,6 +206,7 @@ async fn rearrange(
     }
     let mut view = View::read(session, sql).await?;
     let Share { take, give } = view.share(request.node);
+    // A slot that this heartbeat releases must be left to another node.
     let take = take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
     view.take(session, sql, request.node, take).await?;
     let states = group_states(session, sql).await?;
@@ -207,7 +215,8 @@ async fn rearrange(
     Ok(Some(view.standing(request.node, give, groups, now)))
 }
 
-/// Waits for the lock of membership; the time after that.
+/// Waits for the membership lock and returns the time. The clock is read after the wait, so no lease is
+/// judged by an old time.
 async fn lock(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
     session.query(&*sql.membership_lock).fetch_all(&mut session.connection).await?;
     match given {
@@ -234,7 +243,7 @@ async fn group_states(session: &mut Session, sql: &Sql) -> Result<GroupStates, F
     Ok(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? })
 }
 
-/// The time until the next delayed row is due.
+/// The time until the next delayed row is due; zero if one is due already.
 pub(crate) async fn next_due(
     session: &mut Session,
     sql: &Sql,
@@ -244,7 +253,7 @@ pub(crate) async fn next_due(
     Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
 }
 
-/// The time until the next delayed row is due that is not due yet.
+/// The time until the next delayed row that is not due yet.
 pub(crate) async fn later_due(
     session: &mut Session,
     sql: &Sql,
@@ -255,21 +264,21 @@ pub(crate) async fn later_due(
     Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
 }
 
-/// Reads a node's id from a column.
+/// Parses a node id from a column.
 pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
     NodeId::parse(text).map_err(|error| {
         Failure::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
     })
 }
 
-/// A node as it stands in the table.
+/// A row of the node table.
 struct Node {
     id: NodeId,
     lane: Lane,
     expires_at: Timestamp,
 }
 
-/// A slot as it stands in the table.
+/// A row of the slot table.
 struct Held {
     state: SlotState,
     suspect: bool,
@@ -289,7 +298,7 @@ impl Held {
     }
 }
 
-/// Who is there, who holds what, and what was taken from the dead.
+/// The nodes, the slots with their holders, and the suspect slots that this call has taken.
 struct View {
     nodes: Vec<Node>,
     slots: Vec<Held>,
@@ -314,7 +323,7 @@ impl View {
         })
     }
 
-    /// Removes every node that has expired, but the one that is just renewing; whether there was one.
+    /// Evicts every expired node except `renewing`. Returns whether it evicted one.
     async fn evict(
         &self,
         session: &mut Session,
@@ -325,6 +334,8 @@ impl View {
         let mut evicted = false;
         let expired = self.nodes.iter().filter(|node| node.expires_at <= now && Some(node.id) != renewing);
         for node in expired {
+            // The node may have renewed meanwhile, without the membership lock: the statement checks its
+            // expiry again. It also waits for settles of that node, which hold a share lock on its row.
             let query = session.query(&*sql.node_evict).bind(node.id.to_string()).bind(Time(now));
             if query.execute(&mut session.connection).await?.rows_affected() > 0 {
                 evict(session, sql, node.id).await?;
@@ -342,7 +353,7 @@ impl View {
         self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
     }
 
-    /// What is free and due to the node, and what it should give.
+    /// The free slots that the node should take and the held slots that it should give.
     fn share(&self, node: NodeId) -> Share {
         share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
     }

@@ -1,4 +1,4 @@
-//! The tables: making them, upgrading them, telling whether they are there.
+//! Creating and upgrading the tables, and checking their version.
 
 use pillarbox::port::{ErrorKind, Migrated};
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
@@ -9,22 +9,25 @@ use crate::kind::Kind;
 use crate::row::number_of;
 use crate::sql::Sql;
 
-/// Each brings the tables to the version that is its place in the list, and writes that down.
+/// The migrations in order. Each brings the tables to the version of its position and records that version.
 pub(crate) const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
 ];
-/// The version that this release makes.
+/// The version that this release creates.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// How long a migration waits for another, and what TiDB takes as the time of a row where others have UTC.
+/// How long a migration waits for another one, in seconds.
 const LOCK_S: i64 = 60;
+/// The default of time columns, and its replacement on TiDB, which does not accept the first one.
 const DEFAULTS: (&str, &str) = ("DEFAULT (utc_timestamp(6))", "DEFAULT current_timestamp(6)");
 
-/// Makes or upgrades the tables: two processes at once wait for each other. Tables can't be made in a transaction here, so
-/// every statement can be run again after one that failed, and the version is written last.
+/// Creates or upgrades the tables; concurrent migrations wait for each other.
+///
+/// MySQL cannot create tables in a transaction. So every statement can run again after a failure, and the
+/// version is written last.
 pub(crate) async fn migrate<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     lock(session, sql).await?;
     let migrated = K::bring_up(session, sql).await;
@@ -32,17 +35,17 @@ pub(crate) async fn migrate<K: Kind>(session: &mut Session, sql: &Sql) -> Result
     migrated
 }
 
-/// Waits for the lock of migrations.
+/// Waits for the migration lock.
 async fn lock(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     let locked = session.query(&*sql.migrate_lock).bind(LOCK_S).fetch_one(&mut session.connection).await?;
     if number_of(&locked, 0) == Some(1) {
         return Ok(());
     }
-    let detail = "another migration takes too long".to_owned();
+    let detail = "another migration is still running".to_owned();
     Err(Failure::Refused(ErrorKind::Timeout, detail))
 }
 
-/// Makes the migrations that are missing.
+/// Runs the missing migrations.
 pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let found = found(session, sql).await?;
     refuse_newer(found.version, KNOWN)?;
@@ -55,7 +58,7 @@ pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrate
     Ok(Migrated { from, to: self::found(session, sql).await?.applied() })
 }
 
-/// Adds the column that tables of an earlier release lack.
+/// Adds the `state` column, which tables of an earlier release lack.
 pub(crate) async fn add_state(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     if session.once(&*sql.node_state_there).fetch_optional(&mut session.connection).await.is_err() {
         session.results(sql.node_state.to_string()).await?;
@@ -67,8 +70,8 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     Ok(found(session, sql).await?.check(NEWEST)?)
 }
 
-/// The version of the tables; zero if there are none. The list of tables leaves out those one may not read: the table itself
-/// tells the one from the other.
+/// The version of the tables; zero if there are none. It is read from the table itself: the server's list of
+/// tables leaves out tables that the user may not read, so it cannot tell a missing one from a forbidden one.
 pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
     let asked = session.once(&*sql.version).fetch_optional(&mut session.connection).await;
     let row = match asked.map_err(Failure::from) {
@@ -79,7 +82,7 @@ pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Fai
     Ok(version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0))
 }
 
-/// What the tables say of themselves.
+/// The version and step that the tables record.
 async fn found(session: &mut Session, sql: &Sql) -> Result<SchemaVersion, Failure> {
     let version = version(session, sql).await?;
     if version == 0 {

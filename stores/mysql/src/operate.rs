@@ -1,4 +1,4 @@
-//! What operators do to rows: replay, discard, cancel, purge.
+//! Operators' changes to rows: replay, discard, cancel and purge.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Lane, Status, StepState};
@@ -19,7 +19,8 @@ use crate::row::{text_number, text_of};
 use crate::sql::{Sql, fill, list, locked_rows, places, quoted, quoted_list};
 use crate::time::{literal, micros_back, now_sql};
 
-/// Dead rows that this transaction has locked, oldest first, and the time; no rows if the selection excludes them.
+/// Dead rows that this transaction has locked, oldest first, and the time. Empty if the
+/// selection excludes dead rows.
 struct Dead {
     rows: Vec<Moving>,
     now: Timestamp,
@@ -53,7 +54,8 @@ impl Dead {
     }
 }
 
-/// Frees the groups that these rows block, or makes paused ones forget them; the rows that did.
+/// Frees the groups that these rows block; a paused group stays paused and forgets the row. Returns the ids
+/// of the rows that blocked a group.
 async fn free_groups(session: &mut Session, sql: &Sql, ids: &[&str]) -> Result<Vec<String>, Failure> {
     let query = session.once(fill(&sql.groups_behind, &[("{ids}", places(ids.len()))]));
     let query = ids.iter().fold(query, |query, id| query.bind((*id).to_owned()));
@@ -90,6 +92,8 @@ pub(crate) async fn replay<K: Kind>(
     revive.execute(&mut session.connection).await?;
     record(session, sql, dead.now, &request.by, "replay", &dead.ids()).await?;
     let count = dead.rows.len();
+    // The dead event of a held group keeps its place, ahead of the rows behind it. Other rows
+    // go to the end of the order.
     dead.rows.retain(|row| !heads.contains(&row.event_id));
     for row in &mut dead.rows {
         row.lane = row.lane.filter(|lane| *lane == i64::from(Lane::QUEUE.0));
@@ -116,13 +120,13 @@ pub(crate) async fn discard<K: Kind>(
     Ok(dead.rows.len() as u64)
 }
 
-/// The statements that delete rows which this transaction has locked, and their attempts.
+/// The statements that delete rows and their attempt history. This transaction must have locked the rows.
 pub(crate) fn removal(sql: &Sql, seqs: impl IntoIterator<Item = i64>, ids: &[&str]) -> String {
     let ids = quoted_list(ids.iter().copied());
     fill(&sql.remove, &[("{rows}", locked_rows(seqs)), ("{ids}", ids)])
 }
 
-/// On a connection of the store's own.
+/// Cancels events on one of the store's own connections.
 pub(crate) async fn cancel_here(
     session: &mut Session,
     sql: &Sql,
@@ -137,7 +141,7 @@ pub(crate) async fn cancel_here(
     Ok(cancelled)
 }
 
-/// Also for transactions of the user's own connection.
+/// Cancels events within an open transaction, the store's own or the user's.
 pub(crate) async fn cancel(
     flight: &mut Flight<'_>,
     sql: &Sql,
@@ -166,7 +170,7 @@ pub(crate) async fn cancel(
     Ok(ids.into_iter().map(EventId::from_row).collect())
 }
 
-/// Nothing where another process purges.
+/// Purges unless another session is purging this outbox; in that case it does nothing.
 pub(crate) async fn purge_in_turn<K: Kind>(
     session: &mut Session,
     sql: &Sql,
@@ -239,7 +243,7 @@ fn bind_status<'q>(
     }
 }
 
-/// The dead ones of a selection; none if it excludes them.
+/// Narrows a selection to dead rows; none if it excludes them.
 fn only_dead(select: &Select) -> Option<Select> {
     let asked = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
     asked.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })

@@ -1,4 +1,4 @@
-//! Finding out whether SKIP LOCKED really skips what is locked: a server may take the words and lock nothing.
+//! Probing whether SKIP LOCKED really skips locked rows: a server may accept the words and lock nothing.
 
 use pillarbox_store_kit::{OpenSession, Purpose};
 use tokio::sync::OnceCell;
@@ -8,17 +8,17 @@ use crate::connection::{Connector, Session};
 use crate::error::Failure;
 use crate::sql::Sql;
 
-/// What a read with SKIP LOCKED does.
+/// What a SKIP LOCKED read does on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// It locks, and skips what others have locked.
+    /// It locks rows and skips rows that others have locked.
     Skips,
-    /// It can't be trusted: work on the same rows has to wait.
+    /// It cannot be relied on, so work on the same rows has to wait.
     Waits,
 }
 
 impl Locking {
-    /// The words after FOR UPDATE.
+    /// The words that follow FOR UPDATE.
     pub(crate) fn words(self) -> String {
         match self {
             Self::Skips => "SKIP LOCKED".to_owned(),
@@ -27,7 +27,7 @@ impl Locking {
     }
 }
 
-/// The answer, once it is known.
+/// The result of the probe, once it has run.
 #[derive(Default)]
 pub(crate) struct Probe(OnceCell<Locking>);
 
@@ -49,7 +49,7 @@ impl Probe {
     }
 }
 
-/// One connection holds a row; another must not get it.
+/// Locks a row on one connection and checks that another connection skips it.
 async fn detect(connector: &Connector, sql: &Sql) -> Result<Locking, Failure> {
     let (mut holder, mut other) =
         (connector.connect(Purpose::General).await?, connector.connect(Purpose::General).await?);

@@ -1,4 +1,4 @@
-//! Moving delayed rows whose time has come to the end of the order.
+//! Promoting due rows: out of the lane of delayed rows, to the end of the order.
 
 use std::time::Duration;
 

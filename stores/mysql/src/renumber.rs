@@ -1,4 +1,4 @@
-//! Giving rows new numbers, at the end of the order.
+//! Giving rows new sequence numbers at the end of the order.
 
 use pillarbox::model::EventId;
 use sqlx::mysql::MySqlRow;
@@ -9,17 +9,17 @@ use crate::insert::{located, numbers};
 use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, list};
 
-/// A row that moves, locked by the transaction.
+/// A row that is to move, locked by the transaction.
 pub(crate) struct Moving {
     pub(crate) seq: i64,
     pub(crate) event_id: String,
-    /// Where it goes; none: to the slot of its group or id.
+    /// The target lane; none for the slot of its group or id.
     pub(crate) lane: Option<i64>,
     grouped: bool,
 }
 
 impl Moving {
-    /// From number, id, lane and whether the row has a group.
+    /// Decodes a row of sequence number, id, lane, and whether the row has a group.
     pub(crate) fn read(row: &MySqlRow) -> Result<Self, Failure> {
         Ok(Self {
             seq: number(row, 0)?,
@@ -34,14 +34,15 @@ impl Moving {
     }
 }
 
-/// The lane of rows that only hold a place. No node has it, and none of these is ever committed; readers that look for numbers
-/// still open see them.
+/// The lane of placeholder rows. No node has this lane, and a placeholder is never committed. A peek sees
+/// placeholders, so cursors do not pass their numbers.
 const HOLDING: i16 = i16::MAX;
 
-/// Moves rows to new numbers, in the order given.
+/// Moves rows to new sequence numbers, in the given order.
 ///
-/// Numbers come from inserts alone. So rows are inserted that hold the places; then they make way. Between the two statements
-/// nothing is there under their numbers, for as long as the server may wait for a lock: a mark says so to readers.
+/// Only an insert draws numbers. So placeholder rows are inserted first, and then replaced by the moved rows.
+/// Between the two statements no row has these numbers, for as long as the server may wait for a lock. The
+/// mark that `renumber_begin` sets makes readers use a longer grace period.
 pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());

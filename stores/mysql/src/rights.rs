@@ -1,7 +1,8 @@
-//! Rights: what delivering needs, and what this user lacks of it.
+//! Database privileges: which ones delivery and purges need, and which ones this user lacks.
 //!
-//! The server is asked to explain a statement of each kind: it checks the rights as if it ran it, those by roles, by patterns of
-//! names and on columns too, which lists of grants tell only in part.
+//! The server is asked to explain one statement of each kind, for which it checks privileges as if it
+//! ran the statement. This covers privileges through roles, name patterns and columns, which a list of
+//! grants shows only in part.
 
 use pillarbox::port::Lacking;
 use pillarbox_store_kit::ServerFailure as _;
@@ -12,12 +13,12 @@ use crate::kind::Kind;
 use crate::row::text_of;
 use crate::sql::{Sql, fill};
 
-/// A right on a table.
+/// A privilege on a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
     Select,
     Insert,
-    /// With a column that is changed.
+    /// UPDATE, tested on this column.
     Update(&'static str),
     Delete,
 }
@@ -45,18 +46,18 @@ impl Right {
     }
 }
 
-/// A table by its place in statements, and what is needed on it.
+/// A table, by the name of its placeholder, and the privileges that are needed on it.
 type Needed = (&'static str, &'static [Right]);
 
-/// What a kind of table needs.
+/// The privileges that a kind of table needs.
 pub(crate) struct Rights {
     deliver: &'static [Needed],
     purge: &'static [Needed],
 }
 
-/// Of the native table.
+/// The privileges on the native tables.
 pub(crate) const NATIVE: Rights = Rights { deliver: DELIVER, purge: PURGE };
-/// Of a table of items.
+/// The privileges on a table of items and the tables beside it.
 pub(crate) const ITEMS: Rights = Rights { deliver: DELIVER_ITEMS, purge: PURGE_ITEMS };
 
 const DELIVER: &[Needed] = &[
@@ -88,7 +89,7 @@ pub(crate) async fn lacking<K: Kind>(session: &mut Session, sql: &Sql) -> Result
     Ok(Lacking { deliver: grants(session, sql, deliver).await?, purge: grants(session, sql, purge).await? })
 }
 
-/// A statement a table on which something is lacking.
+/// One GRANT statement for each table on which a privilege is missing.
 async fn grants(session: &mut Session, sql: &Sql, needed: &[Needed]) -> Result<Vec<String>, Failure> {
     let mut grants = Vec::new();
     for (table, rights) in needed {
@@ -107,7 +108,8 @@ async fn grants(session: &mut Session, sql: &Sql, needed: &[Needed]) -> Result<V
     Ok(grants)
 }
 
-/// Whether the server refuses the statement for want of a right. What else it says of it is no matter of rights.
+/// Whether the server rejects the statement for lack of a privilege. Any other error of the
+/// statement does not count.
 async fn is_denied(session: &mut Session, probe: String) -> Result<bool, Failure> {
     match session.results(probe).await {
         Err(failure) if failure.is_denied() => Ok(true),
@@ -116,7 +118,7 @@ async fn is_denied(session: &mut Session, probe: String) -> Result<bool, Failure
     }
 }
 
-/// The database and the account, as statements name them.
+/// The database and the account, quoted for a GRANT statement.
 async fn user(session: &mut Session, sql: &Sql) -> Result<(String, String), Failure> {
     let row = session.once(&*sql.rights_user).fetch_one(&mut session.connection).await?;
     let account = text_of(&row, 0).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Rows as the driver gives them: whatever someone else wrote, a read never fails on it.
+//! Decoding of columns: a read never fails because of a value that somebody wrote.
 
 use jiff::Timestamp;
 use pillarbox::model::{self, Column, RowDecoder};
@@ -7,16 +7,16 @@ use sqlx::{Column as _, Decode, Row as _, ValueRef};
 
 use crate::time::{from_binary, from_text};
 
-/// How many bytes the contents have of which some were left out; NULL where none were.
+/// The size of all contents in bytes if some of them were left out as too large, else NULL.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN length(payload) > {most} OR length(payload_bytes) > {most} OR length(headers) > {most} \
     THEN coalesce(length(payload), 0) + coalesce(length(payload_bytes), 0) + coalesce(length(headers), 0) END AS left_out";
-/// The last error, as a claim tells it, how many bytes it has with the contents if some of them were left out, and whether the
-/// claim before ran out.
+/// The extra columns of a claim: the last error, the size of contents and error in bytes if some were left
+/// out, and whether the previous claim expired.
 pub(crate) const CLAIM_TAIL: &str = "CASE WHEN length(last_error) <= {most} THEN last_error END AS last_error, \
     CASE WHEN length(payload) > {most} OR length(payload_bytes) > {most} OR length(headers) > {most} OR length(last_error) > {most} \
     THEN coalesce(length(payload), 0) + coalesce(length(payload_bytes), 0) + coalesce(length(headers), 0) \
     + coalesce(length(last_error), 0) END AS left_out, locked_at IS NOT NULL AS lapsed";
-/// What people see beyond that.
+/// The extra columns that people see.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
 /// The values of one row of a prepared statement.
@@ -40,36 +40,37 @@ impl model::Values for Values<'_> {
     }
 }
 
-/// Reads the rows of the statement that answered with this one.
+/// The decoder for rows with the columns of this one.
 pub(crate) fn decoder(row: &MySqlRow) -> RowDecoder {
     RowDecoder::new(row.columns().iter().map(|column| column.name()))
 }
 
-/// Reads rows that one statement answered.
+/// Decodes the rows of one statement.
 pub(crate) fn read_all<T>(rows: &[MySqlRow], read: impl Fn(&RowDecoder, &Values<'_>) -> T) -> Vec<T> {
     let Some(first) = rows.first() else { return Vec::new() };
     let decoder = decoder(first);
     rows.iter().map(|row| read(&decoder, &Values(row))).collect()
 }
 
-/// The database's now, as the first row tells it.
+/// The database's time, from the first row.
 pub(crate) fn told_now(rows: &[MySqlRow]) -> Option<Timestamp> {
     let first = rows.first()?;
     decoder(first).time(&Values(first), Column::Now)
 }
 
-/// The bytes of a column; none where it is NULL.
+/// The bytes of a column; none if it is NULL.
 pub(crate) fn bytes_of(row: &MySqlRow, column: usize) -> Option<&[u8]> {
     let value = row.try_get_raw(column).ok()?;
     if value.is_null() { None } else { <&[u8] as Decode<MySql>>::decode(value).ok() }
 }
 
-/// A text; none where the column is NULL or no UTF-8. The driver would take columns that compare by bytes for binary.
+/// A text; none if the column is NULL or not UTF-8. It is read as bytes, because the driver treats text
+/// columns with a binary collation as binary.
 pub(crate) fn text_of(row: &MySqlRow, column: usize) -> Option<&str> {
     std::str::from_utf8(bytes_of(row, column)?).ok()
 }
 
-/// An integer of whatever width, of a prepared statement.
+/// An integer of any width, from a prepared statement.
 pub(crate) fn number_of(row: &MySqlRow, column: usize) -> Option<i64> {
     let bytes = bytes_of(row, column)?;
     Some(match bytes.len() {
@@ -80,17 +81,17 @@ pub(crate) fn number_of(row: &MySqlRow, column: usize) -> Option<i64> {
     })
 }
 
-/// A time, of a prepared statement.
+/// A time from a prepared statement.
 pub(crate) fn time_of(row: &MySqlRow, column: usize) -> Option<Timestamp> {
     from_binary(bytes_of(row, column)?)
 }
 
-/// A number of a text that was not prepared; zero where there is none.
+/// A number of the text protocol; zero if there is none.
 pub(crate) fn text_number(row: &MySqlRow, column: usize) -> i64 {
     text_of(row, column).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// A time of a text that was not prepared.
+/// A time of the text protocol.
 pub(crate) fn text_time(row: &MySqlRow, column: usize) -> Option<Timestamp> {
     from_text(text_of(row, column)?)
 }

@@ -1,4 +1,4 @@
-//! Reporting outcomes under a fence, in a short transaction: two round trips where nothing failed and no join counts.
+//! Settling under a fence in a short transaction: two round trips if nothing failed and no join is affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +40,10 @@ pub(crate) async fn settle(
     }
 }
 
-/// Settles in a transaction that is open. Also for transactions of the user's own connection: nothing is read but under locks,
-/// as that may see the rows of before.
+/// Settles within an open transaction, the store's own or the user's.
+///
+/// It decides only on locking reads: a user's transaction may be REPEATABLE READ, where a plain
+/// read sees an old snapshot.
 pub(crate) async fn settle_on(
     flight: &mut Flight<'_>,
     sql: &Sql,
@@ -74,11 +76,11 @@ pub(crate) async fn settle_on(
     Ok(Settled { held: true, stale: batch.stale, busy: batch.busy, reused: batch.reused })
 }
 
-/// Rows that were skipped, though they are pending: others have locked them.
+/// Pending rows that SKIP LOCKED skipped because other transactions have locked them.
 pub(crate) struct Busy(BTreeSet<(i64, String)>);
 
 impl Busy {
-    /// Asks for those among rows that could not be locked.
+    /// The statement that finds the pending rows among the rows that could not be locked.
     pub(crate) fn sql(sql: &Sql, missing: &BTreeSet<i64>) -> String {
         fill(&sql.settle_busy, &[("{seqs}", list(missing))])
     }
@@ -92,7 +94,7 @@ impl Busy {
         !self.0.is_empty() && self.0.contains(&(outcome.seq.0, outcome.id.to_string()))
     }
 
-    /// Whether one of them is another event's, with a number of these outcomes.
+    /// Whether one of these rows has an outcome's sequence number but belongs to another event.
     pub(crate) fn is_reused(&self, request: &Settle) -> bool {
         let is = |(seq, id): &(i64, String)| {
             request.outcomes.iter().any(|outcome| outcome.seq.0 == *seq && outcome.id.as_str() == id)
@@ -101,7 +103,7 @@ impl Busy {
     }
 }
 
-/// A pending row as it is, and what it becomes.
+/// A pending row as it was read, and its new state.
 struct Settling {
     event_id: String,
     status: i64,
@@ -109,9 +111,9 @@ struct Settling {
     lane: Option<i64>,
     owner: Option<String>,
     token: i64,
-    /// A message id keeps a row that is done.
+    /// Whether the row has a message id. It is then kept when done, to deduplicate later writes.
     named: bool,
-    /// The mark of joins too.
+    /// Whether the row is marked as a step of joins. It is then kept when done, too.
     joined: bool,
     delay_us: Option<i64>,
     lease_us: Option<i64>,
@@ -187,12 +189,12 @@ impl Settling {
         }
     }
 
-    /// Takes back so many attempts, and that of a claim.
+    /// Takes back this many attempts, and the one that a claim counted.
     fn give_back(&mut self, attempts: i64) {
         self.attempts = (self.attempts - attempts - i64::from(self.owner.is_some())).max(0);
     }
 
-    /// What it becomes, as a row of its statement.
+    /// The new state, as one row of the settle statement.
     fn outcome(&self, seq: i64) -> String {
         let number = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
         format!(
@@ -209,7 +211,7 @@ impl Settling {
         )
     }
 
-    /// Rows of the queue stay in it.
+    /// Moves the row to the lane of delayed rows. Messages of the queue stay in their lane.
     fn delay(&mut self) {
         if self.lane != Some(i64::from(Lane::QUEUE.0)) {
             self.lane = Some(i64::from(Lane::DELAYED.0));
@@ -225,27 +227,27 @@ const fn count(counts: Counts) -> i64 {
     }
 }
 
-/// A failed attempt to remember.
+/// A failed attempt for the attempt history.
 struct Failed {
     event_id: String,
     number: i64,
     error: String,
 }
 
-/// What a batch of outcomes makes of its rows.
+/// The changes that a batch of outcomes makes to its rows.
 struct Batch {
     rows: BTreeMap<i64, Settling>,
     deleted: BTreeSet<i64>,
     failed: Vec<Failed>,
-    /// Groups to block, by the event that died and why.
+    /// Groups to block, each with the id and the error of its dead event.
     blocks: BTreeMap<String, (String, String)>,
-    /// Messages with the mark of joins that have ended.
+    /// Ended messages that are steps of joins.
     steps: BTreeMap<String, StepState>,
     stale: Vec<usize>,
     busy: Vec<usize>,
-    /// Whether an outcome's number is that of another event.
+    /// Whether an outcome's sequence number belongs to another event now.
     reused: bool,
-    /// Whose claims end, as it stands in a statement.
+    /// The owner whose claims end, as an SQL expression.
     owner: String,
 }
 
@@ -271,7 +273,7 @@ impl Batch {
         batch
     }
 
-    /// Tells rows that were skipped from those that are not there.
+    /// Separates rows that are locked by others (busy) from rows that are gone or ended (stale).
     async fn find_busy(
         &mut self,
         flight: &mut Flight<'_>,
@@ -343,7 +345,8 @@ impl Batch {
         block_groups(flight.connection().await?, sql, &self.blocks, now).await
     }
 
-    /// Errors are the words of others: they are bound, and no log of statements tells them.
+    /// Updates the rows that stay. Error texts come from outside, so they are bound as parameters and appear
+    /// in no statement log.
     async fn change(&self, flight: &mut Flight<'_>, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
         let changed = self.rows.iter().filter(|(seq, row)| row.touched && !self.deleted.contains(*seq));
         let changed: Vec<(&i64, &Settling)> = changed.collect();
@@ -394,7 +397,7 @@ impl Batch {
     }
 }
 
-/// Puts groups behind their dead heads; one that is paused remembers the event.
+/// Blocks groups behind their dead events. A paused group stays paused and remembers the event.
 pub(crate) async fn block_groups(
     connection: &mut MySqlConnection,
     sql: &Sql,

@@ -1,4 +1,4 @@
-//! The statements, with the names of the tables put in once, and what is put in each time.
+//! The SQL statements: table names are filled in once, values that cannot be bound at each call.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -11,14 +11,15 @@ use crate::migrate::MIGRATIONS;
 use crate::row::{CLAIM_TAIL, LEFT_OUT, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
 
-/// The group of a row.
+/// The SQL expression for the group of a row.
 pub(crate) const GROUP_KEY: &str =
     "coalesce(message_group, concat(coalesce(aggregate_type, '__GLOBAL__'), '/', aggregate_id))";
 
-/// Texts compare by bytes. Each server takes the comment that is meant for it: MySQL and TiDB, MariaDB.
+/// Makes texts compare by bytes. Each server reads the comment that is meant for it: MySQL and TiDB the
+/// first, MariaDB the second.
 const BY_BYTES: &str = "/*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */";
 
-/// Fewer numbers than this and one more are no range.
+/// At most this many consecutive numbers are listed one by one instead of as a range.
 const SHORT_RUN: i64 = 3;
 
 /// The names of the tables of one outbox.
@@ -31,14 +32,14 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn new(table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
-        // Checked identifiers hold no quote.
+        // Table names are checked to contain no quote.
         let full = |name: &str| format!("`{name}`");
         let mut names = Self { layout, table: table.clone(), replacements: Replacements::default() };
         let (columns, heavy, left_out) = names.either(
             (COLUMNS, &HEAVY_COLUMNS[..], LEFT_OUT),
             (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
         );
-        // Contents that are larger than may be loaded at once are NULL.
+        // Contents that are too large to load with the other rows are returned as NULL.
         let light = |column: &str| format!("CASE WHEN length({column}) <= {{most}} THEN {column} END");
         names.replacements = Replacements::new(vec![
             ("{group_key}", GROUP_KEY.to_owned()),
@@ -70,12 +71,12 @@ impl Names {
         names
     }
 
-    /// What is meant for the kind of these tables.
+    /// Chooses by the layout of these tables.
     fn either<T>(&self, native: T, items: T) -> T {
         self.layout.either(native, items)
     }
 
-    /// A text for people, with its comments.
+    /// A script for people, with its comments.
     fn script(&self, text: &str) -> String {
         self.replacements.fill(text)
     }
@@ -85,18 +86,18 @@ impl Names {
     }
 }
 
-/// A statement with what differs from call to call: numbers, times, lists of places, ids and names by their bytes; never a
-/// text of others as it is.
+/// Fills in the parts that differ from call to call: numbers, times, placeholder lists, and ids and names as
+/// hex. Never pass foreign text as it is.
 pub(crate) fn fill(statement: &str, parts: &[(&str, String)]) -> String {
     parts.iter().fold(statement.to_owned(), |text, (place, part)| text.replace(place, part))
 }
 
-/// So many places for values.
+/// This many placeholders for values.
 pub(crate) fn places(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
-/// The columns of a list, with NULL for contents that are left out.
+/// The columns of a list, with NULL for contents that were not requested.
 pub(crate) fn listed(columns: &str, contents: Contents) -> String {
     match contents {
         Contents::Whole => columns.to_owned(),
@@ -104,27 +105,29 @@ pub(crate) fn listed(columns: &str, contents: Contents) -> String {
     }
 }
 
-/// Numbers as a list; one that no row has where there are none.
+/// Numbers as an SQL list. An empty list becomes a number that no row has.
 pub(crate) fn list<T: std::fmt::Display>(numbers: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
     if texts.is_empty() { "-9".to_owned() } else { texts.join(", ") }
 }
 
-/// A text as it stands in a statement: by its bytes, so that none of them can end it.
+/// A text as an SQL literal in hex, so that no character can end the literal.
 pub(crate) fn quoted(text: &str) -> String {
     let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("_utf8mb4 X'{digits}'")
 }
 
-/// Texts as a list; one that compares with nothing where there are none.
+/// Texts as an SQL list. An empty list becomes NULL, which equals nothing.
 pub(crate) fn quoted_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let texts: Vec<String> = texts.into_iter().map(quoted).collect();
     if texts.is_empty() { "NULL".to_owned() } else { texts.join(", ") }
 }
 
-/// Picks rows by their numbers, where each is there and locked by this transaction. Numbers in a row become a range, which
-/// costs the server less than single ones. It ends before the last of them: a server that looks past the end of a range
-/// finds that row, never one of others.
+/// The condition for rows by sequence number, all of which exist and are locked by this transaction.
+///
+/// Consecutive numbers become a range, which costs the server less. The range leaves out the last
+/// of them, which is listed singly: a server that also locks the row after a range then finds that
+/// row, never one of others.
 pub(crate) fn locked_rows(numbers: impl IntoIterator<Item = i64>) -> String {
     let numbers: BTreeSet<i64> = numbers.into_iter().collect();
     let (mut ranges, mut single) = (Vec::new(), Vec::new());
@@ -145,17 +148,17 @@ pub(crate) fn locked_rows(numbers: impl IntoIterator<Item = i64>) -> String {
     ranges.join(" OR ")
 }
 
-// Those under `one` are the same in both layouts, or have no meaning in the other and are never run there.
+// Statements under `one` are the same in both layouts, or belong to one layout and never run in the other.
 statements! {
     /// Every statement of the store.
     pub(crate) struct Sql(names: &Names) {
         table: TableName = names.table.clone(),
         names: Replacements = names.replacements.clone(),
-        /// The table of events.
+        /// The quoted name of the event table.
         event: String = names.replacements.get("event").to_owned(),
-        /// The words that name the index of items, once that was looked for.
+        /// The index hint for reads of items, once the index has been looked up.
         by_status: OnceLock<String> = OnceLock::new(),
-        /// The migrations, for people too.
+        /// The migrations, also shown to people.
         migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
     one statement -> Arc<str> {

@@ -1,4 +1,4 @@
-//! The handle: the ports over reserved connections.
+//! The store handle: implements the ports over connections that are reserved by purpose.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,19 +25,21 @@ use crate::probe::{Locking, Probe};
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
 
-/// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
+/// How long a heartbeat waits for the query for pending rows. After that, it tells the reader to read.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// An outbox in a MySQL or MariaDB database, of either kind. A clone is the same outbox; its connections close with the last one.
+/// An outbox table in a MySQL or MariaDB database: native (`Native`) or a table of items (`Items`).
+///
+/// Clones share one set of connections, which close when the last clone is dropped.
 pub struct MysqlTable<K>(pub(crate) Arc<Shared>, PhantomData<K>);
 
-/// An outbox in Pillarbox's own tables.
+/// A store over Pillarbox's own tables (the native layout).
 pub type MysqlStore = MysqlTable<Native>;
 
-/// An outbox in a table of another program (the flowcatalyst layout).
+/// A store over a table that belongs to another program (the flowcatalyst layout).
 pub type MysqlItemStore = MysqlTable<Items>;
 
-/// What all clones share.
+/// The state that all clones share.
 pub(crate) struct Shared {
     facts: Facts,
     pub(crate) pool: MySqlPool,
@@ -47,28 +49,30 @@ pub(crate) struct Shared {
     probe: Probe,
 }
 
-/// What a call does with its request; it may be done again.
+/// The work of one call. It borrows its request because a call that loses a conflict runs again.
 pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
 
 impl MysqlStore {
-    /// A store beside an application's own pool, with the default settings. Transactions are begun on the pool; all
-    /// other work has connections of its own, made with the pool's options.
+    /// Creates a store next to the application's pool, with default settings.
+    ///
+    /// Transactions begin on the pool. All other work runs on the store's own connections, which use the
+    /// pool's connect options.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self::builder(pool).open()
     }
 
-    /// A store with a pool of its own, from a URL `mysql://USER@HOST/DATABASE`.
+    /// Creates a store with its own pool, from a URL `mysql://USER@HOST/DATABASE`.
     pub fn open_url(url: &str) -> Result<Self, StoreError> {
         Ok(Self::builder_from_url(url)?.open())
     }
 
-    /// Settings for a store beside an application's own pool.
+    /// Returns a builder for a store next to the application's pool.
     pub fn builder(pool: MySqlPool) -> MysqlStoreBuilder {
         MysqlStoreBuilder::new(pool)
     }
 
-    /// Settings for a store with a pool of its own.
+    /// Returns a builder for a store with its own pool.
     pub fn builder_from_url(url: &str) -> Result<MysqlStoreBuilder, StoreError> {
         MysqlStoreBuilder::from_url(url)
     }
@@ -93,14 +97,16 @@ impl<K> MysqlTable<K> {
         Self(Arc::new(shared), PhantomData)
     }
 
-    /// The pool that transactions are begun on.
+    /// The pool on which transactions begin.
     #[must_use]
     pub fn pool(&self) -> &MySqlPool {
         &self.0.pool
     }
 
-    /// Waits for calls that are under way, also those that nobody waits for any more; then closes the store's own
-    /// connections. The pool stays open.
+    /// Waits for running calls, including calls whose caller has stopped waiting, then closes
+    /// the store's own connections.
+    ///
+    /// The pool stays open.
     pub async fn close(&self) {
         self.0.pools.close().await;
     }
@@ -111,7 +117,7 @@ impl Shared {
         &self.facts.name
     }
 
-    /// Makes a call on a connection for this purpose and names the operation in its error.
+    /// Runs a call on a connection for this purpose and names the operation in its error.
     fn on<R, T>(
         &self,
         purpose: Purpose,
@@ -129,7 +135,7 @@ impl Shared {
         })
     }
 
-    /// The same on the connections that claims, promotions and operators share.
+    /// Runs a call on the connections that claims, promotions and operators share.
     pub(crate) fn on_general<R, T>(
         &self,
         operation: &'static str,
@@ -143,7 +149,7 @@ impl Shared {
         self.on(Purpose::General, operation, request, call)
     }
 
-    /// The same for a call that locks rows: it is told whether the server honours SKIP LOCKED.
+    /// Runs a call that locks rows, and tells it whether the server honours SKIP LOCKED.
     pub(crate) fn with_locking<R, T>(
         &self,
         operation: &'static str,
@@ -160,13 +166,13 @@ impl Shared {
         })
     }
 
-    /// Whether the server honours SKIP LOCKED.
+    /// Whether the server honours SKIP LOCKED; probed once per store.
     async fn locking(&self, operation: &'static str) -> Result<Locking, StoreError> {
         let found = self.probe.locking(self.claiming, self.pools.connector(), &self.sql).await;
         found.map_err(|failure| failure.into_store_error(operation, self.name()))
     }
 
-    /// Adds the rows that wait to where a node stands, if they are found soon.
+    /// Adds the pending rows of its slots to a node's membership, if the query answers within [`LOOK`].
     async fn member(&self, standing: Standing, after: Seq) -> Membership {
         let looked =
             self.on_general("look for rows", (standing.slots(), after), |session, sql, (slots, after)| {
@@ -218,7 +224,9 @@ impl<K: Kind> Table for MysqlTable<K> {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
+        // A lease renewal must not queue behind a long batch. It must not use a connection that
+        // belongs to the application's runtime either: heartbeats run on their own thread because
+        // that runtime may be blocked.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
         let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
         Box::pin(async move {
@@ -264,7 +272,7 @@ impl<K: Kind> Table for MysqlTable<K> {
         self
     }
 
-    /// There is nobody to tell: rows are found by polling.
+    /// MySQL has no channel for wake-ups, so other nodes find rows by polling.
     fn notify(&self) {}
 
     fn wakeups(&self) -> Option<Wakeups> {
@@ -280,8 +288,9 @@ fn settle_once<'c, K: Kind>(
     Box::pin(async move {
         let locking = K::locking(session, *probed);
         K::settle(session, sql, request, locking).await.map_err(|failure| match locking {
-            // No row was waited for, so that none can be set aside.
+            // The settle skipped locked rows, so the failure is not about one of its rows.
             Locking::Skips => failure,
+            // A lock timeout becomes a conflict, which `in_halves` narrows down to the locked row.
             Locking::Waits => failure.into_locked(),
         })
     })
@@ -325,7 +334,7 @@ impl Store for MysqlStore {
 
 impl ItemStore for MysqlItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
-        // Nothing else is fetched where there is a leader.
+        // An item store has no other fetches, so the fetch connection is free for this.
         self.0.on(Purpose::Fetch, "take", request, |session, sql, request| {
             Box::pin(flowcatalyst::take(session, sql, request))
         })

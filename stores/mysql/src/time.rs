@@ -1,4 +1,4 @@
-//! Times and durations as MySQL takes them: whole microseconds of UTC, without overflow.
+//! Times and durations in the form MySQL takes: whole microseconds of UTC, without overflow.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySql, MySqlTypeInfo};
 use sqlx::{Encode, Type};
 
-/// The first year of a `datetime`; what lies before is cut.
+/// The first year of a `datetime`; earlier times are set to its start.
 const FIRST_YEAR: i16 = 1;
-/// Six thousand years: more than anyone means, and still within time when added to a date of ours.
+/// The longest duration to add to a time: six thousand years, which does not overflow a `datetime`.
 const LONGEST_US: u128 = 6_000 * 366 * 86_400 * 1_000_000;
-/// A thousand years: more than anyone means, and still within time when taken from a date of ours.
+/// The longest duration to subtract from a time: a thousand years, which does not underflow a `datetime`.
 const LONGEST_BACK_US: u128 = 1_000 * 366 * 86_400 * 1_000_000;
 
-/// A `datetime(6)`, bound as the text of it.
+/// A `datetime(6)`, bound as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Timestamp);
 
@@ -33,7 +33,7 @@ impl Encode<'_, MySql> for Time {
     }
 }
 
-/// A time as the server reads it under every setting.
+/// A time as text that the server parses under every setting.
 pub(crate) fn text(at: Timestamp) -> String {
     let at = Offset::UTC.to_datetime(at);
     let at = if at.year() < FIRST_YEAR {
@@ -54,7 +54,8 @@ pub(crate) fn text(at: Timestamp) -> String {
     )
 }
 
-/// The expression for a time that was given, else for the database's now, the same throughout a statement.
+/// The SQL expression for the given time, or else for the database's time, which is
+/// constant within a statement.
 pub(crate) fn now_sql(now: Option<Timestamp>) -> String {
     match now {
         Some(now) => literal(now),
@@ -62,12 +63,12 @@ pub(crate) fn now_sql(now: Option<Timestamp>) -> String {
     }
 }
 
-/// A time as it stands in a statement.
+/// A time as an SQL literal.
 pub(crate) fn literal(at: Timestamp) -> String {
     format!("TIMESTAMP'{}'", text(at))
 }
 
-/// The expression for when the youngest row that is not skipped was written.
+/// The SQL expression for the latest `created_at` of a row that is not skipped as too recent.
 pub(crate) fn youngest_sql(now: Option<Timestamp>, skip_recent: Duration) -> String {
     if skip_recent.is_zero() {
         return literal(Timestamp::MAX);
@@ -75,7 +76,8 @@ pub(crate) fn youngest_sql(now: Option<Timestamp>, skip_recent: Duration) -> Str
     format!("{} - INTERVAL {} MICROSECOND", now_sql(now), micros_back(skip_recent))
 }
 
-/// A time as it comes in the binary protocol: a length, then year, month, day and, where they are not zero, what follows.
+/// Decodes a time of the binary protocol: a length, then year, month and day, then
+/// the parts that are not zero.
 pub(crate) fn from_binary(bytes: &[u8]) -> Option<Timestamp> {
     let (_, bytes) = bytes.split_first()?;
     let part = |index: usize| bytes.get(index).copied().map_or(Some(0), |byte| i8::try_from(byte).ok());
@@ -89,23 +91,23 @@ pub(crate) fn from_binary(bytes: &[u8]) -> Option<Timestamp> {
     Some(Offset::UTC.to_timestamp(at).unwrap_or(Timestamp::MAX))
 }
 
-/// A time as the server tells it in a text that was not prepared.
+/// Decodes a time of the text protocol.
 pub(crate) fn from_text(text: &str) -> Option<Timestamp> {
     let at: DateTime = text.parse().ok()?;
     Some(Offset::UTC.to_timestamp(at).unwrap_or(Timestamp::MAX))
 }
 
-/// A duration in microseconds.
+/// A duration in microseconds, limited so that it can be added to a time.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().min(LONGEST_US)).unwrap_or(i64::MAX)
 }
 
-/// A duration in microseconds that is to be taken from a time.
+/// A duration in microseconds, limited so that it can be subtracted from a time.
 pub(crate) fn micros_back(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().min(LONGEST_BACK_US)).unwrap_or(i64::MAX)
 }
 
-/// How long from `now` until `then`; zero if that has passed.
+/// The time from `now` until `then`; zero if that has passed.
 pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Writing with sqlx: on transactions begun here, and on those that a caller already has.
+//! Writing with sqlx: in transactions that the store begins, and in transactions of the caller.
 
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
@@ -69,7 +69,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
     }
 }
 
-/// Refuses what takes joins, or rows with numbers, where there are none.
+/// Refuses operations that need joins or sequence numbers on a table that has none.
 fn needs_queue<K: Kind>(operation: &'static str, store: &str) -> Result<(), StoreError> {
     K::QUEUE.map_err(|detail| StoreError::new(ErrorKind::Unsupported, operation, store, detail))
 }
@@ -94,7 +94,8 @@ impl<K: Kind> Begin for MysqlTable<K> {
         rows: &[NewRow],
         inserted: impl FnOnce() + Send,
     ) -> Result<Vec<Written>, CommitError> {
-        // Dropped while a statement is prepared, the driver loses count of the server's answers, and the pool its connection.
+        // If this were dropped while a statement is being prepared, the driver would lose count of the
+        // server's answers, and the pool its connection.
         let (store, rows) = (self.clone(), rows.to_vec());
         let added = self.0.pools.to_its_end(async move {
             let mut tx = tx;

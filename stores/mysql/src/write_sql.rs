@@ -1,4 +1,4 @@
-//! Writing with any driver: one statement, and its parameters, all of them text.
+//! Writing with any driver: one insert statement, and its parameters as text.
 
 use std::fmt::Write as _;
 
@@ -12,15 +12,16 @@ use crate::sql::{Sql, fill};
 use crate::store::MysqlTable;
 use crate::time::{micros, now_sql, text};
 
-/// A message id that is there already adds nothing. Anything else that is there already is an error, under every setting of
-/// the driver's session: two rows where one must be.
+/// Ignores a row whose message id exists already. On any other duplicate key the subquery returns two rows
+/// where only one is allowed, which is an error under every session setting.
 const ONCE: &str = " ON DUPLICATE KEY UPDATE event_id = CASE WHEN message_id = VALUES(message_id) THEN event_id \
     ELSE (SELECT 'an event with this id' UNION ALL SELECT 'is there already') END";
 
-/// A row's values are text for every driver, and what is not there is NULL in the statement itself. The rows get their
-/// numbers in the order given.
+/// All parameters are text, which every driver can bind; missing values are NULL in the statement itself. The
+/// rows get their sequence numbers in the given order.
 ///
-/// A message id that is there already adds nothing, an event id that is there already is an error of the driver's.
+/// A row whose message id exists already is not added. An event id that exists already is an error, which the
+/// driver reports.
 ///
 /// ```no_run
 /// # use pillarbox::{Event, Outbox};
@@ -44,7 +45,7 @@ impl<K: Kind> WriteSql for MysqlTable<K> {
     }
 }
 
-/// The statement that adds rows to the native table.
+/// The statement that inserts rows into the native table.
 pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Insert {
     let now = now_sql(None);
     let (mut expressions, mut params) = (Vec::new(), Vec::new());
@@ -60,11 +61,11 @@ pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Insert {
     Insert::new(text, params)
 }
 
-/// The row with its bytes as digits, which are text too.
+/// The row's expression with its bytes as hex digits, because parameters are text.
 fn written_out(values: &Values<'_>, now: &str) -> String {
     let expression = values.expression(now, "NULL");
     match values.payload_bytes {
-        // The last place of the row is that of the bytes.
+        // The last placeholder of the row is that of the bytes.
         Some(_) => format!("{}unhex(?))", expression.trim_end_matches("?)")),
         None => expression,
     }
@@ -99,7 +100,7 @@ fn add_params(values: &Values<'_>, params: &mut Vec<String>) {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

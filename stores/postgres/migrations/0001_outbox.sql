@@ -1,4 +1,4 @@
--- The outbox and the tables beside it. A plain writer needs only event_id, event_type and payload.
+-- The event table and the tables beside it. A plain writer needs only event_id, event_type and payload.
 CREATE SEQUENCE IF NOT EXISTS {sequence} AS bigint CACHE 1;
 
 CREATE TABLE IF NOT EXISTS {event} (
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS {event} (
     payload        text,
     payload_bytes  bytea
 ) WITH (
-    -- An outbox turns over whole: vacuum has to follow its rows, not its size.
+    -- An outbox fills and empties all the time: vacuum has to follow its dead rows, not its size.
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_limit = 2000,
     autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 5000,
     toast.autovacuum_vacuum_scale_factor = 0.01, toast.autovacuum_vacuum_threshold = 5000

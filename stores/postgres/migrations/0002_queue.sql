@@ -1,4 +1,5 @@
--- Joins: messages of the queue whose last end enqueues another. A row of the queue that is or was attached bears a mark.
+-- Joins: when the last of several queue messages has ended, another message is enqueued. A queue message that
+-- is or was a step of a join is marked in the column joined.
 ALTER TABLE {event} ADD COLUMN IF NOT EXISTS joined boolean;
 
 CREATE TABLE IF NOT EXISTS {join} (
@@ -15,7 +16,7 @@ CREATE TABLE IF NOT EXISTS {join} (
     on_complete_payload  text,
     on_fail_topic        text,
     on_fail_payload      text,
-    -- There once someone waits.
+    -- Set once a wait is registered.
     continuation_id      varchar(255) COLLATE "C",
     continuation_headers text,
     fired_id             varchar(255) COLLATE "C",
@@ -23,7 +24,7 @@ CREATE TABLE IF NOT EXISTS {join} (
     updated_at           timestamptz NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX IF NOT EXISTS {join_group} ON {join} (grouping_key, created_at, join_id) WHERE grouping_key IS NOT NULL;
--- None has a column that counting a step changes: the row's next version then needs no entry in any of them.
+-- No index has a column that counting a step changes, so that these updates write no index entries.
 CREATE INDEX IF NOT EXISTS {join_created} ON {join} (created_at, join_id);
 
 CREATE TABLE IF NOT EXISTS {join_member} (
@@ -35,8 +36,8 @@ CREATE TABLE IF NOT EXISTS {join_member} (
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX IF NOT EXISTS {join_event} ON {join_member} (event_id);
 
--- Ends those of these joins whose last step has ended and that someone waits for, and enqueues what they end in; how many
--- that were. The caller holds their locks.
+-- Ends the joins among these whose last step has ended and that have a wait, and enqueues their
+-- continuations. Returns the number of continuations. The caller holds the locks of the joins.
 CREATE OR REPLACE FUNCTION {join_end}(ids text[], at timestamptz) RETURNS integer LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
     fired integer;
@@ -59,9 +60,10 @@ BEGIN
 END
 $body$;
 
--- Counts messages that have ended in the joins they are pending members of; how many joins ended in a message. The caller
--- holds the locks of the messages; locks the members, then the joins in the order of their ids. Its statements each see
--- what was committed before them, which those of the statement that calls it do not.
+-- Counts ended messages in the joins of which they are pending members. Returns how many joins enqueued a
+-- continuation. The caller holds the locks of the messages. Locks the members, then the joins in the order of
+-- their ids. Each statement in this function sees what was committed before it, which the parts of the
+-- calling statement do not.
 CREATE OR REPLACE FUNCTION {join_settle}(completed text[], failed text[], at timestamptz) RETURNS integer LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
     ids text[];
@@ -88,8 +90,9 @@ BEGIN
 END
 $body$;
 
--- Makes messages of the queue steps of a join. Answers: 0 changed, 1 unchanged, 2 no such join, 3 ended, 4 full, 5 no such
--- message, with its detail. Locks the messages by number and marks them, so that a settle beside it either is seen or sees.
+-- Makes queue messages steps of a join. Answers: 0 changed, 1 unchanged, 2 no such join, 3 ended, 4 full, 5
+-- no such message, with details. Locks the messages in order of sequence number, then the join, and marks the
+-- messages. A concurrent settle therefore either has ended, and this function sees it, or sees the mark.
 CREATE OR REPLACE FUNCTION {join_attach}(of_join text, messages text[], at timestamptz, OUT answer integer, OUT detail text, OUT fired integer)
 LANGUAGE plpgsql VOLATILE AS $body$
 DECLARE
@@ -127,7 +130,8 @@ BEGIN
         detail := j.expected_steps;
         RETURN;
     END IF;
-    -- Also where they are marked: a transaction that reads from before must not settle them any more.
+    -- Updates marked messages too: a transaction with an older snapshot must not be able
+    -- to settle them any more.
     UPDATE {event} e SET joined = true WHERE e.event_id = ANY (fresh);
     WITH added AS (
         INSERT INTO {join_member} (join_id, event_id, status, created_at)
@@ -144,7 +148,8 @@ BEGIN
 END
 $body$;
 
--- Says that a step has ended. Answers: 0 changed, 1 unchanged, 2 no such join, 6 not a member. Locks the member, then the join.
+-- Records that a step has ended. Answers: 0 changed, 1 unchanged, 2 no such join, 6 not a member. Locks the
+-- member, then the join.
 CREATE OR REPLACE FUNCTION {join_report}(of_join text, message text, state integer, at timestamptz, OUT answer integer, OUT detail text,
     OUT fired integer)
 LANGUAGE plpgsql VOLATILE AS $body$
@@ -174,7 +179,8 @@ BEGIN
 END
 $body$;
 
--- Says what happens at the end of a join. Answers: 0 changed, 2 no such join, 3 ended, 7 already waiting. Locks the join.
+-- Registers a wait: what happens when a join ends. Answers: 0 changed, 2 no such join, 3 ended, 7 already
+-- waiting. Locks the join.
 CREATE OR REPLACE FUNCTION {join_wait}(of_join text, fails boolean, complete_topic text, complete_payload text, fail_topic text, fail_payload text,
     continuation text, headers text, at timestamptz, OUT answer integer, OUT detail text, OUT fired integer)
 LANGUAGE plpgsql VOLATILE AS $body$

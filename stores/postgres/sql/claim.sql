@@ -1,8 +1,9 @@
--- Claiming rows under a lease, and reaping claims that have run out.
+-- Claims rows under a lease, and reaps claims that have run out.
 
 -- name: claim
--- Claims rows that are due, but those of the queue, in order; locks the rows it takes, skips those that others have locked. Those that
--- do not fit into the bytes that may be loaded are left as they are; they come in the order of the rows before them.
+-- Claims due rows outside the queue, in order of sequence number. Locks the rows that it takes and skips rows
+-- that others have locked.
+-- Rows beyond the byte limit stay unclaimed; sizes are added up in that order.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now, $6::bigint AS row_most, $7::bigint AS total),
 due AS MATERIALIZED (
     SELECT seq, {counted} AS bytes, locked_at IS NOT NULL AS lapsed FROM {event} e, t
@@ -22,8 +23,9 @@ taken AS (
 SELECT * FROM taken ORDER BY seq
 
 -- name: claim_queue
--- Claims rows of the queue that are due, by their time; locks the rows it takes, skips those that others have locked. Those that
--- do not fit into the bytes that may be loaded are left as they are; they come in the order of the rows before them.
+-- Claims due messages of the queue, in order of due time. Locks the rows that it takes and skips rows that
+-- others have locked.
+-- Rows beyond the byte limit stay unclaimed; sizes are added up in that order.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now, $6::bigint AS row_most, $7::bigint AS total),
 due AS MATERIALIZED (
     SELECT seq, {counted} AS bytes, locked_at IS NOT NULL AS lapsed FROM {event} e, t
@@ -43,10 +45,12 @@ taken AS (
 SELECT * FROM taken ORDER BY available_at, seq
 
 -- name: claim_topics
--- Claims messages of some topics that are due, by their time; locks the rows it takes, skips those that others have locked. The first of
--- each topic are found by the index and then put together, a few more than are wanted: others may have locked some of them. Sorted by
--- a pair, so that no plan goes through the backlog of other topics by its time. Those that do not fit into the bytes that may be loaded
--- are left as they are.
+-- Claims due messages of some topics, in order of due time. Locks the rows that it takes and skips rows that
+-- others have locked.
+-- Finds the first messages of each topic by the index and merges them. It takes four times as many candidates
+-- as wanted, because others may have locked some of them. Sorting by a row value keeps the planner from
+-- walking the backlog of other topics in order of due time.
+-- Rows beyond the byte limit stay unclaimed.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now, $6::bigint AS row_most, $7::bigint AS total),
 near AS MATERIALIZED (
     SELECT n.seq FROM t, unnest($8::text[]) AS w (topic), LATERAL (
@@ -74,7 +78,8 @@ taken AS (
 SELECT * FROM taken ORDER BY available_at, seq
 
 -- name: due_topics
--- Topics of messages that could be claimed, but these, from one to the next by the index; no lock.
+-- Topics of claimable messages, except those in the list; no lock. Hops from one topic to
+-- the next by the index.
 WITH RECURSIVE t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
 topic (name, nth) AS (
     (SELECT e.event_type::text, 1 FROM {event} e WHERE e.status IN (0, 2) AND e.lane = -2 ORDER BY e.event_type LIMIT 1)
@@ -89,8 +94,8 @@ WHERE name IS NOT NULL AND name <> ALL ($2::text[]) AND EXISTS (
 LIMIT $3
 
 -- name: reap
--- Takes claims away that ran out before a time; locks the rows, skips those that others have locked.
--- When a claim was made stays, for the next claim.
+-- Clears claims that ran out before a time. Locks the rows and skips rows that others have locked.
+-- Keeps `locked_at`: it tells the next claim that an earlier claim lapsed.
 WITH before AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) - $2 * interval '1 microsecond' AS at),
 old AS MATERIALIZED (
     SELECT seq FROM {event} e, before WHERE e.status IN (0, 2) AND e.locked_until <= before.at

@@ -1,14 +1,15 @@
--- Reading pending rows in order, the horizon of a read, and promoting rows that have become due.
+-- Reads pending rows in order and the horizon of a read, and promotes delayed rows that are due.
 
 -- name: fetch_slots
--- Pending rows of one range of slots above a number, without contents that are too large to be loaded at once; no lock.
+-- Pending rows of one range of slots above a sequence number, without contents that are too large to load at
+-- once; no lock.
 SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
 WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $3 AND $4
 ORDER BY seq LIMIT $5
 
 -- name: fetch_ranges
--- Pending rows of the slots in a list above a number, by a range of groups' slots and one of lanes, without contents that are
--- too large to be loaded at once; no lock.
+-- Pending rows of the listed slots above a sequence number, without contents that are too large to load at
+-- once; no lock. One range spans the shared slots and one spans the lanes.
 SELECT * FROM (
     (SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
     WHERE status IN (0, 2) AND seq > $2 AND slot BETWEEN $3 AND $4 AND slot = ANY($7) ORDER BY seq LIMIT $8)
@@ -18,30 +19,34 @@ SELECT * FROM (
 ORDER BY seq LIMIT $8
 
 -- name: fetch_group
--- Pending rows of one group from a number on, without contents that are too large to be loaded at once; no lock.
+-- Pending rows of one group from a sequence number on, without contents that are too large to
+-- load at once; no lock.
 SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
 WHERE status IN (0, 2) AND seq >= $2 AND slot = $3 AND {group_key} = $4
 ORDER BY seq LIMIT $5
 
 -- name: fetch_due
--- Pending rows that are due and under no live claim, but those of the queue, without contents that are too large to be loaded
--- at once; no lock.
+-- Pending rows outside the queue that are due and under no live claim, without contents that are too large to
+-- load at once; no lock.
 SELECT {light_columns}, t.now, {left_out} FROM {event}, (SELECT coalesce($2, clock_timestamp()) AS now OFFSET 0) t
 WHERE status IN (0, 2) AND slot <> -2 AND available_at <= t.now AND (locked_until IS NULL OR locked_until <= t.now)
     AND ($3::bigint IS NULL OR created_at <= t.now - $3 * interval '1 microsecond')
 ORDER BY seq LIMIT $4
 
 -- name: fetch_large
--- Pending rows by their numbers, with contents up to what a row may have; no lock.
+-- Pending rows by sequence number, with contents up to the size limit of a row; no lock.
 SELECT {light_columns}, clock_timestamp() AS now, {left_out} FROM {event}
 WHERE status IN (0, 2) AND seq = ANY($2)
 ORDER BY seq
 
 -- name: horizon
--- The last number drawn, and after that the transactions that may still commit a number up to it; no lock.
--- A server that recovers from a crash keeps its start time, but starts its statistics anew; before 15 these are in a slow file.
--- A sequence that is restarted (TRUNCATE … RESTART IDENTITY, ALTER SEQUENCE … RESTART) gets a new file, also where it has passed the
--- last number again by now; `setval` changes it in place.
+-- The last sequence number drawn, and the transactions that may still commit a number up to it; no lock.
+-- The number is read first: a transaction that draws a number after that does not concern this horizon. The
+-- test on s.number keeps that order.
+-- A server that recovers from a crash keeps its start time but resets its statistics, so the later of both
+-- times marks the run of the server. Before version 15 the reset time is in a file that is slow to read.
+-- A restarted sequence (TRUNCATE … RESTART IDENTITY, ALTER SEQUENCE … RESTART) gets a new file, so a restart
+-- shows even if the sequence has passed the last number again. `setval` changes the sequence in place.
 SELECT s.number, w.open, greatest(pg_postmaster_start_time(), CASE WHEN current_setting('server_version_num')::int >= 150000
     THEN pg_stat_get_bgwriter_stat_reset_time() END), clock_timestamp(), pg_relation_filenode({sequence_name}::regclass)::bigint
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS number FROM {sequence}) s,
@@ -51,19 +56,20 @@ FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS number FROM {sequ
             AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND s.number >= 0) w
 
 -- name: clock
--- The database's now; no lock.
+-- The database's current time; no lock.
 SELECT clock_timestamp()
 
 -- name: next_due
--- When the next delayed row is due; no lock.
+-- The due time of the next delayed row; no lock.
 SELECT available_at FROM {event} WHERE status IN (0, 2) AND lane = -1 ORDER BY available_at, seq LIMIT 1
 
 -- name: later_due
--- When the next delayed row after a time is due; no lock.
+-- The due time of the next delayed row after a time; no lock.
 SELECT available_at FROM {event} WHERE status IN (0, 2) AND lane = -1 AND available_at > $1 ORDER BY available_at, seq LIMIT 1
 
 -- name: promote
--- Moves delayed rows that are due to the end of the order, if the node is a member; share lock on its row, locks on the rows.
+-- Moves due delayed rows to the end of the order, if the node is a member. Share lock on the node's row;
+-- locks the rows and skips rows that others have locked.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
 me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $2 FOR KEY SHARE),
 due AS MATERIALIZED (

@@ -1,7 +1,7 @@
--- Adding rows, and finding those whose message id is there already.
+-- Inserts rows, and finds rows whose message id exists already.
 
 -- name: insert
--- Adds one row; row locks of the caller's transaction only.
+-- Inserts one row; only row locks of the caller's transaction.
 INSERT INTO {event} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, available_at, created_at, lane, message_group,
     message_id, correlation_id, occurred_at, due_at, expires_at, headers, payload, payload_bytes)
 SELECT $1, $2, $3, $4, $5, greatest(w.now, w.due), w.now,
@@ -14,7 +14,7 @@ FROM (SELECT t.now, coalesce($11::timestamptz, t.now + $12::bigint * interval '1
 RETURNING event_id, seq, lane
 
 -- name: insert_many
--- Adds rows in the order of the arrays; row locks of the caller's transaction only.
+-- Inserts rows in the order of the arrays; only row locks of the caller's transaction.
 INSERT INTO {event} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, available_at, created_at, lane, message_group,
     message_id, correlation_id, occurred_at, due_at, expires_at, headers, payload, payload_bytes)
 SELECT w.event_id, w.event_type, w.aggregate_type, w.aggregate_id, w.tenant_id, greatest(w.now, w.due), w.now,
@@ -32,7 +32,8 @@ FROM (SELECT r.*, t.now, coalesce(r.due_at, t.now + r.due_in * interval '1 micro
 RETURNING event_id, seq, lane
 
 -- name: insert_json
--- Adds rows from one parameter, a JSON array, in its order, for any driver; row locks of the caller's transaction only.
+-- Inserts rows from one parameter, a JSON array, in its order, for any driver; only row
+-- locks of the caller's transaction.
 INSERT INTO {event} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, available_at, created_at, lane, message_group,
     message_id, correlation_id, occurred_at, due_at, expires_at, headers, payload, payload_bytes)
 SELECT w.event_id, w.event_type, w.aggregate_type, w.aggregate_id, w.tenant_id, greatest(w.now, w.due), w.now,
@@ -52,9 +53,9 @@ FROM (SELECT r.*, t.now, coalesce(r.due_at, t.now + r.due_in * interval '1 micro
 SELECT event_id, seq, lane, message_id FROM {event} WHERE message_id = ANY($1) AND message_id IS NOT NULL
 
 -- name: alive
--- Fails in a transaction that can only be rolled back; no lock.
+-- Fails if the transaction can only be rolled back; no lock.
 SELECT 1
 
 -- name: notify
--- Tells other processes that rows were written; never in a writer's transaction, and without waiting for the disk.
+-- Notifies other processes of new rows. Never runs in a writer's transaction, and does not wait for the disk.
 SELECT pg_notify($1, ''), set_config('synchronous_commit', 'off', true)

@@ -1,4 +1,4 @@
--- What operators see: lists, single events, statistics.
+-- Read-only queries for operators: lists, single events, statistics.
 
 -- name: list
 -- A page of events, ascending, with or without their contents; no lock.
@@ -13,7 +13,7 @@ SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < $7 ORDER BY 
 SELECT {columns}, {record_columns} FROM {event} WHERE event_id = $1
 
 -- name: count
--- How many events match; no lock.
+-- The number of matching events; no lock.
 SELECT count(*) FROM {selected}
 
 -- name: attempts
@@ -21,25 +21,26 @@ SELECT count(*) FROM {selected}
 SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = $1 ORDER BY id
 
 -- name: nodes
--- All nodes in the order they joined, and how many slots each holds; no lock. Tables of an earlier release have no state.
+-- All nodes in the order of registration, with the number of slots that each holds; no lock. Tables of an
+-- earlier release have no column `state`.
 SELECT node_id, label, lane, joined_at, expires_at, (SELECT count(*) FROM {slot} WHERE holder = node_id), clock_timestamp(),
     to_jsonb(n) ->> 'state'
 FROM {node} n ORDER BY joined_at, node_id
 
 -- name: stats_pending
--- Counts of pending rows, and when the oldest that is due was written; no lock.
+-- Counts of pending rows, and the creation time of the oldest row that is due; no lock.
 SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE slot = -1),
     count(*) FILTER (WHERE slot = -2), min(created_at) FILTER (WHERE available_at <= clock_timestamp()), clock_timestamp()
 FROM {event} WHERE status IN (0, 2)
 
 -- name: stats_ended
--- Counts of rows that have ended; no lock.
+-- Counts of done and dead rows; no lock.
 SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3),
     count(*) FILTER (WHERE status = 1 AND done_at > statement_timestamp() - interval '1 minute')
 FROM {event} WHERE status IN (1, 3)
 
 -- name: stats_written
--- How many rows were written in the last minute; no lock.
+-- The number of rows written in the last minute; no lock.
 SELECT count(*) FROM {event} WHERE created_at > statement_timestamp() - interval '1 minute'
 
 -- name: stats_dead
@@ -48,6 +49,6 @@ SELECT event_type, count(*) FROM {event} WHERE status IN (1, 3) AND status = 3
 GROUP BY event_type ORDER BY count(*) DESC, event_type
 
 -- name: stats_beside
--- Counts of the tables beside the outbox; no lock.
+-- Counts of the tables beside the event table; no lock.
 SELECT (SELECT count(*) FROM {slot} WHERE holder IS NULL), (SELECT count(*) FROM {group} WHERE state = 'blocked'),
     (SELECT count(*) FROM {group} WHERE state = 'paused'), (SELECT count(*) FROM {node} WHERE expires_at > clock_timestamp())

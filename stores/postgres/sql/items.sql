@@ -1,7 +1,7 @@
--- Everything over a table of the flowcatalyst layout, whose rows have no numbers.
+-- All statements on a table of the flowcatalyst layout, whose rows have no sequence numbers.
 
 -- name: create_items
--- The table of items as its own documentation has it.
+-- The table of items, as in the documentation of its own program.
 CREATE TABLE IF NOT EXISTS {event} (
     id VARCHAR(13) PRIMARY KEY,
     type VARCHAR(20) NOT NULL,
@@ -18,7 +18,7 @@ CREATE INDEX IF NOT EXISTS {event_status}
     ON {event}(status, message_group, created_at);
 
 -- name: create_beside
--- The tables beside a table of items: leadership, groups, the record of operators.
+-- The tables beside a table of items: leadership, groups, audit entries.
 CREATE TABLE IF NOT EXISTS {node} (
     node_id    varchar(64) COLLATE "C" NOT NULL PRIMARY KEY,
     label      text        NOT NULL,
@@ -59,16 +59,17 @@ CREATE TABLE IF NOT EXISTS {meta} (
 INSERT INTO {meta} (name, value) VALUES ('items_version', 1), ('groups_epoch', 0) ON CONFLICT DO NOTHING;
 
 -- name: version
--- The version of the tables beside the items, under a name of its own: so the layouts are told apart; no lock.
+-- The version of the tables beside the items; no lock. Its name differs from that of the native tables, which
+-- tells the layouts apart.
 SELECT value FROM {meta} WHERE name = 'items_version'
 
 -- name: lacking
--- The columns that the table of items should have and has not; no lock.
+-- The required columns that the table of items lacks; no lock.
 SELECT c FROM unnest('{id,type,message_group,payload,status,retry_count,created_at,processed_at,error_message}'::text[]) c
 WHERE c NOT IN (SELECT attname FROM pg_attribute WHERE attrelid = to_regclass({event_name}) AND attnum > 0 AND NOT attisdropped)
 
 -- name: insert
--- Adds one item; row locks of the caller's transaction only. Takes the parameters of the native statement.
+-- Inserts one item; only row locks of the caller's transaction. Takes the parameters of the native statement.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at)
 SELECT $1, $2, coalesce($7, $3 || '/' || $4), $16, 'PENDING', 0,
     coalesce($18::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC'
@@ -76,7 +77,7 @@ SELECT $1, $2, coalesce($7, $3 || '/' || $4), $16, 'PENDING', 0,
 RETURNING id::text, 0::bigint, NULL::smallint
 
 -- name: insert_many
--- Adds items; row locks of the caller's transaction only. Takes the parameters of the native statement.
+-- Inserts items; only row locks of the caller's transaction. Takes the parameters of the native statement.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at)
 SELECT r.id, r.type, coalesce(r.message_group, r.aggregate_type || '/' || r.aggregate_id), r.payload, 'PENDING', 0,
     coalesce($18::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC'
@@ -86,7 +87,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $7::text[], $16::tex
 RETURNING id::text, 0::bigint, NULL::smallint
 
 -- name: insert_json
--- Adds items from one parameter, a JSON array, for any driver; row locks of the caller's transaction only.
+-- Inserts items from one parameter, a JSON array, for any driver; only row locks of the caller's transaction.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at)
 SELECT r.event_id, r.event_type, coalesce(r.message_group, r.aggregate_type || '/' || r.aggregate_id), r.payload, 'PENDING', 0,
     statement_timestamp() AT TIME ZONE 'UTC'
@@ -95,13 +96,15 @@ FROM json_to_recordset($1::text::json)
 {once}
 
 -- name: take
--- Takes the first items of group after group if the node leads; share locks on its row and on the slot of leadership, locks
--- on the rows. A row behind one that others have locked is left, without a group only where these keep their order. The
--- hops read one entry of the index each, in its order. Groups that are held are looked up one by one: a join would read all of
--- them, and might turn the order round.
--- Rows that do not fit into the bytes that may be loaded are left as they are; they are counted in the order in which they
--- were found. The rows are changed by their key: as a condition for an index the status would mislead.
--- A take that a crash takes back is only a second one: no need to wait for the disk.
+-- Takes the first items of each group in turn, if the node leads. Share locks on the node's row and on the
+-- slot of leadership; locks the rows.
+-- Leaves rows that come after a row locked by others in the same group. For items without a group, it does so
+-- only if they keep their order.
+-- Each hop reads one entry of the index, in its order. Held groups are looked up one by one: a join would
+-- read all of them and might change the order.
+-- Rows beyond the byte limit stay as they are; sizes are added up in the order in which the rows were found.
+-- The update finds rows by key: with a condition on the status, the planner might choose the index on it.
+-- Does not wait for the disk: if a crash loses a take, the items are only taken a second time.
 WITH RECURSIVE t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now, $8::bigint AS row_most, $9::bigint AS total),
 me AS MATERIALIZED (
     SELECT 1 FROM {node} n, {slot} s WHERE n.node_id = $2 AND s.slot = 0 AND s.holder = n.node_id
@@ -168,8 +171,9 @@ FROM (SELECT 1) one LEFT JOIN taken ON true
 ORDER BY message_group NULLS FIRST, created_at, id
 
 -- name: recover
--- Gives items back that were claimed before a time, or all, but for those that the leader has in hand, if the node leads; share
--- locks on its row and on the slot of leadership, locks on the rows, skips those that others have locked.
+-- Makes items pending again that were taken before a time, or all of them, except the listed ones that the
+-- leader has in hand, if the node leads. Share locks on the node's row and on the slot of leadership. Locks
+-- the rows and skips rows that others have locked.
 WITH before AS MATERIALIZED (
     SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' - $3 * interval '1 microsecond' AS at),
 me AS MATERIALIZED (
@@ -189,17 +193,22 @@ back AS (
 SELECT count(*) FROM back
 
 -- name: node_share
--- Whether a node is a member; share lock on its row, which is the fence.
+-- Whether a node is a member. The share lock on its row is the fence.
 SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE
 
 -- name: items_settle
--- Applies outcomes of every kind to items that are still claimed at the time told; locks on the rows, skips those that others have
--- locked. By a node, only if it is a member, with a share lock on its row, which is the fence.
--- What is claimed so by what this sees and was not changed is busy: locked, or changed while this came to it.
--- The rows are found and locked one by one by their key and changed by their place. The status is no condition for an index:
--- by statistics from before the first take the planner would rather read every item that is PROCESSING, for each outcome.
--- A done mark that a crash takes back is only a second delivery: no need to wait for the disk then.
--- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release, 7 waits. The claim began an attempt, which becomes a retry only here.
+-- Applies outcomes of every kind to items that still have the time of the caller's claim. Locks the rows and
+-- skips rows that others have locked. Under a node's fence it applies them only if the node is a member; the
+-- share lock on the node's row is the fence.
+-- Reports as busy every item that has that claim in this statement's snapshot but did not change: it was
+-- locked, or changed before this statement reached it.
+-- Finds and locks rows one by one by key, and changes them by ctid. The status is hidden from the planner:
+-- with statistics from before the first take, it would read every PROCESSING item by
+-- the index for each outcome.
+-- Does not wait for the disk if all outcomes are done: if a crash loses the done marks, the events are only
+-- delivered a second time.
+-- Kinds: 0 done, 1 retry, 2 dead, 4 attempt, 5 release, 7 waits. Taking the item began an attempt, which is
+-- counted as a retry only here.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AT TIME ZONE 'UTC' AS now),
 {me}o AS MATERIALIZED (
     SELECT r.id, r.kind, r.token AT TIME ZONE 'UTC' AS token, r.error, r.counted, r.place
@@ -234,7 +243,8 @@ SELECT CASE WHEN (SELECT count(*) FROM ended) < cardinality($2) THEN ARRAY(SELEC
     CASE WHEN 0 = ALL ($3) THEN set_config('synchronous_commit', 'off', true) END
 
 -- name: group_block
--- Puts groups behind their dead heads, one that is paused remembers the event, and tells nodes; locks on groups and epoch.
+-- Blocks groups behind their dead events and raises the epoch. A paused group stays paused and remembers the
+-- event. Locks the groups and the epoch.
 WITH blocked AS (
     INSERT INTO {group} AS g (group_key, state, event_id, reason, held_by, since)
     SELECT DISTINCT ON (r.blocks) r.blocks, 'blocked', r.id, r.error, 'engine', coalesce($1, clock_timestamp())
@@ -245,12 +255,13 @@ UPDATE {meta} SET value = value + (SELECT count(*) FROM blocked)
 WHERE name = 'groups_epoch' AND EXISTS (SELECT 1 FROM blocked)
 
 -- name: node_evict
--- Removes nodes that have expired, but the one that is renewing; waits for their settles in flight; under the membership lock.
+-- Removes expired nodes except the one that is renewing. Waits for their settles in flight.
+-- Runs under the membership lock.
 WITH evicted AS (DELETE FROM {node} WHERE expires_at <= $1 AND node_id <> $2 RETURNING node_id)
 UPDATE {slot} s SET holder = NULL, suspect = true FROM evicted WHERE s.holder = evicted.node_id
 
 -- name: waiting
--- Whether items wait, and when the first of them was written, if slot 0 is in the list; no lock.
+-- Whether items are pending, and the creation time of the first one, if slot 0 is in the list; no lock.
 SELECT first.at IS NOT NULL, first.at AT TIME ZONE 'UTC', NULL::timestamptz
 FROM (SELECT coalesce(
         (SELECT created_at FROM {event} WHERE status = 'PENDING' AND message_group IS NULL ORDER BY created_at LIMIT 1),
@@ -260,13 +271,15 @@ FROM (SELECT coalesce(
     RIGHT JOIN (SELECT 1) one ON true, LATERAL (SELECT held.at) first
 
 -- name: revive
--- Brings one failed item back; its time stays, so that the next claim has a later one; lock on its row.
+-- Makes one failed item pending again; locks its row. Keeps its time, so that the next
+-- claim gets a later one.
 UPDATE {event} SET status = 'PENDING', retry_count = 0, error_message = NULL
 WHERE id = $1 AND status = 'FAILED' AND $2::timestamptz IS NOT NULL
 
 -- name: replay
--- Brings failed items back, oldest first, and frees the groups behind them; locks the rows, their groups and the epoch.
--- Their time stays, so that the next claim has a later one.
+-- Makes failed items pending again, oldest first, and frees the groups that they block. Locks the rows, their
+-- groups and the epoch.
+-- Keeps their times, so that the next claim gets a later one.
 WITH t AS MATERIALIZED (SELECT coalesce($8, clock_timestamp()) AS now),
 found AS MATERIALIZED (SELECT id, created_at FROM {selected} AND status = 'FAILED' ORDER BY created_at, id LIMIT $7 FOR UPDATE),
 freed AS (DELETE FROM {group} g USING found WHERE g.event_id = found.id AND g.state = 'blocked' RETURNING 1),
@@ -284,7 +297,7 @@ grown AS (
 SELECT count(*) FROM revived
 
 -- name: discard
--- Deletes failed items and frees the groups behind them; locks the rows, their groups and the epoch.
+-- Deletes failed items and frees the groups that they block. Locks the rows, their groups and the epoch.
 WITH t AS MATERIALIZED (SELECT coalesce($8, clock_timestamp()) AS now),
 found AS MATERIALIZED (SELECT id FROM {selected} AND status = 'FAILED' ORDER BY created_at, id LIMIT $7 FOR UPDATE),
 gone AS (
@@ -301,14 +314,16 @@ grown AS (
 SELECT count(*) FROM gone
 
 -- name: cancel
--- Deletes items that nobody has claimed and records that; locks on the rows, by the caller's transaction. No join ends with them.
+-- Deletes items that no one has taken, and writes audit entries. Locks the rows in the caller's transaction.
+-- Items have no joins.
 WITH t AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AS now),
 gone AS (DELETE FROM {event} e WHERE e.id = ANY($1) AND e.status = 'PENDING' RETURNING e.id::text),
 recorded AS (INSERT INTO {audit} (at, actor, action, target) SELECT t.now, $3, 'cancel', id FROM gone, t)
 SELECT id, NULL::integer FROM gone
 
 -- name: purge
--- Deletes items of one status that ended before a time, unless one was replayed; locks the rows, skips those that others have locked.
+-- Deletes items of one status that ended before a time. Locks the rows and skips rows that others have
+-- locked. Checks the status again under the lock, because an item may have been replayed.
 WITH before AS MATERIALIZED (
     SELECT coalesce($3, clock_timestamp()) AT TIME ZONE 'UTC' - $4 * interval '1 microsecond' AS at,
         CASE $1::smallint WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AS status),
@@ -322,7 +337,8 @@ gone AS (
 SELECT count(*) FROM gone
 
 -- name: purge_any
--- Deletes items that were written before a time, whatever their status; locks the rows, skips those that others have locked.
+-- Deletes items that were written before a time, whatever their status. Locks the rows and skips rows that
+-- others have locked.
 WITH before AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AT TIME ZONE 'UTC' - $3 * interval '1 microsecond' AS at),
 old AS MATERIALIZED (SELECT e.ctid FROM {event} e, before WHERE e.created_at < before.at LIMIT $1 FOR UPDATE OF e SKIP LOCKED),
 gone AS (
@@ -342,19 +358,19 @@ SELECT {listed_columns} FROM {selected} AND ($7::text IS NULL OR id < $7) ORDER 
 SELECT {columns} FROM {event} WHERE id = $1
 
 -- name: stats_pending
--- Counts of items that have not ended, and when the oldest that waits was written; no lock.
+-- Counts of items that have not ended, and the creation time of the oldest pending one; no lock.
 SELECT count(*) FILTER (WHERE retry_count <= 0), count(*) FILTER (WHERE retry_count > 0), 0::bigint, 0::bigint,
     min(created_at) FILTER (WHERE status = 'PENDING') AT TIME ZONE 'UTC', clock_timestamp()
 FROM {event} WHERE status IN ('PENDING', 'PROCESSING')
 
 -- name: stats_ended
--- Counts of items that have ended; no lock.
+-- Counts of completed and failed items; no lock.
 SELECT count(*) FILTER (WHERE status = 'COMPLETED'), count(*) FILTER (WHERE status = 'FAILED'),
     count(*) FILTER (WHERE status = 'COMPLETED' AND processed_at > statement_timestamp() AT TIME ZONE 'UTC' - interval '1 minute')
 FROM {event} WHERE status IN ('COMPLETED', 'FAILED')
 
 -- name: stats_written
--- How many items were written in the last minute; no lock.
+-- The number of items written in the last minute; no lock.
 SELECT count(*) FROM {event} WHERE created_at > statement_timestamp() AT TIME ZONE 'UTC' - interval '1 minute'
 
 -- name: stats_dead

@@ -1,7 +1,7 @@
--- Joins: messages that wait for several steps.
+-- Joins: messages that are enqueued when several steps have ended.
 
 -- name: join_start
--- Makes a join, unless it is there; 0 made, 1 there already.
+-- Creates a join, unless it exists. Answers: 0 created, 1 exists already.
 WITH added AS (
     INSERT INTO {join} (join_id, grouping_key, expected_steps, metadata, created_at, updated_at)
     SELECT $1, $2, $3::integer, $4, t.now, t.now FROM (SELECT coalesce($5::timestamptz, clock_timestamp()) AS now) t
@@ -10,19 +10,20 @@ WITH added AS (
 SELECT CASE WHEN EXISTS (SELECT 1 FROM added) THEN 0 ELSE 1 END, NULL::text, 0
 
 -- name: join_attach
--- Makes messages steps of a join; locks the messages by number, then the join.
+-- Makes messages steps of a join. Locks the messages in order of sequence number, then the join.
 SELECT answer, detail, fired FROM {join_attach}($1, $2, coalesce($3::timestamptz, clock_timestamp()))
 
 -- name: join_report
--- Says that a step has ended; locks the member, then the join.
+-- Records that a step has ended. Locks the member, then the join.
 SELECT answer, detail, fired FROM {join_report}($1, $2, $3::integer, coalesce($4::timestamptz, clock_timestamp()))
 
 -- name: join_wait
--- Says what happens at the end of a join; locks the join.
+-- Registers a wait: what happens when a join ends. Locks the join.
 SELECT answer, detail, fired FROM {join_wait}($1, $2, $3, $4, $5, $6, $7, $8, coalesce($9::timestamptz, clock_timestamp()))
 
 -- name: join_cancel
--- Takes a join back and records that; locks the join. Answers: 0 changed, 1 cancelled before, 2 no such join, 3 ended.
+-- Cancels a join and writes an audit entry. Locks the join. Answers: 0 changed, 1 cancelled before, 2 no such
+-- join, 3 ended.
 WITH t AS MATERIALIZED (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now),
 found AS MATERIALIZED (SELECT j.status FROM {join} j WHERE j.join_id = $1 FOR NO KEY UPDATE),
 changed AS (
@@ -34,7 +35,7 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM changed) THEN 0 ELSE coalesce((SELECT CAS
     (SELECT status::text FROM found), 0
 
 -- name: join_show
--- One join with its first members, as they stood at one moment; no lock.
+-- One join with its first members, in one snapshot; no lock.
 SELECT {join_columns}, ARRAY(SELECT event_id FROM {join_member} m WHERE m.join_id = $1 ORDER BY event_id LIMIT $2),
     ARRAY(SELECT status FROM {join_member} m WHERE m.join_id = $1 ORDER BY event_id LIMIT $2),
     ARRAY(SELECT created_at FROM {join_member} m WHERE m.join_id = $1 ORDER BY event_id LIMIT $2)

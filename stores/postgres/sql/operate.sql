@@ -1,45 +1,46 @@
--- What operators do: groups, replays, cancels, purges, and the record of all that.
+-- Operator actions: groups, replays, cancels and purges, and the audit entries of all of them.
 
 -- name: groups
--- A page of the groups that are held back, after $1; no lock.
+-- A page of held groups, after $1; no lock.
 SELECT group_key, state, event_id, reason, held_by, since FROM {group}
 WHERE group_key >= coalesce($1, '') AND ($1::text IS NULL OR group_key > $1) ORDER BY group_key LIMIT $2
 
 -- name: groups_named
--- Those of these groups that are held back; no lock.
+-- The held groups among these; no lock.
 SELECT group_key, state, event_id, reason, held_by, since FROM {group} WHERE group_key = ANY ($1::text[]) ORDER BY group_key
 
 -- name: group_show
--- One group, if it is held back; locks its row.
+-- One group, if it is held; locks its row.
 SELECT state, event_id FROM {group} WHERE group_key = $1 FOR UPDATE
 
 -- name: group_hold
--- Holds a group back as an operator said; lock on its row.
+-- Holds a group, as an operator asked; locks its row.
 INSERT INTO {group} (group_key, state, event_id, reason, held_by, since) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (group_key) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, held_by = excluded.held_by, since = excluded.since
 
 -- name: group_free
--- Lets a group go; lock on its row.
+-- Frees a group; locks its row.
 DELETE FROM {group} WHERE group_key = $1
 
 -- name: epoch
--- The number of the state of groups; no lock.
+-- The epoch of group states; no lock.
 SELECT value FROM {meta} WHERE name = 'groups_epoch'
 
 -- name: epoch_grow
--- Tells nodes that the state of groups has changed; lock on its row.
+-- Raises the epoch, which tells nodes that group states have changed; locks its row.
 UPDATE {meta} SET value = value + 1 WHERE name = 'groups_epoch'
 
 -- name: revive
--- Brings one dead event back to new where it is; lock on its row.
+-- Makes one dead event pending again in its old place; locks its row.
 UPDATE {event}
 SET status = 0, attempts = 0, available_at = $2, done_at = NULL, last_error = NULL, processed_by = NULL, locked_by = NULL,
     locked_at = NULL, locked_until = NULL
 WHERE event_id = $1 AND status = 3
 
 -- name: replay
--- Brings dead events back, oldest first, a blocking one in its place; locks the rows, their groups and the epoch.
+-- Makes dead events pending again, oldest first. An event that blocks a group keeps its place; others go to
+-- the end of the order. Locks the rows, their groups and the epoch.
 WITH t AS MATERIALIZED (SELECT coalesce($8, clock_timestamp()) AS now),
 found AS MATERIALIZED (SELECT seq, event_id, lane FROM {selected} AND status = 3 ORDER BY seq LIMIT $7 FOR UPDATE),
 freed AS (DELETE FROM {group} g USING found WHERE g.event_id = found.event_id AND g.state = 'blocked' RETURNING g.event_id),
@@ -68,7 +69,7 @@ grown AS (
 SELECT count(*) FROM revived
 
 -- name: discard
--- Deletes dead events and frees the groups behind them; locks the rows, their groups and the epoch.
+-- Deletes dead events and frees the groups that they block. Locks the rows, their groups and the epoch.
 WITH t AS MATERIALIZED (SELECT coalesce($8, clock_timestamp()) AS now),
 found AS MATERIALIZED (SELECT seq, event_id FROM {selected} AND status = 3 ORDER BY seq LIMIT $7 FOR UPDATE),
 gone AS (
@@ -87,8 +88,8 @@ grown AS (
 SELECT count(*) FROM gone
 
 -- name: cancel
--- Deletes pending events that are under no live claim and records that; locks on the rows, by the caller's transaction, then on the
--- members and joins that lose a step.
+-- Deletes pending events that are under no live claim, and writes audit entries. Locks the rows in the
+-- caller's transaction, then the members and joins that lose a step.
 WITH t AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) AS now),
 gone AS (
     DELETE FROM {event} e USING t
@@ -102,9 +103,10 @@ lost AS MATERIALIZED (
 SELECT gone.event_id, lost.fired FROM gone, lost
 
 -- name: purge
--- Deletes rows of one status that ended before a time, unless one was replayed, and with done ones the joins that ended before it;
--- locks the rows and the joins, skips those that others have locked. The dead head of a blocked group
--- and the steps of open joins stay.
+-- Deletes rows of one status that ended before a time. With done rows it also deletes joins that ended before
+-- it. Keeps the dead head of a blocked group and the steps of open joins.
+-- Locks the rows and the joins, and skips those that others have locked. Checks the status again under the
+-- lock, because a row may have been replayed. A row without an end time counts from its creation.
 WITH before AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) - $4 * interval '1 microsecond' AS at),
 old AS MATERIALIZED (
     (SELECT e.ctid FROM {event} e, before WHERE e.status IN (1, 3) AND e.status = $1 AND e.done_at < before.at
@@ -136,8 +138,8 @@ left_over AS (DELETE FROM {join_member} m WHERE m.join_id = ANY (ARRAY(SELECT jo
 SELECT count(*) FROM gone
 
 -- name: purge_any
--- Deletes rows that were written before a time, whatever their status; locks the rows, skips those that others have
--- locked. The dead head of a blocked group and the steps of open joins stay.
+-- Deletes rows that were written before a time, whatever their status. Keeps the dead head of a blocked group
+-- and the steps of open joins. Locks the rows and skips rows that others have locked.
 WITH before AS MATERIALIZED (SELECT coalesce($2, clock_timestamp()) - $3 * interval '1 microsecond' AS at),
 old AS MATERIALIZED (
     SELECT e.ctid FROM {event} e, before WHERE e.created_at < before.at
@@ -153,13 +155,13 @@ forgotten AS (
 SELECT count(*) FROM gone
 
 -- name: purge_turn
--- Whether no other process purges this outbox; nobody else does until the transaction ends.
+-- Takes the purge lock of this outbox until the transaction ends; false if another process holds it.
 SELECT pg_try_advisory_xact_lock(1886154855::bigint << 32 | hashtext({meta_name})::bigint & 4294967295)
 
 -- name: audit
--- Records what an operator did.
+-- Writes an audit entry.
 INSERT INTO {audit} (at, actor, action, target) VALUES ($1, $2, $3, $4)
 
 -- name: audits
--- The last actions of operators; no lock.
+-- The latest audit entries; no lock.
 SELECT at, actor, action, target FROM {audit} ORDER BY id DESC LIMIT $1

@@ -1,7 +1,7 @@
--- The state of the schema: its version, locks of migrations, columns and rights.
+-- The schema: its version, the migration lock, columns and privileges.
 
 -- name: schema
--- Makes the schema of the tables, unless it is there.
+-- Creates the schema of the tables, unless it exists.
 DO $$ BEGIN IF to_regnamespace({schema_name}) IS NULL THEN CREATE SCHEMA {schema}; END IF; END $$;
 
 -- name: migrate_lock
@@ -9,7 +9,7 @@ DO $$ BEGIN IF to_regnamespace({schema_name}) IS NULL THEN CREATE SCHEMA {schema
 SELECT pg_advisory_xact_lock(1886153838::bigint << 32 | hashtext({meta_name})::bigint & 4294967295)
 
 -- name: tables
--- Whether there are tables of this outbox; no lock.
+-- Whether the tables of this outbox exist; no lock.
 SELECT to_regclass({meta_name}) IS NOT NULL
 
 -- name: version
@@ -17,19 +17,19 @@ SELECT to_regclass({meta_name}) IS NOT NULL
 SELECT value FROM {meta} WHERE name = 'schema_version'
 
 -- name: step
--- The last migration that was made, where older releases can work on after it; no lock.
+-- The last migration applied, as recorded by migrations that older releases can work with; no lock.
 SELECT value FROM {meta} WHERE name = 'schema_step'
 
 -- name: node_state_there
--- Whether the table of nodes has the column that an earlier release did not make; no lock.
+-- Whether the table of nodes has the column `state`, which an earlier release did not create; no lock.
 SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass({node_name}) AND attname = 'state' AND NOT attisdropped)
 
 -- name: node_state
--- What a node tells of itself; nodes of an earlier release leave it empty.
+-- The published state of a node. Nodes of an earlier release leave it empty.
 ALTER TABLE {node} ADD COLUMN IF NOT EXISTS state text;
 
 -- name: rights
--- Which of these rights on tables that are there this user lacks, and who it is; no lock.
+-- Which of these privileges on existing tables this user lacks, and the name of the user; no lock.
 SELECT w.place, current_user::text
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (name, wanted, place)
 WHERE to_regclass(w.name) IS NOT NULL AND NOT has_table_privilege(to_regclass(w.name), w.wanted)

@@ -1,11 +1,12 @@
--- Recording the outcomes of deliveries under the fence of the node or of the claim.
+-- Records the outcomes of deliveries, under the fence of the node or of the claim.
 
 -- name: done_whole
--- Marks pending rows done under the node's fence if each number has one row, with the expected id; fails otherwise and changes nothing.
--- Share lock on the node's row, locks on the rows, which it waits for briefly.
--- Ids are compared as one text, in the order of numbers: a test of each row takes several times as long. Servers give numbers again
--- after a failover, so a number alone does not tell an event.
--- A done mark that a crash takes back is only a second delivery: no need to wait for the disk.
+-- Marks pending rows done under the node's fence, if each number has one row with the expected id. Otherwise
+-- it fails and changes nothing.
+-- Share lock on the node's row. Locks the rows and waits briefly for those that others have locked.
+-- Compares all ids as one text, in order of sequence number: testing each row takes several times as long. A
+-- server may assign numbers again after a failover, so a number alone does not identify an event.
+-- Does not wait for the disk: if a crash loses the done mark, the event is only delivered a second time.
 WITH me AS MATERIALIZED (
     SELECT 1 FROM {node} WHERE node_id = $1 AND set_config('lock_timeout', '{brief}', true) IS NOT NULL
     FOR KEY SHARE),
@@ -18,10 +19,12 @@ SELECT {as_expected}, set_config('synchronous_commit', 'off', true)
 FROM (SELECT array_agg(s.seq) AS seqs, string_agg(s.event_id, E'\n') AS ids FROM (SELECT seq, event_id FROM changed ORDER BY seq) s) c
 
 -- name: done
--- Marks pending rows done under the node's fence, each if the id beside its number is its own; share lock on the node's row, locks on
--- the rows. Rows that others have locked are skipped and told as busy, by what they were when it began.
--- As a test of an answer, IN is looked up in a hash for each row found, and tempts no plan to a join or to the index of ids.
--- A done mark that a crash takes back is only a second delivery: no need to wait for the disk.
+-- Marks pending rows done under the node's fence, each only if its id is the one that was given for it.
+-- Share lock on the node's row, locks on the rows. Skips rows that others have locked and reports them as
+-- busy, as of the snapshot of this statement.
+-- Written as a test of its result, IN becomes a hash lookup for each row found. The planner can turn it
+-- neither into a join nor into a scan of the index on ids.
+-- Does not wait for the disk: if a crash loses the done mark, the event is only delivered a second time.
 WITH me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE),
 free AS MATERIALIZED (
     SELECT e.seq, e.event_id FROM {event} e, me WHERE e.seq = ANY($2) AND e.status IN (0, 2)
@@ -41,10 +44,12 @@ SELECT EXISTS (SELECT 1 FROM me),
     set_config('synchronous_commit', 'off', true)
 
 -- name: done_delete_whole
--- Deletes pending rows that are done under the node's fence and keeps those with a message id, if each number has one row, with the
--- expected id; fails otherwise and changes nothing. Share lock on the node's row, locks on the rows, as in `done_whole`.
--- Said as a case, the message id tempts no plan to its index, which may be far longer than the batch.
--- A deletion that a crash takes back is only a second delivery: no need to wait for the disk.
+-- Settles pending rows as done under the node's fence, if each number has one row with the expected id:
+-- deletes them, but marks rows with a message id. Otherwise it fails and changes nothing.
+-- Locks as in `done_whole`.
+-- The test of the message id is a CASE, so that the planner cannot choose the index on message ids, which may
+-- be far larger than the batch.
+-- Does not wait for the disk: if a crash loses the deletion, the event is only delivered a second time.
 WITH me AS MATERIALIZED (
     SELECT 1 FROM {node} WHERE node_id = $1 AND set_config('lock_timeout', '{brief}', true) IS NOT NULL
     FOR KEY SHARE),
@@ -64,9 +69,10 @@ FROM (SELECT array_agg(s.seq) AS seqs, string_agg(s.event_id, E'\n') AS ids
     FROM (SELECT seq, event_id FROM gone UNION ALL SELECT seq, event_id FROM kept ORDER BY seq) s) c
 
 -- name: done_delete
--- Deletes pending rows that are done under the node's fence, keeps those with a message id; share lock on the node's row, locks on
--- the rows, and skips what is locked, as in `done`. Ids are compared as in `done`, and the message id as in `done_delete_whole`.
--- A deletion that a crash takes back is only a second delivery: no need to wait for the disk.
+-- Settles pending rows as done under the node's fence: deletes them, but marks rows with a message id.
+-- Locks rows, skips locked ones and compares ids as in `done`; tests the
+-- message id as in `done_delete_whole`.
+-- Does not wait for the disk: if a crash loses the deletion, the event is only delivered a second time.
 WITH me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $1 FOR KEY SHARE),
 free AS MATERIALIZED (
     SELECT e.seq, e.event_id FROM {event} e, me WHERE e.seq = ANY($2) AND e.status IN (0, 2) FOR UPDATE OF e SKIP LOCKED),
@@ -92,14 +98,17 @@ SELECT EXISTS (SELECT 1 FROM me),
     set_config('synchronous_commit', 'off', true)
 
 -- name: settle
--- Applies outcomes of every kind under a fence; share lock on the node's row, locks on the rows and on groups that get blocked,
--- then on the members and joins of messages that ended. Rows that others have locked are waited for, briefly or not, or skipped as
--- in `done`.
+-- Applies outcomes of every kind under a fence.
+-- Share lock on the node's row; then locks the rows, the groups that become blocked, and the members and
+-- joins of messages that ended. It waits for rows that others have locked, briefly or not, or
+-- skips them as in `done`.
 -- Kinds: 0 done, 1 retry, 2 dead, 3 delay, 4 attempt, 5 release, 6 extend, 7 waits.
--- A row is found by its number. That its id is the outcome's is said as a case, so that no plan goes by the index of ids. An id that
--- can't be read, in a database without an encoding, is told as an empty one: such a row ends by its number.
--- A row that got its mark while this waited for it is not deleted, but read as it was: so the update comes after, and looks at all of
--- the done rows if one is left. What was deleted is not there to be updated.
+-- Rows are found by sequence number. The comparison of ids is a CASE, so that the planner cannot choose the
+-- index on ids. In a database without an encoding (SQL_ASCII) an id may be unreadable; its outcome then has
+-- an empty id, and the row can go dead by its number alone, but never done or to a retry.
+-- While the DELETE waits for a row, another transaction may attach it to a join. The DELETE then leaves the
+-- row. The UPDATE therefore runs after the DELETE and covers all done rows if any is left; rows that the
+-- DELETE removed are not there for it to find.
 WITH t AS MATERIALIZED (SELECT coalesce($1, clock_timestamp()) AS now),
 me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $2 FOR KEY SHARE),
 held AS MATERIALIZED (

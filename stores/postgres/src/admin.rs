@@ -1,4 +1,4 @@
-//! The operators' port.
+//! Implements the operators' port, for both kinds of tables.
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{

@@ -1,4 +1,4 @@
-//! Telling other processes of new rows: from a connection of our own, many commits at once, never in a writer's way.
+//! Notifies other processes of new rows in the background: many commits at once, never delaying a writer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,20 +9,22 @@ use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
 use crate::connection::Connector;
 use crate::sql::Sql;
 
-/// Commits within this time after an announcement share the next one.
+/// Commits within this time after a notification share the next one.
 const GATHER: Duration = Duration::from_millis(2);
 
 const IDLE: u8 = 0;
 const TELLING: u8 = 1;
 const AGAIN: u8 = 2;
 
-/// At most one announcement is under way; what comes meanwhile makes one more.
+/// Sends one notification at a time; requests that arrive meanwhile cause one more.
 #[derive(Default)]
 pub(crate) struct Announcer(Arc<AtomicU8>);
 
 impl Announcer {
-    /// Tells soon, without waiting for it. What goes wrong costs only latency: readers poll underneath.
+    /// Sends a notification soon, without waiting for it. A failure costs only
+    /// latency, because readers also poll.
     pub(crate) fn notify(&self, pools: &Arc<Pools<Connector>>, sql: &Arc<Sql>, channel: &str) {
+        // A running task finds AGAIN and sends once more.
         if self.0.swap(AGAIN, Ordering::AcqRel) != IDLE {
             return;
         }
@@ -39,9 +41,10 @@ impl Announcer {
                 });
                 if let Err(failure) = told.await {
                     let error = failure.into_store_error("notify", "postgres");
-                    tracing::debug!(%error, "could not tell of new rows; they are found by polling");
+                    tracing::debug!(%error, "NOTIFY failed; other nodes will find the rows by polling");
                 }
                 tokio::time::sleep(GATHER).await;
+                // Fails if a request has come since the notification was sent; the loop then sends another.
                 if state.compare_exchange(TELLING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Claiming rows under a lease.
+//! Claims rows under a lease, and reaps claims that have run out.
 
 use pillarbox::model::Row;
 use pillarbox::port::{ByteLimits, Claim, ClaimFrom, DueTopics, Reap};
@@ -32,17 +32,17 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
     Ok(read_all(&rows, |decoder, values| read_claimed(decoder, values, request.bytes.row)))
 }
 
-/// The largest row that is loaded, as statements add such up.
+/// The size of the largest row that is loaded, in the integer type in which statements add up sizes.
 pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
     i32::try_from(limits.row).unwrap_or(i32::MAX).into()
 }
 
-/// How much may be loaded; never nothing, so that there is a first row.
+/// How many bytes may be loaded in total; at least one, so that the first row always fits.
 pub(crate) fn total(limits: &ByteLimits) -> i64 {
     i64::try_from(limits.total).unwrap_or(i64::MAX).max(1)
 }
 
-/// Which topics have messages that could be claimed.
+/// Topics that have claimable messages.
 pub(crate) async fn due_topics(
     session: &mut Session,
     sql: &Sql,
@@ -54,7 +54,7 @@ pub(crate) async fn due_topics(
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// Gives back what was claimed until too long ago.
+/// Clears claims whose lease ran out at least `older_than` ago. Returns how many.
 pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
     let query = session.query(&sql.reap).bind(request.now.map(Time)).bind(micros(request.older_than));
     let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));

@@ -1,4 +1,4 @@
-//! The settings of a store, and opening it.
+//! The builder of a store: its settings, and how it is opened.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::pooler::Pooler;
 use crate::sql::{Names, Sql};
 use crate::store::{PostgresItemStore, PostgresStore};
 
-/// Whether other processes are told of new rows, and whether this one listens.
+/// Whether this process notifies others of new rows, and whether it listens for their notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WakeUp {
-    /// By NOTIFY from a connection of its own, put together over a few milliseconds.
+    /// NOTIFY from the store's own connection; commits within a few milliseconds share a notification.
     #[default]
     Notify,
-    /// Not at all: rows are found by polling.
+    /// No notifications: readers find rows by polling.
     Off,
 }
 
-/// How a store is opened.
+/// Settings of a store that is yet to be opened.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct PostgresStoreBuilder {
@@ -51,7 +51,7 @@ impl PostgresStoreBuilder {
 
     pub(crate) fn from_url(url: &str) -> Result<Self, StoreError> {
         let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| {
-            // The words of the parser may quote the URL, and with it a password.
+            // The parser's message may quote the URL, and with it a password.
             StoreError::new(ErrorKind::InvalidInput, "open", "postgres", describe(&error).1)
         })?;
         let options = options.application_name("pillarbox");
@@ -60,46 +60,49 @@ impl PostgresStoreBuilder {
 
     setters!(named_by: "database");
 
-    /// The schema of the tables. Default: the first one of the connection's search path.
+    /// The schema of the tables. Default: the first schema of the connection's search path.
     pub fn schema(mut self, schema: TableName) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// What stands between the store and the server. Default: find out.
+    /// The kind of pooler between the store and the server. Default: detect it.
     pub fn pooler(mut self, pooler: Pooler) -> Self {
         self.pooler = pooler;
         self
     }
 
-    /// Whether processes tell each other of new rows. Default: they do.
+    /// Whether processes notify each other of new rows. Default: [`WakeUp::Notify`].
     pub fn wake_up(mut self, wake_up: WakeUp) -> Self {
         self.wake_up = wake_up;
         self
     }
 
-    /// How long a statement of the store's own may take. Default: 30 s; from 100 ms to an hour.
+    /// How long one of the store's own statements may take. Default: 30 s; from 100 ms to 1 h.
     ///
-    /// The server ends it then; a connection that does not answer even so is thrown away 5 s later.
+    /// The server then cancels the statement. If the connection still does not answer, the store
+    /// drops it 5 s later.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.server.set_statement_timeout(timeout);
         self
     }
 
-    /// How many connections claims, promotions and operators share, beside one each for reading, settling, heartbeats
-    /// and listening. Default: 4; at least 1. All are opened when they are first needed.
+    /// The number of connections that claims, promotions and operators share. Default: 4; at least 1.
+    ///
+    /// Reading, settling, heartbeats and listening have one more connection each. All of them
+    /// are opened on first use.
     pub fn general_connections(mut self, connections: usize) -> Self {
         self.server.set_general_connections(connections);
         self
     }
 
-    /// The statements that make the native table and those beside it, for people who run them by hand.
+    /// The SQL that creates the native table and the tables beside it, for people who run it by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
         self.script::<Native>()
     }
 
-    /// The statements that make a table of items and those beside it, for people who run them by hand.
+    /// The SQL that creates a table of items and the tables beside it, for people who run it by hand.
     #[must_use]
     pub fn items_schema_sql(&self) -> String {
         self.script::<Items>()
@@ -113,13 +116,14 @@ impl PostgresStoreBuilder {
         Names::new(self.schema.as_ref(), &self.settings.table(K::LAYOUT), K::LAYOUT)
     }
 
-    /// The store of the native table. Connections are opened when they are needed; the tables need not be there yet.
+    /// Opens the store of the native table. Connections open on first use, and the
+    /// tables may be created later.
     #[must_use]
     pub fn open(self) -> PostgresStore {
         PostgresStore::start(self)
     }
 
-    /// The store of a table of items, in the layout of another program. Connections are opened when they are needed.
+    /// Opens the store of a table of items, in the layout of another program. Connections open on first use.
     #[must_use]
     pub fn open_items(self) -> PostgresItemStore {
         PostgresItemStore::start(self)

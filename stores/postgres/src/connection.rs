@@ -1,4 +1,4 @@
-//! Connections of the store's own: how they are made, and how statements and transactions run on them.
+//! The store's own connections: how they are opened, and how statements and transactions run on them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,24 +15,26 @@ use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::pooler::{self, Pooler};
 
-/// How long a transaction of the store's own may wait for its next statement: a process that is stopped between two
-/// must not keep the lock of membership from those that are to take its slots over.
+/// How long one of the store's transactions may idle between two statements, in milliseconds. A process that
+/// is suspended there must not keep the membership lock from the nodes that take over its slots.
 const PAUSE_MS: u32 = 5_000;
 
-/// Every transaction of ours states its isolation, whatever the role's or database's default is: a read that does not
-/// see what was committed after its transaction began would pass rows by, and membership would fail for no reason.
+/// Sets the isolation level of each transaction, whatever the default of the role or database is. A read that
+/// does not see rows committed after its transaction began would pass them by, and
+/// membership calls would fail needlessly.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// A statement and the values that are bound to it.
+/// A statement with its bound values.
 pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
-/// What a call does on a session.
+/// The future of a call on a session.
 pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
 
-/// How every connection of the store is made.
+/// Opens all connections of the store.
 pub(crate) struct Connector {
     options: PgConnectOptions,
-    /// What the server is told to give up after; the store waits a little longer and then throws the connection away.
+    /// The server cancels statements after this time. The store waits a little
+    /// longer, then drops the connection.
     statement_timeout: Duration,
     pooler: Pooler,
     found: OnceCell<bool>,
@@ -40,12 +42,12 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(options: PgConnectOptions, statement_timeout: Duration, pooler: Pooler) -> Self {
-        // Poolers refuse what they do not know of.
+        // Poolers refuse startup parameters that they do not know.
         let options = options.extra_float_digits(None).disable_statement_logging();
         Self { options, statement_timeout, pooler, found: OnceCell::new() }
     }
 
-    /// Whether sessions last only as long as a transaction.
+    /// Whether a session lasts only for one transaction, because a pooler is in between.
     pub(crate) async fn pooled(&self) -> Result<bool, Failure> {
         let found = self.found.get_or_try_init(|| async {
             match self.pooler {
@@ -70,7 +72,8 @@ impl OpenSession for Connector {
         let mut connection = PgConnection::connect_with(&self.options).await?;
         if !pooled {
             let timeout_ms = self.statement_timeout.as_millis();
-            // A table that empties and fills by the million has no honest statistics: the plans are fixed instead.
+            // An outbox fills and empties by millions of rows, so planner statistics are often
+            // wrong. Fix the plans instead.
             let settings = format!(
                 "SET statement_timeout = {timeout_ms}; SET lock_timeout = {timeout_ms}; \
                  SET idle_in_transaction_session_timeout = {PAUSE_MS}; \
@@ -88,33 +91,36 @@ impl OpenSession for Connector {
 pub(crate) struct Session {
     pub(crate) connection: PgConnection,
     pooled: bool,
-    /// Behind a pooler: whether what the work began, it also committed.
+    /// Behind a pooler: whether to commit the work. `begin` and `undo` clear it, `commit` sets it.
     kept: bool,
     number: i64,
 }
 
-/// A number that no other session of this process has.
+/// A number that is unique among the sessions of this process.
 fn next_number() -> i64 {
     static LAST: AtomicI64 = AtomicI64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl Session {
-    /// A statement, kept prepared where the session lasts.
+    /// A statement, kept prepared unless a pooler is in between.
     pub(crate) fn query(&self, sql: &Arc<str>) -> Query<'static> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(!self.pooled)
     }
 
-    /// What a cursor was read from. A connection ends with every crash of its server, also with one that the server
-    /// recovers from by itself; behind a pooler, where connections come and go, only the server's own mark tells.
-    /// A restarted sequence is another one, which `file` tells.
+    /// Identifies the source of a cursor's sequence numbers.
+    ///
+    /// A connection ends with every crash of its server, even if the server recovers by itself, so the number
+    /// of the session identifies the run of the server. Behind a pooler, connections come and go, and only
+    /// the server's own mark identifies it. `file` is the file number of the sequence, which changes when the
+    /// sequence is restarted.
     pub(crate) fn origin(&self, server: i64, file: Option<i64>) -> i64 {
         let file = file.unwrap_or_default();
-        // Marks of servers are times, and positive; numbers of files have 32 bits.
+        // Server marks are positive times and session marks are negative. File numbers have 32 bits.
         if self.pooled { server.wrapping_add(file) } else { -(self.number << 32 | file) }
     }
 
-    /// A statement has failed, and the work ends well all the same: nothing of it is kept.
+    /// Discards the work of a call that succeeds although one of its statements has failed.
     pub(crate) fn undo(&mut self) {
         self.kept = false;
     }
@@ -133,16 +139,17 @@ impl Session {
     }
 }
 
-/// A transaction of the store's own.
+/// One of the store's own transactions.
 pub(crate) struct Tx<'c> {
     prepared: Prepared,
     pub(crate) tx: Open<'c>,
 }
 
-/// Whose transaction it is.
+/// The transaction that statements run in.
 pub(crate) enum Open<'c> {
     Own(Transaction<'c, Postgres>),
-    /// Behind a pooler a session runs all its work in one already, which ends as this says.
+    /// Behind a pooler the session runs all its work in one transaction already. The flag
+    /// tells whether to commit it.
     Outer(&'c mut PgConnection, &'c mut bool),
 }
 
@@ -189,7 +196,8 @@ impl kit::Session for Session {
 
     async fn begin_work(&mut self) -> Result<(), Failure> {
         if self.pooled {
-            // Preparing and running a statement are two steps: only a transaction keeps them on one server connection.
+            // Preparing and executing a statement are two steps; only a transaction keeps
+            // both on one server connection.
             self.connection.execute(BEGIN).await?;
             self.kept = true;
         }
@@ -201,15 +209,15 @@ impl kit::Session for Session {
             let end = if failed.is_none() && self.kept { "COMMIT" } else { "ROLLBACK" };
             self.connection.execute(end).await?;
         } else if self.connection.should_flush() {
-            // A transaction that was dropped is rolled back now, not when the connection is next needed.
+            // Roll a dropped transaction back now, not when the connection is next used.
             self.connection.flush().await?;
         }
         Ok(())
     }
 }
 
-/// Closes a connection in order, within a bound.
+/// Closes a connection cleanly, within a second.
 pub(crate) async fn hang_up(connection: PgConnection) {
-    // The server notices a closed socket too.
+    // If this fails, the server notices the closed socket.
     let _ = timeout(Duration::from_secs(1), connection.close()).await;
 }

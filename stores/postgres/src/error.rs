@@ -1,24 +1,24 @@
-//! What PostgreSQL says, as a kind that a caller can act on.
+//! Maps errors of PostgreSQL to kinds that a caller can act on.
 
 use std::borrow::Cow;
 
 use pillarbox::port::{ErrorKind, StoreError};
 use pillarbox_store_kit::{self as kit, Refused};
 
-/// A lock was not to be had in time.
+/// SQLSTATE of a lock that was not available in time.
 const LOCKED: &str = "55P03";
-/// A text could not be cast: how a statement fails that settles a batch as a whole.
+/// SQLSTATE of a text that could not be cast: a whole-batch settle fails with it on purpose.
 const NOT_WHOLE: &str = "22P02";
 
-/// Why an operation failed, before it is known which operation of which store it was.
+/// Why an operation failed, before the operation and the store are known.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The driver or the server said no.
+    /// An error of sqlx, or of the server through it.
     Driver(sqlx::Error),
-    /// The other driver, or the server by way of it, said no.
+    /// An error of tokio-postgres, or of the server through it.
     #[cfg(feature = "tokio-postgres-0_7")]
     Pipelined(tokio_postgres::Error),
-    /// The store itself said no.
+    /// A refusal by the store itself.
     Refused(ErrorKind, String),
 }
 
@@ -47,7 +47,7 @@ impl kit::ServerFailure for Failure {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
             Self::Driver(error) => {
                 let (kind, detail) = describe(&error);
-                // The server's own words may quote a value; a code never does.
+                // The server's message may quote a value; its code never does.
                 StoreError::new(kind, operation, store, detail)
             }
             #[cfg(feature = "tokio-postgres-0_7")]
@@ -83,7 +83,7 @@ impl kit::ServerFailure for Failure {
 }
 
 impl Failure {
-    /// The server's code, as this store's own driver tells it.
+    /// The SQLSTATE, if sqlx has passed on an answer of the server.
     fn code(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Driver(sqlx::Error::Database(error)) => error.code(),
@@ -91,23 +91,23 @@ impl Failure {
         }
     }
 
-    /// Whether a lock was not to be had in time.
+    /// Whether a lock was not available in time.
     pub(crate) fn is_locked(&self) -> bool {
         self.code().as_deref() == Some(LOCKED)
     }
 
-    /// Whether a batch that is settled as a whole met rows that were not as it expects.
+    /// Whether a whole-batch settle met rows that are not what it expects.
     pub(crate) fn is_not_whole(&self) -> bool {
         self.code().as_deref() == Some(NOT_WHOLE)
     }
 }
 
-/// Whether a server that answers with this code goes on serving writes on the connection.
+/// Whether a server that answers with this code still accepts writes on the connection.
 fn stays(code: &str) -> bool {
     !(code.starts_with("08") || code.starts_with("57P") || code == "25006" || code == "XX000")
 }
 
-/// The same for the other driver.
+/// The kind and description of an error of tokio-postgres. Neither contains a bound value.
 #[cfg(feature = "tokio-postgres-0_7")]
 fn describe_pipelined(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     use std::error::Error as _;
@@ -121,7 +121,7 @@ fn describe_pipelined(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     }
 }
 
-/// The kind of an error, and what it means in words. Neither holds a bound value.
+/// The kind and description of an error of sqlx. Neither contains a bound value.
 pub(crate) fn describe(error: &sqlx::Error) -> (ErrorKind, String) {
     kit::describe(error, "pillarbox-postgres", |error| {
         by_code(&error.code().unwrap_or_default(), error.message())

@@ -1,4 +1,4 @@
-//! Reading pending rows in order, and how far the next read may start.
+//! Reads pending rows in order, and decides how far the cursor may advance.
 
 use futures_util::TryStreamExt;
 use jiff::Timestamp;
@@ -13,13 +13,14 @@ use crate::row::{self, Values};
 use crate::sql::Sql;
 use crate::time::{Time, skipped};
 
-/// As many horizons as are worth waiting for at once: the oldest ends first.
+/// The most horizons that a cursor keeps. More would not help, because the oldest one clears first.
 const HORIZONS: usize = 8;
-/// A transaction that is prepared for a two-phase commit changes its name when it is: it stands for any other.
+/// Stands for every prepared transaction. PREPARE TRANSACTION changes the virtual id of a transaction, so a
+/// prepared one may be any of those listed before.
 const PREPARED: u64 = u64::MAX;
 
 pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
-    // One more than asked for tells whether there is more.
+    // One more row than asked for tells whether more rows follow.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     match &request.scope {
         Scope::Slots { slots, cursor } => fetch_slots(session, sql, request, slots, cursor, limit).await,
@@ -38,7 +39,7 @@ pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> 
     }
 }
 
-/// A read that no cursor follows.
+/// A read that does not move the cursor.
 async fn answer(
     session: &mut Session,
     sql: &Sql,
@@ -53,7 +54,7 @@ async fn answer(
     Ok(Fetched { rows: page.rows, cursor: Cursor::default(), more: page.end == End::Cut, now })
 }
 
-/// The database's now.
+/// The database's current time.
 pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, Failure> {
     let row = session.query(&sql.clock).fetch_one(&mut session.connection).await?;
     Ok(row.try_get::<Time, _>(0)?.0)
@@ -69,7 +70,8 @@ async fn fetch_slots(
 ) -> Result<Fetched, Failure> {
     let mut cursor = cursor.clone();
     let mut now = request.now;
-    // Transactions are listed before the rows are read: what has ended by then, the read sees.
+    // List open transactions before reading rows: the read then sees every transaction that has ended by the
+    // time of the list.
     if vouched(&cursor).is_none() {
         now = now.or(Some(look(session, sql, &mut cursor).await?));
     }
@@ -79,6 +81,8 @@ async fn fetch_slots(
         Some(query) => read(session, sql, request, query).await?,
         None => (Page::new(request), now),
     };
+    // The cursor advances only past rows that this read covered, and only up to the vouched horizon: above
+    // it, an open transaction may still commit a row that this read did not see.
     let seen = match page.end {
         End::Nothing => Seq(i64::MAX),
         End::Cut => page.rows.last().map_or(cursor.decided, |row| row.seq),
@@ -90,9 +94,11 @@ async fn fetch_slots(
     let now = match read_at.or(now) {
         Some(now) => now,
         None => {
+            // This look comes after the read, so a horizon that it clears counts only for the next read.
             let now = look(session, sql, &mut cursor).await?;
             if cursor.decided < decided {
-                // Numbers went back since the last look: this read began above what is given again.
+                // The look has reset the cursor: the server may assign numbers again below where this read
+                // began. Read again from the start.
                 return Box::pin(fetch_slots(session, sql, request, slots, &cursor, limit)).await;
             }
             now
@@ -101,13 +107,19 @@ async fn fetch_slots(
     Ok(Fetched { rows: page.rows, cursor, more: page.end == End::Cut, now })
 }
 
-/// How far a read may take the cursor: to the last horizon behind which nothing is open.
+/// How far a read may move the cursor: to the highest horizon whose transactions have all ended. `None` if no
+/// horizon above the cursor has cleared.
 fn vouched(cursor: &Cursor) -> Option<Seq> {
     let settled = cursor.waiting.iter().filter(|horizon| horizon.open.is_empty());
     settled.map(|horizon| horizon.upto).max().filter(|upto| *upto > cursor.decided)
 }
 
-/// Lists who is still writing, for the horizons there are and for a new one; the database's now.
+/// Lists the open writers, removes ended ones from the horizons, and adds a horizon if there is room. Returns
+/// the database's time.
+///
+/// The statement reads the last sequence number before it lists the transactions. A transaction draws numbers
+/// only while it holds a write lock on the table, so every open transaction with a number up
+/// to that one is listed.
 async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<Timestamp, Failure> {
     let row = session.query(&sql.horizon).fetch_one(&mut session.connection).await?;
     let upto = Seq(row.try_get(0)?);
@@ -115,12 +127,14 @@ async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<T
     let origin = session.origin(row.try_get::<Time, _>(2)?.0.as_microsecond(), row.try_get(4)?);
     let now = row.try_get::<Time, _>(3)?.0;
     if (cursor.origin != 0 && cursor.origin != origin) || upto < cursor.decided {
-        // Another server, one that crashed or was restored, or a sequence that was set back: numbers may be given again
-        // that this cursor has passed, and done marks may be gone.
+        // Another server, a server that crashed or was restored, or a sequence that was set back: numbers
+        // that this cursor has passed may be assigned again, and done marks may be
+        // lost. Start again from zero.
         *cursor = Cursor::default();
     }
     cursor.origin = origin;
     for horizon in &mut cursor.waiting {
+        // While any prepared transaction is open, it may be any writer that has left the list.
         horizon.open.retain(|writer| open.contains(writer) || open.contains(&PREPARED));
     }
     if upto > cursor.decided && cursor.waiting.len() < HORIZONS {
@@ -129,7 +143,8 @@ async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<T
     Ok(now)
 }
 
-/// The number of a virtual transaction `backend/local`.
+/// Packs a virtual transaction id, `backend/local`, into one number. Any other
+/// form is a prepared transaction.
 fn transaction(name: &str) -> u64 {
     let parts = name.split_once('/');
     let numbers =
@@ -137,7 +152,8 @@ fn transaction(name: &str) -> u64 {
     numbers.map_or(PREPARED, |(backend, local)| u64::from(backend) << 32 | u64::from(local))
 }
 
-/// The statement that reads these slots: one range if they are one, else a range of groups' slots and one of lanes.
+/// The statement that reads these slots. Adjacent slots are one range. Otherwise one range spans the shared
+/// slots and one spans the lanes, and the list of slots filters both.
 fn slots_query(
     session: &Session,
     sql: &Sql,
@@ -162,7 +178,7 @@ fn slots_query(
             let split = |lanes: bool| {
                 let of = several.iter().filter(move |range| (range.1 >= Lane::FIRST.0) == lanes);
                 let (first, last) = (of.clone().map(|range| range.0).min(), of.map(|range| range.1).max());
-                // An empty range where there is none.
+                // An empty range, if there are no slots of this kind.
                 (first.unwrap_or(1), last.unwrap_or(0))
             };
             let (groups, lanes) = (split(false), split(true));
@@ -174,17 +190,17 @@ fn slots_query(
     }
 }
 
-/// The size up to which contents come with the first statement.
+/// The size up to which the first statement loads contents.
 fn at_once(request: &Fetch) -> i32 {
     most(request.bytes.at_once(request.rows))
 }
 
-/// A number of bytes as statements compare it with lengths.
+/// A number of bytes in the integer type of SQL lengths.
 fn most(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
-/// Reads rows within limits, and the database's now if a row told it.
+/// Reads rows within the limits. Also returns the database's time, if a row carried it.
 async fn read<'r>(
     session: &mut Session,
     sql: &Sql,
@@ -201,6 +217,7 @@ async fn read<'r>(
         }
     }
     drop(found);
+    // The first statement left out large contents; load them now, up to the size limit of a row.
     if !page.large.is_empty() {
         let query = session.query(&sql.fetch_large).bind(most(request.bytes.row)).bind(page.large.clone());
         let found = query.fetch_all(&mut session.connection).await?;

@@ -1,4 +1,4 @@
-//! Groups that are held back, and letting them go.
+//! Lists held groups, and holds or frees groups.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey};
@@ -12,13 +12,13 @@ use crate::error::Failure;
 use crate::sql::Sql;
 use crate::time::Time;
 
-/// A statement with the page that it is to answer.
+/// Binds a page to the statement that lists held groups.
 pub(crate) fn page_of<'q>(query: Query<'q>, page: &HeldGroups) -> Query<'q> {
     let after = page.after.as_ref().map(|after| after.as_str().to_owned());
     query.bind(after).bind(i64::try_from(page.limit).unwrap_or(i64::MAX))
 }
 
-/// A page of the groups that are held.
+/// A page of the held groups.
 pub(crate) async fn groups(
     session: &mut Session,
     sql: &Sql,
@@ -28,7 +28,7 @@ pub(crate) async fn groups(
     held_groups(&query.fetch_all(&mut session.connection).await?)
 }
 
-/// Those of these groups that are held.
+/// The held groups among these.
 pub(crate) async fn named(
     session: &mut Session,
     sql: &Sql,
@@ -39,7 +39,7 @@ pub(crate) async fn named(
     held_groups(&query.fetch_all(&mut session.connection).await?)
 }
 
-/// Groups as they were read.
+/// Decodes held groups.
 pub(crate) fn held_groups(rows: &[PgRow]) -> Result<Vec<HeldGroup>, Failure> {
     let group = |row: &PgRow| {
         Ok(HeldGroup {
@@ -72,6 +72,7 @@ pub(crate) async fn change_group(
     };
     let head = if event.is_some() { Head::Dead } else { Head::Sound };
     let Some(next) = held_after(state, head, request.action) else { return Ok(false) };
+    // Unblocking retries the dead event that blocks the group, in its old place.
     if let (GroupAction::Unblock, Some(event)) = (request.action, &event) {
         tx.query(&sql.revive).bind(event).bind(Time(now)).execute(&mut *tx.tx).await?;
     }

@@ -1,4 +1,4 @@
-//! Listening for what other processes tell of new rows.
+//! Listens for notifications of new rows from other processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::connection::Connector;
 use crate::error::Failure;
 
-/// How long a lost connection is left alone.
+/// How long to wait before reconnecting after a connection was lost.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Listens until it is dropped. Behind a pooler it ends at once and never hints.
+/// Listens until it is dropped. Behind a pooler it stops at once and sends no wake-ups.
 pub(crate) struct Listener {
     hints: watch::Receiver<u64>,
     ends: CancellationToken,
@@ -34,7 +34,6 @@ impl Listener {
         Self { hints, _dropped: ends.clone().drop_guard(), ends }
     }
 
-    /// Listens no more.
     pub(crate) fn stop(&self) {
         self.ends.cancel();
     }
@@ -48,9 +47,7 @@ async fn listen(connector: &Connector, channel: &str, sender: &watch::Sender<u64
     loop {
         match connector.pooled().await {
             Ok(true) => {
-                tracing::info!(
-                    "a transaction pooler stands before the server: new rows are found by polling"
-                );
+                tracing::info!("transaction pooler detected; new rows are found by polling");
                 return;
             }
             Ok(false) => {
@@ -76,7 +73,8 @@ async fn forward(connector: &Connector, channel: &str, sender: &watch::Sender<u6
     listener.eager_reconnect(false);
     listener.listen(channel).await?;
     loop {
-        // Rows may have come before the first notification, and while a connection was lost.
+        // Also wakes the reader right after connecting: rows may have come before, or
+        // while the connection was lost.
         sender.send_modify(|count| *count = count.wrapping_add(1));
         if listener.try_recv().await?.is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Adding rows on a transaction that is open.
+//! Inserts rows, in an open transaction or as a single statement.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::sql::Sql;
 use crate::time::{Time, micros};
 
-/// One row as the statements take it.
+/// One row as parameters of the insert statements.
 pub(crate) struct Values<'a> {
     pub(crate) event_id: &'a str,
     pub(crate) event_type: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Values<'a> {
     pub(crate) payload_bytes: Option<&'a [u8]>,
 }
 
-/// A time, or microseconds from the database's now.
+/// A time, or a delay in microseconds from the database's current time.
 #[derive(Default)]
 pub(crate) struct Moment {
     pub(crate) at: Option<Timestamp>,
@@ -82,14 +82,14 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Whether statements are kept prepared on the connection they run on.
+/// Whether statements stay prepared on the connection that they run on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prepared {
     Kept,
     Once,
 }
 
-/// Adds all rows, or none of them. Without rows it only tells whether the transaction can still commit.
+/// Inserts all rows, or none of them. Without rows it only checks that the transaction can still commit.
 pub(crate) async fn insert_rows(
     connection: &mut PgConnection,
     sql: &Sql,
@@ -118,12 +118,13 @@ pub(crate) async fn insert_rows(
     if added.len() == rows.len() {
         return Ok(added);
     }
+    // Some message ids exist already; their rows are reported instead.
     let there = statement(&sql.written).bind(message_ids(&values)).fetch_all(connection).await?;
     let there = there.iter().map(|row| Ok((row.try_get(3)?, written(row, false)?)));
     merge(&values, added, there.collect::<Result<_, Failure>>()?, gone)
 }
 
-/// The message ids among the rows.
+/// The message ids of the rows that have one.
 pub(crate) fn message_ids<'a>(values: &[Values<'a>]) -> Vec<&'a str> {
     values.iter().filter_map(|row| row.message_id).collect()
 }
@@ -185,12 +186,13 @@ fn written(row: &PgRow, fresh: bool) -> Result<Written, Failure> {
     })
 }
 
-/// The number of a row that was added; an item has none but that of its id.
+/// The sequence number of an inserted row. Items have none; theirs is derived from the id.
 pub(crate) fn numbered(number: i64, id: &EventId) -> Seq {
     if number == 0 { number_of(id) } else { Seq(number) }
 }
 
-/// What was added, and in the place of what was not, the row that has its message id; `missing` where there is none.
+/// The inserted rows, in the order of `values`. A row that was not inserted is replaced by the existing row
+/// with its message id, or by `missing` if that row is gone.
 pub(crate) fn merge(
     values: &[Values<'_>],
     added: Vec<Written>,
@@ -200,7 +202,8 @@ pub(crate) fn merge(
     let mut added = added.into_iter().peekable();
     let one = |row: &Values<'_>| {
         let existing = row.message_id.and_then(|message| there.get(message));
-        // Added rows come in the order given; one that has someone else's number was not added for this row.
+        // Inserted rows come in the order given. If the existing row has another sequence number, the next
+        // inserted row was inserted for a later value.
         let own = added.next_if(|next| {
             next.id.as_str() == row.event_id && existing.is_none_or(|there| there.seq == next.seq)
         });
@@ -209,7 +212,7 @@ pub(crate) fn merge(
     values.iter().map(one).collect()
 }
 
-/// The row that was in the way of this one was deleted before it could be looked at.
+/// Fails: the existing row with this message id was deleted before it could be read.
 pub(crate) fn gone(_: &Values<'_>) -> Result<Written, Failure> {
     let detail = "a row with this message id was deleted meanwhile";
     Err(Failure::Refused(ErrorKind::Conflict, detail.to_owned()))

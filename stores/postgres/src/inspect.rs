@@ -1,4 +1,4 @@
-//! What people look at: pages, one event, counts, the state of it all.
+//! Read-only queries for operators: lists, single events, counts, statistics, nodes, the audit log.
 
 use pillarbox::model::{Attempt, EventId, GroupKey, Lane, Record};
 use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
@@ -23,7 +23,7 @@ pub(crate) struct Selection<'a> {
 impl<'a> Selection<'a> {
     pub(crate) fn new(select: &'a Select) -> Self {
         let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
-        // The last is any that is none of ours.
+        // Code 4 stands for any unknown status.
         let statuses = match select.statuses.as_slice() {
             [] => vec![0, 1, 2, 3, 4],
             named => named.iter().map(|status| i16::from(status.code())).collect(),
@@ -106,7 +106,7 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     stats.done_last_minute = number(&row, 2)?;
     let row = session.query(&sql.stats_written).fetch_one(&mut session.connection).await?;
     stats.written_last_minute = number(&row, 0)?;
-    // A table of items may stand without those beside it.
+    // A table of items may exist without the tables beside it.
     let there: bool = session.query(&sql.tables).fetch_one(&mut session.connection).await?.try_get(0)?;
     if there {
         let row = session.query(&sql.stats_beside).fetch_one(&mut session.connection).await?;

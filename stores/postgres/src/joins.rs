@@ -1,4 +1,4 @@
-//! Joins: each change is one statement, whose work a function made by the migration does where it takes several steps.
+//! Joins: each change is one statement, which calls a function of the migration if it takes several steps.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::sql::Sql;
 use crate::store::PostgresStore;
 use crate::time::Time;
 
-/// What every read of joins selects, in the order that it is read in.
+/// The columns that every read of joins selects, in the order in which they are decoded.
 pub(crate) const JOIN_COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, failed_steps, \
     status, metadata, fail_if_any, on_complete_topic, on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, \
     continuation_headers, fired_id, created_at, updated_at";
-/// The members, after that.
+/// The position of the first column of members, after those columns.
 const MEMBERS: usize = 18;
 
-/// How many joins ended in a message.
+/// The number of joins that have enqueued their continuation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fired(pub(crate) i32);
 
@@ -51,7 +51,7 @@ impl Joins for PostgresStore {
     }
 }
 
-/// One change. Also for transactions of the user's own connection.
+/// Makes one change. Also used in the user's own transactions.
 pub(crate) async fn change(
     connection: &mut PgConnection,
     sql: &Sql,
@@ -66,7 +66,8 @@ pub(crate) async fn change(
     Ok((changed, Fired(row.try_get(2)?)))
 }
 
-/// The statement of an action: the join is its first parameter, a test's now the last.
+/// The statement of an action. Its first parameter is the join; its last one is the
+/// time, which only tests set.
 pub(crate) fn statement<'a>(sql: &'a Sql, action: &JoinAction) -> &'a Arc<str> {
     match action {
         JoinAction::Start { .. } => &sql.join_start,
@@ -101,12 +102,12 @@ fn bind<'q>(query: Query<'q>, action: &'q JoinAction) -> Query<'q> {
     }
 }
 
-/// A number of steps as its column takes it.
+/// A number of steps in the type of its column.
 pub(crate) fn steps(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// What the functions answer, in words.
+/// Decodes the answer of a statement that changes a join.
 pub(crate) fn changed(answer: i32, detail: Option<String>) -> Result<JoinChanged, Failure> {
     let number = || detail.as_deref().and_then(|detail| detail.parse::<u32>().ok()).unwrap_or_default();
     Ok(match answer {
@@ -176,7 +177,7 @@ fn record(row: &PgRow) -> Result<JoinRecord, Failure> {
     })
 }
 
-/// What someone waits for; none where nobody does.
+/// The wait of a join: what happens when it ends. `None` if no wait is registered.
 fn wait(row: &PgRow) -> Result<Option<JoinWait>, Failure> {
     let Some(message) = row.try_get::<Option<&str>, _>(13)? else { return Ok(None) };
     let continuation = |topic: usize| {

@@ -1,4 +1,4 @@
-//! What is done differently for the native table and for a table of items.
+//! The differences between the native table and a table of items.
 
 use pillarbox::model::flowcatalyst::NewItem;
 use pillarbox::model::{EventId, Layout, NewRow, Record, RowDecoder};
@@ -18,24 +18,24 @@ use crate::{flowcatalyst, migrate};
 pub(crate) trait Kind: Sized + 'static {
     /// The layout of the tables.
     const LAYOUT: Layout;
-    /// The rights that delivery and purges need on the tables that the kinds do not share.
+    /// The privileges that delivery and purges need on the tables that differ between the kinds.
     const RIGHTS: &'static [Right];
 
     /// Creates or upgrades the tables.
     fn migrate<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, Migrated>;
 
-    /// Checks that the tables are there and of this version.
+    /// Checks that the tables exist and have the columns and version that this release needs.
     fn check<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, ()>;
 
-    /// The statements that create the tables.
+    /// The SQL that creates the tables.
     fn tables(sql: &Sql) -> String;
 
-    /// Refuses rows that the table has no columns for.
+    /// Refuses rows with fields that the table has no columns for.
     fn admit(_: &PostgresTable<Self>, _: &[NewRow]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Refuses an operation on a user's transaction that takes a queue, where there is none.
+    /// Refuses an operation on a user's transaction that needs a queue, if the table has none.
     #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
     fn queue(_: &PostgresTable<Self>, _: &'static str) -> Result<(), StoreError> {
         Ok(())
@@ -44,10 +44,10 @@ pub(crate) trait Kind: Sized + 'static {
     /// Applies outcomes.
     fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled>;
 
-    /// Everything in a row, for people.
+    /// Decodes a whole row, for operators.
     fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record;
 
-    /// Binds the row that a page of a list begins after.
+    /// Binds the row after which a page of a list begins.
     fn bind_after<'q>(query: Query<'q>, request: &'q List) -> Query<'q>;
 }
 

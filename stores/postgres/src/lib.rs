@@ -1,7 +1,8 @@
-//! The PostgreSQL store of Pillarbox: one node or many, delivered by leases instead of row claims.
+//! The PostgreSQL store of Pillarbox: one or many nodes, which deliver under leases instead of row claims.
 //!
-//! An event goes in on a transaction that the outbox begins on the application's pool, or on one that the application
-//! already has. Reading, settling and renewing have connections of their own, so that a busy pool takes no lease away.
+//! The outbox writes events in a transaction that it begins on the application's pool, or in a transaction
+//! that the application already has. Reading, settling and heartbeats use the store's own connections, so a
+//! busy pool cannot cost a node its lease.
 //!
 //! ```no_run
 //! use pillarbox::{Event, Outbox};
@@ -22,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! On a transaction of sqlx that is already there:
+//! On a sqlx transaction that the application has begun:
 //!
 //! ```no_run
 //! # use pillarbox::{Event, Outbox};
@@ -36,7 +37,8 @@
 //! # }
 //! ```
 //!
-//! A pool, a connection or a client is no transaction: this compiles with `on: &mut sqlx::PgTransaction<'_>`,
+//! A pool, a connection or a client is not a transaction. This compiles with
+//! `on: &mut sqlx::PgTransaction<'_>`,
 //!
 //! ```no_run
 //! # use pillarbox::{Event, Outbox};
@@ -46,7 +48,7 @@
 //! # }
 //! ```
 //!
-//! and does not with `&mut sqlx::PgPool`, `&mut sqlx::PgConnection` or `&mut tokio_postgres::Client`:
+//! but not with `&mut sqlx::PgPool`, `&mut sqlx::PgConnection` or `&mut tokio_postgres::Client`:
 //!
 //! ```compile_fail
 //! # use pillarbox::{Event, Outbox};
@@ -72,9 +74,10 @@
 //! # }
 //! ```
 //!
-//! The feature `tokio-postgres-0_7` adds `PipelinedStore`, whose transactions are begun with tokio-postgres, and writing on
-//! transactions of tokio-postgres and deadpool-postgres. For any other driver there is the statement itself, see the
-//! store's [`WriteSql`](PostgresTable#impl-WriteSql-for-PostgresTable%3CK%3E).
+//! The feature `tokio-postgres-0_7` adds `PipelinedStore`, which begins transactions with tokio-postgres. It
+//! also lets stores write in transactions of tokio-postgres and deadpool-postgres. With any other driver, run
+//! the insert statement yourself: see the store's
+//! [`WriteSql`](PostgresTable#impl-WriteSql-for-PostgresTable%3CK%3E).
 
 mod admin;
 mod announce;

@@ -1,4 +1,4 @@
-//! Membership: joining, renewing, evicting; taking and giving slots.
+//! Membership: registers, renews and evicts nodes, and takes and releases slots.
 
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::time::{Time, micros, until};
 pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Register) -> Result<Standing, Failure> {
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
+    // Evict first, so that the slots of expired nodes are free when the shares are worked out.
     evict(&mut tx, sql, None, now).await?;
     let mut view = View::read(&mut tx, sql).await?;
     if view.nodes.iter().any(|node| node.id == request.node) {
@@ -31,7 +32,8 @@ pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Register) -
     let query = query.bind(Time(now)).bind(Time(now)).bind(micros(request.lease));
     query.execute(&mut *tx.tx).await?;
     view.take(&mut tx, sql, request.node, vec![lane.slot()]).await?;
-    // Nodes count in the order they joined, which the table knows.
+    // Read back with the new row: shares depend on the order in which nodes registered,
+    // which only the table knows.
     let taken_suspect = view.taken_suspect;
     let mut view = View { taken_suspect, ..View::read(&mut tx, sql).await? };
     let Share { take, give } = view.share(request.node);
@@ -72,18 +74,19 @@ pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Res
     tx.commit().await
 }
 
-/// What a node holds and should know, all but the rows that wait for it.
+/// A node's membership, without its waiting rows.
 pub(crate) struct Standing {
     membership: Membership,
 }
 
 impl Standing {
-    /// The slots to look for rows in.
+    /// The slots in which to look for waiting rows.
     pub(crate) fn slots(&self) -> Vec<i16> {
         self.membership.held.iter().map(|held| held.slot.0).collect()
     }
 
-    /// With what was found there; nothing, if looking took too long: then the reader looks for itself.
+    /// Adds the waiting rows. `None` means that the query failed or took too long: `ready` is then set, so
+    /// that the reader looks itself.
     pub(crate) fn with(self, waiting: Option<Waiting>) -> Membership {
         let now = self.membership.now;
         match waiting {
@@ -98,14 +101,16 @@ impl Standing {
     }
 }
 
-/// The rows that wait for a node.
+/// The rows that wait for a node: whether there are any, the oldest one, and when the
+/// next delayed row is due.
 pub(crate) struct Waiting {
     ready: bool,
     oldest: Option<Timestamp>,
     next_due: Option<Timestamp>,
 }
 
-/// Looks for rows above a number. Not part of a heartbeat: however slow this is, it takes no lease away.
+/// Looks for rows above a sequence number. This is not part of the heartbeat's own call, so a slow query
+/// cannot cost the node its lease.
 pub(crate) async fn waiting(
     session: &mut Session,
     sql: &Sql,
@@ -119,14 +124,17 @@ pub(crate) async fn waiting(
     Ok(Waiting { ready: row.try_get(0)?, oldest: time(1)?, next_due: time(2)? })
 }
 
-/// Whether a heartbeat needed nothing but a renewal.
+/// Whether a heartbeat needed only a renewal.
 enum Quiet {
     Yes(Box<Standing>),
+    /// There is work that needs the membership lock.
     No,
+    /// The node was evicted.
     Gone,
 }
 
-/// The usual heartbeat: renews without the lock of all, and looks whether there is anything to do under it.
+/// The usual heartbeat: renews the lease without the membership lock and checks
+/// whether anything needs that lock.
 async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, Failure> {
     let query = session.query(&sql.heartbeat).bind(request.node.to_string()).bind(request.now.map(Time));
     let query = query.bind(micros(request.lease)).bind(request.groups_seen);
@@ -136,6 +144,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
         return Ok(Quiet::Gone);
     }
     let view = View::from_row(&row, 2)?;
+    // The statement's snapshot still has this node's old expiry, so its own row is left out.
     let expired = view.nodes.iter().any(|node| node.id != request.node && node.expires_at <= now);
     let Share { take, give } = view.share(request.node);
     if expired || !take.is_empty() {
@@ -148,7 +157,8 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
     Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
 }
 
-/// A heartbeat that evicts, takes, trusts, releases or sweeps, exclusive against every other.
+/// A heartbeat that evicts, takes, trusts, releases or sweeps. It runs under the membership lock, which
+/// excludes every other such call.
 async fn rearrange(
     session: &mut Session,
     sql: &Sql,
@@ -157,6 +167,7 @@ async fn rearrange(
     let node = request.node.to_string();
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
+    // A node whose lease has expired, but that no one has evicted yet, keeps its row and its slots.
     let renew = tx.query(&sql.node_renew).bind(&node).bind(Time(now)).bind(micros(request.lease));
     if renew.execute(&mut *tx.tx).await?.rows_affected() == 0 {
         return Ok(None);
@@ -174,6 +185,7 @@ async fn rearrange(
     }
     let mut view = View::read(&mut tx, sql).await?;
     let Share { take, give } = view.share(request.node);
+    // Slots that this heartbeat has just released must not be taken back by it.
     let take = take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
     view.take(&mut tx, sql, request.node, take).await?;
     let states = group_states(&mut tx, sql).await?;
@@ -182,7 +194,7 @@ async fn rearrange(
     Ok(Some(view.standing(request.node, give, groups, now)))
 }
 
-/// Waits for the lock of membership; the time after that.
+/// Waits for the membership lock, then reads the time: a time read before the wait would be stale.
 async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
     tx.query(&sql.membership_lock).execute(&mut *tx.tx).await?;
     match given {
@@ -191,7 +203,8 @@ async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Ti
     }
 }
 
-/// Removes every node that has expired, but the one that is just renewing.
+/// Deletes every expired node except the one that is renewing. The delete waits for the node's settles in
+/// flight, which hold a share lock on its row; later settles find the row gone.
 async fn evict(tx: &mut Tx<'_>, sql: &Sql, renewing: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
     let renewing = renewing.map(|node| node.to_string()).unwrap_or_default();
     tx.query(&sql.node_evict).bind(Time(now)).bind(renewing).execute(&mut *tx.tx).await?;
@@ -199,6 +212,7 @@ async fn evict(tx: &mut Tx<'_>, sql: &Sql, renewing: Option<NodeId>, now: Timest
 }
 
 async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Heartbeat) -> Result<(), Failure> {
+    // A node never releases its own lane.
     let own = View::read(tx, sql).await?.lane_of(request.node).slot();
     let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
     tx.query(&sql.slots_release).bind(slots).bind(request.node.to_string()).execute(&mut *tx.tx).await?;
@@ -211,7 +225,8 @@ async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, Failure
     Ok(GroupStates { epoch, held: held_groups(&rows)? })
 }
 
-/// The epoch is read first: groups that change meanwhile are read again at the next heartbeat.
+/// Reads the epoch first: if groups change in between, the next heartbeat finds a newer
+/// epoch and reads them again.
 async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
     let epoch = session.query(&sql.epoch).fetch_one(&mut session.connection).await?.try_get(0)?;
     let first = page_of(session.query(&sql.groups), &HeldGroups::first());
@@ -219,7 +234,7 @@ async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates
     Ok(GroupStates { epoch, held: held_groups(&rows)? })
 }
 
-/// The time until the next delayed row is due.
+/// The time until the next delayed row is due; zero if one is due now.
 pub(crate) async fn next_due(
     session: &mut Session,
     sql: &Sql,
@@ -230,7 +245,7 @@ pub(crate) async fn next_due(
     Ok(due.map(|due| until(now, due.0)))
 }
 
-/// The time until the next delayed row is due that is not due yet.
+/// The time until the first delayed row that is not due yet.
 pub(crate) async fn later_due(
     session: &mut Session,
     sql: &Sql,
@@ -242,28 +257,28 @@ pub(crate) async fn later_due(
     Ok(due.map(|due| until(now, due.0)))
 }
 
-/// Reads a node's id from a column.
+/// Parses a node's id from a column.
 pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
     NodeId::parse(text).map_err(|error| {
         Failure::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
     })
 }
 
-/// A node as it stands in the table.
+/// A row of the table of nodes.
 struct Node {
     id: NodeId,
     lane: Lane,
     expires_at: Timestamp,
 }
 
-/// A slot as it stands in the table.
+/// A row of the table of slots.
 struct Held {
     state: SlotState,
     suspect: bool,
     quarantine: Option<Quarantine>,
 }
 
-/// Who is there, who holds what, and what was taken from the dead.
+/// A snapshot of nodes and slots, and the suspect slots that this call has taken over.
 struct View {
     nodes: Vec<Node>,
     slots: Vec<Held>,
@@ -276,8 +291,8 @@ impl View {
         Self::from_row(&row, 0)
     }
 
-    /// From lists that begin at a column: nodes' ids, lanes and expiries, then slots, holders, suspicions, evictions
-    /// and bounds.
+    /// Decodes the arrays that begin at `column`: ids, lanes and expiries of nodes; then numbers, holders,
+    /// suspect flags, eviction counts and quarantine bounds of slots.
     fn from_row(row: &PgRow, column: usize) -> Result<Self, Failure> {
         let ids: Vec<String> = row.try_get(column)?;
         let lanes: Vec<i16> = row.try_get(column + 1)?;
@@ -315,7 +330,7 @@ impl View {
         self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
     }
 
-    /// What is free and due to the node, and what it should give.
+    /// The free slots that the node should take, and the slots that it should give up.
     fn share(&self, node: NodeId) -> Share {
         share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
     }
@@ -334,6 +349,7 @@ impl View {
         tx.query(&sql.slots_take).bind(numbers).bind(node.to_string()).execute(&mut *tx.tx).await?;
         for held in self.slots.iter_mut().filter(|held| slots.contains(&held.state.slot)) {
             held.state.holder = Some(node);
+            // Taking a slot clears its suspect flag in the table, so this call must report it.
             if std::mem::take(&mut held.suspect) {
                 self.taken_suspect.push(held.state.slot);
             }

@@ -1,4 +1,4 @@
-//! The tables: making them, upgrading them, telling whether they are there.
+//! Creates, upgrades and checks the native tables.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::kind::Kind;
 use crate::sql::Sql;
 
-/// Each brings the tables to the version that is its place in the list, and writes that down.
+/// The migrations in order. Each records its number in the table `meta`.
 pub(crate) const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
@@ -20,16 +20,16 @@ pub(crate) const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0004_quarantine.sql"),
 ];
 
-/// The version that this release makes.
+/// The number of the newest migration of this release.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// All statements that make the tables, for people who run them by hand.
+/// The SQL that creates the tables, for people who run it by hand.
 pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
     let schema = sql.schema.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
     format!("BEGIN;\n\n{schema}{}\n{}\nCOMMIT;\n", K::tables(sql), sql.node_state)
 }
 
-/// Makes or upgrades the tables, in one transaction: two processes at once wait for each other.
+/// Creates or upgrades the tables in one transaction. A lock makes concurrent migrations wait for each other.
 pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let mut tx = session.begin().await?;
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
@@ -46,8 +46,8 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated
     Ok(Migrated { from, to })
 }
 
-/// Adds the column that tables of an earlier release lack. Looked for first: whoever may not change tables can migrate what is
-/// up to date.
+/// Adds a column that tables of an earlier release lack. Checks first, so that a user who may not alter
+/// tables can still migrate tables that are up to date.
 pub(crate) async fn add_state(connection: &mut PgConnection, sql: &Sql) -> Result<(), Failure> {
     let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.node_state_there))).persistent(false);
     let there: bool = query.fetch_one(&mut *connection).await?.try_get(0)?;
@@ -61,7 +61,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     Ok(found(&mut session.connection, sql).await?.check(NEWEST)?)
 }
 
-/// The version of the tables; zero if there are none.
+/// The version of the tables; zero if they do not exist.
 pub(crate) async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<u32, Failure> {
     let there: bool = unprepared(&sql.tables).fetch_one(&mut *connection).await?.try_get(0)?;
     if !there {
@@ -70,7 +70,7 @@ pub(crate) async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<
     number(connection, &sql.version).await
 }
 
-/// What the tables say of themselves.
+/// The version and the last migration that the tables record.
 async fn found(connection: &mut PgConnection, sql: &Sql) -> Result<SchemaVersion, Failure> {
     match version(connection, sql).await? {
         0 => Ok(SchemaVersion::default()),
@@ -78,14 +78,14 @@ async fn found(connection: &mut PgConnection, sql: &Sql) -> Result<SchemaVersion
     }
 }
 
-/// A number of the table's own; zero if it is not there.
+/// A number from the table `meta`; zero if it is missing.
 async fn number(connection: &mut PgConnection, text: &Arc<str>) -> Result<u32, Failure> {
     let row = unprepared(text).fetch_optional(connection).await?;
     let number: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
     Ok(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0))
 }
 
-/// Not kept prepared: a pooler may hand the next statement to another server connection.
+/// Not kept prepared: a pooler may run the next statement on another server connection.
 fn unprepared(text: &Arc<str>) -> Query<'_> {
     sqlx::query(AssertSqlSafe(Arc::clone(text))).persistent(false)
 }

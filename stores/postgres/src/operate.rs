@@ -1,4 +1,4 @@
-//! What operators do to rows: replay, discard, cancel, purge.
+//! Operator actions on rows: replay, discard, cancel, purge.
 
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ async fn on_dead(
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
-/// The ids that were pending, and how many joins ended in a message. Also for transactions of the user's own connection.
+/// Cancels pending events. Returns their ids and how many joins have enqueued a continuation. Also used in
+/// the user's own transactions.
 pub(crate) async fn cancel(
     connection: &mut PgConnection,
     sql: &Sql,
@@ -51,7 +52,7 @@ pub(crate) async fn cancel(
     let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.cancel))).persistent(prepared == Prepared::Kept);
     let query = query.bind(ids).bind(request.now.map(Time)).bind(&request.by);
     let rows = query.fetch_all(connection).await?;
-    // Every row tells it; none tells of a join where there are no joins.
+    // Every row has the same number. It is NULL if no cancelled row was a step of a join.
     let fired = match rows.first() {
         Some(row) => Fired(row.try_get::<Option<i32>, _>(1)?.unwrap_or_default()),
         None => Fired::default(),
@@ -66,7 +67,7 @@ pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> 
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
-/// Nothing where another process purges.
+/// Purges, unless another process is purging: then it deletes nothing.
 pub(crate) async fn purge_in_turn(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
     let mut tx = session.begin().await?;
     if !tx.query(&sql.purge_turn).fetch_one(&mut *tx.tx).await?.try_get::<bool, _>(0)? {
@@ -96,7 +97,7 @@ fn purging<'q>(query: Query<'q>, request: &Purge) -> Query<'q> {
     query.bind(limit).bind(request.now.map(Time)).bind(micros(request.older_than))
 }
 
-/// The dead ones of a selection; none if it excludes them.
+/// Narrows a selection to dead events; `None` if it excludes them.
 fn only_dead(select: &Select) -> Option<Select> {
     let asked = select.statuses.is_empty() || select.statuses.contains(&Status::Dead);
     asked.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })

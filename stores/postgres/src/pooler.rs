@@ -1,4 +1,4 @@
-//! Finding out whether a pooler stands between: behind one, a session may end with each transaction.
+//! Detects a connection pooler, behind which a session may last for only one transaction.
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, Row};
@@ -6,29 +6,33 @@ use sqlx::{Connection, Executor, Row};
 use crate::connection::hang_up;
 use crate::error::Failure;
 
-/// One look is deceived if another client of the pooler borrows the server process just then.
+/// How many times to probe. One probe is deceived if another client of the pooler
+/// borrows the server process meanwhile.
 const LOOKS: usize = 4;
 
-/// What stands between the store and the server.
+/// The kind of pooler between the store and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pooler {
-    /// Find out with the first connection.
+    /// Detect it when the first connection is opened.
     #[default]
     Detect,
-    /// Nothing, or a pooler that gives each client a server connection of its own (session mode).
+    /// No pooler, or one that gives each client its own server connection (session mode).
     None,
-    /// A pooler that hands out server connections per transaction: no statement is kept prepared, nobody listens.
+    /// A pooler that assigns a server connection per transaction. The store keeps no statement prepared and
+    /// does not listen.
     Transaction,
 }
 
-/// Whether two clients meet the same server process, or one client meets two.
+/// Whether two clients meet the same server process, or one client meets two: only a pooler does that.
 pub(crate) async fn detect(options: &PgConnectOptions) -> Result<bool, Failure> {
     let mut first = PgConnection::connect_with(options).await?;
     let mut second = PgConnection::connect_with(options).await?;
     let mut found = false;
     for _ in 0..LOOKS {
         let before = backend(&mut first).await?;
-        // A pooler that goes round two idle server connections gives the same one again if the other is borrowed meanwhile.
+        // Asks twice in a row, because a pooler may alternate between two idle server connections. Below,
+        // where the second client borrows one of them, such a pooler would give the first
+        // client the same one again.
         let again = backend(&mut first).await?;
         second.execute("BEGIN").await?;
         let beside = backend(&mut second).await?;
@@ -42,7 +46,7 @@ pub(crate) async fn detect(options: &PgConnectOptions) -> Result<bool, Failure> 
 }
 
 async fn backend(connection: &mut PgConnection) -> Result<String, Failure> {
-    // In the simple protocol, which every pooler passes in one piece.
+    // The simple protocol, because every pooler forwards it in one piece.
     let row = connection.fetch_one(sqlx::raw_sql("SELECT pg_backend_pid()::text")).await?;
     Ok(row.try_get(0)?)
 }

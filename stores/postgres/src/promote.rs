@@ -1,4 +1,4 @@
-//! Moving delayed rows whose time has come to the end of the order.
+//! Promotes delayed rows that are due: moves them to the end of the order.
 
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ pub(crate) async fn promote(
     let moved = usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or_default();
     let now = row.try_get::<Time, _>(2)?.0;
     let next_due = next_due(session, sql, now).await?;
+    // Due rows are left over if there were more than the limit or others have locked them.
     let later = match next_due {
         Some(Duration::ZERO) => later_due(session, sql, now).await?,
         _ => None,

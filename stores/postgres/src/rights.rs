@@ -1,4 +1,4 @@
-//! Rights: what delivering needs, and what this user lacks of it.
+//! Table privileges: which ones delivery and purges need, and which of them this user lacks.
 
 use pillarbox::port::Lacking;
 use sqlx::{AssertSqlSafe, Row};
@@ -7,17 +7,17 @@ use crate::connection::Session;
 use crate::error::Failure;
 use crate::sql::Sql;
 
-/// What a right is needed for.
+/// What a privilege is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
     Delivery,
     Purge,
 }
 
-/// A table by its place in statements, a right on it, and what needs it.
+/// A table by the name of its placeholder, a privilege on it, and what needs that privilege.
 pub(crate) type Right = (&'static str, &'static str, For);
 
-/// On the tables of the native outbox.
+/// Privileges on the tables of the native outbox.
 pub(crate) const NATIVE: &[Right] = &[
     ("event", "SELECT", For::Delivery),
     ("event", "UPDATE", For::Delivery),
@@ -33,14 +33,14 @@ pub(crate) const NATIVE: &[Right] = &[
     ("join_member", "DELETE", For::Purge),
 ];
 
-/// On a table of items.
+/// Privileges on a table of items.
 pub(crate) const ITEMS: &[Right] = &[
     ("event", "SELECT", For::Delivery),
     ("event", "UPDATE", For::Delivery),
     ("event", "DELETE", For::Purge),
 ];
 
-/// On the tables beside, for both kinds.
+/// Privileges on the tables beside the events or items.
 const BESIDE: &[Right] = &[
     ("node", "SELECT", For::Delivery),
     ("node", "INSERT", For::Delivery),
@@ -68,7 +68,7 @@ pub(crate) async fn lacking(
         .collect();
     let names: Vec<&str> = rights.iter().map(|(name, _, _)| name.as_str()).collect();
     let wanted: Vec<&str> = rights.iter().map(|(_, right, _)| *right).collect();
-    // Not kept prepared: a pooler may hand the next statement to another server connection.
+    // Not kept prepared: a pooler may run the next statement on another server connection.
     let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.rights))).persistent(false);
     let rows = query.bind(names).bind(wanted).fetch_all(&mut session.connection).await?;
     let mut missing = Vec::with_capacity(rows.len());
@@ -84,7 +84,7 @@ pub(crate) async fn lacking(
     })
 }
 
-/// A statement a table.
+/// One GRANT statement per table.
 fn grants(missing: &[&(String, &str, For)], needed: For, user: &str) -> Vec<String> {
     let missing: Vec<_> = missing.iter().filter(|(_, _, of)| *of == needed).collect();
     let tables = missing.chunk_by(|one, next| one.0 == next.0);

@@ -1,4 +1,4 @@
-//! Rows as the driver gives them: whatever someone else wrote, a read never fails on it.
+//! Decodes rows of the driver: a read never fails, whatever another program has written.
 
 use jiff::Timestamp;
 use pillarbox::model::{self, Column, Row, RowDecoder, WithClaim};
@@ -7,16 +7,17 @@ use sqlx::{Column as _, Row as _, ValueRef};
 
 use crate::time::from_binary;
 
-/// How many bytes the contents have of which some were left out; NULL where none were. The length is known without them.
+/// The size of a row's contents in bytes if some of them were left out, else NULL. The server knows lengths
+/// without loading the contents.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > $1 OR octet_length(payload_bytes) > $1 \
     OR octet_length(headers) > $1 THEN coalesce(octet_length(payload), 0)::bigint \
     + coalesce(octet_length(payload_bytes), 0) + coalesce(octet_length(headers), 0) END";
-/// How many bytes a claim of the row `e` loads.
+/// The number of bytes that a claim of the row `e` loads.
 pub(crate) const CLAIM_BYTES: &str = "(octet_length(concat(e.event_id, e.event_type, nullif(e.aggregate_type, '__GLOBAL__'), \
     e.aggregate_id, e.tenant_id, e.message_group, e.message_id, e.correlation_id)) \
     + coalesce(octet_length(e.headers), 0)::bigint + coalesce(octet_length(e.payload), 0) \
     + coalesce(octet_length(e.payload_bytes), 0) + coalesce(octet_length(e.last_error), 0))";
-/// What people see beyond the columns of a read.
+/// The columns that operators see in addition to those of a read.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 
 /// The values of one row.
@@ -41,7 +42,7 @@ impl model::Values for Values<'_> {
     }
 }
 
-/// An integer of whatever width, or a boolean.
+/// Decodes an integer of any width, or a boolean.
 fn number(bytes: &[u8]) -> Option<i64> {
     Some(match bytes.len() {
         1 => i8::from_be_bytes(bytes.try_into().ok()?).into(),
@@ -51,19 +52,19 @@ fn number(bytes: &[u8]) -> Option<i64> {
     })
 }
 
-/// Reads the rows of the statement that answered with this one.
+/// A decoder for the rows of the statement that returned this row.
 pub(crate) fn decoder(row: &PgRow) -> RowDecoder {
     RowDecoder::new(row.columns().iter().map(|column| column.name()))
 }
 
-/// Reads rows that one statement answered.
+/// Decodes all rows of one statement.
 pub(crate) fn read_all<T>(rows: &[PgRow], read: impl Fn(&RowDecoder, &Values<'_>) -> T) -> Vec<T> {
     let Some(first) = rows.first() else { return Vec::new() };
     let decoder = decoder(first);
     rows.iter().map(|row| read(&decoder, &Values(row))).collect()
 }
 
-/// A row that was claimed. Its contents are there unless they are more than a row may have.
+/// Decodes a claimed row. A row of more than `most` bytes comes without contents and is set aside.
 pub(crate) fn read_claimed(decoder: &RowDecoder, values: &Values<'_>, most: usize) -> Row {
     let row = decoder.row(values, WithClaim::Yes);
     match counted(decoder, values) {
@@ -72,7 +73,7 @@ pub(crate) fn read_claimed(decoder: &RowDecoder, values: &Values<'_>, most: usiz
     }
 }
 
-/// How many bytes the statement counted for the row.
+/// The number of bytes that the statement counted for the row.
 pub(crate) fn counted(decoder: &RowDecoder, values: &Values<'_>) -> usize {
     let bytes = decoder.number(values, Column::Bytes).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Reporting outcomes under a fence, one statement a batch.
+//! Settles: applies outcomes under a fence, one statement per batch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::store::PostgresStore;
 use crate::time::{Time, micros};
 
 impl PostgresStore {
-    /// Settles. Rows that others have locked are waited for briefly and then skipped.
+    /// Applies outcomes. Waits briefly for rows that others have locked, then skips them.
     pub(crate) async fn settle_rows(&self, request: Settle) -> Result<Settled, StoreError> {
-        // A renewal must not wait behind a long batch, nor for a connection of a runtime that is blocked.
+        // A lease renewal must not wait behind a long batch, nor use a connection
+        // whose runtime may be blocked.
         let renews = request.outcomes.iter().all(|outcome| matches!(outcome.change, Change::Extend { .. }));
         let purpose = if renews { Purpose::Heartbeat } else { Purpose::Settle };
         let settled = match self.settle_once(purpose, request.clone(), Locked::Briefly).await? {
@@ -32,7 +33,8 @@ impl PostgresStore {
         Ok(settled)
     }
 
-    /// Settles once; `None` where rows were locked for longer than it waits.
+    /// Settles once. Returns `None` if nothing was changed and the batch must be settled
+    /// row by row: see [`settle`].
     fn settle_once(
         &self,
         purpose: Purpose,
@@ -45,8 +47,8 @@ impl PostgresStore {
     }
 }
 
-/// Settles; `None` where rows were locked for longer than it waits, or were not what a batch expects that is settled as a whole:
-/// nothing was changed then.
+/// Settles. Returns `None`, with nothing changed, if rows stayed locked for longer than it waits, or if the
+/// rows of a whole-batch settle are not what it expects.
 async fn settle(
     session: &mut Session,
     sql: &Sql,
@@ -55,7 +57,7 @@ async fn settle(
 ) -> Result<Option<(Settled, Fired)>, Failure> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     let settled = match &request.fence {
-        // Messages that may be steps of a join are never settled by a node.
+        // No joins to count: messages that may be steps of a join are never settled under a node's fence.
         Fence::Node(node) if all_done && locked == Locked::Briefly => {
             let Some(ids) = Ids::of(request) else { return Ok(None) };
             let settled = settle_whole(session, sql, request, *node, ids).await;
@@ -72,6 +74,8 @@ async fn settle(
     };
     match settled {
         Err(failure) if locked == Locked::Briefly && (failure.is_locked() || failure.is_not_whole()) => {
+            // The statement failed, so it changed nothing. The caller settles again and
+            // skips locked or different rows.
             session.undo();
             Ok(None)
         }
@@ -79,7 +83,8 @@ async fn settle(
     }
 }
 
-/// Nearly every batch: all done, and each row as it was read. Fails if one is not.
+/// The fast path for nearly every batch: all outcomes are done, and each row is as it was read.
+/// Fails if one is not.
 async fn settle_whole(
     session: &mut Session,
     sql: &Sql,
@@ -92,14 +97,15 @@ async fn settle_whole(
     Ok(())
 }
 
-/// The rows of a batch in the order of their numbers, with their ids as the lines of one text.
+/// The rows of a batch in the order of their sequence numbers, with their ids joined by line breaks.
 struct Ids {
     numbers: Vec<i64>,
     lines: String,
 }
 
 impl Ids {
-    /// `None` where an id has lines of its own. As none has, a text of as many rows is the same only if every id is.
+    /// Returns `None` if an id contains a line break. Otherwise two joined texts of equally many rows are
+    /// equal only if every id is equal.
     fn of(request: &Settle) -> Option<Self> {
         let mut outcomes: Vec<&Outcome> = request.outcomes.iter().collect();
         outcomes.sort_unstable_by_key(|outcome| outcome.seq);
@@ -109,7 +115,7 @@ impl Ids {
     }
 }
 
-/// The same where rows may be locked, gone or another event's.
+/// Settles done rows one by one, where rows may be locked, gone, or belong to another event.
 async fn settle_done(
     session: &mut Session,
     sql: &Sql,
@@ -124,7 +130,7 @@ async fn settle_done(
     if !row.try_get::<bool, _>(0)? {
         return Ok(Settled::lost(numbers.len()));
     }
-    // Numbers and ids come back only if some changed nothing.
+    // The statement returns the changed rows only if some rows did not change.
     let (busy, stale) = match row.try_get::<Option<Vec<String>>, _>(1)? {
         None => Default::default(),
         Some(changed) => {
@@ -140,7 +146,7 @@ async fn settle_done(
     Ok(Settled { held: true, stale, busy, reused })
 }
 
-/// Rows by number and id, as statements tell them.
+/// Rows by sequence number and id, in the text form that statements return.
 struct Pairs(HashSet<String>);
 
 impl Pairs {
@@ -153,7 +159,8 @@ impl Pairs {
     }
 }
 
-/// Outcomes of every kind. Also for transactions of the user's own connection: it waits for the disk and for locks as they do.
+/// Applies outcomes of every kind. Also used in the user's own transactions, where it waits for locks and for
+/// the disk as they do.
 pub(crate) async fn settle_any(
     connection: &mut PgConnection,
     sql: &Sql,
@@ -184,7 +191,7 @@ pub(crate) async fn settle_any(
     Ok((settled, Fired(row.try_get::<Option<i32>, _>(2)?.unwrap_or_default())))
 }
 
-/// A settle as the statement takes it: a list for each part of the outcomes.
+/// A settle as the statement takes it: one array per field of the outcomes.
 #[derive(Default)]
 pub(crate) struct Columns<'a> {
     pub(crate) now: Option<Time>,
@@ -215,13 +222,13 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// Who it is that settles, for the history of attempts.
+    /// The node or owner that settles, for the history of attempts.
     pub(crate) fn by(&self) -> String {
         self.node.as_deref().or(self.owner).unwrap_or("-").to_owned()
     }
 
-    /// What was done, from the places that changed, counted from one, whether numbers are another event's now, and the rows
-    /// that others have locked.
+    /// The result, from the positions that changed (counted from one), whether a sequence number now belongs
+    /// to another event, and the rows that others have locked.
     pub(crate) fn settled(
         &self,
         held: bool,
@@ -276,7 +283,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// What an outcome says beyond its row.
+/// The fields of an outcome other than its row.
 #[derive(Default)]
 struct Part<'a> {
     kind: i16,
@@ -287,7 +294,7 @@ struct Part<'a> {
     blocks: Option<&'a str>,
 }
 
-/// The attempts that an outcome counts.
+/// How an outcome changes the number of attempts.
 pub(crate) const fn count(counts: Counts) -> i32 {
     match counts {
         Counts::One => 1,

@@ -1,4 +1,4 @@
-//! The statements, with the names of the tables put in once.
+//! The SQL statements of a store, with its table names filled in once.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::joins::JOIN_COLUMNS;
 use crate::migrate::MIGRATIONS;
 use crate::row::{CLAIM_BYTES, LEFT_OUT, RECORD_COLUMNS};
 
-/// The group of a row.
+/// The group key of a row, as an SQL expression.
 const GROUP_KEY: &str =
     "coalesce(message_group, coalesce(aggregate_type, '__GLOBAL__') || '/' || aggregate_id)";
 
-/// Names of indexes, after that of the table of events.
+/// Indexes by placeholder and suffix; the full name is the event table's name and the suffix.
 const EVENT_INDEXES: [(&str, &str); 6] = [
     ("{event_pending}", "pending"),
     ("{event_message}", "message"),
@@ -28,7 +28,7 @@ const EVENT_INDEXES: [(&str, &str); 6] = [
 const JOIN_INDEXES: [(&str, &str); 3] =
     [("{join_group}", "group"), ("{join_created}", "created"), ("{join_event}", "event")];
 
-/// Tables and functions beside the table of events, by the end of their names.
+/// Tables and functions beside the event table, by placeholder and suffix of the name.
 const BESIDE: [(&str, &str); 13] = [
     ("{node}", "node"),
     ("{slot}", "slot"),
@@ -45,42 +45,45 @@ const BESIDE: [(&str, &str); 13] = [
     ("{join_wait}", "join_wait"),
 ];
 
-/// What a selection of operators has in common; parameters 1 to 6.
+/// The conditions that all selections of operators share, on parameters 2 to 6. Parameter 1
+/// is the list of ids.
 const MATCHES: &str = "status = ANY($2::smallint[]) AND ($3::text IS NULL OR event_type = $3) \
     AND ($4::text IS NULL OR coalesce(aggregate_type, '__GLOBAL__') = $4) AND ($5::text IS NULL OR {group_key} = $5) \
     AND ($6::timestamptz IS NULL OR done_at < $6)";
 
-/// The same over items. A status that nobody knows has a code beyond ours, and is in no list but that of all.
+/// The same for items. An unknown status gets code 4, which only the list of all statuses contains.
 const ITEM_MATCHES: &str = "CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' THEN 3 WHEN 'PENDING' THEN \
     CASE WHEN retry_count > 0 THEN 2 ELSE 0 END WHEN 'PROCESSING' THEN CASE WHEN retry_count > 0 THEN 2 ELSE 0 END ELSE 4 END \
     = ANY($2::smallint[]) AND ($3::text IS NULL OR type = $3) AND ($4::text IS NULL OR $4 = '__GLOBAL__') \
     AND ($5::text IS NULL OR message_group = $5) \
     AND ($6::timestamptz IS NULL OR (status IN ('COMPLETED', 'FAILED') AND processed_at < $6 AT TIME ZONE 'UTC'))";
 
-/// A message id that is there already adds nothing.
+/// Skips a row whose message id exists already.
 const ONCE: &str = "ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOTHING";
 
-/// The node that settles items, while it is a member.
+/// The fence of a settle of items: locks the node's row, and finds none if the node was evicted.
 const ME: &str = "me AS MATERIALIZED (SELECT 1 FROM {node} WHERE node_id = $7 FOR KEY SHARE),\n";
 
-/// How long a settle waits for rows that others have locked, before it skips them. Skipping takes a lock on every row first, which
-/// nearly no settle needs.
+/// How long a settle waits for rows that others have locked, before it settles again and skips them. Skipping
+/// has to lock every row first, which almost no settle needs.
 const BRIEF: &str = "50ms";
 
-/// Whether a row `e` is one of those that a settle names, by number and id.
+/// Whether a settle names the row `e`, by sequence number and id.
 const PAIR: &str = "((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id)))";
 
-/// Fails if what changed, `c`, is not exactly what a settle names. The cast is how plain SQL fails; its text is what the server logs.
+/// Fails the statement unless the changed rows `c` are exactly the rows that a settle names. Plain SQL can
+/// raise an error only through a failing cast; its text appears in the server's log. The concatenation keeps
+/// the planner from evaluating the cast in advance.
 const AS_EXPECTED: &str = "CASE WHEN c.seqs = $2 AND c.ids = $4 THEN true ELSE ('pillarbox: outcomes differ from rows, \
     settling one by one' || coalesce(left(c.ids, 0), ''))::boolean END";
 
-/// The names of the tables of one outbox.
+/// The names of the tables of one outbox, and the parts of statements that depend on the kind of table.
 pub(crate) struct Names {
     layout: Layout,
     table: TableName,
     replacements: Replacements,
     pub(crate) channel: String,
-    /// Whether a schema was named; else it is the connection's.
+    /// Whether the builder named a schema; otherwise the connection's search path decides.
     has_schema: bool,
 }
 
@@ -88,7 +91,7 @@ impl Names {
     pub(crate) fn new(schema: Option<&TableName>, table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
         let within = schema.map(|schema| format!("\"{}\".", schema.as_str())).unwrap_or_default();
-        // Checked identifiers hold no quote.
+        // A `TableName` is validated and contains no quote.
         let full = |name: &str| format!("{within}\"{name}\"");
         let mut names = Self {
             layout,
@@ -101,10 +104,11 @@ impl Names {
             (COLUMNS, &HEAVY_COLUMNS[..], CLAIM_BYTES),
             (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], ITEM_BYTES),
         );
-        // Rows without numbers have no quarantine, and their tables no columns for it.
+        // Items have no sequence numbers and therefore no quarantine; their tables lack these columns.
         let (evictions, quarantined_upto) =
             names.either(("evictions", "quarantined_upto"), ("0", "0::bigint"));
-        // Contents that are larger than may be loaded at once, than a claim may load, or that a list leaves out are NULL.
+        // Contents are NULL if they are too large to load at once, exceed what a claim may load, or are left
+        // out of a list.
         let light = |column: &str| format!("CASE WHEN octet_length({column}) <= $1 THEN {column} END");
         let taken = |column: &str| format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END");
         let listed = |column: &str| format!("CASE WHEN $9::boolean THEN {column} END");
@@ -117,7 +121,7 @@ impl Names {
             ("{sequence_name}", format!("'{}'", full(&format!("{event}_seq")))),
             ("{node_name}", format!("'{}'", full(&format!("{family}_node")))),
             ("{meta_name}", format!("'{}'", full(&format!("{family}_meta")))),
-            // An index is in the schema of its table.
+            // An index is always in the schema of its table, so its name has no schema.
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{taken_columns}", selected(columns, heavy, of_row, taken)),
@@ -146,17 +150,17 @@ impl Names {
         names
     }
 
-    /// The one of two that is for the kind of table.
+    /// Picks the value for this kind of table.
     fn either<T>(&self, native: T, items: T) -> T {
         self.layout.either(native, items)
     }
 
-    /// A text for people, with its comments.
+    /// A script that people may read and run, with its comments.
     fn script(&self, text: &str) -> String {
         self.replacements.fill(text)
     }
 
-    /// The same, where a schema was named.
+    /// A script that exists only if a schema was named.
     fn schema_script(&self, text: &str) -> Option<String> {
         self.has_schema.then(|| self.script(text))
     }
@@ -165,7 +169,7 @@ impl Names {
         self.replacements.statement(text).into()
     }
 
-    /// A statement over columns or tables that only the native table has.
+    /// A statement on columns or tables that only the native table has.
     fn native(&self, text: &str) -> Option<Arc<str>> {
         self.either(Some(self.statement(text)), None)
     }
@@ -177,7 +181,7 @@ impl Names {
         }
     }
 
-    /// A settle, in a form for each way to meet locked rows.
+    /// A settle in three forms, one for each way to treat locked rows.
     fn settling(&self, text: &str, on_done: OnDone) -> Settling {
         let form = |locked: &str| self.statement(&form(text, &[locked, word(on_done)]));
         Settling { waiting: form("waiting"), brief: form("brief"), skipping: form("skipping") }
@@ -221,7 +225,8 @@ impl Names {
     }
 }
 
-/// An insert, in a form for rows without a message id, which is cheaper, and one for rows with one.
+/// An insert in two forms: a cheaper one for rows without message ids, and one
+/// that skips existing message ids.
 pub(crate) struct Inserting {
     plain: Arc<str>,
     once: Arc<str>,
@@ -237,15 +242,15 @@ impl Inserting {
 /// What a settle does with rows that others have locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
-    /// It waits for them: in a transaction of the user's, whose settings are not ours to change.
+    /// Waits for them. Used in the user's transactions, whose settings the store must not change.
     Awaited,
-    /// It waits for a moment and fails.
+    /// Waits for a moment, then fails.
     Briefly,
-    /// It skips them.
+    /// Skips them and reports them as busy.
     Skipped,
 }
 
-/// A settle, in a form for each of these.
+/// A settle, with one form per variant of [`Locked`].
 pub(crate) struct Settling {
     waiting: Arc<str>,
     brief: Arc<str>,
@@ -262,13 +267,14 @@ impl Settling {
     }
 }
 
-/// A settle of items by anyone who knows their claims, or by a node.
+/// A settle of items: by any caller that knows the tokens, or under a node's fence.
 pub(crate) struct ItemSettling {
     pub(crate) by_any: Arc<str>,
     pub(crate) by_node: Arc<str>,
 }
 
-/// The lines of a text that are for all of its forms, or for one of these parts: those begin with `{if PART}`.
+/// Selects the lines of one form of a text: all lines without a marker, and lines marked
+/// `{if PART}` for these parts.
 fn form(text: &str, parts: &[&str]) -> String {
     let line = |line: &str| match line.strip_prefix("{if ").and_then(|rest| rest.split_once('}')) {
         None => Some(line.to_owned()),
@@ -277,7 +283,8 @@ fn form(text: &str, parts: &[&str]) -> String {
     text.lines().filter_map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A statement that deletes nothing has no DELETE in it either: the server asks for the right to it all the same.
+/// The marker of the form that keeps or deletes done rows. The form that keeps rows contains no DELETE,
+/// because the server demands the privilege even for a DELETE that never runs.
 const fn word(on_done: OnDone) -> &'static str {
     match on_done {
         OnDone::Keep => "keeping",
@@ -285,7 +292,7 @@ const fn word(on_done: OnDone) -> &'static str {
     }
 }
 
-/// A statement in a form for each fate of rows that are done.
+/// A statement in two forms: one keeps done rows, one deletes them.
 pub(crate) struct ByOnDone<T> {
     keep: T,
     delete: T,
@@ -300,7 +307,7 @@ impl<T> ByOnDone<T> {
     }
 }
 
-/// Takes items, by whether those without a group keep their order.
+/// A take in two forms: items without a group are taken in order, or in parallel.
 pub(crate) struct Taking {
     ordered: Arc<str>,
     parallel: Arc<str>,
@@ -315,13 +322,14 @@ impl Taking {
     }
 }
 
-// Those under `one` are the same for both kinds of tables, or have no meaning for one of them and are never run there.
+// Statements under `one` are the same for both kinds of tables, or belong to one kind and
+// never run on the other.
 statements! {
     /// Every statement of the store.
     pub(crate) struct Sql(names: &Names) {
         table: TableName = names.table.clone(),
         names: Replacements = names.replacements.clone(),
-        /// The migrations, for people too.
+        /// The migrations as scripts, with their comments.
         migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
     one statement -> Arc<str> {
@@ -355,7 +363,7 @@ statements! {
 }
 
 impl Sql {
-    /// Marks or deletes rows that are done, all of them or none.
+    /// Marks or deletes done rows, all of them or none.
     pub(crate) const fn done_whole(&self, on_done: OnDone) -> &Arc<str> {
         match on_done {
             OnDone::Keep => &self.done_whole,
@@ -363,7 +371,7 @@ impl Sql {
         }
     }
 
-    /// Marks or deletes those rows that are done, and skips what others have locked.
+    /// Marks or deletes done rows one by one, and skips rows that others have locked.
     pub(crate) const fn done(&self, on_done: OnDone) -> &Arc<str> {
         match on_done {
             OnDone::Keep => &self.done,

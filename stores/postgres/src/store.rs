@@ -1,4 +1,4 @@
-//! The handle: the ports of both kinds of tables over reserved connections.
+//! The store's handle: implements the ports of both kinds of tables over reserved connections.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -31,22 +31,25 @@ use crate::membership::Standing;
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
 
-/// How long a heartbeat waits for a look at the rows; beyond, the reader looks for itself.
+/// How long a heartbeat waits for the query for waiting rows. After that it reports rows as ready, so that
+/// the reader looks itself.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A call on a session, with its request.
+/// A database call: runs on a session, with the store's statements and a request.
 pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
 
-/// A table in a PostgreSQL database, of the kind `K`. A clone is the same table; its connections close with the last one.
+/// A table in a PostgreSQL database, of the kind `K`.
+///
+/// Clones share the table and its connections, which close when the last clone is dropped.
 pub struct PostgresTable<K>(Arc<Shared>, PhantomData<fn() -> K>);
 
-/// An outbox in a PostgreSQL database: the native table.
+/// The native outbox table in a PostgreSQL database.
 pub type PostgresStore = PostgresTable<Native>;
 
 /// A table of another program in a PostgreSQL database, in the flowcatalyst layout.
 pub type PostgresItemStore = PostgresTable<Items>;
 
-/// What all clones share.
+/// State shared by all clones of a table.
 pub(crate) struct Shared {
     facts: Facts,
     pub(crate) pool: PgPool,
@@ -56,29 +59,31 @@ pub(crate) struct Shared {
     wake_up: WakeUp,
     announcer: Announcer,
     listener: OnceLock<Listener>,
-    /// Whether the last heartbeat found no other node: then there is nobody to tell of new rows.
+    /// True if the last registration or heartbeat found no other node: there is no one to notify of new rows.
     alone: AtomicBool,
 }
 
 impl PostgresStore {
-    /// A store beside an application's own pool, with the default settings. Transactions are begun on the pool; all
-    /// other work has connections of its own, made with the pool's options.
+    /// Opens a store beside an application's own pool, with the default settings.
+    ///
+    /// Transactions begin on that pool. All other work uses the store's own connections,
+    /// opened with the pool's options.
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
         Self::builder(pool).open()
     }
 
-    /// A store with a pool of its own, from a URL `postgres://USER@HOST/DATABASE`.
+    /// Opens a store with its own pool, from a URL `postgres://USER@HOST/DATABASE`.
     pub fn open_url(url: &str) -> Result<Self, StoreError> {
         Ok(Self::builder_from_url(url)?.open())
     }
 
-    /// Settings for a store beside an application's own pool.
+    /// Returns a builder for a store beside an application's own pool.
     pub fn builder(pool: PgPool) -> PostgresStoreBuilder {
         PostgresStoreBuilder::new(pool)
     }
 
-    /// Settings for a store with a pool of its own.
+    /// Returns a builder for a store with its own pool, from a URL `postgres://USER@HOST/DATABASE`.
     pub fn builder_from_url(url: &str) -> Result<PostgresStoreBuilder, StoreError> {
         PostgresStoreBuilder::from_url(url)
     }
@@ -114,14 +119,14 @@ impl<K> PostgresTable<K> {
         &self.0.facts.name
     }
 
-    /// The pool that transactions are begun on.
+    /// The pool on which transactions begin.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         &self.0.pool
     }
 
-    /// Stops listening and waits for calls that are under way, also those that nobody waits for any more; then closes
-    /// the store's own connections. The pool stays open.
+    /// Stops listening and waits for calls in flight, including calls whose caller has stopped waiting. Then
+    /// closes the store's own connections. The pool stays open.
     pub async fn close(&self) {
         if let Some(listener) = self.0.listener.get() {
             listener.stop();
@@ -129,7 +134,7 @@ impl<K> PostgresTable<K> {
         self.0.pools.close().await;
     }
 
-    /// Tells others of messages that joins ended in.
+    /// Notifies other processes if joins enqueued continuations.
     pub(crate) fn tell_of(&self, fired: Fired)
     where
         K: Kind,
@@ -139,7 +144,7 @@ impl<K> PostgresTable<K> {
         }
     }
 
-    /// Makes a call on a connection for this purpose and names the operation in its error.
+    /// Makes a call on a connection for this purpose. An error names the operation.
     pub(crate) fn on<R, T>(
         &self,
         purpose: Purpose,
@@ -157,7 +162,7 @@ impl<K> PostgresTable<K> {
         })
     }
 
-    /// The same on the connections that claims, promotions and operators share.
+    /// Makes a call on the connections that claims, promotions and operators share.
     pub(crate) fn on_general<R, T>(
         &self,
         operation: &'static str,
@@ -171,8 +176,8 @@ impl<K> PostgresTable<K> {
         self.on(Purpose::General, operation, request, call)
     }
 
-    /// On connections of others: their settings decide whether statements are kept, unless a pooler is known to be in
-    /// the way.
+    /// How to prepare statements on the application's connections. The settings of those connections decide
+    /// whether they cache statements, unless a pooler is known to be in between.
     #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
     pub(crate) async fn prepared(&self) -> Prepared {
         match self.0.pools.connector().pooled().await {
@@ -181,7 +186,7 @@ impl<K> PostgresTable<K> {
         }
     }
 
-    /// Adds the rows that wait to where a node stands, if they are found soon.
+    /// Completes a membership with the waiting rows, if the query for them answers within `LOOK`.
     async fn member(&self, standing: Standing, after: Seq) -> Membership {
         let asked = (standing.slots(), after);
         let looked = self.on_general("look for rows", asked, |session, sql, (slots, after)| {
@@ -289,7 +294,8 @@ impl<K: Kind> Table for PostgresTable<K> {
     }
 }
 
-/// One statement is a transaction; only rows that may be there already take a second one.
+/// Inserts rows. A single statement is its own transaction. Rows with a message id may exist already, and
+/// looking them up takes a second statement, so such a batch gets an explicit transaction.
 async fn write(session: &mut Session, sql: &Sql, request: &Write) -> Result<Vec<Written>, Failure> {
     if request.rows.iter().all(|row| row.event.message_id().is_none()) {
         let prepared = session.prepared();
@@ -338,7 +344,7 @@ impl Store for PostgresStore {
 
 impl ItemStore for PostgresItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
-        // Nothing else is fetched where there is a leader.
+        // The fetch connection is free for this: a table with a leader has no other reads.
         self.on(Purpose::Fetch, "take", request, |session, sql, request| {
             Box::pin(flowcatalyst::take(session, sql, request))
         })

@@ -1,4 +1,4 @@
-//! Times and durations as PostgreSQL takes them: whole microseconds, without overflow.
+//! Times and durations of PostgreSQL: whole microseconds, clamped instead of overflowing.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat, PgValueRef, Postgres};
 use sqlx::{Decode, Encode, Type};
 
-/// 2000-01-01 in microseconds since 1970: where PostgreSQL counts from.
+/// PostgreSQL's epoch, 2000-01-01, in microseconds since 1970.
 const EPOCH_US: i64 = 946_684_800_000_000;
-/// The first moment PostgreSQL knows, 4714-11-24 BC, counted from its epoch.
+/// The earliest time of PostgreSQL, 4714-11-24 BC, in microseconds from its epoch.
 const FIRST_US: i64 = -211_813_488_000_000_000;
-/// The type `timestamptz`, fixed in every server; naming it by number saves looking it up.
+/// The type `timestamptz`. Its number is the same in every server, which saves a lookup.
 const TIMESTAMPTZ: Oid = Oid(1184);
 const TIMESTAMPTZ_ARRAY: Oid = Oid(1185);
-/// Six thousand years: more than anyone means, and still within time when added to a date or taken from it.
+/// Six thousand years: longer than any duration in practice, and still in range when added to or subtracted
+/// from a date.
 const LONGEST_US: u128 = 6_000 * 366 * 86_400 * 1_000_000;
 
 /// A `timestamptz`.
@@ -24,7 +25,7 @@ const LONGEST_US: u128 = 6_000 * 366 * 86_400 * 1_000_000;
 pub(crate) struct Time(pub(crate) Timestamp);
 
 impl Time {
-    /// As it goes over the wire.
+    /// Microseconds from PostgreSQL's epoch, as sent over the wire.
     pub(crate) fn wire(self) -> i64 {
         (self.0.as_microsecond() - EPOCH_US).max(FIRST_US)
     }
@@ -61,34 +62,34 @@ impl<'r> Decode<'r, Postgres> for Time {
     }
 }
 
-/// A time as it comes over the wire; what lies outside of time (`infinity` too) is cut to its ends.
+/// Decodes a time from the wire. Clamps times out of range, also `infinity`.
 pub(crate) fn from_binary(bytes: &[u8]) -> Result<Timestamp, BoxDynError> {
     let us = i64::from_be_bytes(bytes.try_into()?).saturating_add(EPOCH_US);
     Ok(from_micros(us))
 }
 
-/// A time in microseconds since 1970; what lies outside of time is cut to its ends.
+/// A time in microseconds since 1970, clamped to the valid range.
 pub(crate) fn from_micros(us: i64) -> Timestamp {
     let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_microsecond(us).unwrap_or(end)
 }
 
-/// A time, but none before the first one that PostgreSQL knows.
+/// Clamps a time to the earliest one that PostgreSQL supports.
 pub(crate) fn from_first(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(FIRST_US + EPOCH_US).map_or(at, |first| at.max(first))
 }
 
-/// A duration in microseconds.
+/// A duration in microseconds, at most `LONGEST_US`.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().min(LONGEST_US)).unwrap_or(i64::MAX)
 }
 
-/// How long rows are left alone; none where nothing recent is to be skipped.
+/// The age in microseconds below which rows are skipped; `None` to skip none.
 pub(crate) fn skipped(skip_recent: Duration) -> Option<i64> {
     (!skip_recent.is_zero()).then(|| micros(skip_recent))
 }
 
-/// How long from `now` until `then`; zero if that has passed.
+/// The duration from `now` until `then`; zero if `then` has passed.
 pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Writing with sqlx: on transactions begun here, and on those that a caller already has.
+//! Writes with sqlx: in transactions begun here, and in transactions that a caller already has.
 
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{

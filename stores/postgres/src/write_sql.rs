@@ -1,4 +1,4 @@
-//! Writing with any driver: one statement, one parameter, both of them text.
+//! Writes with any driver: one statement with one parameter, both of them text.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use crate::kind::Kind;
 use crate::store::PostgresTable;
 use crate::time::from_first;
 
-/// The parameter is a JSON array with an object for each row, so that the statement stays the same for any number of
-/// rows, and `$1` is text for every driver. The rows get their numbers in the order of the array.
+/// The parameter is a JSON array with one object per row. The statement is therefore the same for any number
+/// of rows, and `$1` is text for every driver. Rows get their sequence numbers in the order of the array.
 ///
 /// ```no_run
 /// # use pillarbox::{Event, Outbox};
@@ -44,7 +44,7 @@ impl<K: Kind> WriteSql for PostgresTable<K> {
     }
 }
 
-/// One row under the names of `insert_json.sql`; what is not there is NULL.
+/// One row under the column names of the statement `insert_json`; a missing field is NULL.
 #[derive(Serialize)]
 struct Columns<'a> {
     event_id: &'a str,
@@ -104,7 +104,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A time as the server reads it under every setting, with years before the first as it writes them.
+/// Formats a time so that the server reads it the same under every setting, with BC for years before year 1.
 fn time(at: Timestamp) -> String {
     let at = Offset::UTC.to_datetime(from_first(at));
     let (year, era) = if at.year() > 0 { (at.year(), "") } else { (1 - at.year(), " BC") };

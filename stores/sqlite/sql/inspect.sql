@@ -1,11 +1,11 @@
--- What operators see: lists, single events, statistics.
+-- Queries for operators: lists, single events, statistics.
 
 -- name: list
--- A page of events, ascending, with or without their contents; no lock.
+-- A page of events in ascending order, with or without contents; no lock.
 SELECT {listed_columns}, {record_columns} FROM {selected} AND seq > ?7 ORDER BY seq LIMIT ?8
 
 -- name: list_newest
--- A page of events, descending, with or without their contents; no lock.
+-- A page of events in descending order, with or without contents; no lock.
 SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ?7 ORDER BY seq DESC LIMIT ?8
 
 -- name: show
@@ -13,7 +13,7 @@ SELECT {listed_columns}, {record_columns} FROM {selected} AND seq < ?7 ORDER BY 
 SELECT {columns}, {record_columns} FROM {event} WHERE event_id = ?1
 
 -- name: count
--- How many events match; no lock.
+-- The number of matching events; no lock.
 SELECT count(*) FROM {selected}
 
 -- name: attempts
@@ -21,13 +21,13 @@ SELECT count(*) FROM {selected}
 SELECT number, failed_at, failed_by, error FROM {attempt} WHERE event_id = ?1 ORDER BY id
 
 -- name: stats_pending
--- Counts of pending rows, and when the oldest that is due was written; no lock.
+-- Counts of pending rows, and when the oldest due row was written; no lock.
 SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE slot = -1),
     count(*) FILTER (WHERE slot = -2), min(created_at) FILTER (WHERE available_at <= ?1)
 FROM {event} INDEXED BY {event_pending} WHERE status IN (0, 2)
 
 -- name: stats_ended
--- Counts of rows that have ended, from the index alone; no lock.
+-- Counts of done and dead rows, from the index alone; no lock.
 SELECT count(*) FILTER (WHERE status = 1), count(*) FILTER (WHERE status = 3),
     count(*) FILTER (WHERE status = 1 AND done_at > ?1)
 FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3)
@@ -37,11 +37,11 @@ FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3)
 SELECT created_at FROM {event} ORDER BY seq DESC
 
 -- name: stats_dead
--- Dead events by type, most first; no lock.
+-- Dead events by type, most frequent first; no lock.
 SELECT event_type, count(*) FROM {event} INDEXED BY {event_ended} WHERE status IN (1, 3) AND status = 3
 GROUP BY event_type ORDER BY count(*) DESC, event_type
 
 -- name: stats_beside
--- Counts of the tables beside the outbox; no lock.
+-- Counts of free slots, blocked groups, paused groups and live nodes; no lock.
 SELECT (SELECT count(*) FROM {slot} WHERE holder IS NULL), (SELECT count(*) FROM {group} WHERE state = 'blocked'),
     (SELECT count(*) FROM {group} WHERE state = 'paused'), (SELECT count(*) FROM {node} WHERE expires_at > ?1)

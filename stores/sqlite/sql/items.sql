@@ -1,7 +1,7 @@
--- Everything over a table of the flowcatalyst layout, whose rows have no numbers.
+-- All statements for a table of items (the flowcatalyst layout), whose rows have no sequence numbers.
 
 -- name: create_items
--- The table of items as its own documentation has it.
+-- The table of items as documented by flowcatalyst.
 CREATE TABLE IF NOT EXISTS {event} (
     id VARCHAR(13) PRIMARY KEY,
     type VARCHAR(20) NOT NULL,
@@ -18,7 +18,8 @@ CREATE INDEX IF NOT EXISTS {event_status}
     ON {event}(status, message_group, created_at);
 
 -- name: create_beside
--- The tables beside a table of items: leadership, groups, the record of operators. Times are microseconds since 1970 UTC.
+-- The tables beside a table of items: leadership, held groups, audit entries. Times are
+-- microseconds since 1970 UTC.
 CREATE TABLE IF NOT EXISTS {node} (
     node_id    TEXT    PRIMARY KEY NOT NULL,
     label      TEXT    NOT NULL,
@@ -59,40 +60,42 @@ CREATE TABLE IF NOT EXISTS {meta} (
 INSERT OR IGNORE INTO {meta} (name, value) VALUES ('items_version', 1), ('groups_epoch', 0);
 
 -- name: version
--- The version of the tables beside the items, under a name of its own: so the layouts are told apart; no lock.
+-- The version of the tables beside the items; no lock. Its name differs from that of the native layout, so
+-- that the layouts can be told apart.
 SELECT value FROM {meta} WHERE name = 'items_version'
 
 -- name: lacking
--- The columns that the table of items should have and has not; no lock.
+-- The columns that the table of items lacks; no lock.
 SELECT value FROM json_each('["id","type","message_group","payload","status","retry_count","created_at","processed_at","error_message"]')
 WHERE value NOT IN (SELECT lower(name) FROM pragma_table_info({event_name}))
 
 -- name: insert
--- Adds one item; under the caller's write lock.
+-- Inserts one item; under the caller's write lock.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at) VALUES (?1, ?2, ?3, ?4, 'PENDING', 0, ?5)
 
 -- name: locate
--- The place of one item; under the write lock.
+-- The rowid of one item; under the write lock.
 SELECT rowid FROM {event} WHERE id = ?1
 
 -- name: item
--- The item at a place, without contents that are larger than a row may be; no lock.
+-- The item with a rowid, without contents above the size limit of a row; no lock.
 SELECT {light_columns}, {left_out} FROM {event} WHERE rowid = ?2
 
 -- name: leads
--- Whether a node is a member and holds the slot of leadership; under the write lock, which is the fence.
+-- Whether a node is registered and holds the leader's slot; under the write lock, which
+-- makes this check a fence.
 SELECT EXISTS (SELECT 1 FROM {slot} s JOIN {node} n ON n.node_id = s.holder WHERE s.slot = 0 AND n.node_id = ?1)
 
 -- name: group_first
--- The first group that has items waiting; under the write lock.
+-- The first group that has pending items; under the write lock.
 SELECT message_group FROM {event} WHERE status = 'PENDING' AND message_group IS NOT NULL ORDER BY message_group LIMIT 1
 
 -- name: group_next
--- The next group after one that has items waiting; under the write lock.
+-- The next group after a key that has pending items; under the write lock.
 SELECT message_group FROM {event} WHERE status = 'PENDING' AND message_group > ?1 ORDER BY message_group LIMIT 1
 
 -- name: take
--- Where the first items of one group, or of none, are that wait; under the write lock.
+-- The rowids of the first pending items of one group, or of the items without a group; under the write lock.
 SELECT rowid FROM {event}
 WHERE status = 'PENDING' AND message_group IS ?1 AND typeof(id) = 'text'
 ORDER BY created_at, id LIMIT ?2
@@ -102,7 +105,8 @@ ORDER BY created_at, id LIMIT ?2
 UPDATE {event} SET status = 'PROCESSING', processed_at = ?2 WHERE rowid = ?1
 
 -- name: recover
--- Gives items back that were claimed before a time, or all, but for those that the leader has in hand; under the write lock.
+-- Releases items that were claimed before a time, or all claimed items, except those that the leader has in
+-- flight; under the write lock.
 UPDATE {event} SET status = 'PENDING'
 WHERE rowid IN (
     SELECT rowid FROM {event}
@@ -120,63 +124,65 @@ WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 DELETE FROM {event} WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: retry
--- Gives one claimed item back for another attempt; under the write lock.
+-- Releases one claimed item for another attempt; under the write lock.
 UPDATE {event} SET status = 'PENDING', error_message = ?3, retry_count = retry_count + ?4
 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: dead
--- Gives one claimed item up; under the write lock.
+-- Marks one claimed item failed; under the write lock.
 UPDATE {event}
 SET status = 'FAILED', processed_at = max(?5, processed_at), error_message = ?3, retry_count = retry_count + ?4
 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: attempt
--- Counts an attempt that is about to be made on one claimed item; under the write lock.
+-- Counts an attempt on one claimed item before it is made; under the write lock.
 UPDATE {event} SET retry_count = retry_count + 1 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: waits
--- Notes why one claimed item waits; under the write lock.
+-- Records why one claimed item is waiting; under the write lock.
 UPDATE {event} SET error_message = ?3 WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: release
--- Gives one claimed item back untouched, with an attempt that was counted ahead; under the write lock.
+-- Releases one claimed item and takes back an attempt that was counted in advance; under the write lock.
 UPDATE {event} SET status = 'PENDING', retry_count = max(retry_count - ?3, 0) WHERE id = ?1 AND status = 'PROCESSING' AND processed_at = ?2
 
 -- name: remembers
--- Items have no history of failed attempts; no lock.
+-- Always false, because items have no attempt history; no lock.
 SELECT false
 
 -- name: slots
--- All slots and who holds them; rows without numbers have no quarantine; no lock.
+-- Slots with their holders; no lock. Without sequence numbers there is no quarantine.
 SELECT slot, holder, suspect, 0, 0 FROM {slot} ORDER BY slot
 
 -- name: slot_trust
--- Ends the suspicion of a slot, which has no quarantine in this layout, if this node holds it; under the write lock.
+-- Clears the suspect mark of a slot that this node holds, because this layout has no
+-- quarantine; under the write lock.
 UPDATE {slot} SET suspect = 0 WHERE slot = ?1 AND holder = ?2
 
 -- name: slots_evict
--- Frees all slots of a node that has expired; under the write lock.
+-- Frees all slots of an evicted node; under the write lock.
 UPDATE {slot} SET holder = NULL, suspect = 1 WHERE holder = ?1
 
 -- name: slots_sweep
--- There are no lanes to look for in this layout; no lock.
+-- Does nothing, because this layout has no lanes; under the write lock.
 UPDATE {slot} SET slot = slot WHERE false
 
 -- name: first_pending
--- When the first item that waits was written, if slot 0 is in the mask; no lock.
+-- When the first pending item was written, if slot 0 is in the mask; no lock.
 SELECT created_at FROM {event} WHERE status = 'PENDING' AND ?1 IS NOT NULL AND ?2 & 1 AND ?3 IS NOT NULL
 ORDER BY message_group, created_at LIMIT 1
 
 -- name: next_due
--- Nothing is delayed in this layout; no lock.
+-- Always NULL, because this layout has no delayed rows; no lock.
 SELECT NULL
 
 -- name: dead_matching
--- Failed items that match, oldest first; under the write lock.
+-- Failed items of a selection, oldest first; under the write lock.
 SELECT rowid, id, NULL FROM {selected} AND status = 'FAILED' ORDER BY created_at, id LIMIT ?7
 
 -- name: revive
--- Brings one failed item back; its time stays, so that the next claim has a later one; under the write lock.
+-- Makes one failed item pending again; under the write lock. processed_at stays, so that the
+-- next claim gets a later one.
 UPDATE {event} SET status = 'PENDING', retry_count = 0, error_message = NULL
 WHERE rowid = ?1 AND status = 'FAILED' AND ?2 IS NOT NULL
 
@@ -185,21 +191,22 @@ WHERE rowid = ?1 AND status = 'FAILED' AND ?2 IS NOT NULL
 DELETE FROM {event} WHERE rowid = ?1 AND status = 'FAILED'
 
 -- name: cancel
--- Deletes one item that nobody has claimed; under the write lock.
+-- Deletes one item that is not claimed; under the write lock.
 DELETE FROM {event} WHERE id = ?1 AND status = 'PENDING' AND ?2 IS NOT NULL
 RETURNING 0
 
 -- name: ended
--- Items of one status that ended before a time, those without an end by when they were written; under the write lock.
+-- Items of one status that ended before a time, or were written before it if their end is not recorded; under
+-- the write lock.
 SELECT rowid, id FROM {event}
 WHERE status = CASE ?1 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AND coalesce(processed_at, created_at) < ?2 LIMIT ?3
 
 -- name: written_before
--- Items of any status that were written before a time; under the write lock.
+-- Items that were written before a time, whatever their status; under the write lock.
 SELECT rowid, id FROM {event} WHERE created_at < ?1 ORDER BY id LIMIT ?2
 
 -- name: purge
--- Deletes one item that ended before a time, unless it was replayed; under the write lock.
+-- Deletes one item that ended before a time, unless it was replayed meanwhile; under the write lock.
 DELETE FROM {event}
 WHERE rowid = ?1 AND status = CASE ?2 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END AND coalesce(processed_at, created_at) < ?3
 
@@ -208,11 +215,11 @@ WHERE rowid = ?1 AND status = CASE ?2 WHEN 1 THEN 'COMPLETED' ELSE 'FAILED' END 
 DELETE FROM {event} WHERE rowid = ?1 AND created_at < ?2
 
 -- name: list
--- A page of items by id, ascending, with or without their contents; no lock.
+-- A page of items by id in ascending order, with or without contents; no lock.
 SELECT {listed_columns} FROM {selected} AND (?7 IS NULL OR id > ?7) ORDER BY id LIMIT ?8
 
 -- name: list_newest
--- A page of items by id, descending, with or without their contents; no lock.
+-- A page of items by id in descending order, with or without contents; no lock.
 SELECT {listed_columns} FROM {selected} AND (?7 IS NULL OR id < ?7) ORDER BY id DESC LIMIT ?8
 
 -- name: show
@@ -220,13 +227,13 @@ SELECT {listed_columns} FROM {selected} AND (?7 IS NULL OR id < ?7) ORDER BY id 
 SELECT {columns} FROM {event} WHERE id = ?1
 
 -- name: stats_pending
--- Counts of items that have not ended, and when the oldest that waits was written; no lock.
+-- Counts of pending and claimed items, and when the oldest pending item was written; no lock.
 SELECT count(*) FILTER (WHERE retry_count <= 0), count(*) FILTER (WHERE retry_count > 0), 0, 0,
     min(created_at) FILTER (WHERE status = 'PENDING' AND ?1 IS NOT NULL)
 FROM {event} WHERE status IN ('PENDING', 'PROCESSING')
 
 -- name: stats_ended
--- Counts of items that have ended; no lock.
+-- Counts of completed and failed items, and of items completed after a time; no lock.
 SELECT count(*) FILTER (WHERE status = 'COMPLETED'), count(*) FILTER (WHERE status = 'FAILED'),
     count(*) FILTER (WHERE status = 'COMPLETED' AND processed_at > ?1)
 FROM {event} WHERE status IN ('COMPLETED', 'FAILED')
@@ -236,5 +243,5 @@ FROM {event} WHERE status IN ('COMPLETED', 'FAILED')
 SELECT created_at FROM {event} ORDER BY id DESC
 
 -- name: stats_dead
--- Failed items by type, most first; no lock.
+-- Failed items by type, most frequent first; no lock.
 SELECT type, count(*) FROM {event} WHERE status = 'FAILED' GROUP BY type ORDER BY count(*) DESC, type

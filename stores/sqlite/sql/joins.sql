@@ -1,22 +1,22 @@
--- Joins: messages that wait for several steps.
+-- Joins: fan-ins of messages. When all members of a join have ended, its continuation is enqueued.
 
 -- name: join_start
--- Makes a join unless it is there; under the write lock.
+-- Creates a join unless it exists; under the write lock.
 INSERT INTO {join} (join_id, grouping_key, expected_steps, metadata, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 ON CONFLICT (join_id) DO NOTHING
 
 -- name: join_show
--- One join; no lock to look at it, under the write lock to change it.
+-- One join; no lock for a query, under the write lock for a change.
 SELECT {join_columns} FROM {join} WHERE join_id = ?1
 
 -- name: join_count
--- Adds members to what a join counts; under the write lock.
+-- Adds to the counts of a join; under the write lock.
 UPDATE {join}
 SET attached_steps = attached_steps + ?2, completed_steps = completed_steps + ?3, failed_steps = failed_steps + ?4, updated_at = ?5
 WHERE join_id = ?1
 
 -- name: join_wait
--- Notes what happens at the end of a join, once; under the write lock.
+-- Sets what happens when a join ends, unless it was set before; under the write lock.
 UPDATE {join}
 SET fail_if_any = ?2, on_complete_topic = ?3, on_complete_payload = ?4, on_fail_topic = ?5, on_fail_payload = ?6,
     continuation_id = ?7, continuation_headers = ?8, updated_at = ?9
@@ -35,7 +35,7 @@ DELETE FROM {join} WHERE join_id = ?1 AND status <> 0 AND updated_at < ?2
 SELECT {join_columns} FROM {join} WHERE ?1 IS NULL OR status = ?1 ORDER BY created_at DESC, join_id DESC LIMIT ?2
 
 -- name: joins_grouped
--- A page of the joins that share a grouping key, newest first; no lock.
+-- A page of joins that share a grouping key, newest first; no lock.
 SELECT {join_columns} FROM {join} WHERE grouping_key = ?3 AND (?1 IS NULL OR status = ?1)
 ORDER BY created_at DESC, join_id DESC LIMIT ?2
 
@@ -44,7 +44,7 @@ ORDER BY created_at DESC, join_id DESC LIMIT ?2
 SELECT join_id FROM {join} INDEXED BY {join_ended} WHERE status <> 0 AND updated_at < ?1 ORDER BY updated_at LIMIT ?2
 
 -- name: members
--- The members of one join by their ids; no lock.
+-- The members of one join by id; no lock.
 SELECT event_id, status, created_at FROM {join_member} WHERE join_id = ?1 ORDER BY event_id LIMIT ?2
 
 -- name: members_purge
@@ -52,11 +52,11 @@ SELECT event_id, status, created_at FROM {join_member} WHERE join_id = ?1 ORDER 
 DELETE FROM {join_member} WHERE join_id = ?1
 
 -- name: member_show
--- Where one message stands in one join; under the write lock.
+-- The state of one message in one join; under the write lock.
 SELECT status FROM {join_member} WHERE join_id = ?1 AND event_id = ?2
 
 -- name: member_add
--- Makes a message a step of a join; under the write lock.
+-- Adds a message to a join as a step; under the write lock.
 INSERT INTO {join_member} (join_id, event_id, status, created_at) VALUES (?1, ?2, ?3, ?4)
 
 -- name: member_report
@@ -64,11 +64,11 @@ INSERT INTO {join_member} (join_id, event_id, status, created_at) VALUES (?1, ?2
 UPDATE {join_member} SET status = ?3 WHERE join_id = ?1 AND event_id = ?2 AND status = 0
 
 -- name: member_end
--- Ends a message's pending steps in all its joins, and tells these; under the write lock.
+-- Ends a message's pending steps in all its joins, and returns these joins; under the write lock.
 UPDATE {join_member} SET status = ?2 WHERE event_id = ?1 AND status = 0 RETURNING join_id
 
 -- name: step_show
--- How one message of the queue stands; under the write lock.
+-- The status of one message of the queue; under the write lock.
 SELECT status FROM {event} WHERE event_id = ?1 AND lane = -2
 
 -- name: step_mark

@@ -1,25 +1,25 @@
 -- Nodes, their heartbeats, and the slots they hold.
 
 -- name: nodes
--- All nodes in the order they joined, and how many slots each holds; no lock. The node's own columns come last, as tables of an
--- earlier release have no state.
+-- All nodes in the order they registered, with the number of slots each holds; no lock. n.* comes last
+-- because tables of an earlier release have no state column.
 SELECT node_id, label, lane, joined_at, expires_at, (SELECT count(*) FROM {slot} WHERE holder = node_id), n.*
 FROM {node} n ORDER BY joined_at, node_id
 
 -- name: slots
--- All slots, who holds them and what is quarantined; no lock.
+-- Slots with their holders and quarantines; no lock.
 SELECT slot, holder, suspect, evictions, quarantined_upto FROM {slot} ORDER BY slot
 
 -- name: node_join
--- Adds a node; under the write lock.
+-- Adds a node; fails if it exists; under the write lock.
 INSERT INTO {node} (node_id, label, lane, joined_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)
 
 -- name: node_renew
--- Renews a node that is there; under the write lock.
+-- Renews the lease of a node, if it exists; under the write lock.
 UPDATE {node} SET expires_at = ?2 WHERE node_id = ?1
 
 -- name: node_expired
--- Nodes that have expired, but the one that is renewing; under the write lock.
+-- Nodes whose lease has expired, except the one that is renewing; under the write lock.
 SELECT node_id FROM {node} WHERE expires_at <= ?1 AND node_id <> ?2
 
 -- name: node_delete
@@ -27,7 +27,7 @@ SELECT node_id FROM {node} WHERE expires_at <= ?1 AND node_id <> ?2
 DELETE FROM {node} WHERE node_id = ?1
 
 -- name: node_publish
--- Tells the state of a node that is there; takes the write lock.
+-- Publishes the state of a node, if it exists; under the write lock.
 UPDATE {node} SET state = ?2 WHERE node_id = ?1
 
 -- name: slot_take
@@ -36,11 +36,11 @@ INSERT INTO {slot} (slot, holder, suspect) VALUES (?1, ?2, 0)
 ON CONFLICT (slot) DO UPDATE SET holder = excluded.holder, suspect = 0
 
 -- name: slot_release
--- Frees a drained slot of groups, if this node holds it; under the write lock.
+-- Frees a drained slot, if this node holds it; under the write lock.
 UPDATE {slot} SET holder = NULL, suspect = 0 WHERE slot = ?1 AND holder = ?2
 
 -- name: slot_drop
--- Drops a drained lane, if this node holds it; under the write lock.
+-- Deletes a drained lane, if this node holds it; under the write lock.
 DELETE FROM {slot} WHERE slot = ?1 AND holder = ?2
 
 -- name: slot_trust
@@ -48,22 +48,23 @@ DELETE FROM {slot} WHERE slot = ?1 AND holder = ?2
 UPDATE {slot} SET evictions = 0, quarantined_upto = 0 WHERE slot = ?1 AND holder = ?2
 
 -- name: slots_free
--- Frees all slots of a node that has stopped; under the write lock.
+-- Frees all slots of a node that leaves; under the write lock.
 UPDATE {slot} SET holder = NULL, suspect = 0 WHERE holder = ?1
 
 -- name: slots_evict
--- Frees all slots of a node that has expired, and quarantines what was pending in them; under the write lock.
+-- Frees all slots of an evicted node and quarantines the rows pending there; under the write lock.
 UPDATE {slot} SET holder = NULL, suspect = 1, evictions = evictions + 1,
     quarantined_upto = (SELECT coalesce(max(seq), 0) FROM {event} WHERE status IN (0, 2))
 WHERE holder = ?1
 
 -- name: slots_sweep
--- Makes lanes that have pending rows but no holder free to be taken; under the write lock.
+-- Adds lanes that have pending rows and no holder, so that nodes can take them; under the write lock.
 INSERT OR IGNORE INTO {slot} (slot)
 SELECT DISTINCT slot FROM {event} INDEXED BY {event_pending} WHERE status IN (0, 2) AND slot >= 64
 
 -- name: first_pending
--- The first pending row of the slots in a mask and of the lanes in a list, above a number; no lock.
+-- When the first pending row was written, in the slots of a mask and the lanes of a list, above a sequence
+-- number; no lock.
 SELECT created_at FROM {event} INDEXED BY {event_pending}
 WHERE status IN (0, 2) AND seq > ?1
     AND ((slot BETWEEN 0 AND 63 AND (?2 >> slot) & 1) OR slot IN (SELECT value FROM json_each(?3)))

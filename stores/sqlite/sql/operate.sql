@@ -1,60 +1,61 @@
--- What operators do: groups, replays, cancels, purges, and the record of all that.
+-- Operators' changes: groups, replays, cancels, purges, and the audit entries about them.
 
 -- name: groups
--- A page of the groups that are held back, from ?1 on and after ?2; no lock.
+-- A page of held groups, after a key; no lock.
 SELECT group_key, state, event_id, reason, held_by, since FROM {group}
 WHERE group_key >= ?1 AND (?2 IS NULL OR group_key > ?2) ORDER BY group_key LIMIT ?3
 
 -- name: groups_named
--- Those of these groups that are held back; no lock.
+-- The held groups among these; no lock.
 SELECT group_key, state, event_id, reason, held_by, since FROM {group}
 WHERE group_key IN (SELECT value FROM json_each(?1)) ORDER BY group_key
 
 -- name: group_show
--- One group, if it is held back; under the write lock.
+-- One group, if it is held; under the write lock.
 SELECT state, event_id FROM {group} WHERE group_key = ?1
 
 -- name: group_block
--- Puts a group behind its dead head; one that is paused remembers the event; under the write lock.
+-- Blocks a group behind its dead event; a paused group stays paused and remembers the
+-- event; under the write lock.
 INSERT INTO {group} (group_key, state, event_id, reason, held_by, since) VALUES (?1, 'blocked', ?2, ?3, 'engine', ?4)
 ON CONFLICT (group_key) DO UPDATE SET event_id = excluded.event_id WHERE event_id IS NULL
 
 -- name: group_hold
--- Holds a group back as an operator said; under the write lock.
+-- Holds a group, or changes the state and reason of a held one; under the write lock.
 INSERT INTO {group} (group_key, state, event_id, reason, held_by, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT (group_key) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, held_by = excluded.held_by, since = excluded.since
 
 -- name: group_free
--- Lets a group go; under the write lock.
+-- Frees a group; under the write lock.
 DELETE FROM {group} WHERE group_key = ?1
 
 -- name: group_behind
--- The group that stands behind this event; under the write lock.
+-- The group that is held behind this event; under the write lock.
 SELECT group_key, state FROM {group} WHERE event_id = ?1
 
 -- name: group_forget
--- A paused group no longer stands behind an event; under the write lock.
+-- Clears the dead event of a paused group; under the write lock.
 UPDATE {group} SET event_id = NULL WHERE group_key = ?1
 
 -- name: epoch
--- The number of the state of groups; no lock.
+-- The epoch of the group states, which increases with each change; no lock.
 SELECT value FROM {meta} WHERE name = 'groups_epoch'
 
 -- name: epoch_grow
--- Tells nodes that the state of groups has changed; under the write lock.
+-- Tells nodes that group states have changed; under the write lock.
 UPDATE {meta} SET value = value + 1 WHERE name = 'groups_epoch'
 
 -- name: dead_matching
--- Dead events that match, oldest first; under the write lock.
+-- Dead events of a selection, oldest first; under the write lock.
 SELECT seq, event_id, lane FROM {selected} AND status = 3 ORDER BY seq LIMIT ?7
 
 -- name: locate
--- The number of one event; under the write lock.
+-- The sequence number of one event; under the write lock.
 SELECT seq FROM {event} WHERE event_id = ?1
 
 -- name: revive
--- Brings one dead event back to new; under the write lock.
+-- Makes one dead event new again in its place; under the write lock.
 UPDATE {event}
 SET status = 0, attempts = 0, available_at = ?2, done_at = NULL, last_error = NULL, processed_by = NULL, locked_by = NULL,
     locked_at = NULL, locked_until = NULL
@@ -65,13 +66,14 @@ WHERE seq = ?1 AND status = 3
 DELETE FROM {event} WHERE seq = ?1 AND status = 3
 
 -- name: cancel
--- Deletes one pending event that is under no live claim, and tells whether it is or was a step of a join; under the write lock.
+-- Deletes one pending event without a live claim, and returns whether it is or was a step of a join; under
+-- the write lock.
 DELETE FROM {event} WHERE event_id = ?1 AND status IN (0, 2) AND (locked_until IS NULL OR locked_until <= ?2)
 RETURNING joined IS NOT NULL
 
 -- name: ended
--- Rows of one status that ended before a time, those without an end by when they were written; under the write lock. The dead
--- head of a blocked group and the steps of open joins are left out.
+-- Rows of one status that ended before a time, or were written before it if their end is not recorded; under
+-- the write lock. Leaves out dead events that hold a group and steps of open joins.
 SELECT seq, event_id FROM (
     SELECT seq, event_id FROM {event} INDEXED BY {event_ended}
     WHERE status IN (1, 3) AND status = ?1 AND done_at < ?2
@@ -90,8 +92,8 @@ SELECT seq, event_id FROM (
 LIMIT ?3
 
 -- name: written_before
--- Rows of any status that were written before a time, by number; under the write lock. The dead head of a blocked group and the
--- steps of open joins are left out.
+-- Rows that were written before a time, whatever their status, by sequence number; under the write lock.
+-- Leaves out dead events that hold a group and steps of open joins.
 SELECT seq, event_id FROM {event} WHERE created_at < ?1
     AND NOT EXISTS (SELECT 1 FROM {group} g WHERE g.event_id = {event}.event_id)
     AND (joined IS NULL OR NOT EXISTS (
@@ -99,7 +101,7 @@ SELECT seq, event_id FROM {event} WHERE created_at < ?1
 ORDER BY seq LIMIT ?2
 
 -- name: purge
--- Deletes one row that ended before a time, unless it was replayed; under the write lock.
+-- Deletes one row that ended before a time, unless it was replayed meanwhile; under the write lock.
 DELETE FROM {event} WHERE seq = ?1 AND status = ?2 AND coalesce(done_at, created_at) < ?3
 
 -- name: purge_any
@@ -107,9 +109,9 @@ DELETE FROM {event} WHERE seq = ?1 AND status = ?2 AND coalesce(done_at, created
 DELETE FROM {event} WHERE seq = ?1 AND created_at < ?2
 
 -- name: audit
--- Records what an operator did; under the write lock.
+-- Adds an audit entry; under the write lock.
 INSERT INTO {audit} (at, actor, action, target) VALUES (?1, ?2, ?3, ?4)
 
 -- name: audits
--- The last actions of operators; no lock.
+-- The latest audit entries; no lock.
 SELECT at, actor, action, target FROM {audit} ORDER BY id DESC LIMIT ?1

@@ -1,11 +1,11 @@
--- The state of the schema: its version, locks of migrations, columns and rights.
+-- The state of the schema: versions, columns, and the write lock.
 
 -- name: write_lock
--- Takes the write lock and changes nothing, so that what is read next is the last that was committed.
+-- Takes the write lock and changes nothing, so that the next read sees the latest commit.
 UPDATE {event} SET status = status WHERE 0
 
 -- name: tables
--- Whether there are tables of this outbox; no lock.
+-- Whether the tables of this outbox exist; no lock.
 SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {meta_name} COLLATE NOCASE)
 
 -- name: version
@@ -13,30 +13,31 @@ SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {meta
 SELECT value FROM {meta} WHERE name = 'schema_version'
 
 -- name: step
--- The last migration that was made, where older releases can work on after it; no lock.
+-- The last migration that ran, where older releases can still use the tables after it; no lock.
 SELECT value FROM {meta} WHERE name = 'schema_step'
 
 -- name: node_state_there
--- Fails where the table of nodes lacks the column that an earlier release did not make; no lock.
+-- Fails if the node table lacks the state column, which an earlier release did not create; no lock.
 SELECT state FROM {node} LIMIT 0
 
 -- name: node_state
--- What a node tells of itself; nodes of an earlier release leave it empty; takes the write lock.
+-- Adds the column for a node's published state; nodes of an earlier release leave it
+-- empty; under the write lock.
 ALTER TABLE {node} ADD COLUMN state text
 
 -- name: joined_there
--- Whether messages can bear the mark of joins; no lock.
+-- Fails if the event table lacks the column that marks steps of joins; no lock.
 SELECT joined FROM {event} LIMIT 0
 
 -- name: joined_add
--- Adds the mark of joins to tables of version 1; under the write lock.
+-- Adds the column that marks steps of joins to tables of version 1; under the write lock.
 ALTER TABLE {event} ADD COLUMN joined INTEGER
 
 -- name: quarantine_there
--- Whether slots tell what is quarantined of them; no lock.
+-- Fails if the slot table lacks the quarantine columns; no lock.
 SELECT quarantined_upto FROM {slot} LIMIT 0
 
 -- name: quarantine_add
--- Adds what is quarantined of a slot to tables of versions 1 to 3; under the write lock.
+-- Adds the quarantine columns to tables of versions 1 to 3; under the write lock.
 ALTER TABLE {slot} ADD COLUMN evictions INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE {slot} ADD COLUMN quarantined_upto INTEGER NOT NULL DEFAULT 0

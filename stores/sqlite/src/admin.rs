@@ -1,4 +1,4 @@
-//! The operators' port: changes on the writer, looks on a reader of their own.
+//! The operators' port: changes run on the writer, queries on a separate reader.
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{

@@ -1,4 +1,4 @@
-//! Claiming rows under a lease.
+//! Claiming rows under a lease, and reaping expired claims.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,8 @@ fn found(
     Ok(rows)
 }
 
-/// The first of all topics, found for each by the index and then put together: messages of other topics are not looked at.
+/// Reads the first due messages of all topics. The index finds them for each topic, so messages of other
+/// topics are not read; then they are merged by due time.
 fn of_topics(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
     let (now_us, old_enough) = (now.as_microsecond(), old_enough(now, request.skip_recent));
     let topics: BTreeSet<&String> = request.topics.iter().collect();
@@ -91,7 +92,7 @@ fn limit(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
-/// Which topics have messages that could be claimed.
+/// Lists topics that have claimable messages.
 pub(crate) fn due_topics(
     connection: &Connection,
     sql: &Sql,
@@ -105,7 +106,7 @@ pub(crate) fn due_topics(
     Ok(topics.collect::<Result<_, _>>()?)
 }
 
-/// Gives back what was claimed until too long ago.
+/// Releases claims that expired too long ago.
 pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap) -> Result<u64, Failure> {
     let before = earlier(now(request.now), request.older_than);
     Ok(tx.prepare_cached(&tx.sql.reap)?.execute(params![before, limit(request.rows)])? as u64)

@@ -1,4 +1,4 @@
-//! The settings of a store, and opening it.
+//! The builder of a store: its settings, and opening it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,13 +14,14 @@ use crate::store::{SqliteItemStore, SqliteStore};
 
 const LONGEST_BUSY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// When a commit is safe.
+/// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// When it is on the disk: it outlives a power cut.
+    /// When it is on disk: it survives a power cut.
     #[default]
     Full,
-    /// When the operating system has it: it outlives the process, a power cut may take the last ones.
+    /// When the operating system has it: it survives a crash of the process, but a power cut may lose the
+    /// latest commits.
     Normal,
 }
 
@@ -33,27 +34,27 @@ impl Synchronous {
     }
 }
 
-/// What may be done with the file.
+/// How the file may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Reading and writing.
+    /// For reading and writing.
     #[default]
     ReadWrite,
-    /// Looking only.
+    /// For reading only; every change is refused.
     ReadOnly,
 }
 
-/// What to do if the file is not there.
+/// What to do if the file does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Missing {
-    /// Make an empty one.
+    /// Create an empty file.
     #[default]
     Create,
     /// Fail with an error.
     Refuse,
 }
 
-/// How a store is opened.
+/// The settings of a store that is to be opened.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct SqliteStoreBuilder {
@@ -96,51 +97,51 @@ impl SqliteStoreBuilder {
             return Err(refuse("the URL names no file: write sqlite:FILE"));
         }
         if path.contains('?') {
-            return Err(refuse("the URL has options after a question mark, which are not known"));
+            return Err(refuse("options after a question mark in the URL are not supported"));
         }
         Ok(Self::new(Path::new(path)))
     }
 
     setters!(named_by: "file");
 
-    /// When a commit is safe. Default: full.
+    /// Sets when a commit counts as durable. Default: [`Synchronous::Full`].
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
     }
 
-    /// How long a commit is put off at most while transactions keep coming. One that is alone is never put off.
-    /// Default: 10 ms.
+    /// Sets how long a commit may be delayed while further transactions keep arriving. A single transaction
+    /// is never delayed. Default: 10 ms.
     pub fn group_time(mut self, group_time: Duration) -> Self {
         self.group_time = group_time;
         self
     }
 
-    /// How long to wait for another connection's lock. Default: 5 s; at most 10 minutes.
+    /// Sets how long to wait for a lock of another connection. Default: 5 s; at most 10 minutes.
     pub fn busy_timeout(mut self, busy_timeout: Duration) -> Self {
         self.opening.busy_timeout = busy_timeout.min(LONGEST_BUSY_TIMEOUT);
         self
     }
 
-    /// What may be done with the file. Default: everything.
+    /// Sets how the file may be used. Default: [`Access::ReadWrite`].
     pub fn access(mut self, access: Access) -> Self {
         self.opening.access = access;
         self
     }
 
-    /// What to do if the file is not there. Default: make an empty one.
+    /// Sets what to do if the file does not exist. Default: [`Missing::Create`].
     pub fn missing(mut self, missing: Missing) -> Self {
         self.opening.missing = missing;
         self
     }
 
-    /// The statements that make the native tables, for people who run them by hand.
+    /// The statements that create the native tables, to run them by hand.
     #[must_use]
     pub fn schema_sql(&self) -> String {
         migrate::script::<Native>(&self.sql::<Native>())
     }
 
-    /// The statements that make a table of items and those beside it, for people who run them by hand.
+    /// The statements that create a table of items and the tables beside it, to run them by hand.
     #[must_use]
     pub fn items_schema_sql(&self) -> String {
         migrate::script::<Items>(&self.sql::<Items>())
@@ -150,12 +151,12 @@ impl SqliteStoreBuilder {
         Sql::new(&Names::new(&self.settings.table(K::LAYOUT), K::LAYOUT))
     }
 
-    /// Opens the file with the native tables and starts the threads. The tables need not be there yet.
+    /// Opens the store over the native tables and starts its threads. The tables need not exist yet.
     pub fn open(self) -> Result<SqliteStore, StoreError> {
         self.start()
     }
 
-    /// Opens the file with a table of items and starts the threads. The tables need not be there yet.
+    /// Opens the store over a table of items and starts its threads. The tables need not exist yet.
     pub fn open_items(self) -> Result<SqliteItemStore, StoreError> {
         self.start()
     }

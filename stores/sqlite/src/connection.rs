@@ -1,4 +1,4 @@
-//! Connections of the store's own: how they are opened, and how they wait for locks.
+//! The store's own connections: how they are opened, and how they wait for locks.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -11,13 +11,14 @@ use rusqlite::{Connection, OpenFlags};
 use crate::config::{Access, Missing, Synchronous};
 use crate::error::Failure;
 
-/// Enough for every statement of the store and a few of its user's.
+/// Enough for all statements of the store and some of the user's.
 const CACHED_STATEMENTS: usize = 96;
 /// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
-/// Page cache of a reader, in KiB. There are several of them, and rows of megabytes fill it with pages that are read once.
+/// Page cache of a reader, in KiB. It is small because there are several readers, and rows of megabytes fill
+/// it with pages that are read only once.
 const READER_CACHE_KIB: i64 = 4 * 1024;
-/// A log that has grown larger in a burst is cut to this when it is reset.
+/// A WAL file that has grown beyond this size in a burst is truncated to it when it is reset.
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
 const FIRST_STEPS: i32 = 8;
 const SHORT_STEP: Duration = Duration::from_micros(250);
@@ -28,7 +29,7 @@ thread_local! {
     static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// How a connection is opened.
+/// How to open a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     pub(crate) access: Access,
@@ -37,7 +38,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// The connection that writes; it puts the file into WAL mode.
+    /// Opens the writer's connection and switches the file to WAL mode.
     pub(crate) fn writer(&self, path: &Path, synchronous: Synchronous) -> Result<Connection, Failure> {
         let connection = self.open(path, WRITER_CACHE_KIB)?;
         if self.access == Access::ReadWrite {
@@ -48,7 +49,7 @@ impl Opening {
         Ok(connection)
     }
 
-    /// A connection that only reads.
+    /// Opens a connection that can only read.
     pub(crate) fn reader(&self, path: &Path) -> Result<Connection, Failure> {
         let connection = self.open(path, READER_CACHE_KIB)?;
         connection.pragma_update(None, "query_only", true)?;
@@ -68,13 +69,13 @@ impl Opening {
         be_patient(self.busy_timeout);
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         connection.pragma_update(None, "cache_size", -cache_kib)?;
-        // In memory the undo log of a savepoint would hold every page that a settle of large rows changes.
+        // In memory, the journal of a savepoint would contain every page that a settle of large rows changes.
         connection.pragma_update(None, "temp_store", "file")?;
         Ok(connection)
     }
 }
 
-/// How long connections used on this thread wait for a lock.
+/// Sets how long connections used on this thread wait for a lock.
 pub(crate) fn be_patient(busy_timeout: Duration) {
     PATIENCE.set(busy_timeout);
 }
@@ -84,11 +85,12 @@ fn use_log(connection: &Connection) -> Result<(), Failure> {
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
-    let detail = format!("the file can't be put into WAL mode, it stays in mode {mode}");
+    let detail = format!("cannot switch the file to WAL mode; it stays in mode {mode}");
     Err(Failure::Refused(ErrorKind::Unsupported, detail))
 }
 
-/// SQLite's own steps grow to 100 ms; short ones let a writer in between two others.
+/// Waits for a lock in steps of at most 1 ms. SQLite's own steps grow to 100 ms; with short ones a writer
+/// gets in between two others.
 fn wait_for_lock(tried: i32) -> bool {
     let now = Instant::now();
     if tried == 0 {

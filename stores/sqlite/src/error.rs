@@ -1,16 +1,16 @@
-//! What SQLite says, as a kind that a caller can act on.
+//! Maps errors of SQLite to kinds that a caller can act on.
 
 use pillarbox::port::{ErrorKind, StoreError};
 use pillarbox_store_kit::Refused;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
-/// Why an operation failed, before it is known which operation of which store it was.
+/// The reason a call failed, without the operation and the store, which are added later.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// SQLite said no.
+    /// An error of SQLite.
     Sqlite(rusqlite::Error),
-    /// The store itself said no.
+    /// The store itself refused the call.
     Refused(ErrorKind, String),
 }
 
@@ -38,7 +38,7 @@ impl Failure {
     }
 }
 
-/// The kind of an error, and what it means in words. Neither holds a bound value.
+/// The kind of an error and its description. Neither contains a bound value.
 pub(crate) fn describe(error: &rusqlite::Error) -> (ErrorKind, String) {
     let (code, message) = match error {
         rusqlite::Error::SqliteFailure(error, message) => (*error, message.as_deref().unwrap_or_default()),
@@ -89,7 +89,7 @@ fn by_code(error: ffi::Error) -> (ErrorKind, &'static str) {
             }
             ffi::SQLITE_CONSTRAINT_FOREIGNKEY => (
                 ErrorKind::Conflict,
-                "a foreign key of this transaction, or of one committed with it, points nowhere",
+                "a foreign key of this transaction, or of one committed with it, has no target row",
             ),
             _ => (ErrorKind::InvalidInput, "a constraint does not hold"),
         },

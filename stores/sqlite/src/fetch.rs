@@ -1,4 +1,4 @@
-//! Reading pending rows in order.
+//! Reading pending rows in order, along a cursor.
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Seq, Slot, SlotSet};
@@ -11,7 +11,7 @@ use crate::row::{Values, decoder};
 use crate::sql::Sql;
 use crate::time::{now, old_enough};
 
-/// A set of slots as a statement takes it: groups' slots as bits, lanes as a JSON list.
+/// A set of slots as statement parameters: shared slots as a bit mask, lanes as a JSON list.
 pub(crate) struct Held {
     pub(crate) mask: i64,
     pub(crate) lanes: String,
@@ -35,14 +35,15 @@ impl Held {
 
 pub(crate) fn fetch(connection: &Connection, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
     let now = now(request.now);
-    // One more than asked for tells whether there is more.
+    // One row more than requested shows whether there are more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let (page, cursor) = match &request.scope {
         Scope::Slots { slots, cursor } => {
             let mut page = fetch_slots(connection, sql, request, slots, cursor, limit, now)?;
             let mut decided = decided(connection, sql, cursor, &page)?;
             if decided < cursor.decided {
-                // Numbers went back (a restore, a sequence that was set): what is given again lies below the cursor.
+                // Sequence numbers were reset (a restored file, or a changed sqlite_sequence), so new rows
+                // lie below the cursor. Read again from the start.
                 let cursor = Cursor::default();
                 page = fetch_slots(connection, sql, request, slots, &cursor, limit, now)?;
                 decided = self::decided(connection, sql, &cursor, &page)?;
@@ -95,13 +96,13 @@ fn read<'r>(
     Ok(page)
 }
 
-/// The most bytes of a row, as statements compare them with lengths.
+/// The size limit of a single row in bytes, as a statement parameter.
 pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
     i64::try_from(limits.row).unwrap_or(i64::MAX)
 }
 
-/// How far the next read may start: numbers are drawn under the write lock, so none appears below the last one. Behind
-/// the cursor where numbers went back.
+/// How far the cursor may advance. Sequence numbers are drawn under the write lock, so no row can appear
+/// below the last one. The result lies below the cursor if sequence numbers were reset.
 fn decided(connection: &Connection, sql: &Sql, cursor: &Cursor, page: &Page<'_>) -> Result<Seq, Failure> {
     Ok(match page.end {
         End::Nothing => Seq(last_number(connection, sql)?),
@@ -110,7 +111,7 @@ fn decided(connection: &Connection, sql: &Sql, cursor: &Cursor, page: &Page<'_>)
     })
 }
 
-/// The last number that was drawn.
+/// The last sequence number that was drawn.
 pub(crate) fn last_number(connection: &Connection, sql: &Sql) -> Result<i64, Failure> {
     let last = connection.prepare_cached(&sql.sequence)?.query_row([], |row| row.get(0)).optional()?;
     Ok(last.unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Groups that are held back, and letting them go.
+//! Held groups: listing them, and pausing, resuming, unblocking and skipping.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, GroupKey, stored_error};
@@ -12,7 +12,7 @@ use crate::sql::Sql;
 use crate::time::{now, timestamp};
 use crate::transaction::SqliteTransaction;
 
-/// A page of the groups that are held back, by key.
+/// A page of the held groups, ordered by key.
 pub(crate) fn held_groups(
     connection: &Connection,
     sql: &Sql,
@@ -25,7 +25,7 @@ pub(crate) fn held_groups(
     Ok(held.collect::<Result<_, _>>()?)
 }
 
-/// Those of these groups that are held back, by key.
+/// The held groups among these, ordered by key.
 pub(crate) fn held_of(
     connection: &Connection,
     sql: &Sql,
@@ -82,7 +82,7 @@ pub(crate) fn change_group(tx: &SqliteTransaction, request: &GroupChange) -> Res
     Ok(true)
 }
 
-/// Puts a group behind its dead head.
+/// Blocks a group behind its dead event. A paused group stays paused and remembers the event.
 pub(crate) fn block_group(
     connection: &Connection,
     sql: &Sql,
@@ -98,7 +98,8 @@ pub(crate) fn block_group(
     Ok(())
 }
 
-/// Lets the group go that stands behind this event; false if none does. A paused one stays paused.
+/// Frees the group that is held behind this event; a paused group stays paused and forgets
+/// it. False if there is none.
 pub(crate) fn free_group_behind(tx: &SqliteTransaction, event: &str) -> Result<bool, Failure> {
     let behind: Option<(String, String)> = tx
         .prepare_cached(&tx.sql.group_behind)?

@@ -1,4 +1,4 @@
-//! Wakeups of commits by anyone: a thread that looks at the log file, not at the database.
+//! Wake-ups for commits of any process: a thread watches the WAL file, not the database.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant, SystemTime};
 use pillarbox::port::Wakeups;
 use tokio::sync::watch;
 
-/// How often the file is looked at while something happens.
+/// How often the file is checked while commits arrive.
 const BUSY_STEP: Duration = Duration::from_millis(20);
-/// How often once nothing has happened for a while.
+/// How often the file is checked after [`BUSY_FOR`] without a commit.
 const IDLE_STEP: Duration = Duration::from_millis(50);
 const BUSY_FOR: Duration = Duration::from_secs(2);
 
-/// What tells one state of a file from another.
+/// The modification time and the size, which tell one state of a file from another.
 type Look = Option<(SystemTime, u64)>;
 
-/// The handle: when it is dropped, the thread ends at once.
+/// The handle of the watcher thread. When it is dropped, the thread ends at once.
 pub(crate) struct Watcher {
     changed: Option<watch::Receiver<u64>>,
     _stop: SyncSender<()>,
@@ -30,7 +30,7 @@ impl Watcher {
         let mut log = OsString::from(database);
         log.push("-wal");
         let log = PathBuf::from(log);
-        // Looked at here, so that no commit after this call is missed.
+        // The first look happens here and not on the thread, so no commit after this call is missed.
         let seen = look(&log);
         let (stop, stopped) = sync_channel(0);
         let (changes, changed) = watch::channel(0);
@@ -58,7 +58,8 @@ fn watch_file(log: &Path, mut seen: Look, stopped: &Receiver<()>, changes: &watc
         if changed || again {
             changes.send_modify(|count| *count += 1);
         }
-        // File times tick every few milliseconds: a second write within one tick shows no change, so tell once more.
+        // File times tick every few milliseconds, so a second write within one tick shows no change. A second
+        // wake-up covers it.
         again = changed;
         seen = now;
         if changed {

@@ -1,4 +1,4 @@
-//! Adding rows on a transaction that is open.
+//! Inserting rows within an open transaction.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::row::lossy_text;
 use crate::sql::Sql;
 
-/// Refuses a connection on which every statement would commit by itself.
+/// Refuses a connection in autocommit mode, where every statement would commit by itself.
 pub(crate) fn open_transaction(connection: &Connection) -> Result<(), Failure> {
     if connection.is_autocommit() {
         let detail = "no transaction is open on this connection".to_owned();
@@ -19,7 +19,7 @@ pub(crate) fn open_transaction(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds all rows, or none of them.
+/// Inserts all rows or none.
 pub(crate) fn insert_rows<K: Kind>(
     connection: &Connection,
     sql: &Sql,
@@ -34,7 +34,7 @@ pub(crate) fn insert_rows<K: Kind>(
     }
 }
 
-/// What fails is taken back alone.
+/// Runs a change under a savepoint, so that a failure undoes only that change.
 pub(crate) fn all_or_none<T>(
     connection: &Connection,
     insert: impl FnOnce() -> Result<T, Failure>,
@@ -42,7 +42,7 @@ pub(crate) fn all_or_none<T>(
     connection.prepare_cached("SAVEPOINT pillarbox_rows")?.execute([])?;
     let written = insert();
     if let Err(failure) = written {
-        // An error that ended the whole transaction leaves no savepoint to go back to.
+        // An error that has ended the whole transaction leaves no savepoint to roll back to.
         if !connection.is_autocommit() {
             connection.execute_batch("ROLLBACK TO pillarbox_rows; RELEASE pillarbox_rows")?;
         }
@@ -52,7 +52,7 @@ pub(crate) fn all_or_none<T>(
     written
 }
 
-/// Adds one row.
+/// Inserts one row.
 pub(crate) fn insert_row(
     connection: &Connection,
     sql: &Sql,

@@ -1,4 +1,4 @@
-//! What people look at: pages, one event, counts, the state of it all.
+//! Queries for operators: lists, single events, counts, statistics, nodes and audit entries.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::sql::Sql;
 use crate::time::{earlier, timestamp, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Rows that were brought to the end of the order are older than those around them: so many in a row, and the rest
-/// is taken to be as old.
+/// Promoted and replayed rows at the end of the order are older than the rows around them. After this many
+/// old rows in a row, all further rows are taken to be old too.
 const OLD_ROWS: usize = 1_000;
 
 /// A selection as parameters 1 to 6 of a statement.
@@ -36,9 +36,9 @@ impl<'a> Selection<'a> {
         let ids: Vec<&str> = select.ids.iter().map(EventId::as_str).collect();
         let mask = select.statuses.iter().fold(0, |mask, status| mask | 1 << status.code());
         Self {
-            // A list of texts always has a JSON form.
+            // A list of texts can always be written as JSON.
             ids: (!ids.is_empty()).then(|| serde_json::to_string(&ids).unwrap_or_default()),
-            // The fifth is any that is none of ours.
+            // The fifth bit stands for any unknown status.
             statuses: if select.statuses.is_empty() { 0b1_1111 } else { mask },
             event_type: select.event_type.as_deref(),
             aggregate_type: select.aggregate_type.as_deref(),
@@ -47,7 +47,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The parameters, and those that follow.
+    /// The parameters of the selection, followed by `more`.
     pub(crate) fn params<'b>(&'b self, more: &[&'b dyn ToSql]) -> Vec<&'b dyn ToSql> {
         let own: [&dyn ToSql; 6] = [
             &self.ids,
@@ -142,7 +142,7 @@ pub(crate) fn stats<K: Kind>(connection: &Connection, sql: &Sql, now: Timestamp)
     Ok(stats)
 }
 
-/// Whether the tables beside the outbox are there: those of items may stand alone.
+/// Whether the tables beside the outbox exist. A table of items can exist without them.
 fn there(connection: &Connection, sql: &Sql) -> Result<bool, Failure> {
     Ok(connection.prepare_cached(&sql.tables)?.query_row([], |row| row.get(0))?)
 }

@@ -1,4 +1,4 @@
-//! Jobs of the writer: what runs inside its transaction, and how each caller learns its own result.
+//! Jobs of the writer: the work inside its transaction, and how each caller gets its own result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,40 +9,41 @@ use tokio::sync::oneshot;
 use crate::error::Failure;
 use crate::transaction::SqliteTransaction;
 
-/// Whether a commit must outlive a power cut.
+/// Whether a commit must survive a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// As the store is set.
+    /// As durable as the store's settings say.
     Full,
-    /// Losing it only means doing it again.
+    /// May be lost, because the work is then simply repeated.
     Relaxed,
 }
 
-/// What is to become of a job's changes.
+/// Whether a job's changes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ran {
     Keep,
     Undo,
 }
 
-/// Why a transaction did not commit.
+/// The reason a transaction did not commit.
 #[derive(Debug, Clone)]
 pub(crate) struct Reason {
     pub(crate) kind: ErrorKind,
     pub(crate) detail: String,
 }
 
-/// How the transaction ended that a job ran in.
+/// How the transaction ended in which a job ran.
 #[derive(Debug, Clone)]
 pub(crate) enum End {
     Committed,
-    /// Rolled back, all of it or this job's part.
+    /// Rolled back, wholly or only this job's part.
     Refused(Reason),
-    /// Committed or not, nobody can tell.
+    /// It is unknown whether the transaction was committed.
     Unknown(Reason),
 }
 
-/// Something to do in a transaction of the writer's. `end` follows `run` exactly once; dropped unended it has failed.
+/// Work for a transaction of the writer. `end` follows `run` exactly once; a job that is dropped without
+/// `end` has failed.
 pub(crate) trait Job: Send {
     fn durability(&self) -> Durability;
     fn run(&mut self, tx: &SqliteTransaction) -> Ran;
@@ -87,7 +88,7 @@ where
             (_, End::Refused(reason) | End::Unknown(reason)) => Err(told(reason)),
             (None, End::Committed) => return,
         };
-        // Whoever stopped waiting does not want to know.
+        // The send fails if the caller has stopped waiting.
         let _ = self.reply.send(answer);
     }
 }
@@ -100,7 +101,7 @@ pub(crate) struct Transaction<B: Body<SqliteTransaction>> {
     pub(crate) reply: Option<oneshot::Sender<Answered<B>>>,
 }
 
-/// What the caller of a transaction gets.
+/// The result for the caller of a transaction.
 pub(crate) type Answered<B> =
     Result<<B as Body<SqliteTransaction>>::Output, TransactError<<B as Body<SqliteTransaction>>::Error>>;
 
@@ -135,7 +136,8 @@ impl<B: Body<SqliteTransaction>> Job for Transaction<B> {
 }
 
 impl<B: Body<SqliteTransaction>> Transaction<B> {
-    /// A callback that panics changes nothing: the transaction has ended, and the caller is told how.
+    /// Calls back after the end of the transaction. A panic in the callback does not change
+    /// the result for the caller.
     fn call_back(&mut self, callback: fn(&mut B)) {
         let body = &mut self.body;
         if catch_unwind(AssertUnwindSafe(|| callback(body))).is_err() {

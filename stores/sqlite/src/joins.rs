@@ -1,4 +1,6 @@
-//! Joins: the member is the truth, the join counts the members that really changed. The write lock is held throughout.
+//! Joins: the member rows are authoritative, and a join counts the members that actually changed.
+//!
+//! The write lock is held throughout a change.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use crate::sql::Sql;
 use crate::store::SqliteStore;
 use crate::time::{now, timestamp};
 
-/// What every read of joins selects, in the order of [`read_join`].
+/// The columns of every read of joins, in the order that [`read_join`] expects.
 pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attached_steps, completed_steps, \
     failed_steps, status, metadata, fired_id, created_at, updated_at, fail_if_any, on_complete_topic, \
     on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, continuation_headers";
@@ -37,7 +39,7 @@ impl Joins for SqliteStore {
     }
 }
 
-/// Changes one join. Also for transactions of the user's own connection.
+/// Changes one join within an open transaction, the store's own or the user's.
 pub(crate) fn change_join(
     connection: &Connection,
     sql: &Sql,
@@ -46,7 +48,7 @@ pub(crate) fn change_join(
     Changing { connection, sql, id: &request.join, now: now(request.now) }.apply(&request.action)
 }
 
-/// A change under way.
+/// A change in progress.
 struct Changing<'a> {
     connection: &'a Connection,
     sql: &'a Sql,
@@ -173,7 +175,7 @@ impl Changing<'_> {
         Ok(state)
     }
 
-    /// How a message of the queue stands as a step, if it is there.
+    /// The state of a message of the queue as a step; none if there is no such message.
     fn step(&self, message: &EventId) -> Result<Option<StepState>, Failure> {
         let status = self
             .connection
@@ -184,7 +186,7 @@ impl Changing<'_> {
     }
 }
 
-/// The members that one call has changed, by join.
+/// The members that one call has changed, counted by join.
 #[derive(Default)]
 pub(crate) struct Ended(BTreeMap<JoinId, Counted>);
 
@@ -193,7 +195,7 @@ impl Ended {
         self.0.entry(join.clone()).or_default()
     }
 
-    /// A message is done, dead or gone: its pending steps end with it.
+    /// Ends the pending steps of a message that is done, dead or deleted.
     pub(crate) fn message(
         &mut self,
         connection: &Connection,
@@ -209,7 +211,7 @@ impl Ended {
         Ok(())
     }
 
-    /// The joins count, in the order of their ids; those whose last step it was end.
+    /// Adds the counts to the joins, in the order of their ids, and ends the joins whose last step has ended.
     pub(crate) fn count(self, connection: &Connection, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
         for (join, Counted { attached, completed, failed }) in self.0 {
             let add = params![join.as_str(), attached, completed, failed, now.as_microsecond()];
@@ -220,7 +222,7 @@ impl Ended {
     }
 }
 
-/// Ends a join whose last step has ended, if someone has said what happens then.
+/// Ends a join whose last step has ended and for which somebody waits, and enqueues its continuation.
 fn fire(connection: &Connection, sql: &Sql, id: &JoinId, now: Timestamp) -> Result<(), Failure> {
     let Some(join) = find_join(connection, sql, id)? else { return Ok(()) };
     let Some(status) = join.verdict().filter(|_| join.status == JoinStatus::Pending) else { return Ok(()) };
@@ -247,7 +249,7 @@ fn end_join(
     Ok(())
 }
 
-/// Adds the message that a join ended in; one whose id is taken was added before.
+/// Enqueues the continuation of a join, unless it was enqueued before.
 fn enqueue(
     connection: &Connection,
     sql: &Sql,
@@ -266,7 +268,7 @@ fn enqueue(
     Ok(())
 }
 
-/// Deletes joins that ended before a time, up to so many, and their members.
+/// Deletes joins that ended before a time, at most `limit`, with their members.
 pub(crate) fn purge_joins(
     connection: &Connection,
     sql: &Sql,
@@ -343,7 +345,7 @@ fn read_join(row: &rusqlite::Row<'_>) -> rusqlite::Result<JoinRecord> {
     })
 }
 
-/// What happens at the end, if someone has said so.
+/// What happens when the join ends, if that was set.
 fn read_wait(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<JoinWait>> {
     let Some(message) = row.get::<_, Option<String>>(16)? else { return Ok(None) };
     let continuation = |topic: usize| -> rusqlite::Result<_> {

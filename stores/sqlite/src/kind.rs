@@ -1,4 +1,4 @@
-//! What the store does differently for the native table and for tables of items.
+//! The differences between the native table and a table of items.
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, Layout, NewRow, Record, RowDecoder, Written};
@@ -16,33 +16,33 @@ use crate::sql::Sql;
 use crate::transaction::SqliteTransaction;
 use crate::{insert, joins, migrate, settle};
 
-/// A kind of table. What has a default is what tables of items lack.
+/// A kind of table. A method with a default has no counterpart in a table of items.
 pub(crate) trait Kind: Send + Sync + 'static {
-    /// How its tables are laid out.
+    /// The layout of the tables.
     const LAYOUT: Layout;
 
-    /// A time as a statement over rows takes it.
+    /// A time as a parameter of statements on rows.
     fn time(us: i64) -> Value;
 
-    /// A time as a row has it, in microseconds.
+    /// A time as stored in a row, in microseconds.
     fn stored_time(value: ValueRef<'_>) -> Option<i64>;
 
-    /// Everything in a row, for people.
+    /// Decodes all columns of a row, for people.
     fn record(decoder: &RowDecoder, row: &rusqlite::Row<'_>) -> Record;
 
-    /// What a page begins after, as its statement takes it.
+    /// The position after which a page begins, as a statement parameter.
     fn page_after(page: &List) -> Value;
 
-    /// The statements that make the tables.
+    /// The statements that create the tables.
     fn tables(sql: &Sql) -> String;
 
-    /// Makes or upgrades the tables, in the transaction that is open.
+    /// Creates or upgrades the tables within the open transaction.
     fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure>;
 
-    /// Refuses tables that are missing or that this release does not know.
+    /// Refuses tables that are missing or whose version this release cannot use.
     fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure>;
 
-    /// Adds rows; the caller takes all of them back if one fails.
+    /// Inserts rows; the caller rolls all of them back if one fails.
     fn insert(
         connection: &Connection,
         sql: &Sql,
@@ -50,7 +50,7 @@ pub(crate) trait Kind: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Vec<Written>, Failure>;
 
-    /// Applies outcomes whose fence holds.
+    /// Applies outcomes after the fence was checked.
     fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure>;
 
     /// Changes one join.
@@ -68,7 +68,7 @@ pub(crate) trait Kind: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Moves a row that was replayed to the end of the order; those of the queue stay in it.
+    /// Moves a replayed row to the end of the order. A message stays in the queue.
     fn move_to_end(_tx: &SqliteTransaction, _seq: i64, _lane: Option<i16>) -> Result<(), Failure> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! The SQLite store of Pillarbox: embedded, one file, several processes.
+//! The SQLite store of Pillarbox: embedded, in one file that several processes can share.
 //!
-//! One thread writes and commits many callers' transactions at once; readers have connections of their own. An event
-//! goes in on a transaction of the store's writer, or on one of a connection that the user already has:
+//! One thread writes, and commits the transactions of many callers together. Readers have their own
+//! connections. Events are written in a transaction of the store's writer, or in one of your own connection:
 //!
 //! ```
 //! use pillarbox::Event;
@@ -26,7 +26,8 @@
 //! # }
 //! ```
 //!
-//! A bare connection is no transaction: this compiles with `on: &rusqlite::Transaction<'_>`,
+//! A connection without a transaction is rejected by its type. This compiles with
+//! `on: &rusqlite::Transaction<'_>`,
 //!
 //! ```
 //! # use pillarbox::model::NewRow;
@@ -48,7 +49,7 @@
 //! # }
 //! ```
 //!
-//! A table of items is a [`SqliteItemStore`]. An outbox writes to it,
+//! The store of a table of items is a [`SqliteItemStore`]. An outbox can write to it,
 //!
 //! ```
 //! # use pillarbox::Outbox;
@@ -57,7 +58,7 @@
 //! # }
 //! ```
 //!
-//! and delivers nothing from it, since the relay does that:
+//! but cannot deliver from it, because that is the relay's task:
 //!
 //! ```compile_fail
 //! # use pillarbox::Outbox;

@@ -1,4 +1,4 @@
-//! Membership: joining, renewing, evicting; taking and giving slots.
+//! Membership of nodes: registering, heartbeats, evicting, leaving, and the slots that nodes hold.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) fn join<K: Kind>(tx: &SqliteTransaction, request: &Register) -> Resul
     ])?;
     view.take(tx, lane.slot(), request.node)?;
     let taken_suspect = view.taken_suspect;
-    // Nodes count in the order they joined, which the table knows.
+    // Shares depend on the order in which nodes registered, which only the table knows.
     let mut view = View { taken_suspect, ..View::read(tx)? };
     let give = view.take_share(tx, request.node, &[])?;
     view.membership::<K>(tx, request.node, give, Seen { groups: None, after: 0 }, now)
@@ -80,12 +80,12 @@ pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure>
     Ok(())
 }
 
-/// Whether a node is there: under the write lock, which is the fence.
+/// Whether a node is registered. The caller holds the write lock, which makes this check a fence.
 pub(crate) fn is_member(connection: &Connection, sql: &Sql, node: NodeId) -> Result<bool, Failure> {
     Ok(connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?)
 }
 
-/// Removes every node that has expired, but the one that is just renewing.
+/// Evicts every expired node except `renewing`.
 fn evict(tx: &SqliteTransaction, renewing: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
     let renewing = renewing.map(|node| node.to_string()).unwrap_or_default();
     let expired: Vec<String> = tx
@@ -118,21 +118,21 @@ fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The time until the next delayed row is due.
+/// The time until the next delayed row is due; zero if one is due already.
 pub(crate) fn next_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
     let due = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().ok());
     let due = tx.prepare_cached(&tx.sql.next_due)?.query_row([], due)?;
     Ok(due.map(|due| until(now, due)))
 }
 
-/// The time until the next delayed row is due that is not due yet.
+/// The time until the next delayed row that is not due yet.
 pub(crate) fn later_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
     let due = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().ok());
     let due = tx.prepare_cached(&tx.sql.later_due)?.query_row([now.as_microsecond()], due)?;
     Ok(due.map(|due| until(now, due)))
 }
 
-/// Reads a node's id from a column.
+/// Parses a node id from a column.
 pub(crate) fn node_id(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<NodeId>> {
     let text: Option<String> = row.get(column)?;
     text.map(|text| {
@@ -142,20 +142,20 @@ pub(crate) fn node_id(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Resul
     .transpose()
 }
 
-/// What a node knows already.
+/// What the node knows from earlier heartbeats.
 struct Seen {
     groups: Option<i64>,
     after: i64,
 }
 
-/// Who is there, who holds what, and what was taken from the dead.
+/// The nodes, the slots with their holders, and the suspect slots that this call has taken.
 struct View {
     nodes: Vec<(NodeId, Lane)>,
     slots: Vec<Held>,
     taken_suspect: Vec<Slot>,
 }
 
-/// A slot as it stands in the table.
+/// A row of the slot table.
 struct Held {
     state: SlotState,
     suspect: bool,
@@ -193,7 +193,7 @@ impl View {
         found.map_or(Lane::FIRST, |(_, lane)| *lane)
     }
 
-    /// Takes what is free and due to the node; answers what it should give.
+    /// Takes the free slots of the node's share. Returns the held slots that it should give.
     fn take_share(
         &mut self,
         tx: &SqliteTransaction,

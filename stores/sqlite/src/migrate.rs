@@ -1,4 +1,4 @@
-//! The tables: making them, upgrading them, telling whether they are there.
+//! Creating and upgrading the tables, and checking their version.
 
 use pillarbox::port::Migrated;
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
@@ -9,22 +9,22 @@ use crate::kind::Kind;
 use crate::sql::Sql;
 use crate::transaction::SqliteTransaction;
 
-/// Each brings the tables to the version that is its place in the list, and writes that down.
+/// The migrations in order. Each brings the tables to the version of its position and records that version.
 pub(crate) const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
 ];
-/// The version that this release makes.
+/// The version that this release creates.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// All statements that make the tables, for people who run them by hand.
+/// All statements that create the tables, to run them by hand.
 pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
     format!("BEGIN IMMEDIATE;\n\n{}\nCOMMIT;\n", K::tables(sql))
 }
 
-/// Makes or upgrades the tables, in the transaction that is open: two processes at once wait for each other.
+/// Creates or upgrades the tables within the open transaction, so concurrent migrations wait for each other.
 pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
     let found = found(tx, &tx.sql)?;
     refuse_newer(found.version, KNOWN)?;
@@ -39,8 +39,8 @@ pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
     Ok(Migrated { from, to: self::found(tx, &tx.sql)?.applied() })
 }
 
-/// Adds columns that tables of earlier versions lack: SQLite has no words for one that may be there already, so that the statements
-/// of migrations, which can be run again, leave it to this.
+/// Adds columns that tables of earlier versions lack. SQLite cannot add a column only if it is missing, and
+/// the migrations must be repeatable, so they leave these columns to this function.
 fn add_columns(tx: &SqliteTransaction) -> Result<(), Failure> {
     let columns =
         [(&tx.sql.joined_there, &tx.sql.joined_add), (&tx.sql.quarantine_there, &tx.sql.quarantine_add)];
@@ -52,7 +52,7 @@ fn add_columns(tx: &SqliteTransaction) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the column that tables of an earlier release lack.
+/// Adds the `state` column, which tables of an earlier release lack.
 pub(crate) fn add_state(tx: &SqliteTransaction) -> Result<(), Failure> {
     if tx.prepare(&tx.sql.node_state_there).is_err() {
         tx.execute_batch(&tx.sql.node_state)?;
@@ -74,7 +74,7 @@ pub(crate) fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure
     Ok(version.unwrap_or(0))
 }
 
-/// What the tables say of themselves.
+/// The version and step that the tables record.
 fn found(connection: &Connection, sql: &Sql) -> Result<SchemaVersion, Failure> {
     let version = version(connection, sql)?;
     if version == 0 {

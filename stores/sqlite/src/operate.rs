@@ -1,4 +1,4 @@
-//! What operators do to rows: replay, discard, cancel, purge.
+//! Operators' changes to rows: replay, discard, cancel and purge.
 
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Status, StepState};
@@ -16,7 +16,7 @@ use crate::sql::Sql;
 use crate::time::{earlier, now};
 use crate::transaction::SqliteTransaction;
 
-/// A dead event that was found.
+/// A dead event of the selection.
 struct Dead {
     seq: i64,
     id: String,
@@ -27,6 +27,8 @@ pub(crate) fn replay<K: Kind>(tx: &SqliteTransaction, request: &Replay) -> Resul
     let now = now(request.now);
     let dead = find_dead::<K>(tx, &request.select, request.limit)?;
     for one in &dead {
+        // The dead event of a held group keeps its place, ahead of the rows behind it. Other rows go to the
+        // end of the order.
         let in_place = free_group_behind(tx, &one.id)?;
         revive(tx, one.seq, now)?;
         if !in_place {
@@ -52,7 +54,7 @@ pub(crate) fn discard<K: Kind>(tx: &SqliteTransaction, request: &Discard) -> Res
     Ok(dead.len() as u64)
 }
 
-/// Also for transactions of the user's own connection.
+/// Cancels events within an open transaction, the store's own or the user's.
 pub(crate) fn cancel(connection: &Connection, sql: &Sql, request: &Cancel) -> Result<Vec<EventId>, Failure> {
     let now = now(request.now);
     let (now_us, remembers) = (now.as_microsecond(), remembers(connection, sql)?);
@@ -67,7 +69,7 @@ pub(crate) fn cancel(connection: &Connection, sql: &Sql, request: &Cancel) -> Re
             forget(connection, sql, id.as_str())?;
         }
         if joined {
-            // A step that was taken back will never come.
+            // A cancelled step will never complete.
             ended.message(connection, sql, id.as_str(), StepState::Failed)?;
         }
         let audit = params![now_us, request.by, "cancel", id.as_str()];
@@ -116,13 +118,13 @@ pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<
     Ok(purged)
 }
 
-/// Brings a dead event back to new, where it is.
+/// Makes a dead event new again, in its place.
 pub(crate) fn revive(tx: &SqliteTransaction, seq: i64, now: Timestamp) -> Result<(), Failure> {
     tx.prepare_cached(&tx.sql.revive)?.execute(params![seq, now.as_microsecond()])?;
     Ok(())
 }
 
-/// Puts an operator's action on record.
+/// Writes an audit entry for an operator's action.
 pub(crate) fn record(
     tx: &SqliteTransaction,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! Moving delayed rows whose time has come to the end of the order.
+//! Promoting due rows: out of the lane of delayed rows, to the end of the order.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) fn promote(tx: &SqliteTransaction, request: &Promote) -> Result<Promo
     Ok(Promoted { moved: due.len(), next_due, later })
 }
 
-/// Draws numbers that were never used, ascending.
+/// Draws consecutive sequence numbers that were never used.
 pub(crate) fn draw(tx: &SqliteTransaction, count: usize) -> Result<std::ops::RangeInclusive<i64>, Failure> {
     let last = last_number(tx, &tx.sql)?;
     let count = i64::try_from(count).unwrap_or(0);
@@ -42,7 +42,7 @@ pub(crate) fn draw(tx: &SqliteTransaction, count: usize) -> Result<std::ops::Ran
     Ok(last + 1..=last + count)
 }
 
-/// Moves a row to a number and lane.
+/// Moves a row to a sequence number and lane.
 pub(crate) fn renumber(tx: &SqliteTransaction, from: i64, to: i64, lane: Option<i16>) -> Result<(), Failure> {
     tx.prepare_cached(&tx.sql.renumber)?.execute(params![from, to, lane])?;
     Ok(())

@@ -1,4 +1,4 @@
-//! A reader: one thread and one connection for reads, each in a snapshot of its own.
+//! A reader: one thread with one connection, where each read has its own snapshot.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +14,12 @@ use crate::connection::be_patient;
 use crate::error::Failure;
 use crate::sql::Sql;
 
-/// Reads that may wait; more wait with their callers.
+/// How many reads may queue; further callers wait.
 const QUEUE: usize = 256;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The handle: when the last one is dropped, the thread ends after its last read.
+/// The handle of a reader thread. When it is dropped, the thread ends after its last read.
 pub(crate) struct Reader {
     reads: mpsc::Sender<Read>,
     sql: Arc<Sql>,
@@ -44,7 +44,7 @@ impl Reader {
         Ok(Self { reads, sql, store })
     }
 
-    /// Reads in one snapshot.
+    /// Runs a read in one snapshot.
     pub(crate) fn read<'a, T, F>(&'a self, operation: &'static str, work: F) -> Answer<'a, T>
     where
         T: Send + 'static,

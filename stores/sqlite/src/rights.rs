@@ -1,4 +1,4 @@
-//! Rights: whether this process may write the file, and keep its log beside it.
+//! File permissions: whether this process may write the file and the WAL file beside it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -9,21 +9,24 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB};
 
 use crate::error::Failure;
 
-/// SQLite opens a file that it may not write for reading. The file itself is not opened here to find out: closing it again would
-/// free the locks that SQLite has on it in this process.
+/// Lists the missing permissions.
+///
+/// SQLite opens a file without write permission read-only, and the connection shows that. The file is not
+/// opened here to find out: closing it again would release the locks that SQLite holds on it in this process.
 pub(crate) fn lacking(connection: &Connection, path: &Path) -> Result<Lacking, Failure> {
     let mut lacking = Lacking::default();
     if connection.is_readonly(MAIN_DB)? {
         lacking.deliver.push(format!("chmod u+w {}", path.display()));
     }
-    // A log that another user left. It is not what SQLite locks, so that it can be opened and closed.
+    // The WAL file may belong to another user. SQLite does not lock this file, so it can
+    // be opened and closed here.
     if OpenOptions::new().append(true).open(log_of(path)).is_err_and(|error| is_denial(&error)) {
         lacking.deliver.push(format!("chmod u+w {}*", path.display()));
     }
     Ok(lacking)
 }
 
-/// Says why a file that is there can't be opened, where that is a matter of rights.
+/// Explains a failure to open an existing file if missing permissions are the cause.
 pub(crate) fn explained(failure: Failure, path: &Path) -> Failure {
     let code = match &failure {
         Failure::Sqlite(error) => error.sqlite_error_code(),
@@ -48,7 +51,8 @@ fn log_of(path: &Path) -> PathBuf {
     log.into()
 }
 
-/// Only tried after opening has failed: it leaves an empty file for a moment.
+/// Whether files can be created in a folder. It creates an empty file for a moment, so it is called only
+/// after opening has failed.
 fn is_writable(folder: &Path) -> bool {
     let probe = folder.join(format!(".pillarbox-{}", std::process::id()));
     match OpenOptions::new().write(true).create_new(true).open(&probe) {

@@ -1,4 +1,4 @@
-//! Rows as SQLite gives them: whatever someone else wrote, a read never fails on it.
+//! Decoding of columns: a read never fails because of a value that somebody wrote.
 
 use std::fmt::Write;
 
@@ -8,15 +8,15 @@ use rusqlite::types::ValueRef;
 
 use crate::time::timestamp;
 
-/// How many bytes the contents have of which some were left out; NULL where none were.
+/// The size of all contents in bytes if some of them were left out as too large, else NULL.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > ?1 OR octet_length(headers) > ?1 \
     OR octet_length(payload_bytes) > ?1 OR octet_length(last_error) > ?1 THEN ifnull(octet_length(payload), 0) \
     + ifnull(octet_length(headers), 0) + ifnull(octet_length(payload_bytes), 0) + ifnull(octet_length(last_error), 0) END \
     AS left_out";
-/// What people see beyond the columns of a read.
+/// The extra columns that people see.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, locked_by, locked_until, processed_by";
 
-/// An id that is no text, as [`Values`] shows it: outcomes of such a row name it so.
+/// The SQL expression for an id that is not text, in the form that [`Values`] shows and outcomes use.
 pub(crate) const ID_IN_HEX: &str = "('x''' || hex(event_id) || '''')";
 
 /// The values of one row.
@@ -45,7 +45,7 @@ impl model::Values for Values<'_> {
         match self.value(position) {
             ValueRef::Null => Ok(None),
             ValueRef::Integer(number) => Ok(Some(number)),
-            // Writers that compute times in floating point leave such.
+            // Writers that compute times in floating point store such values.
             ValueRef::Real(number) => Ok(Some(number as i64)),
             _ => Err("is not a number"),
         }
@@ -69,12 +69,12 @@ impl model::Values for Values<'_> {
     }
 }
 
-/// Reads the rows of a statement.
+/// The decoder for rows of a statement.
 pub(crate) fn decoder(statement: &rusqlite::Statement<'_>) -> RowDecoder {
     RowDecoder::new(statement.column_names())
 }
 
-/// A text of someone else's, whatever it is.
+/// A column as text, with invalid UTF-8 replaced; empty if it is neither text nor a blob.
 pub(crate) fn lossy_text(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<String> {
     let value = row.get_ref(column)?;
     Ok(value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Applying outcomes, fenced: the write lock is held from looking at the node's row to the commit.
+//! Applying outcomes under a fence: the write lock is held from the check of the node's row until the commit.
 
 use jiff::Timestamp;
 use pillarbox::model::{GroupKey, StepState, stored_error};
@@ -13,7 +13,7 @@ use crate::membership::is_member;
 use crate::sql::Sql;
 use crate::time::{later, now};
 
-/// Also for transactions of the user's own connection.
+/// Settles within an open transaction, the store's own or the user's.
 pub(crate) fn settle<K: Kind>(
     connection: &Connection,
     sql: &Sql,
@@ -41,7 +41,7 @@ pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Res
     Ok(Settled { reused, ..Settled::all_but(stale) })
 }
 
-/// A batch under way.
+/// A batch of outcomes in progress.
 struct Settling<'a> {
     connection: &'a Connection,
     sql: &'a Sql,
@@ -50,9 +50,9 @@ struct Settling<'a> {
     owner: Option<&'a str>,
     done: CachedStatement<'a>,
     delete: CachedStatement<'a>,
-    /// Whether there are attempts that a deleted row may leave behind.
+    /// Whether any attempt history exists that a deleted row could leave behind.
     remembers: bool,
-    /// Whether there are members of joins that an ended row may be.
+    /// Whether any join has members, so that an ended row may be one.
     joins: bool,
     ended: Ended,
 }
@@ -76,7 +76,7 @@ impl<'a> Settling<'a> {
         Ok(Self { connection, sql, request, now, owner, done, delete, remembers, joins, ended })
     }
 
-    /// Whether the row changed.
+    /// Applies one outcome. Returns whether the row changed.
     fn apply(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
         match &outcome.change {
             Change::Done => self.done(outcome),
@@ -132,7 +132,7 @@ impl<'a> Settling<'a> {
         Ok(done)
     }
 
-    /// What the end of a row means for its joins, where it has some.
+    /// Ends the row's steps in its joins, if it has any.
     fn step_ended(&mut self, seq: i64, state: StepState) -> Result<(), Failure> {
         if !self.joins {
             return Ok(());
@@ -184,14 +184,14 @@ impl<'a> Settling<'a> {
         Ok(changed > 0)
     }
 
-    /// Gives the row back with so many attempts, and that of a claim.
+    /// Releases the row and takes back this many attempts, and the one that a claim counted.
     fn give_back(&self, outcome: &Outcome, attempts: i64) -> Result<bool, Failure> {
         let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
         let back = params![seq, self.owner, token, id, attempts];
         Ok(self.connection.prepare_cached(&self.sql.release)?.execute(back)? > 0)
     }
 
-    /// Whether another event is pending under the number of an outcome that changed nothing.
+    /// Whether the sequence number of an outcome that changed nothing belongs to another pending event.
     fn is_anothers_number(&self, outcome: &Outcome) -> Result<bool, Failure> {
         let mut reused = self.connection.prepare_cached(&self.sql.reused)?;
         Ok(reused.query_row(params![outcome.seq.0, outcome.id.as_str()], |row| row.get(0))?)
@@ -213,7 +213,7 @@ impl<'a> Settling<'a> {
     }
 }
 
-/// Whether there are failed attempts at all.
+/// Whether any failed attempt is recorded.
 pub(crate) fn remembers(connection: &Connection, sql: &Sql) -> Result<bool, Failure> {
     Ok(connection.prepare_cached(&sql.remembers)?.query_row([], |row| row.get(0))?)
 }

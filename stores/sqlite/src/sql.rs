@@ -1,4 +1,4 @@
-//! The statements, with the names of the tables put in once.
+//! The SQL statements, with the table names filled in once.
 
 use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
 use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
@@ -7,12 +7,13 @@ use crate::migrate::MIGRATIONS;
 use crate::row::{ID_IN_HEX, LEFT_OUT, RECORD_COLUMNS};
 use crate::{flowcatalyst, joins};
 
-/// What a selection of operators has in common; parameters 1 to 6.
+/// The condition that all selections of operators share, with parameters 1 to 6.
 const MATCHES: &str = "(?2 >> status) & 1 AND (?3 IS NULL OR event_type = ?3) \
     AND (?4 IS NULL OR coalesce(aggregate_type, '__GLOBAL__') = ?4) AND (?5 IS NULL OR group_key = ?5) \
     AND (?6 IS NULL OR done_at < ?6)";
 
-/// The same over items. A status that nobody knows has a code beyond ours, and is in no list but that of all.
+/// The same condition for items. An unknown status has code 4, which only a selection
+/// of all statuses includes.
 const ITEM_MATCHES: &str = "(?2 >> CASE status WHEN 'COMPLETED' THEN 1 WHEN 'FAILED' THEN 3 WHEN 'PENDING' THEN \
     CASE WHEN retry_count > 0 THEN 2 ELSE 0 END WHEN 'PROCESSING' THEN CASE WHEN retry_count > 0 THEN 2 ELSE 0 END ELSE 4 END) & 1 \
     AND (?3 IS NULL OR type = ?3) AND (?4 IS NULL OR ?4 = '__GLOBAL__') AND (?5 IS NULL OR message_group = ?5) \
@@ -33,11 +34,12 @@ impl Names {
             (format!("{COLUMNS}, last_error"), &HEAVY_COLUMNS[..], LEFT_OUT),
             (ITEM_COLUMNS.to_owned(), &HEAVY_ITEM_COLUMNS[..], flowcatalyst::LEFT_OUT),
         );
-        // Contents that are larger than may be loaded, or that a list leaves out, are NULL. Lengths are known without them.
+        // Contents that are too large to load, or that a list leaves out, are NULL. SQLite knows their
+        // lengths without reading them.
         let light = |column: &str| format!("iif(octet_length({column}) <= ?1, {column}, NULL)");
         let listed = |column: &str| format!("CASE WHEN ?9 THEN {column} END");
         let heavy_and_error = [heavy, &["last_error"]].concat();
-        // A checked identifier needs quotes only where it is also a keyword.
+        // Table names are checked; the quotes are only needed for names that are also keywords.
         names.replacements = Replacements::new(vec![
             ("{event}", format!("\"{event}\"")),
             ("{event_name}", format!("'{event}'")),
@@ -80,12 +82,12 @@ impl Names {
         names
     }
 
-    /// What goes for this kind of table.
+    /// Chooses by the layout of these tables.
     pub(crate) fn either<T>(&self, native: T, items: T) -> T {
         self.layout.either(native, items)
     }
 
-    /// A text for people, with its comments.
+    /// A script for people, with its comments.
     pub(crate) fn script(&self, text: &str) -> String {
         self.replacements.fill(text)
     }
@@ -121,12 +123,13 @@ impl Names {
     }
 }
 
-// Those under `one` are the same for both kinds of tables, or have no meaning for the other and are never run there.
+// Statements under `one` are the same for both kinds of tables, or belong to one kind
+// and never run for the other.
 statements! {
     /// Every statement of the store.
     pub(crate) struct Sql(names: &Names) {
         table: TableName = names.table.clone(),
-        /// The migrations, for people too.
+        /// The migrations, also shown to people.
         migrations: Vec<String> = MIGRATIONS.iter().map(|text| names.script(text)).collect(),
     }
     one statement -> String {

@@ -1,4 +1,4 @@
-//! The handle: the store port over the writer and the readers.
+//! The store handle: implements the ports over the writer thread and the reader threads.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,16 +28,18 @@ use crate::transaction::SqliteTransaction;
 use crate::writer::Writer;
 use crate::{claim, fetch, membership, promote, rights};
 
-/// A table in an SQLite file, of the kind `K`. A clone is the same table; its threads end with the last one.
+/// An outbox table in an SQLite file: native (`Native`) or a table of items (`Items`).
+///
+/// Clones share one set of threads, which end when the last clone is dropped.
 pub struct SqliteTable<K>(Arc<Shared>, PhantomData<K>);
 
-/// An outbox in an SQLite file.
+/// A store over Pillarbox's own tables (the native layout) in an SQLite file.
 pub type SqliteStore = SqliteTable<Native>;
 
-/// A table of items of another program in an SQLite file.
+/// A store over a table that belongs to another program (the flowcatalyst layout) in an SQLite file.
 pub type SqliteItemStore = SqliteTable<Items>;
 
-/// What all clones share.
+/// The state that all clones share.
 pub(crate) struct Shared {
     facts: Facts,
     pub(crate) path: PathBuf,
@@ -51,22 +53,22 @@ pub(crate) struct Shared {
 }
 
 impl SqliteStore {
-    /// Opens a file with the default settings; an empty one is made if it is not there.
+    /// Opens a file with default settings, and creates it if it does not exist.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::builder(path).open()
     }
 
-    /// Opens the file of a URL `sqlite:FILE`.
+    /// Opens the file of a URL `sqlite:FILE`, with default settings.
     pub fn open_url(url: &str) -> Result<Self, StoreError> {
         Self::builder_from_url(url)?.open()
     }
 
-    /// Settings for a file.
+    /// Returns a builder for a store in this file.
     pub fn builder(path: impl AsRef<Path>) -> SqliteStoreBuilder {
         SqliteStoreBuilder::new(path.as_ref())
     }
 
-    /// Settings for the file of a URL `sqlite:FILE`.
+    /// Returns a builder for a store in the file of a URL `sqlite:FILE`.
     pub fn builder_from_url(url: &str) -> Result<SqliteStoreBuilder, StoreError> {
         SqliteStoreBuilder::from_url(url)
     }
@@ -85,7 +87,7 @@ impl SqliteStoreBuilder {
         let Self { path, settings, synchronous, group_time, opening } = self;
         let store: Arc<str> = settings.name.as_str().into();
         let threads = |error: std::io::Error| {
-            Failure::Refused(ErrorKind::Unavailable, format!("a thread can't be started: {error}"))
+            Failure::Refused(ErrorKind::Unavailable, format!("cannot start a thread: {error}"))
         };
         let reader = |thread: &str| {
             let connection = opening.reader(&path)?;
@@ -113,7 +115,7 @@ impl<K> SqliteTable<K> {
         &self.0
     }
 
-    /// The reader of operators.
+    /// The reader for operators' queries.
     pub(crate) fn inspector(&self) -> &Reader {
         &self.0.inspector
     }
@@ -122,7 +124,8 @@ impl<K> SqliteTable<K> {
         &self.0.name
     }
 
-    /// SQLite itself would begin a writing transaction on such a file and refuse its statements one by one.
+    /// Refuses changes to a store that was opened read-only. SQLite itself would begin a write transaction
+    /// and then refuse its statements one by one.
     pub(crate) fn refuse_read_only(&self, operation: &'static str) -> Result<(), StoreError> {
         match self.0.access {
             Access::ReadWrite => Ok(()),
@@ -190,8 +193,9 @@ impl<K: Kind> Table for SqliteTable<K> {
     }
 
     fn settle(&self, request: Settle) -> Answer<'_, Settled> {
-        // Lost in a power cut, it is done again, and so is all that it did for joins: that is in the same commit, and the
-        // log loses its last commits only, so nobody has seen a message that was lost with its join.
+        // If a power cut loses this commit, the events are delivered and settled again. Changes to joins are
+        // in the same commit and are repeated as well. SQLite loses only its latest commits, so nobody has
+        // seen a message that was lost together with its join.
         let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
         let durability = if all_done { Durability::Relaxed } else { Durability::Full };
         self.change("settle", durability, move |tx| settle::<K>(tx, &tx.sql, &request))

@@ -1,10 +1,10 @@
-//! Times as the tables keep them: whole microseconds since 1970, without overflow.
+//! Times as the tables store them: whole microseconds since 1970 UTC, without overflow.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A test's now, or the clock that all processes on one file share: that of the machine.
+/// The given time, which tests set, or else the machine's clock, which all processes on one file share.
 pub(crate) fn now(given: Option<Timestamp>) -> Timestamp {
     let now = given.unwrap_or_else(Timestamp::now);
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
@@ -20,17 +20,18 @@ pub(crate) fn earlier(now: Timestamp, before: Duration) -> i64 {
     now.saturating_sub(before).unwrap_or(Timestamp::MIN).as_microsecond()
 }
 
-/// The youngest row that is old enough: everything is, where nothing recent is to be skipped.
+/// The latest `created_at` of a row that is not skipped as too recent. Without
+/// `skip_recent`, no row is too recent.
 pub(crate) fn old_enough(now: Timestamp, skip_recent: Duration) -> i64 {
     if skip_recent.is_zero() { i64::MAX } else { earlier(now, skip_recent) }
 }
 
-/// How long from `now` until `then`; zero if that has passed.
+/// The time from `now` until `then_us`; zero if that has passed.
 pub(crate) fn until(now: Timestamp, then_us: i64) -> Duration {
     u64::try_from(then_us.saturating_sub(now.as_microsecond())).map(Duration::from_micros).unwrap_or_default()
 }
 
-/// A stored time; what lies outside of time is cut to its ends.
+/// A stored time; values out of range become the first or the last possible time.
 pub(crate) fn timestamp(us: i64) -> Timestamp {
     let end = if us < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_microsecond(us).unwrap_or(end)

@@ -1,4 +1,4 @@
-//! Writing on a transaction: the store's own on its writer thread, or one the user already has.
+//! Writing in a transaction: the store's, on its writer thread, or the user's own.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::sql::Sql;
 use crate::store::SqliteTable;
 use crate::time::now;
 
-/// The savepoint each job of a group runs under.
+/// The savepoint under which each job of a group runs.
 pub(crate) const SAVEPOINT: &str = "pillarbox_job";
 
-/// The connection of the writer thread, as the body of a transaction sees it: a [`Connection`] on which statements
-/// run, but which refuses to begin, commit or roll back.
+/// The writer thread's connection, as the body of a transaction sees it: a [`Connection`] that runs
+/// statements but refuses to begin, commit or roll back.
 pub struct SqliteTransaction {
     connection: Connection,
     pub(crate) sql: Arc<Sql>,
@@ -56,7 +56,7 @@ impl SqliteTransaction {
         Ok(Self { connection, sql, guarded, committed })
     }
 
-    /// Runs user code that can't end the transaction.
+    /// Runs user code that cannot end the transaction.
     pub(crate) fn guarded<T>(&self, run: impl FnOnce(&Self) -> T) -> T {
         struct Reset<'a>(&'a AtomicBool);
         impl Drop for Reset<'_> {
@@ -69,17 +69,17 @@ impl SqliteTransaction {
         run(self)
     }
 
-    /// Forgets commits of the past.
+    /// Clears the record of an earlier commit.
     pub(crate) fn expect_no_commit(&self) {
         self.committed.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a commit was begun since.
+    /// Whether a commit has started since [`expect_no_commit`](Self::expect_no_commit).
     pub(crate) fn saw_commit(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Runs a part of the transaction that is taken back alone if it fails.
+    /// Runs part of the transaction under a savepoint. If the part fails, only its changes are rolled back.
     pub fn savepoint<T, E: From<rusqlite::Error>>(
         &self,
         part: impl FnOnce(&Self) -> Result<T, E>,
@@ -102,7 +102,7 @@ impl Deref for SqliteTransaction {
     }
 }
 
-/// A connection on which a transaction is open, as its type shows.
+/// A connection whose type shows that a transaction is open.
 pub(crate) trait InTransaction: Deref<Target = Connection> {}
 
 impl InTransaction for SqliteTransaction {}
@@ -110,11 +110,11 @@ impl InTransaction for SqliteTransaction {}
 /// A transaction of the user's own connection to the same file.
 impl InTransaction for rusqlite::Transaction<'_> {}
 
-/// A part of such a transaction.
+/// A savepoint in a transaction of the user's own connection.
 impl InTransaction for rusqlite::Savepoint<'_> {}
 
-/// On a [`SqliteTransaction`], or on a [`rusqlite::Transaction`] or [`rusqlite::Savepoint`] of the user's own connection to the
-/// same file.
+/// Writes on a [`SqliteTransaction`], or on a [`rusqlite::Transaction`] or [`rusqlite::Savepoint`] of the
+/// user's own connection to the same file.
 impl<K: Kind, Tx: InTransaction> BlockingWriteOn<Tx> for SqliteTable<K> {
     fn settle_blocking(&self, tx: &Tx, request: &Settle) -> Result<Settled, StoreError> {
         self.on(tx, "settle", |sql| settle::<K>(tx, sql, request))
@@ -135,8 +135,8 @@ impl<K: Kind, Tx: InTransaction> BlockingWriteOn<Tx> for SqliteTable<K> {
 }
 
 impl<K> SqliteTable<K> {
-    /// A change as part of a transaction: whole or not at all. A deferred transaction that read before it wrote would
-    /// lose against whoever writes between the two, so it takes the lock first.
+    /// Makes a change within a transaction, wholly or not at all. It takes the write lock first: a deferred
+    /// transaction that reads before it writes would fail if another connection writes in between.
     fn on<T>(
         &self,
         connection: &Connection,

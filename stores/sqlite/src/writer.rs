@@ -1,4 +1,4 @@
-//! The writer: one thread, one connection, many jobs to a commit.
+//! The writer: one thread with one connection, which commits many jobs in one transaction (group commit).
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,16 +15,18 @@ use crate::error::describe;
 use crate::job::{Durability, End, Job, Ran, Reason};
 use crate::transaction::SqliteTransaction;
 
-/// Jobs that may wait; more wait with their callers.
+/// How many jobs may queue; further callers wait.
 const QUEUE: usize = 1_024;
-/// Most jobs to a commit.
+/// The most jobs in one commit.
 const GROUP_JOBS: usize = 256;
 
-/// A writer that never rests shuts other processes out, whose waits are no queue: they look again every millisecond.
+/// After this long without a pause, the writer pauses for [`GAP`]. Other processes poll for the write lock
+/// every millisecond instead of queueing for it, so a writer without pauses would starve them.
 const BUSY_FOR: Duration = Duration::from_millis(100);
+/// Longer than the millisecond at which other processes poll for the lock.
 const GAP: Duration = Duration::from_micros(1_200);
 
-/// The handle: when the last one is dropped, the thread ends after its last job.
+/// The handle of the writer thread. When the last handle is dropped, the thread ends after its last job.
 #[derive(Clone)]
 pub(crate) struct Writer(mpsc::Sender<Box<dyn Job>>);
 
@@ -44,7 +46,7 @@ impl Writer {
         Ok(Self(sender))
     }
 
-    /// Hands a job over, waiting for room; false if the thread has ended.
+    /// Queues a job, and waits while the queue is full. False if the thread has ended.
     pub(crate) async fn send(&self, job: Box<dyn Job>) -> bool {
         self.0.send(job).await.is_ok()
     }
@@ -53,13 +55,13 @@ impl Writer {
 struct Group {
     tx: SqliteTransaction,
     jobs: mpsc::Receiver<Box<dyn Job>>,
-    /// Taken from the queue, not yet run.
+    /// Jobs that were taken from the queue and have not run.
     next: VecDeque<Box<dyn Job>>,
-    /// As the store is set.
+    /// The durability level of the store's settings.
     synchronous: Synchronous,
-    /// As the connection is now.
+    /// The durability level that is set on the connection now.
     level: Synchronous,
-    /// No job is added to a group that is older.
+    /// A group that is older than this accepts no further job.
     group_time: Duration,
 }
 
@@ -88,7 +90,7 @@ impl Group {
         }
     }
 
-    /// One transaction with as many jobs as are there.
+    /// Runs the queued jobs in one transaction, and jobs that arrive meanwhile.
     fn commit_group(&mut self) {
         let relaxed = self.next.iter().all(|job| job.durability() == Durability::Relaxed);
         if let Err(error) = self.begin(relaxed) {
@@ -127,7 +129,8 @@ impl Group {
         end_all(kept, &end);
     }
 
-    /// A job that came meanwhile. One that must last does not join a group that need not.
+    /// Takes a job that has arrived meanwhile. False if there is none, or if it needs more durability than
+    /// this group has; it then starts the next group.
     fn take_one_more(&mut self, relaxed: bool) -> bool {
         let Ok(job) = self.jobs.try_recv() else { return false };
         let fits = !relaxed || job.durability() == Durability::Relaxed;
@@ -147,7 +150,7 @@ impl Group {
     }
 
     fn run_apart(&self, job: &mut Box<dyn Job>) -> Ran {
-        // These fail only if memory or the transaction is gone, and then so does what follows.
+        // A savepoint fails only if memory or the transaction is gone, and then later statements fail too.
         let step = |statement| self.tx.prepare_cached(statement).and_then(|mut s| s.execute([]));
         if step("SAVEPOINT pillarbox_job").is_err() {
             return Ran::Undo;
@@ -172,7 +175,7 @@ impl Group {
         let reason = reason(&error);
         let open = !self.tx.is_autocommit();
         self.roll_back();
-        // Where the log could not be written or flushed, what a reader finds there later is anyone's guess.
+        // After a failed write or flush of the WAL it is unknown whether a reader will find the commit there.
         let lost = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
         if lost || (!open && !matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))) {
             return End::Unknown(reason);
@@ -182,14 +185,15 @@ impl Group {
 
     fn roll_back(&self) {
         if !self.tx.is_autocommit() {
-            // It fails only where SQLite has rolled back by itself.
+            // ROLLBACK fails only if SQLite has already rolled back.
             let _ = self.tx.prepare_cached("ROLLBACK").and_then(|mut rollback| rollback.execute([]));
         }
     }
 
-    /// A job ended the transaction: by an error that SQLite answers with a rollback, or on purpose.
+    /// The result when a job has ended the transaction: through an error that makes SQLite
+    /// roll back, or deliberately.
     fn ended_early(&self) -> End {
-        let detail = "the transaction was ended by one of its group".to_owned();
+        let detail = "a job of the same group commit ended the transaction".to_owned();
         let reason = Reason { kind: ErrorKind::Conflict, detail };
         if self.tx.saw_commit() { End::Unknown(reason) } else { End::Refused(reason) }
     }

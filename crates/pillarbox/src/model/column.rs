@@ -1,23 +1,23 @@
 //! The columns of rows and items in every SQL store, by name.
 
-/// What a read of native rows selects. Those of [`HEAVY_COLUMNS`] may be left out where a row is too large.
+/// The columns that a read of native rows selects. [`HEAVY_COLUMNS`] may be left out if a row is too large.
 pub const COLUMNS: &str = "seq, event_id, slot, status, attempts, created_at, available_at, expires_at, \
     event_type, aggregate_type, aggregate_id, tenant_id, message_group, message_id, correlation_id, occurred_at, \
     due_at, headers, payload, payload_bytes, lock_token";
 
-/// The columns whose size nothing bounds but the limits of a writer.
+/// The columns whose size is limited only by the writer's limits.
 pub const HEAVY_COLUMNS: [&str; 3] = ["headers", "payload", "payload_bytes"];
 
-/// What a read of items selects.
+/// The columns that a read of items selects.
 pub const ITEM_COLUMNS: &str =
     "id, type, message_group, payload, status, retry_count, created_at, processed_at, error_message";
 
-/// The same of items.
+/// The columns of items whose size is limited only by the writer's limits.
 pub const HEAVY_ITEM_COLUMNS: [&str; 2] = ["payload", "error_message"];
 
 macro_rules! columns {
     ($($column:ident = $name:literal),+ $(,)?) => {
-        /// A column that a statement may answer with, by its name.
+        /// A column that a statement may return, by name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[expect(missing_docs, reason = "each is called what its column is")]
         pub enum Column {
@@ -75,8 +75,8 @@ columns! {
     RetryCount = "retry_count",
     ProcessedAt = "processed_at",
     ErrorMessage = "error_message",
-    // What statements compute: the database's now, the bytes of contents that were left out or of the whole row, whether the
-    // claim before ran out, whether the node leads.
+    // Computed by statements: the database's time, the size of contents that were left out or of the whole
+    // row, whether the previous claim expired, whether the node is the leader.
     Now = "now",
     LeftOut = "left_out",
     Bytes = "bytes",

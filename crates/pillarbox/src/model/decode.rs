@@ -1,4 +1,4 @@
-//! Decoding rows of any SQL store: whatever someone else wrote, a read never fails on it.
+//! Decoding of rows of any SQL store: a read never fails, whatever another program wrote.
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use super::{
     Status, Token,
 };
 
-/// Names of a row, which are never left out.
+/// The short text columns of a row, which are always loaded.
 const NAMES: [Column; 7] = [
     Column::EventId,
     Column::EventType,
@@ -21,41 +21,43 @@ const NAMES: [Column; 7] = [
 ];
 const CONTENTS: [Column; 3] = [Column::Headers, Column::Payload, Column::PayloadBytes];
 
-/// One row as a driver holds it; columns by their position. An error is what is wrong with the column, as in "is not text".
+/// One row of a driver, with columns by position. An error says what is wrong with the column, such as "is
+/// not text".
 pub trait Values {
-    /// A text; none where it is NULL.
+    /// Reads a text; `None` if it is NULL.
     fn text(&self, position: usize) -> Result<Option<&str>, &'static str>;
 
-    /// The bytes of a text or of a binary column.
+    /// Reads the bytes of a text or binary column.
     fn bytes(&self, position: usize) -> Option<&[u8]>;
 
-    /// An integer of whatever width, or a boolean.
+    /// Reads an integer of any width, or a boolean.
     fn number(&self, position: usize) -> Result<Option<i64>, &'static str>;
 
-    /// A time.
+    /// Reads a time; `None` if it is NULL.
     fn time(&self, position: usize) -> Result<Option<Timestamp>, &'static str>;
 
-    /// Whether a column of texts holds bytes all the same.
+    /// Whether a text column contains binary data.
     fn is_binary(&self, _position: usize) -> bool {
         false
     }
 
-    /// How an id that is no text is shown, and named by outcomes.
+    /// A readable form of an id that is not text; outcomes use it too.
     fn unreadable_id(&self, _position: usize) -> String {
         String::new()
     }
 }
 
-/// Whether a claim goes with the row that is read.
+/// Whether to decode the claim of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithClaim {
-    /// It is only read: no token, no last error.
+    /// The row is only read: no token, no last error.
     No,
-    /// It is claimed, or shown to people.
+    /// The row is claimed, or shown to operators.
     Yes,
 }
 
-/// Reads the rows that one statement answers: made once for the statement, it knows where each column stands.
+/// Decodes the rows of one statement. Created once per statement, because it resolves column names to
+/// positions.
 #[derive(Debug, Clone)]
 pub struct RowDecoder {
     positions: [u8; Column::ALL.len()],
@@ -64,7 +66,8 @@ pub struct RowDecoder {
 const ABSENT: u8 = u8::MAX;
 
 impl RowDecoder {
-    /// A decoder for rows with columns of these names, in this order; of those that are named twice the first counts.
+    /// Creates a decoder for columns with these names, in this order. If a name occurs twice, the first
+    /// column counts.
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let mut positions = [ABSENT; Column::ALL.len()];
         for (name, position) in names.into_iter().zip(0..ABSENT) {
@@ -85,12 +88,12 @@ impl RowDecoder {
         Reading { decoder: self, values, wrong: None }
     }
 
-    /// A pending row as it is read for delivery.
+    /// Decodes a pending row for delivery.
     pub fn row(&self, values: &impl Values, claimed: WithClaim) -> Row {
         self.reading(values).row(claimed)
     }
 
-    /// Everything in a row, for people.
+    /// Decodes all fields of a row, for operators.
     pub fn record(&self, values: &impl Values) -> Record {
         let read = self.row(values, WithClaim::Yes);
         let mut reading = self.reading(values);
@@ -114,7 +117,7 @@ impl RowDecoder {
         }
     }
 
-    /// An item.
+    /// Decodes an item.
     pub fn item(&self, values: &impl Values) -> Item {
         let mut reading = self.reading(values);
         let item = Item {
@@ -124,7 +127,7 @@ impl RowDecoder {
             payload: reading.owned(Column::Payload),
             status: reading.owned(Column::Status),
             error_message: reading.owned(Column::ErrorMessage),
-            // A count that can't be read is judged by the item itself.
+            // `Item` itself reports a count that cannot be read.
             retry_count: self.number(values, Column::RetryCount),
             created_at: self.time(values, Column::CreatedAt),
             processed_at: self.time(values, Column::ProcessedAt),
@@ -137,7 +140,7 @@ impl RowDecoder {
         Item { bytes: item.size(), wrong: reading.wrong, ..item }
     }
 
-    /// How many bytes a row has of which contents were left out; none where all were read.
+    /// The full size of a row whose contents were left out, in bytes; `None` if they were loaded.
     pub fn left_out(&self, values: &impl Values) -> Option<usize> {
         let mut reading = self.reading(values);
         let contents = reading.number(Column::LeftOut).and_then(|bytes| usize::try_from(bytes).ok())?;
@@ -145,30 +148,30 @@ impl RowDecoder {
         Some(contents.saturating_add(reading.names_size(&keys)))
     }
 
-    /// The same of an item.
+    /// The full size of an item whose contents were left out, in bytes; `None` if they were loaded.
     pub fn item_left_out(&self, values: &impl Values, item: &Item) -> Option<usize> {
         let contents = usize::try_from(self.number(values, Column::LeftOut)?).ok()?;
         let names = [Some(&item.id), item.item_type.as_ref(), item.message_group.as_ref()];
         Some(contents.saturating_add(names.into_iter().flatten().map(String::len).sum()))
     }
 
-    /// A column of its own; none where it is NULL, absent or not a number.
+    /// Reads one column; `None` if it is NULL, absent or not a number.
     pub fn number(&self, values: &impl Values, column: Column) -> Option<i64> {
         values.number(self.position(column)?).ok()?
     }
 
-    /// A column of its own; none where it is NULL, absent or not a time.
+    /// Reads one column; `None` if it is NULL, absent or not a time.
     pub fn time(&self, values: &impl Values, column: Column) -> Option<Timestamp> {
         values.time(self.position(column)?).ok()?
     }
 
-    /// Whether a column holds something.
+    /// Whether a column has a value.
     pub fn has(&self, values: &impl Values, column: Column) -> bool {
         self.position(column).is_some_and(|position| values.bytes(position).is_some())
     }
 }
 
-/// The reading of one row, which keeps the first thing that is wrong with it.
+/// The decoding of one row. It keeps the first problem found.
 struct Reading<'r, V> {
     decoder: &'r RowDecoder,
     values: &'r V,
@@ -266,7 +269,8 @@ impl<'r, V: Values> Reading<'r, V> {
         Row { event: self.event(&row.id, &keys, created_at, expires_at), ..row }
     }
 
-    /// Adds what only claims tell. What the last error is says nothing about the event.
+    /// Adds the fields of a claim. A bad last error does not make the event malformed, so it is read
+    /// separately.
     fn claim(&mut self, row: Row) -> Row {
         let last_error = self.decoder.reading(self.values).owned(Column::LastError);
         Row {
@@ -339,9 +343,9 @@ impl<'r, V: Values> Reading<'r, V> {
     }
 }
 
-/// What the group of a row is made of.
+/// The fields that determine a row's group.
 struct Keys<'a> {
-    /// None for the global one.
+    /// `None` for the global aggregate type.
     aggregate_type: Option<&'a str>,
     aggregate_id: Option<&'a str>,
     message_group: Option<&'a str>,

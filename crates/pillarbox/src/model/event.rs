@@ -17,7 +17,7 @@ use super::{
     TraceContext, When,
 };
 
-/// One event. Immutable once built; a clone shares it.
+/// One event. It is immutable, and clones share one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event(Arc<Envelope>);
 
@@ -39,12 +39,12 @@ struct Envelope {
 }
 
 impl Event {
-    /// Starts an event of this type.
+    /// Returns a builder for an event of this type.
     pub fn builder(event_type: impl EventType) -> EventBuilder {
         EventBuilder::new(event_type.name())
     }
 
-    /// Starts an event whose payload is this value as JSON; it is serialised here, once.
+    /// Returns a builder with this value as JSON payload. The value is serialised here, once.
     pub fn json<T: Serialize + ?Sized>(
         event_type: impl EventType,
         payload: &T,
@@ -54,12 +54,12 @@ impl Event {
         Ok(Self::builder(event_type).payload_json(text))
     }
 
-    /// Starts an event from JSON text, which is kept as it is.
+    /// Returns a builder with JSON text as payload. The text is neither parsed nor changed.
     pub fn text(event_type: impl EventType, json: impl Into<String>) -> EventBuilder {
         Self::builder(event_type).payload_json(json)
     }
 
-    /// Starts an event from raw bytes.
+    /// Returns a builder with raw bytes as payload.
     pub fn bytes(event_type: impl EventType, payload: impl Into<Vec<u8>>) -> EventBuilder {
         Self::builder(event_type).payload_bytes(payload)
     }
@@ -76,7 +76,7 @@ impl Event {
         &self.0.event_type
     }
 
-    /// The aggregate type, `__GLOBAL__` where none was named.
+    /// The aggregate type; `__GLOBAL__` if none was set.
     #[must_use]
     pub fn aggregate_type(&self) -> &str {
         &self.0.aggregate_type
@@ -88,25 +88,25 @@ impl Event {
         self.0.aggregate_id.as_deref()
     }
 
-    /// The tenant: passed through, never filtered by.
+    /// The tenant. It is passed through and never used as a filter.
     #[must_use]
     pub fn tenant_id(&self) -> Option<&str> {
         self.0.tenant_id.as_deref()
     }
 
-    /// The message group.
+    /// The message group, if set; it takes precedence over the aggregate as group.
     #[must_use]
     pub fn message_group(&self) -> Option<&str> {
         self.0.message_group.as_deref()
     }
 
-    /// The logical id: two writes with the same one are one event.
+    /// The logical id: writing the same message id twice adds one event.
     #[must_use]
     pub fn message_id(&self) -> Option<&str> {
         self.0.message_id.as_deref()
     }
 
-    /// What ties related events together.
+    /// The id that connects related events.
     #[must_use]
     pub fn correlation_id(&self) -> Option<&str> {
         self.0.correlation_id.as_deref()
@@ -124,7 +124,7 @@ impl Event {
         &self.0.payload
     }
 
-    /// The payload as a value; an error names the type and place, never the content.
+    /// Deserialises the payload. An error names the type and the position, never the content.
     pub fn json_as<T: DeserializeOwned>(&self) -> Result<T, Invalid> {
         serde_json::from_slice(self.0.payload.as_bytes()).map_err(|e| {
             let reason =
@@ -133,31 +133,31 @@ impl Event {
         })
     }
 
-    /// When it happened.
+    /// When the event happened.
     #[must_use]
     pub fn occurred_at(&self) -> Timestamp {
         self.0.occurred_at
     }
 
-    /// Not to be delivered before.
+    /// The earliest time of delivery.
     #[must_use]
     pub fn due(&self) -> Option<When> {
         self.0.due
     }
 
-    /// Not to be delivered after.
+    /// The latest time of delivery.
     #[must_use]
     pub fn expires(&self) -> Option<When> {
         self.0.expires
     }
 
-    /// The trace it was written in.
+    /// The trace context in the headers, if there is one.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
         TraceContext::from_headers(&self.0.headers)
     }
 
-    /// A builder with all that this event has, for hooks that change events.
+    /// Returns a builder with all fields of this event, for interceptors that change events.
     pub fn to_builder(&self) -> EventBuilder {
         let payload = match self.0.payload.clone() {
             Payload::Json(text) => (Some(text), None),
@@ -182,21 +182,22 @@ impl Event {
         }
     }
 
-    /// Whether an event that was built elsewhere keeps these limits too.
+    /// Checks an event that was built under other limits.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Invalid> {
         check_payload(&self.0.payload, limits)?;
         self.0.headers.validate(limits)?;
         limits.layout.check(self)
     }
 
-    /// Bytes it holds in memory, roughly: what buffers are bounded by.
+    /// The approximate size in memory, in bytes; buffers are limited by it.
     #[must_use]
     pub fn weight(&self) -> usize {
         const FIXED: usize = 256;
         FIXED + self.names_size() + self.0.headers.weight() + self.0.payload.size()
     }
 
-    /// Bytes of its texts, headers and payload as they are stored: what it counts against the byte limits of a read.
+    /// The stored size of its texts, headers and payload, in bytes. It counts against the byte limits of a
+    /// read.
     #[must_use]
     pub fn size(&self) -> usize {
         let headers = self.0.headers.to_stored().map_or(0, |headers| headers.len());
@@ -219,7 +220,7 @@ impl Event {
     }
 }
 
-/// Sets the fields of an event; `build` checks them all.
+/// Builder of an event; `build` checks all fields.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is written or built"]
 pub struct EventBuilder {
@@ -259,54 +260,54 @@ impl EventBuilder {
         }
     }
 
-    /// An id of the caller's own; by default a monotonic ULID, or a TSID where the layout demands one.
+    /// Sets the id. Default: a monotonic ULID, or a TSID if the layout requires one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// What the event is about; its id is the group unless a message group is set.
+    /// Sets the aggregate that the event is about. Type and id form the group, unless a message group is set.
     pub fn aggregate(self, aggregate_type: impl AggregateType, id: impl ToString) -> Self {
         self.aggregate_type(aggregate_type).aggregate_id(id)
     }
 
-    /// The kind of thing the event is about.
+    /// Sets the type of the aggregate.
     pub fn aggregate_type(mut self, aggregate_type: impl AggregateType) -> Self {
         self.aggregate_type = aggregate_type.name();
         self
     }
 
-    /// Which of them.
+    /// Sets the id of the aggregate.
     pub fn aggregate_id(mut self, id: impl ToString) -> Self {
         self.aggregate_id = Some(id.to_string());
         self
     }
 
-    /// The tenant, passed through.
+    /// Sets the tenant, which is passed through.
     pub fn tenant(mut self, id: impl Into<String>) -> Self {
         self.tenant_id = Some(id.into());
         self
     }
 
-    /// The group in whose order the event is delivered.
+    /// Sets the message group. Events of one group are delivered in order where order is kept.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.message_group = Some(group.into());
         self
     }
 
-    /// The logical id: a second write with the same one is the same event.
+    /// Sets the logical id. A second write with the same message id adds no event.
     pub fn message_id(mut self, id: impl Into<String>) -> Self {
         self.message_id = Some(id.into());
         self
     }
 
-    /// What ties related events together; an empty one is none.
+    /// Sets the id that connects related events. An empty id counts as none.
     pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
         self.correlation_id = Some(id.into()).filter(|id| !id.is_empty());
         self
     }
 
-    /// One header; a second of the same name replaces it.
+    /// Sets a header. It replaces a header of the same name.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
@@ -318,7 +319,7 @@ impl EventBuilder {
         self.headers.get(name).is_some()
     }
 
-    /// The trace this event belongs to.
+    /// Sets the trace context, as headers.
     pub fn trace_context(self, context: &TraceContext) -> Self {
         let builder = self.header(TRACEPARENT, context.traceparent());
         match context.tracestate() {
@@ -327,42 +328,42 @@ impl EventBuilder {
         }
     }
 
-    /// JSON text, kept as it is.
+    /// Sets JSON text as payload. The text is neither parsed nor changed.
     pub fn payload_json(mut self, json: impl Into<String>) -> Self {
         self.json = Some(json.into().into_boxed_str());
         self
     }
 
-    /// Raw bytes.
+    /// Sets raw bytes as payload.
     pub fn payload_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.bytes = Some(bytes.into().into_boxed_slice());
         self
     }
 
-    /// When it happened; by default now.
+    /// Sets when the event happened. Default: now.
     pub fn occurred_at(mut self, at: Timestamp) -> Self {
         self.occurred_at = Some(at);
         self
     }
 
-    /// Not to be delivered before this; then it takes its place at the end of its group.
+    /// Sets the earliest time of delivery. When it is due, the event goes to the end of its group.
     pub fn due(mut self, when: impl Into<When>) -> Self {
         self.due = Some(when.into());
         self
     }
 
-    /// Not to be delivered after this: it then ends as dead, with the reason.
+    /// Sets the latest time of delivery. After it, the event becomes dead, with the reason.
     pub fn expires(mut self, when: impl Into<When>) -> Self {
         self.expires = Some(when.into());
         self
     }
 
-    /// Checks every field against the default limits and makes the event.
+    /// Checks every field against the default limits and builds the event.
     pub fn build(self) -> Result<Event, Invalid> {
         self.build_within(&Limits::default())
     }
 
-    /// Checks every field against these limits and makes the event.
+    /// Checks every field against these limits and builds the event.
     pub fn build_within(mut self, limits: &Limits) -> Result<Event, Invalid> {
         self.check_names()?;
         self.headers.validate(limits)?;
@@ -390,7 +391,7 @@ impl EventBuilder {
         Ok(event)
     }
 
-    /// Makes the event of a row that is already in the table: what is there is taken as it is.
+    /// Builds the event of a stored row, without checks.
     #[doc(hidden)]
     pub fn build_from_row(self, id: EventId) -> Event {
         let payload = match (self.json, self.bytes) {
@@ -486,9 +487,9 @@ fn whole_micros(when: When) -> When {
     }
 }
 
-/// What can be written: an event, or a builder that becomes one.
+/// A value that can be written: an event, or a builder.
 pub trait IntoEvent {
-    /// The event, checked, and marked with the trace unless it names one itself.
+    /// Returns the checked event. Adds the trace context, unless the event has one.
     fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid>;
 }
 

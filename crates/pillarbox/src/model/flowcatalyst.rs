@@ -1,4 +1,4 @@
-//! Items: what a row of `outbox_events` or `outbox_dispatch_jobs` can hold, and how it reads as an event.
+//! Items: rows of `outbox_events` or `outbox_dispatch_jobs`, and their conversion from and to events.
 
 use std::borrow::Cow;
 
@@ -9,19 +9,19 @@ use super::{
     Record, Row, Seq, Slot, Status, TableName, Token, Tsid,
 };
 
-/// The table of events.
+/// The usual table of events.
 pub const EVENTS: &str = "outbox_events";
-/// The table of dispatch jobs.
+/// The usual table of dispatch jobs.
 pub const DISPATCH_JOBS: &str = "outbox_dispatch_jobs";
 
-/// The types an item can have.
+/// The valid types of an item.
 const TYPES: [&str; 2] = ["EVENT", "DISPATCH_JOB"];
 const PENDING: &str = "PENDING";
 const PROCESSING: &str = "PROCESSING";
 const COMPLETED: &str = "COMPLETED";
 const FAILED: &str = "FAILED";
 
-/// What an event becomes in this layout.
+/// An event as a new item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewItem<'a> {
     /// Column `id`.
@@ -35,8 +35,8 @@ pub struct NewItem<'a> {
 }
 
 impl<'a> NewItem<'a> {
-    /// The item of an event. What the layout has no column for is refused, by the name of the field; an aggregate with
-    /// an id is a message group, as it is for delivery.
+    /// Converts an event. A field without a column in this layout is refused by name. An aggregate with an id
+    /// becomes the message group, as it does for delivery.
     pub fn of(event: &'a Event) -> Result<Self, Invalid> {
         let no_column = |field| Invalid::NoColumn { field, layout: "flowcatalyst" };
         let held = [
@@ -72,7 +72,7 @@ impl<'a> NewItem<'a> {
         Ok(Self { id, item_type: event.event_type(), message_group, payload })
     }
 
-    /// The items of rows that are to be written to a table, or what is wrong with the first that can't be.
+    /// Converts the rows to write to a table, or returns what is wrong with the first invalid one.
     pub fn of_rows(rows: &'a [NewRow], table: &TableName) -> Result<Vec<Self>, Invalid> {
         let item = |row: &'a NewRow| {
             if row.placement == Placement::Queue {
@@ -84,7 +84,7 @@ impl<'a> NewItem<'a> {
         rows.iter().map(item).collect()
     }
 
-    /// Whether a table is for items of this type; one of another name takes both.
+    /// Checks that a table is for items of this type. A table with another name accepts both types.
     fn fits(&self, table: &TableName) -> Result<(), Invalid> {
         let wanted = match table.as_str() {
             EVENTS => TYPES[0],
@@ -99,7 +99,7 @@ impl<'a> NewItem<'a> {
     }
 }
 
-/// A row as it was read: a column that is missing or of another kind is `None`, and `wrong` says which.
+/// An item as read. A column that is missing or of another type is `None`, and `wrong` says which.
 #[derive(Debug, Clone, Default)]
 pub struct Item {
     /// Column `id`.
@@ -120,40 +120,41 @@ pub struct Item {
     pub processed_at: Option<Timestamp>,
     /// Column `error_message`.
     pub error_message: Option<String>,
-    /// What it counts against the byte limits of a read.
+    /// The size that counts against the byte limits of a read.
     pub bytes: usize,
-    /// The first thing that could not be read.
+    /// The first problem found.
     pub wrong: Option<Malformed>,
 }
 
 impl Item {
-    /// Remembers what could not be read, unless something else was before it.
+    /// Records a problem, unless one was recorded before.
     pub fn blame(&mut self, reason: impl Into<String>) {
         if self.wrong.is_none() {
             self.wrong = Some(Malformed::new(reason));
         }
     }
 
-    /// Bytes of what was read of it.
+    /// The size of its loaded texts, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let texts = [&self.item_type, &self.message_group, &self.payload, &self.error_message];
         self.id.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 
-    /// Its contents were not loaded: it has more bytes than a row may have.
+    /// Marks the item as larger than `most` and therefore not loaded.
     pub fn set_aside(&mut self, bytes: usize, most: usize) {
         (self.bytes, self.wrong) = (0, Some(Malformed::too_large(bytes, most)));
     }
 
-    /// Retries are counted when one is asked for, attempts when they begin: a row that was claimed has had one more.
+    /// The attempts begun. `retry_count` grows when a retry is requested, attempts when they begin, so a
+    /// taken item has one more.
     fn attempts(&self) -> u32 {
         let begun = i64::from(self.status.as_deref() != Some(PENDING));
         let attempts = self.retry_count.unwrap_or_default().max(0).saturating_add(begun);
         u32::try_from(attempts).unwrap_or(u32::MAX)
     }
 
-    /// A status that nobody knows is nobody's to deliver: it reads as dead.
+    /// The status. An unknown status counts as dead, so the item is not delivered.
     fn standing(&self) -> Status {
         match self.status.as_deref() {
             Some(PENDING | PROCESSING) if self.retry_count.unwrap_or_default() > 0 => Status::Retry,
@@ -178,7 +179,7 @@ impl Item {
         }
     }
 
-    /// The row as it is delivered; its token is the time of its claim.
+    /// Converts the item to a row for delivery. The token is the time of the take.
     #[must_use]
     pub fn into_row(mut self) -> Row {
         self.judge();
@@ -215,7 +216,8 @@ impl Item {
         }
     }
 
-    /// The row as people see it. What ended has no token: its time is its end's.
+    /// Converts the item to a record for operators. An ended item has no token, because its time is the time
+    /// of its end.
     #[must_use]
     pub fn into_record(mut self) -> Record {
         let last_error = self.error_message.take();
@@ -243,7 +245,7 @@ impl Item {
     }
 }
 
-/// The number of a row, for people: that of its TSID; zero where its id is none.
+/// The number of an item, for display: its TSID as a number, or zero if the id is not a TSID.
 #[must_use]
 pub fn number_of(id: &EventId) -> Seq {
     Seq(Tsid::parse(id.as_str()).map_or(0, |tsid| tsid.to_u64() as i64))

@@ -1,4 +1,4 @@
-//! The group: the key in whose order events are delivered.
+//! The key of a group of events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::sync::Arc;
 use super::limits::name;
 use super::{Event, Invalid, MESSAGE_GROUP_MAX};
 
-/// The key of a group: the message group, else the aggregate; compared by bytes.
+/// The key of a group: the message group, or else the aggregate. Compared byte by byte.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey(Arc<str>);
 
 impl GroupKey {
-    /// A group by its name.
+    /// Creates a key without checks.
     #[must_use]
     pub fn new(key: impl Into<Arc<str>>) -> Self {
         Self(key.into())
     }
 
-    /// A group by a name that somebody typed: as long as a message group may be, and free of control characters.
+    /// Creates a key from user input: no longer than a message group, and without control characters.
     ///
     /// # Errors
     ///
-    /// The reason why no event can have this group.
+    /// Why no event can have this group.
     pub fn named(key: &str) -> Result<Self, Invalid> {
         name("group", key, MESSAGE_GROUP_MAX)?;
         Ok(Self::new(key))
     }
 
-    /// The group of an event: its message group; else, where an aggregate id is set, `type/id`; else none.
+    /// The group of an event: its message group, or else `type/id` if an aggregate id is set, or else none.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
         if let Some(group) = event.message_group() {

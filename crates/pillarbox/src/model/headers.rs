@@ -6,7 +6,7 @@ use std::fmt;
 use super::limits::{self, HEADER_KEY_MAX, HEADERS_MAX, Limits};
 use super::{Invalid, Malformed};
 
-/// The headers of an event, in the order of their names.
+/// The headers of an event, ordered by name.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Headers(BTreeMap<String, String>);
 
@@ -17,24 +17,24 @@ impl Headers {
         self.0.get(name).map(String::as_str)
     }
 
-    /// All of them.
+    /// All headers, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of headers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// As stored: a flat JSON object, or nothing when there are none.
+    /// The stored form: a flat JSON object, or `None` without headers.
     #[must_use]
     pub fn to_stored(&self) -> Option<String> {
         if self.0.is_empty() {
@@ -44,7 +44,7 @@ impl Headers {
         serde_json::to_string(&self.0).ok()
     }
 
-    /// Reads what is stored: NULL, an empty text and `null` are no headers.
+    /// Decodes the stored form. NULL, an empty text and `null` mean no headers.
     pub fn from_stored(stored: Option<&str>) -> Result<Self, Malformed> {
         match stored.map(str::trim) {
             None | Some("" | "null") => Ok(Self::default()),
@@ -57,7 +57,7 @@ impl Headers {
         }
     }
 
-    /// Bytes they hold in memory, roughly.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
         const EACH: usize = 2 * size_of::<String>();
         self.0.iter().map(|(name, value)| EACH + name.len() + value.len()).sum()
@@ -80,7 +80,7 @@ impl Headers {
     }
 }
 
-/// Shows names only: values may be secrets.
+/// Shows only names, because values may be secrets.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.keys()).finish()

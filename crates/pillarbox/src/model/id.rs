@@ -1,4 +1,4 @@
-//! Ids: of events, of nodes, of owners of claims.
+//! The ids of events, nodes and owners of claims.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,37 +13,37 @@ static ULIDS: Mutex<Option<ulid::Generator>> = Mutex::new(None);
 pub struct EventId(Arc<str>);
 
 impl EventId {
-    /// Takes an id of the caller's own making.
+    /// Checks an id chosen by the caller.
     pub fn new(id: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let id = id.into();
         limits::name("event id", &id, EVENT_ID_MAX)?;
         Ok(Self(id))
     }
 
-    /// A monotonic ULID: ids made in one process sort in the order they were made.
+    /// Generates a monotonic ULID: ids of one process sort in the order of creation.
     #[must_use]
     pub fn ulid() -> Self {
         let mut guard = ULIDS.lock().unwrap_or_else(PoisonError::into_inner);
         let generator = guard.get_or_insert_default();
         let next = generator.generate();
-        // A generator is spent after 2^80 ids in one millisecond; plain ULIDs go on.
+        // The monotonic generator can overflow within one millisecond; fall back to a plain ULID.
         let id = next.unwrap_or_else(|_| ulid::Ulid::generate());
         Self(id.to_string().into())
     }
 
-    /// A UUID of version 7.
+    /// Generates a UUID of version 7.
     #[must_use]
     pub fn uuid_v7() -> Self {
         Self(uuid::Uuid::now_v7().to_string().into())
     }
 
-    /// A TSID: 13 characters of Crockford's base 32.
+    /// Generates a TSID: 13 characters of Crockford's base 32.
     #[must_use]
     pub fn tsid() -> Self {
         Self(TsidGenerator::shared().next().to_string().into())
     }
 
-    /// An id as it stands in a row that someone else wrote; any text is taken.
+    /// Creates an id from a stored row, without checks: another program may have written it.
     #[must_use]
     pub fn from_row(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
@@ -68,18 +68,18 @@ impl fmt::Debug for EventId {
     }
 }
 
-/// One incarnation of a process: random, never used twice.
+/// The id of one incarnation of a delivering process: random, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u128);
 
 impl NodeId {
-    /// A node id from 128 random bits.
+    /// Creates a node id from 128 random bits.
     #[must_use]
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// Reads the 32 hexadecimal digits that `Display` writes.
+    /// Parses the 32 hexadecimal digits that `Display` writes.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         if text.len() != 32 {
             return Err(Invalid::range(
@@ -106,19 +106,19 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Who holds claimed rows: 1 to 128 bytes of text.
+/// The owner of a claim: 1 to 128 bytes of text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// Takes a name for an owner.
+    /// Checks the name of an owner.
     pub fn new(name: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let name = name.into();
         limits::name("owner id", &name, 128)?;
         Ok(Self(name))
     }
 
-    /// A random owner, for those who name none.
+    /// Generates a random owner, for callers that name none.
     #[must_use]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().to_string().into())

@@ -1,8 +1,8 @@
-//! Bad input: which field, what is wrong with it, and what is allowed.
+//! Invalid input: the field, the problem and the allowed values.
 
 use std::fmt;
 
-/// Input that was refused. Names the field and the bound, never the value of a payload or header.
+/// Refused input. Names the field and the limit, never the value of a payload or header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -17,7 +17,7 @@ pub enum Invalid {
     Missing {
         /// The field.
         field: &'static str,
-        /// What to do.
+        /// How to fix it.
         hint: &'static str,
     },
     /// A text is longer than its column.
@@ -27,25 +27,25 @@ pub enum Invalid {
         field: &'static str,
         /// Its length in bytes.
         len: usize,
-        /// The bound in bytes.
+        /// The limit in bytes.
         max: usize,
     },
-    /// A character the databases can't hold.
+    /// A character that the database cannot store.
     #[error("{field} holds {what} at byte {at}, which the database can't keep")]
     Character {
         /// The field.
         field: &'static str,
-        /// What kind of character.
+        /// The kind of character.
         what: &'static str,
         /// The position of the character, in bytes from the start.
         at: usize,
     },
-    /// Two things that exclude each other.
+    /// Two fields that exclude each other.
     #[error("{first} and {second} are both set, exactly one is allowed")]
     Both {
-        /// One of them.
+        /// The first field.
         first: &'static str,
-        /// The other.
+        /// The second field.
         second: &'static str,
     },
     /// A table or schema name that is not a plain identifier.
@@ -57,7 +57,7 @@ pub enum Invalid {
         field: &'static str,
         /// The value, cut to 80 characters.
         value: String,
-        /// The bound in bytes.
+        /// The limit in bytes.
         max: usize,
     },
     /// A number or duration outside its range.
@@ -70,7 +70,7 @@ pub enum Invalid {
         /// The range in words.
         bound: String,
     },
-    /// A field that the tables have no column for.
+    /// A field without a column in the layout.
     #[error("{field} has no column in the layout {layout}")]
     NoColumn {
         /// The field.
@@ -78,12 +78,12 @@ pub enum Invalid {
         /// The layout.
         layout: &'static str,
     },
-    /// A value that is not of the form asked for.
+    /// A value that cannot be parsed.
     #[error("{field} can't be read: {reason}")]
     Malformed {
         /// The field.
         field: &'static str,
-        /// Why, without the value.
+        /// The reason, without the value.
         reason: String,
     },
 }

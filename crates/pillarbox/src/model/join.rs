@@ -1,4 +1,4 @@
-//! Joins: a number of messages that end in one.
+//! Joins: fan-ins of messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use super::limits::{self, EVENT_ID_MAX};
 use super::{EventId, Invalid, Status};
 
-/// Longest grouping key of a join.
+/// The maximum length of a grouping key, in bytes.
 pub const GROUPING_KEY_MAX: usize = 255;
-/// Most steps of a join.
+/// The maximum number of steps of a join.
 pub const JOIN_STEPS_MAX: u32 = 1_000_000;
 
 /// The id of a join: 1 to 36 bytes of text.
@@ -18,20 +18,20 @@ pub const JOIN_STEPS_MAX: u32 = 1_000_000;
 pub struct JoinId(Arc<str>);
 
 impl JoinId {
-    /// Takes an id of the caller's own making.
+    /// Checks an id chosen by the caller.
     pub fn new(id: impl Into<Arc<str>>) -> Result<Self, Invalid> {
         let id = id.into();
         limits::name("join id", &id, EVENT_ID_MAX)?;
         Ok(Self(id))
     }
 
-    /// A UUID of version 7.
+    /// Generates a UUID of version 7.
     #[must_use]
     pub fn random() -> Self {
         Self(uuid::Uuid::now_v7().to_string().into())
     }
 
-    /// An id as it stands in a row.
+    /// Creates an id from a stored row, without checks.
     #[must_use]
     pub fn from_row(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
@@ -56,37 +56,37 @@ impl fmt::Debug for JoinId {
     }
 }
 
-/// Where a join stands.
+/// The status of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JoinStatus {
-    /// Its end has not come, or nobody has said yet what is to happen then.
+    /// A step has not ended yet, or no wait is set.
     Pending,
-    /// All steps ended, well enough.
+    /// All steps ended, and none failed, or failures are ignored.
     Completed,
-    /// All steps ended, and one that failed was too many.
+    /// All steps ended, at least one failed, and failures are not ignored.
     Failed,
-    /// Taken back.
+    /// The join was cancelled; no continuation is enqueued.
     Cancelled,
 }
 
 impl JoinStatus {
-    /// All, in the order of their codes.
+    /// All values, ordered by code.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// The number in tables.
+    /// The code in tables.
     #[must_use]
     pub const fn code(self) -> i16 {
         self as i16
     }
 
-    /// The status of a number in a table; one that is unknown is as good as cancelled: nothing happens to it.
+    /// Reads a code. An unknown code counts as cancelled, so nothing happens to the join.
     #[must_use]
     pub fn from_code(code: i16) -> Self {
         Self::ALL.into_iter().find(|status| status.code() == code).unwrap_or(Self::Cancelled)
     }
 
-    /// The word for people.
+    /// The name for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -98,23 +98,23 @@ impl JoinStatus {
     }
 }
 
-/// Where a step of a join stands: the state of one message in one join.
+/// The state of one message in one join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepState {
-    /// It has not ended.
+    /// The message has not ended.
     Pending,
-    /// Its message was delivered.
+    /// The message was delivered.
     Completed,
-    /// Its message is dead.
+    /// The message is dead or was cancelled.
     Failed,
 }
 
 impl StepState {
-    /// All, in the order of their codes.
+    /// All values, ordered by code.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Completed, Self::Failed];
 
-    /// The step that a message of this status is.
+    /// The step state of a message with this status.
     #[must_use]
     pub const fn of(status: Status) -> Self {
         match status {
@@ -124,19 +124,19 @@ impl StepState {
         }
     }
 
-    /// The number in tables.
+    /// The code in tables.
     #[must_use]
     pub const fn code(self) -> i16 {
         self as i16
     }
 
-    /// The state of a number in a table; one that is unknown has ended badly.
+    /// Reads a code. An unknown code counts as failed.
     #[must_use]
     pub fn from_code(code: i16) -> Self {
         Self::ALL.into_iter().find(|state| state.code() == code).unwrap_or(Self::Failed)
     }
 
-    /// The word for people.
+    /// The name for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -147,16 +147,16 @@ impl StepState {
     }
 }
 
-/// The message that a join ends in.
+/// The message that a join enqueues when it ends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Continuation {
-    /// Its topic.
+    /// The topic of the message.
     pub topic: String,
-    /// Its payload.
+    /// The payload of the message.
     pub payload: String,
 }
 
-/// Payloads never reach a log.
+/// Omits the payload: payloads never reach a log.
 impl fmt::Debug for Continuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Continuation").field("topic", &self.topic).finish_non_exhaustive()
@@ -167,50 +167,50 @@ impl fmt::Debug for Continuation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailedSteps {
-    /// One is enough.
+    /// One failed step fails the join.
     #[default]
     Fail,
-    /// They count as ended, like others.
+    /// Failed steps count as ended, like any other.
     Ignore,
 }
 
-/// What happens when the last step has ended.
+/// What a join does when its last step has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinWait {
-    /// What failed steps mean.
+    /// Whether failed steps fail the join.
     pub failed_steps: FailedSteps,
-    /// What is enqueued when it completes.
+    /// The message to enqueue when the join completes.
     pub on_complete: Option<Continuation>,
-    /// What is enqueued when it fails.
+    /// The message to enqueue when the join fails.
     pub on_fail: Option<Continuation>,
-    /// The id of the message that is enqueued, whichever of the two: with it none can be added twice.
+    /// The id of the enqueued message, in both cases. A fixed id prevents a second continuation.
     pub message: EventId,
-    /// Its headers, as JSON.
+    /// The headers of the message, as JSON.
     pub headers: Option<String>,
 }
 
-/// A join.
+/// A join as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinRecord {
-    /// Its id.
+    /// The id of the join.
     pub id: JoinId,
-    /// What it belongs to.
+    /// A key that groups related joins.
     pub grouping_key: Option<String>,
-    /// How many steps it has.
+    /// The number of steps.
     pub expected: u32,
-    /// How many messages are attached.
+    /// The number of attached messages.
     pub attached: u32,
-    /// How many of them are done.
+    /// The number of completed steps.
     pub completed: u32,
-    /// How many of them are dead.
+    /// The number of failed steps.
     pub failed: u32,
-    /// Where it stands.
+    /// The status of the join.
     pub status: JoinStatus,
-    /// What its maker noted.
+    /// Free text of the caller.
     pub metadata: Option<String>,
-    /// What is to happen at its end, once someone has said so.
+    /// What happens at the end; `None` until a wait is set.
     pub wait: Option<JoinWait>,
-    /// The message it ended in.
+    /// The continuation that was enqueued.
     pub fired: Option<EventId>,
     /// When it was started.
     pub created_at: Timestamp,
@@ -219,7 +219,7 @@ pub struct JoinRecord {
 }
 
 impl JoinRecord {
-    /// Where a join stands whose end someone waits for: `None` while a step is still to end.
+    /// The final status of a join with a wait; `None` while a step has not ended, or without a wait.
     #[must_use]
     pub fn verdict(&self) -> Option<JoinStatus> {
         let wait = self.wait.as_ref()?;
@@ -233,7 +233,7 @@ impl JoinRecord {
     }
 }
 
-/// What one call adds to the counts of a join.
+/// The amounts that one call adds to the counts of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
     /// Messages attached.
@@ -245,7 +245,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// A step stands so now; a pending one counts nothing.
+    /// Counts a step in this state; a pending step counts nothing.
     pub const fn add(&mut self, state: StepState) {
         match state {
             StepState::Pending => {}
@@ -260,7 +260,7 @@ impl Counted {
 pub struct JoinMember {
     /// The id of the message.
     pub message: EventId,
-    /// Where it stands in this join.
+    /// The state of the message in this join.
     pub state: StepState,
     /// When it was attached.
     pub attached_at: Timestamp,

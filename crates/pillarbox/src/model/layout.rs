@@ -5,22 +5,22 @@ use std::fmt;
 use super::flowcatalyst::{EVENTS, NewItem};
 use super::{Event, EventId, Invalid, TableName};
 
-/// How the tables of a store are laid out.
+/// The layout of a store's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Pillarbox's own: rows have numbers, and are delivered by who holds their slot.
+    /// Pillarbox's own layout: rows have sequence numbers, and the holder of a slot delivers its rows.
     #[default]
     Native,
-    /// `outbox_events` and `outbox_dispatch_jobs`, as other programs know them: a leader takes rows by their status.
+    /// `outbox_events` and `outbox_dispatch_jobs` of other programs: a leader takes rows by status.
     Flowcatalyst,
 }
 
 impl Layout {
-    /// Both of them.
+    /// All layouts.
     pub const ALL: [Self; 2] = [Self::Native, Self::Flowcatalyst];
 
-    /// The word for people and programs.
+    /// The name for people and programs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl Layout {
         }
     }
 
-    /// How many slots the rows are spread over. Rows without numbers are taken by one node: their one slot is leadership.
+    /// The number of shared slots. Items have one slot, whose holder is the leader.
     #[must_use]
     pub const fn slots(self) -> i16 {
         match self {
@@ -46,7 +46,7 @@ impl Layout {
         }
     }
 
-    /// A new id for an event.
+    /// Generates an event id of the kind that the layout requires.
     pub(super) fn new_id(self) -> EventId {
         match self {
             Self::Native => EventId::ulid(),
@@ -54,7 +54,7 @@ impl Layout {
         }
     }
 
-    /// Refuses an event that has something the layout has no column for.
+    /// Refuses an event with a field that has no column in the layout.
     pub(super) fn check(self, event: &Event) -> Result<(), Invalid> {
         match self {
             Self::Native => Ok(()),
@@ -62,12 +62,12 @@ impl Layout {
         }
     }
 
-    /// Whether rows have a column for headers.
+    /// Whether the layout has a column for headers.
     pub(crate) const fn has_headers(self) -> bool {
         matches!(self, Self::Native)
     }
 
-    /// The table that events are in unless another one is named.
+    /// The default table of the layout.
     pub(super) const fn usual_table(self) -> &'static str {
         match self {
             Self::Native => TableName::DEFAULT,
@@ -75,7 +75,7 @@ impl Layout {
         }
     }
 
-    /// Reads the word.
+    /// Parses the name.
     pub fn parse(word: &str) -> Result<Self, Invalid> {
         let found = Self::ALL.into_iter().find(|layout| layout.as_str() == word);
         found.ok_or_else(|| Invalid::Malformed {

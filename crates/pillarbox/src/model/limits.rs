@@ -1,44 +1,45 @@
-//! The bounds of every field, in bytes, and the checks that keep them.
+//! The size limits of all fields, in bytes, and the checks that enforce them.
 
 use super::{Invalid, Layout};
 
-/// Longest event id.
+/// Maximum length of an event id.
 pub const EVENT_ID_MAX: usize = 36;
-/// Longest event type.
+/// Maximum length of an event type.
 pub const EVENT_TYPE_MAX: usize = 255;
-/// Longest aggregate type.
+/// Maximum length of an aggregate type.
 pub const AGGREGATE_TYPE_MAX: usize = 64;
-/// Longest aggregate id.
+/// Maximum length of an aggregate id.
 pub const AGGREGATE_ID_MAX: usize = 128;
-/// Longest tenant id.
+/// Maximum length of a tenant id.
 pub const TENANT_ID_MAX: usize = 64;
-/// Longest message group.
+/// Maximum length of a message group.
 pub const MESSAGE_GROUP_MAX: usize = 255;
-/// Longest message id.
+/// Maximum length of a message id.
 pub const MESSAGE_ID_MAX: usize = 255;
-/// Longest correlation id.
+/// Maximum length of a correlation id.
 pub const CORRELATION_ID_MAX: usize = 255;
-/// Longest header name.
+/// Maximum length of a header name.
 pub const HEADER_KEY_MAX: usize = 255;
-/// All headers together, as JSON.
+/// Maximum size of all headers together, as JSON.
 pub const HEADERS_MAX: usize = 64 * 1024;
-/// Largest payload by default: 1 MiB.
+/// Default maximum size of a payload: 1 MiB.
 pub const PAYLOAD_MAX: usize = 1_048_576;
-/// Largest row that is loaded by default: 16 MiB.
+/// Default maximum size of a row to load: 16 MiB.
 pub const ROW_BYTES_MAX: usize = 16 * 1_048_576;
-/// Stored errors are cut to this many characters.
+/// Stored errors are truncated to this many characters.
 pub const ERROR_MAX_CHARS: usize = 4_000;
 
 const TABLE_NAME_MAX: usize = 48;
 
-/// Bounds that can be set, or that depend on the database.
+/// Limits that can be configured, or that depend on the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest payload in bytes. Default: 1 MiB.
+    /// The maximum payload in bytes. Default: 1 MiB.
     pub payload: usize,
-    /// Whether payload and header text may hold NUL. Default: no; PostgreSQL can't keep it.
+    /// Whether payload and header texts may contain NUL. Default: no, because PostgreSQL cannot store it.
     pub nul_in_text: bool,
-    /// Which fields there are columns for, and which ids events get. Default: the native layout, all fields, ULIDs.
+    /// The layout, which decides which fields have columns and what kind of ids events get. Default: native,
+    /// with all fields and ULIDs.
     pub layout: Layout,
 }
 
@@ -49,8 +50,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The largest row that a writer within these limits can leave: the payload, headers whose every character is escaped,
-    /// and names.
+    /// The largest row that a writer can produce within these limits: payload, headers with every character
+    /// escaped, and names.
     #[must_use]
     pub const fn largest_row(&self) -> usize {
         const LONGEST_ESCAPE: usize = 6;
@@ -58,21 +59,21 @@ impl Limits {
         self.payload.saturating_add(LONGEST_ESCAPE * HEADERS_MAX + NAMES_MAX)
     }
 
-    /// What is wrong with a limit for rows that are loaded, if it is below what a writer can leave.
+    /// Checks a limit for loaded rows: an error if it is below the largest row that a writer can produce.
     #[must_use]
     pub fn too_small_for_rows(&self, row_bytes: usize) -> Option<Invalid> {
         let least = self.largest_row();
         (row_bytes < least).then(|| Invalid::range("max row bytes", row_bytes, format!("{least} or more")))
     }
 
-    /// The largest row that is loaded where nothing else is set: never less than a writer can leave.
+    /// The default limit for loaded rows: never less than the largest row that a writer can produce.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.largest_row().max(ROW_BYTES_MAX)
     }
 }
 
-/// A name: present, short enough, and free of control characters.
+/// Checks a name: not empty, not too long, and without control characters.
 pub(crate) fn name(field: &'static str, value: &str, max: usize) -> Result<(), Invalid> {
     if value.is_empty() {
         return Err(Invalid::Empty { field });
@@ -86,7 +87,7 @@ pub(crate) fn name(field: &'static str, value: &str, max: usize) -> Result<(), I
     }
 }
 
-/// Free text: no NUL where the database has no place for it.
+/// Checks free text: no NUL if the database cannot store it.
 pub(crate) fn text(field: &'static str, value: &str, limits: &Limits) -> Result<(), Invalid> {
     if limits.nul_in_text {
         return Ok(());
@@ -97,7 +98,7 @@ pub(crate) fn text(field: &'static str, value: &str, limits: &Limits) -> Result<
     }
 }
 
-/// An error text as it is stored: without NUL, and cut to 4,000 characters on a character boundary.
+/// The stored form of an error text: without NUL, and truncated to 4,000 characters on a character boundary.
 #[must_use]
 pub fn stored_error(error: &str) -> String {
     error.chars().map(|c| if c == '\0' { '\u{FFFD}' } else { c }).take(ERROR_MAX_CHARS).collect()
@@ -108,7 +109,7 @@ pub fn stored_error(error: &str) -> String {
 pub struct TableName(String);
 
 impl TableName {
-    /// The table of the native layout.
+    /// The default table of the native layout.
     pub const DEFAULT: &'static str = "outbox_event";
 
     /// Checks a name: letters, digits and underscores, not starting with a digit, at most 48 bytes.
@@ -123,7 +124,7 @@ impl TableName {
         Err(Invalid::NotIdentifier { field: "table name", value, max: TABLE_NAME_MAX })
     }
 
-    /// The usual table of a layout.
+    /// The default table of a layout.
     #[must_use]
     pub fn usual(layout: Layout) -> Self {
         Self(layout.usual_table().to_owned())
@@ -135,7 +136,8 @@ impl TableName {
         &self.0
     }
 
-    /// What the names of the tables beside it begin with: `outbox_event` gives `outbox`, `orders` gives `orders`.
+    /// The prefix of the names of the store's other tables: `outbox_event` gives `outbox`, `orders` gives
+    /// `orders`.
     #[must_use]
     pub fn family(&self) -> &str {
         self.0.strip_suffix("_event").filter(|rest| !rest.is_empty()).unwrap_or(&self.0)

@@ -1,4 +1,4 @@
-//! The model: what an event is, how it is named, where it stands.
+//! The model: events, their ids and limits, and their rows in a store.
 
 mod column;
 mod decode;

@@ -1,25 +1,25 @@
-//! Types of events and aggregates: enums by derive, or plain strings.
+//! Types of events and aggregates: derived enums or plain strings.
 
 use std::borrow::Cow;
 
-/// The aggregate type of events that name none.
+/// The aggregate type of events without one.
 pub const GLOBAL: &str = "__GLOBAL__";
 
-/// What kind of event it is; listeners are found by it.
+/// The type of an event, by which listeners are selected.
 ///
 /// Derive it on an enum or unit struct, or use a string.
 pub trait EventType {
-    /// The name that is stored.
+    /// The stored name.
     fn name(&self) -> Cow<'static, str>;
 }
 
-/// What kind of thing an event is about.
+/// The type of the aggregate that an event is about.
 pub trait AggregateType {
-    /// The name that is stored.
+    /// The stored name.
     fn name(&self) -> Cow<'static, str>;
 }
 
-/// The aggregate type of events that name none, `__GLOBAL__`.
+/// The aggregate type of events without one, `__GLOBAL__`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Global;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What an event carries. Serialised once; every path carries these bytes.
+/// The content of an event. It is serialised once, and every path delivers exactly these bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
     /// JSON text, exactly as written.
@@ -12,7 +12,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The bytes, of either kind.
+    /// The payload as bytes, for both kinds.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -21,7 +21,7 @@ impl Payload {
         }
     }
 
-    /// The text, if it is JSON.
+    /// The JSON text, if the payload is JSON.
     #[must_use]
     pub fn as_json(&self) -> Option<&str> {
         match self {
@@ -37,7 +37,7 @@ impl Payload {
     }
 }
 
-/// Shows kind and size only: payloads never reach a log.
+/// Shows only kind and size: payloads never reach a log.
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if matches!(self, Self::Json(_)) { "json" } else { "bytes" };

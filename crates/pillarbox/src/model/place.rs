@@ -1,8 +1,8 @@
-//! Where a row stands in the order of delivery, and who may deliver it.
+//! The position of a row: its sequence number, slot, lane and token.
 
 use std::fmt;
 
-/// The number the database gives a row; delivery follows it.
+/// The sequence number that the database assigns to a row. Delivery follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize)]
 pub struct Seq(pub i64);
 
@@ -12,11 +12,11 @@ impl fmt::Display for Seq {
     }
 }
 
-/// The number that fences a claim: grows with each claim of a row, never falls.
+/// The number that fences a claim. It increases with each claim of a row and never decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize)]
 pub struct Token(pub i64);
 
-/// A share of the events: 0 to 63 for groups, 64 and above for the lanes of nodes.
+/// A partition of the events: 0 to 63 are shared between nodes, 64 and above are the lanes of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct Slot(pub i16);
 
@@ -28,35 +28,35 @@ impl Slot {
     }
 }
 
-/// Who delivers a row that is not delivered by its group's slot.
+/// A private slot, for rows that are not delivered through the slot of their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct Lane(pub i16);
 
 impl Lane {
-    /// Nobody, until its time has come.
+    /// Delayed rows: nobody delivers them until they are promoted.
     pub const DELAYED: Self = Self(-1);
-    /// Whoever claims it.
+    /// Messages of the queue, which workers claim.
     pub const QUEUE: Self = Self(-2);
     /// The first private lane of a node.
     pub const FIRST: Self = Self(64);
-    /// The first lane of a node that reads no other.
+    /// The first lane of nodes that read only their own lane.
     pub const FIRST_ALONE: Self = Self(16_384);
 
-    /// The slot that rows of this lane have.
+    /// The slot number of rows in this lane.
     #[must_use]
     pub const fn slot(self) -> Slot {
         Slot(self.0)
     }
 }
 
-/// A set of slots, kept as sorted ranges so that a statement can name it in a few numbers.
+/// A set of slots, kept as sorted ranges, so that a statement can name it with few numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotSet {
     ranges: Vec<(i16, i16)>,
 }
 
 impl SlotSet {
-    /// The set of these slots.
+    /// Creates a set of slots.
     #[must_use]
     pub fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
         let mut numbers: Vec<i16> = slots.into_iter().map(|slot| slot.0).collect();
@@ -71,19 +71,19 @@ impl SlotSet {
         Self { ranges }
     }
 
-    /// Inclusive ranges, ascending.
+    /// The inclusive ranges, ascending.
     #[must_use]
     pub fn ranges(&self) -> &[(i16, i16)] {
         &self.ranges
     }
 
-    /// Whether the slot is in it.
+    /// Whether the set contains the slot.
     #[must_use]
     pub fn contains(&self, slot: Slot) -> bool {
         self.ranges.iter().any(|&(first, last)| (first..=last).contains(&slot.0))
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

@@ -1,43 +1,43 @@
-//! Rows: what is written, what is read back, what an operator sees.
+//! Rows: as written, as read for delivery, and as shown to operators.
 
 use jiff::Timestamp;
 
 use super::{Event, EventId, GroupKey, Lane, Seq, Slot, Status, Token};
 
-/// Who is to deliver a row that is being written.
+/// Where a new row goes, which decides who delivers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// The holder of its group's slot; without a group, of the slot its id falls into.
+    /// The slot of its group, or of its id if it has no group. The holder of the slot delivers it.
     Slot,
-    /// The node that holds this lane.
+    /// This lane. The holder of the lane delivers it.
     Lane(Lane),
-    /// Whoever claims it.
+    /// The queue. The worker that claims it delivers it.
     Queue,
 }
 
-/// A row to be written. One that is due in the future waits in lane −1, unless it is in the queue.
+/// A row to write. A row that is due in the future waits in lane −1, unless it belongs to the queue.
 #[derive(Debug, Clone)]
 pub struct NewRow {
     /// The event.
     pub event: Event,
-    /// Who delivers it.
+    /// Where the row goes.
     pub placement: Placement,
 }
 
-/// What became of a row that was written.
+/// The result of writing one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its id; where an event with the same message id was there already, that one's.
+    /// The event's id. If a row with the same message id exists, the id of that row.
     pub id: EventId,
-    /// Its number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Whether a row was added; false where the message id was there already.
+    /// Whether a row was added; false if the message id existed already.
     pub fresh: bool,
-    /// Whether it waits for its time.
+    /// Whether the row waits in lane −1.
     pub delayed: bool,
 }
 
-/// Why a row can't be read as an event.
+/// Why a row cannot be decoded to an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Malformed {
@@ -52,26 +52,26 @@ enum Kind {
 }
 
 impl Malformed {
-    /// A reason without payload or header values.
+    /// Creates an error. The reason must not contain payload or header values.
     #[must_use]
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), kind: Kind::Undecodable }
     }
 
-    /// A row of more bytes than may be loaded.
+    /// The error of a row that is larger than may be loaded.
     #[must_use]
     pub fn too_large(bytes: usize, most: usize) -> Self {
         let reason = format!("the row has {bytes} bytes, more than the {most} that max-row-bytes allows");
         Self { reason, kind: Kind::TooLarge }
     }
 
-    /// A row whose contents nobody asked for.
+    /// The error of a row whose contents were not requested.
     #[must_use]
     pub fn left_out() -> Self {
         Self::new("its contents were left out")
     }
 
-    /// The error of a row that is set aside as dead because of this.
+    /// The error text to store when the row is marked dead for this reason.
     #[must_use]
     pub fn error(&self) -> String {
         match self.kind {
@@ -81,83 +81,84 @@ impl Malformed {
     }
 }
 
-/// The event of a row, or why there is none.
+/// The event of a row, or why it cannot be decoded.
 pub type Decoded = Result<Event, Malformed>;
 
-/// A pending row as it was read for delivery.
+/// A pending row, as read for delivery.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Its id.
+    /// The event's id.
     pub id: EventId,
-    /// Its slot, or the lane it is in.
+    /// The slot or lane that contains the row.
     pub slot: Slot,
-    /// New or retry.
+    /// The status: new or retry.
     pub status: Status,
-    /// Failed attempts so far (claims: the one under way included).
+    /// The failed attempts so far; for a claimed row, including the current one.
     pub attempts: u32,
-    /// When it was written, by the database's clock.
+    /// When the row was written, by the database's clock.
     pub created_at: Timestamp,
-    /// Not to be delivered before.
+    /// The earliest time of delivery.
     pub available_at: Timestamp,
-    /// Not to be delivered after.
+    /// The latest time of delivery.
     pub expires_at: Option<Timestamp>,
-    /// The token of the claim; zero for rows that were read without one.
+    /// The token of the claim; zero for rows read without a claim.
     pub token: Token,
-    /// The last error; only claims tell it.
+    /// The last error; only set by claims.
     pub last_error: Option<String>,
-    /// Whether the claim before this one ran out without an outcome, perhaps because the event ended the process; only
-    /// claims tell it. The two count as one attempt: nobody knows whether the first was begun.
+    /// Whether the previous claim expired without an outcome, perhaps because the event crashed the process.
+    /// Only set by claims. Both claims count as one attempt, because it is unknown whether the first attempt
+    /// began.
     pub lapsed: bool,
-    /// The group, also of a row that can't be decoded, so that order holds.
+    /// The group. Set even if the row is malformed, so that order is kept.
     pub group: Option<GroupKey>,
-    /// What it counts against the byte limits of a read; nothing where its contents were not loaded.
+    /// The size that counts against the byte limits of a read; zero if the contents were not loaded.
     pub bytes: usize,
     /// The event.
     pub event: Decoded,
 }
 
 impl Row {
-    /// The row without its contents, which are more bytes than a row may have.
+    /// Drops the contents of a row that is larger than `most` and makes it malformed.
     #[must_use]
     pub fn set_aside(self, bytes: usize, most: usize) -> Self {
         Self { bytes: 0, last_error: None, event: Err(Malformed::too_large(bytes, most)), ..self }
     }
 }
 
-/// Everything in a row, for people.
+/// All fields of a row, for operators.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Its number.
+    /// The sequence number.
     pub seq: Seq,
-    /// Its id.
+    /// The event's id.
     pub id: EventId,
-    /// Its slot, or the lane it is in.
+    /// The slot or lane that contains the row.
     pub slot: Slot,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// Failed attempts.
+    /// The failed attempts.
     pub attempts: u32,
-    /// When it was written.
+    /// When the row was written.
     pub created_at: Timestamp,
-    /// Not to be delivered before.
+    /// The earliest time of delivery.
     pub available_at: Timestamp,
-    /// Not to be delivered after.
+    /// The latest time of delivery.
     pub expires_at: Option<Timestamp>,
-    /// When it was done or died.
+    /// When it became done or dead.
     pub done_at: Option<Timestamp>,
     /// The last error.
     pub last_error: Option<String>,
-    /// The owner of the claim that ended it.
+    /// The owner of the claim under which it became done or dead.
     pub processed_by: Option<String>,
-    /// Who holds a claim on it.
+    /// The owner of its current claim.
     pub locked_by: Option<String>,
-    /// Until when.
+    /// When that claim expires.
     pub locked_until: Option<Timestamp>,
     /// The token of its last claim; zero if it was never claimed.
     pub token: Token,
-    /// Its group.
+    /// The group, if it has one.
     pub group: Option<GroupKey>,
     /// The event.
     pub event: Decoded,
@@ -166,11 +167,11 @@ pub struct Record {
 /// One failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Which one, from 1.
+    /// The number of the attempt, from 1.
     pub number: u32,
     /// When it failed.
     pub at: Timestamp,
-    /// By whom.
+    /// The node or owner that made the attempt.
     pub by: String,
     /// The error that the attempt failed with.
     pub error: String,

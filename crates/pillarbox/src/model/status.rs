@@ -1,24 +1,24 @@
-//! Where an event stands.
+//! The status of an event.
 
 use std::fmt;
 
-/// The status of a row, with the codes of the table.
+/// The status of a row; the discriminants are the codes in tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Status {
-    /// Written, not yet tried.
+    /// Written, and not attempted yet.
     New = 0,
     /// Accepted by its listener or sink.
     Done = 1,
-    /// Failed, to be tried again.
+    /// Failed, and waiting for the next attempt.
     Retry = 2,
-    /// Given up, with a reason; only an operator brings it back.
+    /// Given up, with a reason; only an operator can replay it.
     Dead = 3,
 }
 
 impl Status {
-    /// All of them, in the order of their codes.
+    /// All values, ordered by code.
     pub const ALL: [Self; 4] = [Self::New, Self::Done, Self::Retry, Self::Dead];
 
     /// The code in the table.
@@ -27,19 +27,19 @@ impl Status {
         self as u8
     }
 
-    /// Reads a code.
+    /// Reads a code; `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|status| i64::from(status.code()) == code)
     }
 
-    /// New or retry: still to be delivered.
+    /// Whether the event is still to be delivered: new or retry.
     #[must_use]
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::New | Self::Retry)
     }
 
-    /// The word for people and programs.
+    /// The name for people and programs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
-//! W3C trace context: which trace an event belongs to.
+//! The W3C trace context of an event.
 
 use super::{Headers, Invalid};
 
 /// The header that carries the trace and span.
 pub(crate) const TRACEPARENT: &str = "traceparent";
-/// The header that carries what vendors add.
+/// The header that carries vendor-specific trace data.
 pub(crate) const TRACESTATE: &str = "tracestate";
 
 /// The trace context that travels from the writing transaction to the listener.
@@ -15,7 +15,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Takes a `traceparent` of version 00 and an optional `tracestate`.
+    /// Checks a `traceparent` of version 00 and an optional `tracestate`.
     pub fn new(traceparent: impl Into<String>, tracestate: Option<String>) -> Result<Self, Invalid> {
         let traceparent = traceparent.into();
         if well_formed(&traceparent) {
@@ -25,14 +25,14 @@ impl TraceContext {
         Err(Invalid::Malformed { field: TRACEPARENT, reason })
     }
 
-    /// The context in these headers, if there is a well-formed one.
+    /// Reads the context from headers, if it is well-formed.
     #[must_use]
     pub fn from_headers(headers: &Headers) -> Option<Self> {
         let state = headers.get(TRACESTATE).map(str::to_owned);
         Self::new(headers.get(TRACEPARENT)?, state).ok()
     }
 
-    /// Puts the context into headers.
+    /// Writes the context to headers.
     pub(crate) fn write_to(&self, headers: &mut Headers) {
         headers.insert(TRACEPARENT.to_owned(), self.traceparent.clone());
         if let Some(state) = &self.tracestate {

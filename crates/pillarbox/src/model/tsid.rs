@@ -1,4 +1,4 @@
-//! TSIDs: 42 bits of milliseconds since 2020, then 22 of which some are random and the rest count.
+//! TSIDs: 42 bits of milliseconds since 2020, then 22 bits that begin at random and count up.
 
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -16,7 +16,7 @@ const LOW_BITS: u32 = 22;
 pub struct Tsid(u64);
 
 impl Tsid {
-    /// Reads the 13 characters; lower case and the look-alikes I, L and O are taken.
+    /// Parses 13 characters; accepts lower case and the look-alikes I, L and O.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let malformed = |reason: &str| Invalid::Malformed { field: "tsid", reason: reason.to_owned() };
         if text.len() != 13 {
@@ -38,7 +38,7 @@ impl Tsid {
         u64::try_from(value).map(Self).map_err(|_| malformed("more than 64 bits"))
     }
 
-    /// The number.
+    /// The id as a number.
     #[must_use]
     pub const fn to_u64(self) -> u64 {
         self.0
@@ -55,20 +55,20 @@ impl fmt::Display for Tsid {
     }
 }
 
-/// Makes TSIDs that grow within one process, also within one millisecond.
+/// Generates TSIDs that increase within one process, even within one millisecond.
 #[derive(Debug, Default)]
 pub struct TsidGenerator {
     last: Mutex<u64>,
 }
 
 impl TsidGenerator {
-    /// The generator of this process.
+    /// The shared generator of this process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<TsidGenerator> = OnceLock::new();
         SHARED.get_or_init(Self::default)
     }
 
-    /// The next id.
+    /// Generates the next id.
     pub fn next(&self) -> Tsid {
         let ms = Timestamp::now().as_millisecond().saturating_sub(EPOCH_MS).max(0) as u64;
         // The random start leaves the upper half of the low bits for counting within the millisecond.

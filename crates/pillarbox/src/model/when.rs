@@ -1,20 +1,20 @@
-//! A moment: fixed, or counted from the database's now.
+//! A time that is absolute, or relative to the database's current time.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// When something is due or expires.
+/// The time at which something is due or expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// At this time.
     At(Timestamp),
-    /// So long after the row is written, by the database's clock.
+    /// This long after the row is written, by the database's clock.
     In(Duration),
 }
 
 impl When {
-    /// The moment, given the database's now; past the end of time it stays there.
+    /// The absolute time, given the database's current time; saturates at the latest time.
     #[must_use]
     pub fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
@@ -36,12 +36,12 @@ impl From<Duration> for When {
     }
 }
 
-/// `now + after`, without overflow.
+/// `now + after`; saturates at the latest time.
 pub(crate) fn later(now: Timestamp, after: Duration) -> Timestamp {
     now.saturating_add(after).unwrap_or(Timestamp::MAX)
 }
 
-/// The time cut to what every database keeps: microseconds.
+/// Truncates a time to microseconds, which every database can store.
 pub(crate) fn micros(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

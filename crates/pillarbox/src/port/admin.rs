@@ -1,4 +1,4 @@
-//! Inspection and operation: what people and the command line ask of a store.
+//! The operators' port: inspection and operation by people, the command line and the admin API.
 
 use std::time::Duration;
 
@@ -7,55 +7,55 @@ use jiff::Timestamp;
 use super::Answer;
 use crate::model::{Attempt, EventId, GroupKey, Lane, NodeId, Record, Seq, Status};
 
-/// Which events. Everything that is set must match.
+/// A selection of events. An event must match every field that is set.
 #[derive(Debug, Clone, Default)]
 pub struct Select {
-    /// These ids; empty: any.
+    /// Only these ids; empty means any.
     pub ids: Vec<EventId>,
-    /// These statuses; empty: any.
+    /// Only these statuses; empty means any.
     pub statuses: Vec<Status>,
-    /// This event type.
+    /// Only this event type.
     pub event_type: Option<String>,
-    /// This aggregate type.
+    /// Only this aggregate type.
     pub aggregate_type: Option<String>,
-    /// This group.
+    /// Only this group.
     pub group: Option<GroupKey>,
-    /// Done or dead before this time.
+    /// Only events that became done or dead before this time.
     pub ended_before: Option<Timestamp>,
 }
 
-/// In which order a page comes.
+/// The order of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PageOrder {
-    /// By number, ascending.
+    /// Ascending by sequence number.
     #[default]
     OldestFirst,
-    /// By number, descending.
+    /// Descending by sequence number.
     NewestFirst,
 }
 
-/// Whether listed events come with their contents.
+/// Whether listed events include their contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Contents {
-    /// With payload and headers, whatever their size.
+    /// Includes payload and headers, whatever their size.
     #[default]
     Whole,
-    /// Without: neither is loaded, and the event of a record is `Malformed`.
+    /// Loads neither payload nor headers; the event of a record is then `Malformed`.
     LeftOut,
 }
 
 /// A page of events.
 #[derive(Debug, Clone, Default)]
 pub struct List {
-    /// The events that are listed.
+    /// The events to list.
     pub select: Select,
-    /// In which order.
+    /// The order of the page.
     pub order: PageOrder,
-    /// Only those after this one in that order.
+    /// Only events after this number, in that order.
     pub after: Option<Seq>,
-    /// The id of that one: stores whose rows have no numbers go by it, and order by ids.
+    /// The id of that event. Item stores, whose rows have no numbers, order and page by id.
     pub after_id: Option<EventId>,
-    /// The limit.
+    /// The maximum number of events.
     pub limit: usize,
     /// Whether payloads and headers are loaded.
     pub contents: Contents,
@@ -64,85 +64,85 @@ pub struct List {
 /// One event with its failed attempts.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// The row.
+    /// The stored row.
     pub record: Record,
     /// Its failed attempts, oldest first.
     pub attempts: Vec<Attempt>,
 }
 
-/// Dead events back to new, attempts reset.
+/// Makes dead events new again, with no attempts counted.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// Which; only dead ones are touched.
+    /// The events to select; only dead ones change.
     pub select: Select,
-    /// The limit.
+    /// The maximum number of events.
     pub limit: usize,
-    /// Who did it.
+    /// The actor, for the audit entry.
     pub by: String,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Dead events deleted.
+/// Deletes dead events.
 #[derive(Debug, Clone)]
 pub struct Discard {
-    /// Which; only dead ones are touched.
+    /// The events to select; only dead ones change.
     pub select: Select,
-    /// The limit.
+    /// The maximum number of events.
     pub limit: usize,
-    /// Who did it.
+    /// The actor, for the audit entry.
     pub by: String,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Pending events taken back.
+/// Deletes pending events before they are delivered.
 #[derive(Debug, Clone)]
 pub struct Cancel {
-    /// Which; only pending ones are touched.
+    /// The events to cancel; only pending ones are deleted.
     pub ids: Vec<EventId>,
-    /// Who did it.
+    /// The actor, for the audit entry.
     pub by: String,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Which rows a purge may take.
+/// The rows that a purge may delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PurgeStatus {
-    /// Done ones, by when they were done.
+    /// Done rows, by the time they became done.
     Done,
-    /// Dead ones, by when they died.
+    /// Dead rows, by the time they became dead.
     Dead,
-    /// All, by when they were written: only where something else delivers (writer only).
+    /// All rows, by the time of writing. Only for tables from which another program delivers (writer only).
     Any,
 }
 
-/// Deletes old rows, one batch.
+/// Deletes one batch of old rows.
 #[derive(Debug, Clone)]
 pub struct Purge {
-    /// Whether done rows, dead rows or all of them are deleted.
+    /// The rows to delete, by status.
     pub status: PurgeStatus,
-    /// Older than this, by the database's clock.
+    /// The minimum age, by the database's clock.
     pub older_than: Duration,
-    /// The limit.
+    /// The maximum number of events.
     pub limit: usize,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Why a group is held back.
+/// Why a group is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupState {
-    /// Its head died.
+    /// Its first event is dead.
     Blocked,
     /// An operator paused it.
     Paused,
 }
 
 impl GroupState {
-    /// The word in tables and for people.
+    /// The name in tables and for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -151,41 +151,41 @@ impl GroupState {
         }
     }
 
-    /// The state a table names; what it does not know holds a group back as a dead head does.
+    /// Reads a stored name. An unknown name counts as blocked, so the group stays held.
     #[must_use]
     pub fn from_stored(name: &str) -> Self {
         if name == Self::Paused.as_str() { Self::Paused } else { Self::Blocked }
     }
 }
 
-/// A group that is held back.
+/// A group that is blocked or paused; nothing of it is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGroup {
-    /// The group that is held back.
+    /// The key of the group.
     pub group: GroupKey,
     /// Whether it is blocked or paused.
     pub state: GroupState,
-    /// The dead event it stands behind.
+    /// The dead event that blocks it, or will once a paused group is resumed.
     pub event: Option<EventId>,
-    /// The reason in words.
+    /// The reason, for people.
     pub reason: Option<String>,
-    /// Who held it.
+    /// Who blocked or paused it.
     pub by: String,
-    /// Since when.
+    /// When it was blocked or paused.
     pub since: Timestamp,
 }
 
-/// A page of the groups that are held back, in the order of their keys, compared by bytes.
+/// Asks for a page of held groups, ordered by key, byte by byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGroups {
-    /// Only those after this one; none: from the first.
+    /// Only groups after this one; `None` starts at the first.
     pub after: Option<GroupKey>,
-    /// At most this many.
+    /// The maximum number of groups.
     pub limit: usize,
 }
 
 impl HeldGroups {
-    /// Groups in a page that the engine reads, and in the answer to a heartbeat.
+    /// The page size of the engine's reads and of the answer to a heartbeat.
     pub const PAGE: usize = 1_000;
 
     /// The first page.
@@ -194,7 +194,7 @@ impl HeldGroups {
         Self { after: None, limit: Self::PAGE }
     }
 
-    /// The page after one that was answered; none if that was the last.
+    /// The page that follows this answer; `None` if it was the last.
     #[must_use]
     pub fn following(&self, page: &[HeldGroup]) -> Option<Self> {
         let last = page.last().filter(|_| page.len() >= self.limit)?;
@@ -202,21 +202,21 @@ impl HeldGroups {
     }
 }
 
-/// What to do with a group.
+/// An operator's action on a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupAction {
-    /// Hold it back.
+    /// Stops delivery of the group.
     Pause,
-    /// Let a paused one go on.
+    /// Resumes a paused group; if its first event is dead, it becomes blocked.
     Resume,
-    /// Bring the dead head of a blocked one back, in its place, and go on with it.
+    /// Makes the dead first event of a blocked group pending again, in its place, and goes on with it.
     Unblock,
-    /// Leave the dead head of a blocked one dead, and go on with the next.
+    /// Leaves the dead first event of a blocked group dead, and goes on with the next.
     Skip,
 }
 
 impl GroupAction {
-    /// The word on record and for people.
+    /// The name in audit entries and for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -228,166 +228,168 @@ impl GroupAction {
     }
 }
 
-/// A change of a group.
+/// A change of a group's state by an operator.
 #[derive(Debug, Clone)]
 pub struct GroupChange {
-    /// The group that is changed.
+    /// The group to change.
     pub group: GroupKey,
-    /// What happens to the group.
+    /// The action to apply.
     pub action: GroupAction,
-    /// The operator's reason, in words.
+    /// The operator's reason, for people.
     pub reason: Option<String>,
-    /// Who did it.
+    /// The actor, for the audit entry.
     pub by: String,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// A node that is alive, or not yet evicted.
+/// A registered node; its lease may have expired if no other node has evicted it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInfo {
     /// The id of the node.
     pub node: NodeId,
-    /// Its label.
+    /// Its label, such as host and process.
     pub label: String,
-    /// Its lane.
+    /// The number of its lane.
     pub lane: Lane,
-    /// How many slots it holds, lanes included.
+    /// The number of slots it holds, including lanes.
     pub slots: usize,
-    /// When it joined.
+    /// When it was registered.
     pub joined_at: Timestamp,
-    /// How long it still lives; `None` if it has expired.
+    /// The time until its lease expires; `None` if it has expired.
     pub expires_in: Option<Duration>,
-    /// What it last told of itself, as JSON: a relay tells the state of its sink.
+    /// The state that it last published, as JSON; a relay publishes the state of its sink.
     pub state: Option<String>,
 }
 
-/// A count of one event type.
+/// The number of events of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeCount {
-    /// The type.
+    /// The event type.
     pub event_type: String,
-    /// How many.
+    /// The number of events.
     pub count: u64,
 }
 
-/// The state of an outbox.
+/// Counts and ages of an outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// How many rows by status code.
+    /// The number of rows, indexed by status code.
     pub by_status: [u64; 4],
-    /// How many of the pending ones are delayed.
+    /// The number of pending rows that are delayed.
     pub delayed: u64,
-    /// How many of the pending ones are in the queue.
+    /// The number of pending rows in the queue.
     pub queued: u64,
     /// The age of the oldest pending row that is due.
     pub oldest: Option<Duration>,
-    /// Dead events by type, most first.
+    /// Dead events by type, most frequent first.
     pub dead_by_type: Vec<TypeCount>,
-    /// Written within the last minute.
+    /// Rows written within the last minute.
     pub written_last_minute: u64,
-    /// Done within the last minute, of rows that are kept.
+    /// Rows that became done within the last minute; deleted rows do not count.
     pub done_last_minute: u64,
-    /// Slots that no node holds.
+    /// The number of slots that no node holds.
     pub free_slots: u64,
-    /// Groups that are blocked.
+    /// The number of blocked groups.
     pub blocked_groups: u64,
-    /// Groups that are paused.
+    /// The number of paused groups.
     pub paused_groups: u64,
-    /// Nodes that are alive.
+    /// The number of nodes with a live lease.
     pub nodes: u64,
 }
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrated {
-    /// The version before; zero if there were no tables.
+    /// The schema version before; zero if there were no tables.
     pub from: u32,
-    /// The version now.
+    /// The schema version now.
     pub to: u32,
 }
 
-/// Rights that a database user lacks, as the statements that grant them.
+/// Privileges that the database user lacks, as statements that grant them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lacking {
-    /// Without these nothing can be delivered.
+    /// Needed for delivery.
     pub deliver: Vec<String>,
-    /// Without these only purging fails.
+    /// Needed only for purging.
     pub purge: Vec<String>,
 }
 
-/// An operator's action, as it was recorded.
+/// One audit entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
     /// When the action was taken.
     pub at: Timestamp,
-    /// Who took it.
+    /// The actor.
     pub by: String,
-    /// What: `replay`, `discard`, `cancel`, `pause`, …
+    /// The action: `replay`, `discard`, `cancel`, `pause`, …
     pub action: String,
-    /// On which event or group.
+    /// The event, group or join that it changed.
     pub target: String,
 }
 
-/// Inspection and operation. Every change is recorded in the audit table in the same transaction.
+/// Inspection and operation. Replays, discards, cancellations and group changes write audit entries, in the
+/// same transaction if the store has transactions.
 pub trait Admin: Send + Sync {
-    /// Creates or upgrades the tables; harmless when they are there.
+    /// Creates or upgrades the tables. Safe to repeat.
     fn migrate(&self) -> Answer<'_, Migrated>;
 
-    /// The statements that make the tables, for people who run them by hand.
+    /// The statements that create the tables, to be run by hand.
     fn schema_sql(&self) -> String;
 
-    /// Checks that the tables are there and of this version.
+    /// Checks that the tables exist and have this version.
     fn check(&self) -> Answer<'_, ()>;
 
-    /// What the database user may not do, of what delivering needs. Empty too where the store can't tell.
+    /// The privileges for delivery and purging that the database user lacks. Also empty if the store cannot
+    /// tell.
     fn lacking(&self) -> Answer<'_, Lacking> {
         Box::pin(async { Ok(Lacking::default()) })
     }
 
-    /// The state of the outbox.
+    /// Counts and ages of the outbox.
     fn stats(&self) -> Answer<'_, Stats>;
 
     /// A page of events.
     fn list(&self, request: List) -> Answer<'_, Vec<Record>>;
 
-    /// One event with its attempts.
+    /// Reads one event with its failed attempts.
     fn show(&self, id: EventId) -> Answer<'_, Option<Shown>>;
 
-    /// How many events match.
+    /// Counts the matching events.
     fn count(&self, select: Select) -> Answer<'_, u64>;
 
-    /// Deletes pending events; the ids that were.
+    /// Deletes pending events and returns their ids.
     fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>>;
 
-    /// Brings dead events back, oldest first. One that blocks its group keeps its place and frees the group; any
-    /// other gets a new number.
+    /// Makes dead events pending again, oldest first, and returns how many. An event that blocks its group
+    /// keeps its place and frees the group; any other gets a new number.
     fn replay(&self, request: Replay) -> Answer<'_, u64>;
 
-    /// Deletes dead events; a group blocked by one goes on with the next.
+    /// Deletes dead events and returns how many. A group blocked by one of them goes on with its next event.
     fn discard(&self, request: Discard) -> Answer<'_, u64>;
 
-    /// Deletes old rows, one batch; how many.
+    /// Deletes one batch of old rows and returns how many.
     fn purge(&self, request: Purge) -> Answer<'_, u64>;
 
-    /// The same, unless another process is at it: then it is none. Where transactions that write follow one another anyway, and on MongoDB,
-    /// it is the same.
+    /// Like `purge`, but returns zero while another process is purging. Stores that serialise writing
+    /// transactions anyway, and MongoDB, do not check.
     fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
         self.purge(request)
     }
 
-    /// A page of the groups that are held back.
+    /// Reads a page of held groups.
     fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>>;
 
-    /// Those of these groups that are held back, in the order of their keys.
+    /// The held groups among these, ordered by key.
     fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>>;
 
-    /// Holds a group back or lets it go; false if there was nothing to change.
+    /// Applies an action to a group. Returns false if there was nothing to change.
     fn change_group(&self, request: GroupChange) -> Answer<'_, bool>;
 
-    /// The nodes.
+    /// The registered nodes.
     fn nodes(&self) -> Answer<'_, Vec<NodeInfo>>;
 
-    /// The last actions of operators, newest first.
+    /// The latest audit entries, newest first.
     fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>>;
 }

@@ -1,6 +1,6 @@
-//! Why an endpoint failed, as a class that can be counted, logged and shown.
+//! Classes of endpoint failures, for metrics, logs and operators.
 
-/// Why an endpoint failed. Unlike an error's text it quotes nothing of what the endpoint answered.
+/// The class of an endpoint failure. Unlike an error text it quotes nothing from the endpoint's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Cause {
@@ -8,19 +8,20 @@ pub enum Cause {
     Refused,
     /// The host name has no address.
     Dns,
-    /// The TLS handshake failed, for example for a certificate that is not trusted.
+    /// The TLS handshake failed, for example because of an untrusted certificate.
     Tls,
-    /// No connection, answer or acknowledgement came in time.
+    /// No connection, response or acknowledgement arrived in time.
     Timeout,
-    /// The credentials were not accepted.
+    /// The endpoint did not accept the credentials.
     Unauthorized,
     /// The stream, topic, queue or binding does not exist.
     Missing,
-    /// The endpoint wants fewer requests.
+    /// The endpoint asks for fewer requests.
     Throttled,
-    /// Every event so far was refused as its own fault, which is hardly so.
+    /// The endpoint refused every event so far as faulty, which points to the endpoint rather than to the
+    /// events.
     RefusesAll,
-    /// The endpoint answered with this HTTP status.
+    /// The endpoint responded with this HTTP status.
     Answered(u16),
     /// Anything else.
     #[default]
@@ -28,7 +29,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The words of all classes, as they stand in metrics.
+    /// The names of all classes, as used in metrics.
     pub const CLASSES: [&'static str; 11] = [
         "refused",
         "dns",
@@ -43,7 +44,7 @@ impl Cause {
         "other",
     ];
 
-    /// The place of its class in [`Cause::CLASSES`].
+    /// The index of its class in [`Cause::CLASSES`].
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -61,7 +62,7 @@ impl Cause {
         }
     }
 
-    /// The word for programs.
+    /// The name of its class.
     #[must_use]
     pub const fn class(self) -> &'static str {
         Self::CLASSES[self.index()]

@@ -8,53 +8,53 @@ use jiff::Timestamp;
 use super::ByteLimits;
 use crate::model::OwnerId;
 
-/// Which rows may be claimed.
+/// The rows that a claim may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimFrom {
     /// Rows of the queue, lane −2.
     Queue,
-    /// Every other pending row, for pollers that run without nodes.
+    /// All other pending rows, for pollers that run without nodes.
     Events,
 }
 
-/// A claim: one atomic step that finds due rows and locks them to an owner, oldest first.
+/// A claim: finds due rows, oldest first, and locks them for one owner in one atomic step.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// The rows that may be claimed.
     pub from: ClaimFrom,
-    /// Only messages of these topics, compared by their bytes; none: of every topic. It has no meaning for events.
+    /// Only messages of these topics, compared byte by byte; empty means all topics. Ignored for events.
     pub topics: Arc<[String]>,
     /// The new owner.
     pub owner: OwnerId,
-    /// How long the claim lasts without renewal.
+    /// How long the claim is valid without renewal.
     pub lease: Duration,
-    /// The limit.
+    /// The maximum number of results.
     pub rows: usize,
-    /// How much is loaded.
+    /// The byte limits.
     pub bytes: ByteLimits,
-    /// Rows younger than this are left for later.
+    /// Skips rows younger than this.
     pub skip_recent: Duration,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Which topics have messages in the queue that are due and that nobody has claimed.
+/// Asks for the topics of due, unclaimed messages in the queue.
 #[derive(Debug, Clone)]
 pub struct DueTopics {
-    /// Topics to leave out.
+    /// Topics to skip.
     pub except: Arc<[String]>,
-    /// The limit.
+    /// The maximum number of results.
     pub limit: usize,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Frees claims that have expired; where claims carry no end, claims that were made too long ago.
+/// Releases claims that expired too long ago; claims without an expiry, by the time they were made.
 #[derive(Debug, Clone)]
 pub struct Reap {
-    /// Longer ago than this: since the end of the claim, or since it was made where it has none.
+    /// The minimum time since the claim expired, or since it was made if it has no expiry.
     pub older_than: Duration,
-    /// The row limit.
+    /// The maximum number of rows.
     pub rows: usize,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! What can go wrong in a store, as a caller can act on it.
+//! Errors of a store, by what a caller can do about them.
 
 use std::error::Error;
 use std::fmt;
@@ -9,28 +9,29 @@ use crate::model::Invalid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The database can't be reached, is starting, read-only or full: try again later.
+    /// The database cannot be reached, is starting, read-only or full: retry later.
     Unavailable,
-    /// Lost against another transaction (deadlock, busy, unique key): try again, or it is there already.
+    /// A conflict with another transaction (deadlock, busy, unique key): retry, unless the row exists
+    /// already.
     Conflict,
-    /// Took too long: try again.
+    /// The call took too long: retry.
     Timeout,
-    /// The request is wrong: change it.
+    /// The request is invalid: change it.
     InvalidInput,
-    /// A table or column is missing or of another version: migrate.
+    /// A table or column is missing or has another version: migrate.
     Schema,
-    /// The database refused the user: grant.
+    /// The database refused the user: check the credentials or grant the privilege.
     Permission,
-    /// This store can't do that.
+    /// This store does not support the operation.
     Unsupported,
-    /// The answer was lost: it may have happened or not. Look before you try again.
+    /// The answer was lost, so the change may or may not have been applied: check before you retry.
     Unknown,
     /// Anything else.
     Unexpected,
 }
 
 impl ErrorKind {
-    /// The word for people and programs.
+    /// The name of this kind, for people and programs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +48,7 @@ impl ErrorKind {
     }
 }
 
-/// An error of a store: its kind, the operation, the store, and the source. Never a payload or a secret.
+/// An error of a store: its kind, the operation, the store and the source. Contains no payload and no secret.
 pub struct StoreError {
     kind: ErrorKind,
     operation: &'static str,
@@ -57,26 +58,26 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error with what happened in words; `store` is the store's name, never its URL.
+    /// Creates an error with a description; `store` is the store's name, never its URL.
     #[must_use]
     pub fn new(kind: ErrorKind, operation: &'static str, store: &str, detail: impl Into<String>) -> Self {
         Self { kind, operation, store: store.to_owned(), detail: detail.into(), source: None }
     }
 
-    /// Adds the cause.
+    /// Adds the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The kind.
+    /// What a caller can do about the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What was being done.
+    /// The operation that failed.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
         self.operation

@@ -1,30 +1,30 @@
-//! What a store can do, as plain data.
+//! The capabilities and limits of a store, as plain data.
 
 use crate::model::{Layout, Limits};
 
-/// The facts of a store; they select what the engine does and which conformance cases apply.
+/// The facts of a store. They select the engine's behaviour and the conformance cases that apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The kind of database: `sqlite`, `memory`, …
     pub kind: &'static str,
     /// A name for logs: stable, opaque, without secrets.
     pub name: String,
-    /// How many slots groups are spread over.
+    /// The number of slots shared between nodes.
     pub slots: i16,
-    /// Whether two transactions can write at once, so that numbers may be drawn early and commit late.
+    /// Whether transactions can write concurrently, so that a row with a lower number may be committed later.
     pub concurrent_writers: bool,
-    /// Whether an event can be written in one transaction with business rows.
+    /// Whether events can be written in the same transaction as business rows.
     pub transactions: bool,
-    /// Whether rows are kept when the process ends.
+    /// Whether rows survive the end of the process.
     pub durable: bool,
-    /// Whether several processes can share it.
+    /// Whether several processes can use the store at once.
     pub shared: bool,
-    /// The bounds of fields.
+    /// The size limits of fields.
     pub limits: Limits,
 }
 
 impl Facts {
-    /// How its tables are laid out.
+    /// The layout of its tables.
     #[must_use]
     pub const fn layout(&self) -> Layout {
         self.limits.layout

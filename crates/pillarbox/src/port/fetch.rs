@@ -6,57 +6,60 @@ use jiff::Timestamp;
 
 use crate::model::{GroupKey, Row, Seq, Slot, SlotSet};
 
-/// How far a reader has got. Kept by the reader, given back with each read, never stored.
+/// The position up to which a reader has read its slots. The reader keeps it in memory and passes it to each
+/// read; it is never stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cursor {
-    /// Every row up to here that will ever be seen has been seen.
+    /// All rows up to this number have been seen: no open transaction can still commit a row at or below it.
     pub decided: Seq,
-    /// Numbers that `decided` may rise to once the transactions that were open then have ended.
+    /// Numbers to which `decided` may rise once the transactions that were open at the time have ended.
     pub waiting: Vec<Horizon>,
-    /// Which server, and which start of it, gave these numbers, since another may give them again; zero: none said so.
+    /// Identifies the origin of these numbers, such as one session. A cursor of another origin is stale,
+    /// because numbers may have been reused. Zero if the store does not track it.
     pub origin: i64,
 }
 
-/// A number, and the transactions that may still commit rows below it.
+/// A number together with the transactions that may still commit rows below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Horizon {
-    /// The number, read before the transactions were listed.
+    /// The number. It is read before the transactions are listed, so a transaction that begins later draws
+    /// only higher numbers.
     pub upto: Seq,
-    /// The transactions that held a write lock on the table then.
+    /// The transactions that held a write lock on the table at that time.
     pub open: Vec<u64>,
 }
 
 /// The rows to read.
 #[derive(Debug, Clone)]
 pub enum Scope {
-    /// Pending rows of these slots above the cursor, whether due or not, in order.
+    /// Pending rows of these slots above the cursor, due or not, in order.
     Slots {
-        /// The slots.
+        /// The slots to read.
         slots: SlotSet,
-        /// Where to start.
+        /// The position to start from.
         cursor: Cursor,
     },
-    /// Pending rows of one group from a number on (itself included), whether due or not, in order.
+    /// Pending rows of one group from a number on (inclusive), due or not, in order.
     Group {
-        /// Its slot.
+        /// The slot of the group.
         slot: Slot,
-        /// The group.
+        /// The key of the group.
         group: GroupKey,
-        /// Where to start.
+        /// The position to start from.
         from: Seq,
     },
-    /// Every pending row that is due, but those of the queue, in order.
+    /// All due pending rows outside of the queue, in order.
     Due,
 }
 
-/// How many bytes a read, a claim or a take may load. The store keeps both limits: what is beyond them is not loaded.
+/// The byte limits of a read, a claim or a take. The store enforces both and does not load more.
 ///
-/// A row counts what its texts, headers and payload have as they are stored, as [`Row::bytes`] tells.
+/// A row counts with the stored size of its texts, headers and payload, as in [`Row::bytes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteLimits {
-    /// No further row once the rows before it count this many; the first row always comes.
+    /// No further row is loaded once the rows before it reach this size. The first row is always loaded.
     pub total: usize,
-    /// A row that has more comes without its contents, as one that can't be decoded, and counts nothing.
+    /// A larger row is returned without its contents, as a malformed row, and counts as zero.
     pub row: usize,
 }
 
@@ -64,19 +67,19 @@ impl ByteLimits {
     /// No limit, for tests.
     pub const NONE: Self = Self { total: usize::MAX, row: usize::MAX };
 
-    /// A limit for all rows together, and none for a single one.
+    /// A limit for all rows together, without a limit per row.
     #[must_use]
     pub const fn of_total(total: usize) -> Self {
         Self { total, row: usize::MAX }
     }
 
-    /// Whether rows that count this much leave no room for another one.
+    /// Whether this size leaves no room for another row.
     #[must_use]
     pub const fn reached_by(&self, bytes: usize) -> bool {
         bytes >= self.total
     }
 
-    /// How many of the first rows may be loaded that have these sizes.
+    /// How many of the first rows with these sizes may be loaded.
     #[must_use]
     pub fn fitting(&self, sizes: impl IntoIterator<Item = usize>) -> usize {
         let mut bytes = 0_usize;
@@ -89,8 +92,9 @@ impl ByteLimits {
         sizes.into_iter().take_while(fits).count()
     }
 
-    /// The size up to which the contents of each of this many rows can be loaded together, before their sizes are known. A power
-    /// of two, since it may be part of a statement's text.
+    /// The size up to which the contents of this many rows can be loaded together before their sizes are
+    /// known. A power of two, because it may be part of a statement's text and few different texts should
+    /// result.
     #[must_use]
     pub fn at_once(&self, rows: usize) -> usize {
         const LEAST: usize = 4 * 1_024;
@@ -100,30 +104,30 @@ impl ByteLimits {
     }
 }
 
-/// A read.
+/// A read of pending rows.
 #[derive(Debug, Clone)]
 pub struct Fetch {
     /// The rows to read.
     pub scope: Scope,
-    /// The row limit.
+    /// The maximum number of rows.
     pub rows: usize,
-    /// How much is loaded.
+    /// The byte limits.
     pub bytes: ByteLimits,
-    /// Rows younger than this are left for later; the read of slots stops at the first such row.
+    /// Skips rows younger than this; a read of slots stops at the first such row.
     pub skip_recent: Duration,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// What a read saw, all in one snapshot.
+/// The result of a read, from one snapshot.
 #[derive(Debug, Clone)]
 pub struct Fetched {
-    /// The rows in order.
+    /// The rows, in order.
     pub rows: Vec<Row>,
-    /// Where the next read of slots starts (reads of other scopes: the default).
+    /// The cursor for the next read of slots; the default for other scopes.
     pub cursor: Cursor,
-    /// Whether a limit cut the read short.
+    /// Whether a limit ended the read, so that more rows may match.
     pub more: bool,
-    /// The database's now.
+    /// The current time of the database.
     pub now: Timestamp,
 }

@@ -8,18 +8,18 @@ use jiff::Timestamp;
 use super::{HeldGroup, Order};
 use crate::model::{Lane, NodeId, Seq, Slot};
 
-/// What a node reads.
+/// The rows that a node reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Part {
-    /// Its share of the slots, its own lane, and lanes of nodes that are gone.
+    /// A share of the slots, its own lane, and the lanes of former nodes.
     #[default]
     Share,
-    /// Its own lane, which tells the others that it takes no share.
+    /// Only its own lane. The lane number tells other nodes that it takes no share.
     OwnLane,
 }
 
 impl Part {
-    /// The lanes that nodes with this part have.
+    /// The lane numbers of nodes with this part.
     #[must_use]
     pub const fn lanes(self) -> RangeInclusive<i16> {
         match self {
@@ -38,13 +38,13 @@ impl Part {
 /// Registers a node.
 #[derive(Debug, Clone)]
 pub struct Register {
-    /// The new node; never one that was there before.
+    /// The id of the new node; never reused.
     pub node: NodeId,
-    /// A label for people, such as host and process.
+    /// A label for operators, such as host and process.
     pub label: String,
-    /// What it reads.
+    /// The rows that it reads.
     pub part: Part,
-    /// How long it lives without a heartbeat.
+    /// How long the registration is valid without a heartbeat.
     pub lease: Duration,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
@@ -53,99 +53,100 @@ pub struct Register {
 /// A heartbeat: renews a node's lease and names the slots that it releases.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
-    /// The node that renews itself.
+    /// The node that renews its lease.
     pub node: NodeId,
-    /// How long it lives from now.
+    /// The new lease, from now.
     pub lease: Duration,
-    /// Slots it holds in which nothing is quarantined any more.
+    /// Held slots whose quarantine has ended.
     pub trusted: Vec<Slot>,
-    /// Drained slots to release: a slot of groups becomes free, a lane that is not this node's own is dropped.
+    /// Drained slots to release: a shared slot becomes free, and the lane of another node is dropped.
     pub release: Vec<Slot>,
-    /// The epoch of the list of held groups that this node knows.
+    /// The epoch of held groups that this node has read.
     pub groups_seen: i64,
-    /// How far this node has read: `ready` is about rows beyond it.
+    /// The number up to which this node has read. `ready` reports rows above it.
     pub after: Seq,
-    /// Whether to look for lanes that have rows and no holder, and to make them free to be taken.
+    /// Whether to look for lanes that have rows but no holder, so that nodes can take them.
     pub sweep: bool,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// A slot a node holds.
+/// A slot held by a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldSlot {
-    /// The slot or lane that is held.
+    /// The slot or lane.
     pub slot: Slot,
-    /// Whether this call took it from a node that was evicted, and not from one that released it.
+    /// Whether this call took it over from an evicted node, rather than from one that released it.
     pub suspect: bool,
-    /// What is quarantined of it, from the eviction of a holder until a holder trusts it. None where rows have no numbers, and
-    /// where an older release, which keeps no count, evicted the holder.
+    /// Its quarantine, from the eviction of a holder until a holder trusts the slot. `None` if rows have no
+    /// numbers, or if an older release, which keeps no count, evicted the holder.
     pub quarantine: Option<Quarantine>,
 }
 
-/// The rows that evicted holders of a slot may have crashed on.
+/// The rows on which evicted holders of a slot may have crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quarantine {
-    /// How many holders were evicted since the slot was last trusted, from 1.
+    /// The number of holders evicted since the slot was last trusted; at least 1.
     pub evictions: u32,
-    /// The highest pending number when the last holder was evicted. It can't have read later rows.
+    /// The highest pending number when the last holder was evicted. That holder cannot have read later rows.
     pub upto: Seq,
 }
 
-/// What a node holds, and what it should know.
+/// The slots of a node and the state it needs to know.
 #[derive(Debug, Clone)]
 pub struct Membership {
-    /// Its own lane.
+    /// The node's own lane.
     pub lane: Lane,
-    /// All slots it holds now: groups' slots, its own lane, adopted lanes.
+    /// All slots it holds: shared slots, its own lane, and adopted lanes.
     pub held: Vec<HeldSlot>,
-    /// The slots that it should drain and release, because they are another node's share.
+    /// The slots to drain and release, because they belong to another node's share.
     pub give: Vec<Slot>,
-    /// How many nodes are alive, itself included.
+    /// The number of registered nodes, including this one.
     pub nodes: usize,
-    /// The first of the groups that are blocked or paused, if that changed since `groups_seen`.
+    /// The first page of held groups, if they changed since `groups_seen`.
     pub groups: Option<GroupStates>,
-    /// Whether there are pending rows beyond `after` in what it holds.
+    /// Whether its slots have pending rows above `after`.
     pub ready: bool,
     /// The time until the next delayed row is due; zero if one is due now.
     pub next_due: Option<Duration>,
-    /// When the oldest pending row of what it holds was written.
+    /// When the oldest pending row of its slots was written.
     pub oldest: Option<Timestamp>,
-    /// The database's now.
+    /// The current time of the database.
     pub now: Timestamp,
 }
 
-/// The groups that are held back: the first page of them, [`HeldGroups::first`](super::HeldGroups::first).
+/// The first page of held groups, [`HeldGroups::first`](super::HeldGroups::first).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStates {
-    /// The number of this state; grows with each change.
+    /// The version of this state. It grows with each change.
     pub epoch: i64,
-    /// The groups, in the order of their keys; a full page may be followed by others.
+    /// The groups, ordered by key. More groups may follow a full page.
     pub held: Vec<HeldGroup>,
 }
 
-/// Moves delayed rows that are due: each gets a new number, and a place in the node's lane or its group's slot.
+/// Moves due rows out of lane −1. Each gets a new number, and goes to the node's lane or to its group's slot.
 #[derive(Debug, Clone)]
 pub struct Promote {
     /// The node that promotes.
     pub node: NodeId,
-    /// Its lane.
+    /// The lane of that node.
     pub lane: Lane,
-    /// Per group: rows with a group go to its slot, the others to the lane.
+    /// With `PerGroup`, rows with a group go to its slot; all others go to the lane.
     pub order: Order,
-    /// The limit.
+    /// The maximum number of rows to move.
     pub rows: usize,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// What a promotion did.
+/// The result of a promotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promoted {
-    /// How many rows were moved.
+    /// The number of rows moved.
     pub moved: usize,
-    /// The time until the next delayed row is due; zero if more are due now: over the limit, or locked by others.
+    /// The time until the next delayed row is due. Zero if more rows are due now, beyond the limit or locked
+    /// by others.
     pub next_due: Option<Duration>,
-    /// Where more are due now, the time until the next one after these.
+    /// If more rows are due now, the time until the first one that is not.
     pub later: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! The port of tables of other programs: their rows have no numbers, and one node at a time takes them.
+//! The port of tables of items, which belong to other programs and are taken by one node at a time.
 
 use std::time::Duration;
 
@@ -7,71 +7,75 @@ use jiff::Timestamp;
 use super::{Answer, ByteLimits, Order, Table};
 use crate::model::{EventId, GroupKey, NodeId, Row};
 
-/// Takes the next pending rows of many groups, some of each, if the node leads.
+/// Takes the next pending rows of many groups, some of each, if the node is the leader.
 ///
-/// Groups come in the order of their keys: that of bytes, unless the column has a collation of its own, which then goes for
-/// `after` and `except` too. Rows within one come by when they were written and id. Rows without a group come before all
-/// groups, and only where `after` is none. Fewer than `rows`, and fewer bytes than the limit:
-/// no group is left after the last one, but for such of which someone else has locked the first row.
+/// Groups are ordered by key, byte by byte, unless the column has its own collation; a collation then applies
+/// to `after` and `except` too. Rows of a group are ordered by the time of writing, then by id. Rows without
+/// a group come before all groups, and only if `after` is `None`.
+///
+/// If the answer has fewer rows than `rows` and fewer bytes than the limit, no group remains after the last
+/// one, except for groups whose first row is locked by another transaction.
 #[derive(Debug, Clone)]
 pub struct Take {
-    /// The leader; its row is share-locked until the rows are taken.
+    /// The leader. Its row is share-locked until the rows are taken.
     pub node: NodeId,
-    /// Groups after this one in the order of groups; none: from the first one on.
+    /// Only groups after this one; `None` starts at the first group.
     pub after: Option<GroupKey>,
-    /// Groups to leave out. Blocked and paused groups the store leaves out itself, compared by bytes.
+    /// Groups to skip. The store itself skips blocked and paused groups, compared byte by byte.
     pub except: Vec<GroupKey>,
     /// The row limit, at most [`Take::MOST`].
     pub rows: usize,
-    /// How much is loaded. Rows that count as much as the limit may be fewer than there were.
+    /// The byte limits. If they are reached, fewer rows are taken than are pending.
     pub bytes: ByteLimits,
-    /// The row limit of each group.
+    /// The maximum number of rows per group.
     pub each: usize,
-    /// The limit of rows without a group.
+    /// The maximum number of rows without a group.
     pub ungrouped: usize,
-    /// Whether rows without a group keep their order like the rows of one group. Otherwise a locked row holds up no other.
+    /// Whether rows without a group keep their order, like the rows of one group. If not, a locked row does
+    /// not hold up the others.
     pub ungrouped_order: Order,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
 impl Take {
-    /// More rows than this no store takes in one call.
+    /// The maximum number of rows that any store takes in one call.
     pub const MOST: usize = 10_000;
 }
 
-/// What was taken.
+/// The result of a take.
 #[derive(Debug, Clone)]
 pub struct Taken {
-    /// False: the node does not lead any more, and nothing was taken.
+    /// False if the node is no longer the leader; then nothing was taken.
     pub leads: bool,
-    /// The rows, with their claims as tokens.
+    /// The taken rows; the time of the take is their token.
     pub rows: Vec<Row>,
 }
 
-/// Releases rows that were taken and not settled, if the node leads.
+/// Releases rows that were taken but not settled, if the node is the leader.
 #[derive(Debug, Clone)]
 pub struct Recover {
     /// The leader.
     pub node: NodeId,
-    /// Only rows that were taken longer ago than this; zero: all.
+    /// Only rows taken longer ago than this; zero means all.
     pub older_than: Duration,
-    /// Rows that the leader has in memory.
+    /// Rows to skip, because the leader has them in memory.
     pub except: Vec<EventId>,
-    /// The limit.
+    /// The maximum number of rows to release.
     pub rows: usize,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// A table of another program: its rows have no numbers, lanes or due times, and are marked in the table when they are taken.
+/// A table of another program. Its rows have no sequence numbers, lanes or due times, and taking a row marks
+/// it in the table.
 ///
-/// Its one slot is leadership: whoever holds it takes the rows.
+/// It has one slot, whose holder is the leader. Only the leader takes rows.
 pub trait ItemStore: Table {
-    /// Takes rows. Never one that is behind a row of its group that is still pending, also where someone else has that one
-    /// locked, as far as the database can tell.
+    /// Takes rows. Never takes a row while an earlier row of its group is still pending and not taken with
+    /// it, even if another transaction has locked the earlier row, as far as the database can tell.
     fn take(&self, request: Take) -> Answer<'_, Taken>;
 
-    /// Releases rows, and returns how many; none if the node does not lead.
+    /// Releases rows and returns how many; zero if the node is not the leader.
     fn recover(&self, request: Recover) -> Answer<'_, u64>;
 }

@@ -1,106 +1,106 @@
-//! Joins: messages of the queue whose last end enqueues another.
+//! Joins: fan-ins of queue messages that enqueue a continuation when all members have ended.
 
 use jiff::Timestamp;
 
 use super::Answer;
 use crate::model::{EventId, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState};
 
-/// What is to be done to a join.
+/// An operation on a join.
 #[derive(Debug, Clone)]
 pub enum JoinAction {
-    /// Makes it.
+    /// Creates the join.
     Start {
-        /// What it belongs to.
+        /// A key that groups related joins.
         grouping_key: Option<String>,
-        /// How many steps it has; at least one.
+        /// The number of steps; at least one.
         expected: u32,
-        /// What its maker notes.
+        /// Free text of the caller, stored with the join.
         metadata: Option<String>,
     },
-    /// Makes messages of the queue its steps, all or none. One that has ended already counts at once.
+    /// Attaches queue messages as steps, all or none. A message that has already ended counts at once.
     Attach {
         /// The messages that become steps.
         messages: Vec<EventId>,
     },
-    /// Says that a step has ended, for messages that end outside of the queue.
+    /// Reports the end of a step, for messages that end outside of the queue.
     Report {
         /// The message whose step has ended.
         message: EventId,
-        /// Completed or failed; a pending one changes nothing.
+        /// Completed or failed; pending changes nothing.
         state: StepState,
     },
-    /// Says what happens at its end; where that has come, it happens at once.
+    /// Sets what happens when the join ends. If all steps have ended already, it happens at once.
     Wait(JoinWait),
-    /// Takes it back: nothing will be enqueued. Put on record.
+    /// Cancels the join: no continuation will be enqueued. Writes an audit entry.
     Cancel {
-        /// Who does it.
+        /// The operator, for the audit entry.
         by: String,
     },
 }
 
-/// A change of a join, one transaction.
+/// A change of a join, applied in one transaction.
 #[derive(Debug, Clone)]
 pub struct JoinChange {
-    /// The join that is changed.
+    /// The join to change.
     pub join: JoinId,
-    /// What happens to it.
+    /// The operation to apply.
     pub action: JoinAction,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// What came of it. All but the first leave everything as it was.
+/// The result of a change. Only `Changed` means that the store was modified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JoinChanged {
-    /// It was done.
+    /// The change was applied.
     Changed,
-    /// It had been done before.
+    /// The join was in the requested state already.
     Unchanged,
     /// There is no such join.
     NoSuchJoin,
-    /// The join has ended.
+    /// The join has ended with this status.
     Ended(JoinStatus),
-    /// It has as many members as it has steps.
+    /// The join has no room for these messages.
     Full {
-        /// How many steps it has.
+        /// The number of steps of the join.
         expected: u32,
     },
     /// There is no such message in the queue.
     NoSuchMessage(EventId),
     /// The message is not attached to this join.
     NotAMember,
-    /// Someone has said before what happens at its end.
+    /// A wait was set before.
     AlreadyWaiting,
 }
 
-/// A page of joins, newest first.
+/// Asks for a page of joins, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct ListJoins {
-    /// Only those with this grouping key.
+    /// Only joins with this grouping key.
     pub grouping_key: Option<String>,
     /// Only joins with this status.
     pub status: Option<JoinStatus>,
-    /// The limit.
+    /// The maximum number of joins.
     pub limit: usize,
 }
 
-/// A join and its members, in the order of their ids.
+/// A join and its members, ordered by message id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinShown {
     /// The join.
     pub join: JoinRecord,
-    /// Its members, up to the limit asked for.
+    /// Its members, up to the requested limit.
     pub members: Vec<JoinMember>,
 }
 
-/// Joins of one store.
+/// The joins of one store.
 pub trait Joins: Send + Sync {
-    /// Changes one.
+    /// Applies a change to a join.
     fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged>;
 
-    /// One join with at most this many of its members.
+    /// Reads one join with at most `members` of its members.
     fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>>;
 
-    /// A page of joins.
+    /// Reads a page of joins.
     fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>>;
 }

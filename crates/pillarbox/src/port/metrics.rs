@@ -1,32 +1,34 @@
-//! The metrics port: what is counted and measured.
+//! The metrics port: counters and gauges of the engine.
 
 use std::time::Duration;
 
-/// Takes counts and gauges. Every method does nothing by default.
+/// Receives counts and gauges. Every method does nothing by default.
 pub trait MetricsExporter: Send + Sync + 'static {
-    /// Events pushed to the hot line.
+    /// Events accepted into the hot path's buffer.
     fn hot_enqueued(&self, _count: u64) {}
-    /// Events that did not fit the hot line; the reader delivers them.
+    /// Events that did not fit in the hot path's buffer; the reader delivers them.
     fn hot_dropped(&self, _count: u64) {}
     /// Events read from the store.
     fn cold_enqueued(&self, _count: u64) {}
-    /// Pending events below the read position that a sweep found: numbers were given again, or done marks taken back.
+    /// Pending events below the cursor that a sweep found, because numbers were reused or done rows became
+    /// pending again.
     fn read_passed(&self, _count: u64) {}
-    /// Events accepted.
+    /// Events accepted by the sink.
     fn dispatch_success(&self, _count: u64) {}
-    /// Attempts that failed.
+    /// Failed attempts.
     fn dispatch_failure(&self, _count: u64) {}
-    /// Events given up.
+    /// Events that became dead.
     fn dispatch_dead(&self, _count: u64) {}
-    /// Events given up, counted above too, under which the endpoint failed for long while it accepted others.
+    /// Events that became dead because the endpoint kept failing for them while it accepted others. Also
+    /// counted as dead.
     fn dispatch_dead_of_endpoint(&self, _count: u64) {}
-    /// Events in memory, hot and cold.
+    /// Events in memory, by path.
     fn queue_depths(&self, _hot: usize, _cold: usize) {}
     /// The age of the oldest pending event.
     fn oldest_lag(&self, _age: Duration) {}
 }
 
-/// Counts nothing.
+/// A metrics exporter that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoMetrics;
 

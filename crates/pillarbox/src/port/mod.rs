@@ -1,4 +1,4 @@
-//! The ports: what a store and a sink are to the engine. No driver type, no SQL.
+//! The ports: the interfaces of stores and sinks, without driver types and SQL.
 
 mod admin;
 mod cause;

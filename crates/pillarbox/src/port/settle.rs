@@ -1,4 +1,4 @@
-//! Reporting outcomes, fenced.
+//! Settling: outcomes of rows, applied under a fence.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,37 +9,39 @@ use jiff::Timestamp;
 use super::{Answer, StoreError};
 use crate::model::{EventId, GroupKey, NodeId, OwnerId, Seq, Token};
 
-/// What proves the right to settle.
+/// The condition under which a settle may change rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fence {
-    /// The node's row is there, locked until the settle is through. No expiry is tested.
+    /// The node's row exists; it stays locked until the settle ends. The lease's expiry is not checked, only
+    /// eviction.
     Node(NodeId),
-    /// The row is claimed by this owner with this outcome's token.
+    /// The row is claimed by this owner, under the outcome's token.
     Owner(OwnerId),
-    /// Nothing: the caller is the only one who delivers (pollers and dispatchers used alone).
+    /// No condition: the caller is the only one that delivers (pollers and dispatchers used alone).
     Open,
 }
 
-/// What happens to a row that is done. Rows with a message id are always kept until purge.
+/// What happens to a done row. Rows with a message id are always kept until purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDone {
-    /// It stays until purge.
+    /// The row stays until purge.
     #[default]
     Keep,
-    /// It is deleted immediately, which is fastest.
+    /// The row is deleted at once, which is fastest.
     ///
-    /// A caller who repeats a commit of unknown outcome with the same event id may then write the event a second time: the first one may
-    /// have been delivered and deleted meanwhile. [`Keep`](Self::Keep) refuses the second write until purge.
+    /// If a caller repeats a commit of unknown outcome with the same event id, the event may be written
+    /// twice: the first one may already have been delivered and deleted. With [`Keep`](Self::Keep) the second
+    /// write is refused until purge.
     Delete,
 }
 
-/// Whether the attempt is counted by this outcome.
+/// How an outcome changes the number of attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
-    /// It counts one attempt.
+    /// Adds one attempt.
     One,
-    /// It counts none: nothing was tried, or the attempt was counted before.
+    /// Adds none: nothing was tried, or the attempt was counted before.
     None,
     /// Undoes the attempt counted by the claim; adds no history entry.
     Back,
@@ -48,107 +50,110 @@ pub enum Counts {
 /// Where an event waits for its next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Where it is: at the head of its group, or claimable.
+    /// In its place: at the head of its group, or claimable.
     InPlace,
     /// In lane −1, until a node promotes it.
     Delayed,
 }
 
-/// What is to change in a row. Every change but `Attempt`, `Waits` and `Extend` also ends a claim on it.
+/// The change to a row. Every change except `Attempt`, `Waits` and `Extend` also ends a claim on the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The event was delivered.
     Done,
-    /// Failed: again after the delay, by the database's clock.
+    /// The attempt failed; the next one follows after the delay, by the database's clock.
     Retry {
-        /// How long to wait.
+        /// The delay before the next attempt.
         delay: Duration,
-        /// Why it failed.
+        /// The error of this attempt.
         error: String,
-        /// Whether this counts the attempt.
+        /// How this changes the number of attempts.
         counts: Counts,
-        /// Where it waits.
+        /// Where the event waits for the next attempt.
         wait: Wait,
     },
-    /// The event is given up.
+    /// The event is given up and becomes dead.
     Dead {
         /// The last error.
         error: String,
-        /// Whether this counts an attempt.
+        /// How this changes the number of attempts.
         counts: Counts,
-        /// The group that stays blocked behind it, until an operator acts.
+        /// The group to block behind the dead event until an operator acts.
         blocks: Option<GroupKey>,
     },
-    /// It is not due yet: moves to lane −1 until its `available_at`. Counts nothing.
+    /// The event is not due yet: moves it to lane −1 until its `available_at`. Counts no attempt.
     Delay,
-    /// It is about to be tried: counts the attempt, changes nothing else.
+    /// An attempt is about to begin: counts it and changes nothing else.
     Attempt,
-    /// It goes back untouched: undoes the attempt counted by a claim.
+    /// Releases the event untried: undoes the attempt counted by a claim.
     Release,
-    /// As `Release`, and also undoes an attempt that `Attempt` counted before: it was not made after all.
+    /// Like `Release`, and also undoes an attempt counted by `Attempt` that was not made.
     Untried,
-    /// It waits for its endpoint. Keeps the error; a claim on it goes on, and no attempt is counted.
+    /// The event waits for its endpoint. Stores the error, keeps a claim and counts no attempt.
     Waits {
-        /// How the endpoint failed.
+        /// The error of the endpoint.
         error: String,
     },
-    /// Renews a claim. Changes only rows that are claimed. With a lease of zero the claim expires immediately.
+    /// Renews a claim. Rows without a claim do not change. With a lease of zero the claim expires at once.
     Extend {
-        /// How long from now.
+        /// The new lease, from now.
         lease: Duration,
     },
 }
 
-/// An outcome of one row. Stores find the row by its number, and change it only if it has this id too: after a failover or
-/// a restore a server gives numbers again. Where rows have no number they are found by their id.
+/// The outcome of one row.
+///
+/// A store finds the row by its number and changes it only if its id matches as well, because a failover or a
+/// restore can lead to reused numbers. Rows without numbers are found by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The number of the row.
+    /// The sequence number of the row.
     pub seq: Seq,
     /// The id of the event.
     pub id: EventId,
     /// The token of its claim; zero without one.
     pub token: Token,
-    /// What changes in the row.
+    /// The change to the row.
     pub change: Change,
 }
 
 /// A batch of outcomes, applied in one transaction.
 #[derive(Debug, Clone)]
 pub struct Settle {
-    /// The proof of the right to settle.
+    /// The condition under which rows may change.
     pub fence: Fence,
-    /// The outcomes, each row at most once.
+    /// The outcomes; at most one per row.
     pub outcomes: Arc<[Outcome]>,
-    /// What happens to rows that are done.
+    /// What happens to done rows.
     pub on_done: OnDone,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// What a settle did.
+/// The result of a settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// False: the node is gone; nothing was changed.
+    /// False if the node was evicted; then nothing was changed.
     pub held: bool,
-    /// Places in `outcomes` that changed nothing: gone, not pending, claimed by someone else since, or another event's now.
+    /// Places in `outcomes` that changed nothing: the row was deleted, is no longer pending, was claimed by
+    /// another owner, or its number now belongs to another event.
     pub stale: Vec<usize>,
-    /// Places in `outcomes` whose rows another transaction has locked: nothing was changed, and nothing is known of them
-    /// yet. They are to be settled again. Empty where a settle is part of a transaction of the caller's: that waits.
+    /// Places in `outcomes` whose rows are locked by another transaction. They did not change and must be
+    /// settled again. Empty if the settle is part of the caller's transaction, which waits for locks.
     pub busy: Vec<usize>,
-    /// A pending row of another event was found under the number of an outcome: numbers have been given again, and no
-    /// position that was read before holds.
+    /// Whether a number of an outcome belongs to a pending row of another event. Then numbers have been
+    /// reused, and every cursor read before is stale.
     pub reused: bool,
 }
 
 impl Settled {
-    /// The node was evicted: none of this many outcomes changed anything.
+    /// The result for an evicted node: none of its outcomes changed anything.
     #[must_use]
     pub fn lost(outcomes: usize) -> Self {
         Self { held: false, stale: (0..outcomes).collect(), busy: Vec::new(), reused: false }
     }
 
-    /// Every outcome changed its row, but for those at these places.
+    /// The result where every outcome changed its row, except those at these places.
     #[must_use]
     pub fn all_but(stale: Vec<usize>) -> Self {
         Self { held: true, stale, busy: Vec::new(), reused: false }
@@ -156,8 +161,11 @@ impl Settled {
 }
 
 impl Settle {
-    /// Settles in halves wherever `locks` says that a row is locked, down to that row alone, which is busy. For stores
-    /// that can't skip locked rows and must not wait for them. Where many are locked, those beside them are busy too.
+    /// Settles the batch, and splits it in halves wherever `locks` reports a locked row, down to that single
+    /// row, which is busy.
+    ///
+    /// For stores that cannot skip locked rows and must not wait for them. The number of splits is limited:
+    /// if many rows are locked, unlocked rows beside them are reported as busy too.
     pub async fn in_halves<'a>(
         self,
         locks: impl Fn(&StoreError) -> bool + Send,
@@ -178,6 +186,7 @@ impl Settle {
                 Err(error) if locks(&error) && part.len() > 1 && failed < TRIES => {
                     failed += 1;
                     let middle = part.start + part.len() / 2;
+                    // The stack pops the lower half first, so outcomes are settled in order.
                     parts.extend([middle..part.end, part.start..middle]);
                 }
                 Err(error) if locks(&error) => whole.busy.extend(part),

@@ -10,118 +10,122 @@ use jiff::Timestamp;
 use super::Cause;
 use crate::model::{Event, Seq, Token};
 
-/// How an event came to be delivered.
+/// The path on which an event reached the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Pushed by the writer after its commit.
+    /// Handed over by its own process right after the commit.
     Hot,
     /// Read from the store.
     Cold,
 }
 
-/// One event on its way out.
+/// One event of a batch.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The event.
     pub event: Event,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// Its number.
+    /// The sequence number of its row.
     pub seq: Seq,
-    /// How it came.
+    /// The path of the event.
     pub source: Source,
-    /// The claim on it, where there is one.
+    /// Its claim, if the row was claimed.
     pub claimed: Option<Arc<Claimed>>,
 }
 
-/// What a claim tells of its row.
+/// Facts of a claimed row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimed {
-    /// Its token.
+    /// The token of the claim.
     pub token: Token,
     /// When the row was written.
     pub created_at: Timestamp,
-    /// Why it failed last.
+    /// The error of the last failed attempt.
     pub last_error: Option<String>,
 }
 
-/// What a sink says of one event.
+/// The result that a sink reports for one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The sink has taken the event.
+    /// The sink has accepted the event.
     Accepted,
-    /// Accepted, and settled by the sink in a transaction of its own.
+    /// Accepted, and already settled by the sink in its own transaction.
     Settled,
-    /// Failed by its own fault: again, after this long if the sink said so, else by policy.
+    /// The event itself failed and is retried after `after`, or else by the retry policy.
     Failed {
-        /// The error, for people.
+        /// The error text for operators.
         error: String,
-        /// When to try again.
+        /// The delay before the next attempt; if there is none, the engine decides.
         after: Option<Duration>,
     },
-    /// This event and those after it were refused together, by the fault of some of them: they are sent again in parts, which
-    /// tells whose. No attempt is burnt. Of the last event of a batch it is `Failed`.
+    /// The endpoint refused this event and all later ones of the batch together, because of some of them.
+    /// They are sent again in smaller parts to find the faulty ones. No attempt is counted. For the last
+    /// event of a batch this means the same as `Failed`.
     Refused {
-        /// The error, for people.
+        /// The error text for operators.
         error: String,
     },
-    /// Will never be taken: dead at once.
+    /// The event can never be delivered: it becomes dead at once.
     Rejected {
-        /// The error, for people.
+        /// The error text for operators.
         error: String,
     },
-    /// The endpoint failed, not the event: no attempt is burnt while it is down.
+    /// The endpoint failed, not the event. No attempt is counted while the endpoint is down.
     Unavailable {
-        /// The class of what went wrong.
+        /// The class of the failure.
         cause: Cause,
-        /// The error, for people.
+        /// The error text for operators.
         error: String,
-        /// When to try again.
+        /// The delay before the next attempt; if there is none, the engine decides.
         after: Option<Duration>,
     },
-    /// What this event's route leads to failed; other routes of the sink are not concerned, and nor is the engine's circuit
-    /// breaker. Counts against the event as `Unavailable` does, by what the same route has accepted.
+    /// The target of this event's route failed. Other routes of the sink and the engine's circuit breaker are
+    /// not affected. It counts against the event as `Unavailable` does, judged by what the same route has
+    /// accepted.
     RouteUnavailable {
-        /// The class of what went wrong.
+        /// The class of the failure.
         cause: Cause,
-        /// The error, for people.
+        /// The error text for operators.
         error: String,
-        /// When to try again.
+        /// The delay before the next attempt; if there is none, the engine decides.
         after: Option<Duration>,
-        /// How many events the route has accepted so far.
+        /// The number of events that the route has accepted so far.
         accepted: u64,
     },
-    /// Not tried, because the circuit breaker of its route is open: it comes again after this long, and nothing is counted.
+    /// Not tried, because the circuit breaker of its route is open. The event is retried after `after`, and
+    /// no attempt is counted.
     RouteShut {
-        /// The route, for people.
+        /// The name of the route, for operators.
         route: String,
-        /// When to try again.
+        /// The delay before the next attempt.
         after: Duration,
     },
-    /// The endpoint wants fewer requests (429, 503 with Retry-After). No attempt is ever counted: deliveries are paced instead,
-    /// and nothing at all is sent before `after` has passed.
+    /// The endpoint asks for fewer requests (429, or 503 with Retry-After). No attempt is ever counted. The
+    /// engine paces deliveries instead, and sends nothing at all until `after` has passed.
     Throttled {
-        /// The error, for people.
+        /// The error text for operators.
         error: String,
-        /// When to try again, if the endpoint said so.
+        /// The delay that the endpoint asked for.
         after: Option<Duration>,
     },
-    /// Nobody is there for this event.
+    /// No listener, handler or route exists for this event.
     NoRoute {
-        /// The route that was looked for.
+        /// The route that was not found.
         route: String,
     },
-    /// Not tried, because it is being delivered elsewhere in this process: left to a later read.
+    /// Not tried, because this process is delivering the event elsewhere. A later read returns it if it is
+    /// still pending.
     InFlight,
     /// Not tried, because an event before it in the batch failed.
     Skipped,
 }
 
-/// A batch handed over: a verdict for each event, in order.
+/// The future of a delivery: one verdict per event, in order.
 pub type Handed<'a> = Pin<Box<dyn Future<Output = Vec<Verdict>> + Send + 'a>>;
 
-/// Takes batches of events. A batch holds events of one group, or a single one.
+/// The target of deliveries. A batch contains events of one group, or a single event.
 pub trait Sink: Send + Sync + 'static {
-    /// Delivers a batch and gives a verdict for each event, in order.
+    /// Delivers a batch and returns one verdict per event, in order.
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a>;
 }

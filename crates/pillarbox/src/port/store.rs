@@ -3,30 +3,30 @@
 use super::{Answer, Claim, DueTopics, Fetch, Fetched, Joins, Promote, Promoted, Reap, Table};
 use crate::model::Row;
 
-/// The native table: its rows have numbers, slots and lanes, and it has a queue.
+/// The native table. Its rows have sequence numbers, slots and lanes, and it has a queue.
 pub trait Store: Table {
     /// Reads pending rows in order, without locking them.
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched>;
 
-    /// Claims pending rows under a lease: rows that are due and that no one else has claimed. Counts the attempt.
+    /// Claims due pending rows without a live claim, under a lease. Counts the attempt.
     fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>>;
 
-    /// The topics of messages that are due and unclaimed, for the warning of workers that have no handler for them.
+    /// The topics of due, unclaimed messages. Workers use them to warn of topics without a handler.
     fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>>;
 
-    /// Frees rows whose claim has expired, and returns how many. Other claims take such rows anyway.
+    /// Releases expired claims and returns how many. A claim takes such rows even without this.
     fn reap(&self, request: Reap) -> Answer<'_, u64>;
 
-    /// Moves delayed rows that are due to the end of the order, if the node is still registered.
+    /// Moves due rows from lane −1 to the end of the order, if the node is still registered.
     fn promote(&self, request: Promote) -> Answer<'_, Promoted>;
 
-    /// Joins, where the store has them: they need transactions.
+    /// The store's joins; `None` if the store has none, because joins need transactions.
     fn joins(&self) -> Option<&dyn Joins> {
         None
     }
 }
 
-/// A shared store is a store.
+/// Lets a shared store serve as a store.
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
     fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
         (**self).fetch(request)

@@ -1,4 +1,4 @@
-//! The port that every kind of table has: writing, outcomes, nodes and operators.
+//! The port common to both kinds of table: writing, settling, nodes and operators.
 
 use std::fmt;
 use std::future::Future;
@@ -26,48 +26,49 @@ pub enum Order {
     PerGroup,
 }
 
-/// Rows to write in a transaction of the store's own.
+/// Rows to write in the store's own transaction.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// The rows; all or none are written.
+    /// The rows to write, all or none.
     pub rows: Vec<NewRow>,
     /// The time, set by tests; by default the database's.
     pub now: Option<Timestamp>,
 }
 
-/// Wake-ups: rows were written. The value is opaque; only changes matter.
+/// Wake-ups: the value changes when rows were written. The value itself is opaque.
 #[derive(Debug, Clone)]
 pub struct Wakeups(pub watch::Receiver<u64>);
 
-/// A table that events are delivered from, in one database.
+/// A table in one database from which events are delivered.
 ///
-/// How its rows are read is the matter of the two ports built on this one: [`Store`] for the native table, [`ItemStore`] for
-/// tables of other programs.
+/// Two ports build on this one and differ in how rows are read: [`Store`] for the native table, and
+/// [`ItemStore`] for tables of items, which belong to other programs.
 ///
-/// Every call is atomic: one statement or one transaction. A call whose future is dropped either happens whole or
-/// not at all, and leaves no connection in a transaction. Times are judged by the database's clock, unless a test
-/// passes a `now`.
+/// Every call is atomic: one statement or one transaction. A call whose future is dropped either takes effect
+/// completely or not at all, and leaves no connection in a transaction. The database's clock decides all
+/// times, unless a test passes a `now`.
 pub trait Table: Send + Sync + 'static {
-    /// What the store can do.
+    /// The capabilities and limits of the store.
     fn facts(&self) -> &Facts;
 
-    /// The database's time.
+    /// The current time of the database.
     fn now(&self) -> Answer<'_, Timestamp>;
 
-    /// Writes rows in a transaction of its own.
+    /// Writes rows in the store's own transaction.
     fn write(&self, request: Write) -> Answer<'_, Vec<Written>>;
 
     /// Applies outcomes if the fence holds. Rows that are no longer pending are left alone and reported.
     fn settle(&self, request: Settle) -> Answer<'_, Settled>;
 
-    /// Registers a node, and gives it its lane and its share of the free slots.
+    /// Registers a node and assigns its lane and its share of the free slots.
     fn register(&self, request: Register) -> Answer<'_, Membership>;
 
-    /// Renews a node's lease, evicts expired nodes, takes and releases slots. `None`: this node was evicted.
+    /// Renews a node's lease, evicts expired nodes, takes and releases slots. Returns `None` if this node was
+    /// evicted.
     fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>>;
 
-    /// Stores what a node publishes about itself, at most 4 KiB, for the list of nodes. It goes with the node. By default nothing
-    /// is stored.
+    /// Stores the state that a node publishes about itself, at most 4 KiB, for the list of nodes. It is
+    /// deleted with the node. By default nothing is stored.
     fn publish(&self, _node: NodeId, _state: String) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
@@ -75,25 +76,26 @@ pub trait Table: Send + Sync + 'static {
     /// Removes a node that shuts down. Its slots and lane are free immediately.
     fn leave(&self, node: NodeId) -> Answer<'_, ()>;
 
-    /// Inspection and operation.
+    /// The operators' port.
     fn admin(&self) -> &dyn Admin;
 
-    /// Notifies other nodes, where the database can, that rows were committed which they may have to deliver. Never waits.
+    /// Notifies other nodes of committed rows that they may have to deliver, if the database supports it.
+    /// Never blocks.
     fn notify(&self) {}
 
-    /// Wake-ups for rows that others wrote, where the database sends them.
+    /// Wake-ups for rows written elsewhere; `None` if the database does not send them.
     fn wakeups(&self) -> Option<Wakeups> {
         None
     }
 
-    /// Stops the store's background work and waits for its end: the last call before a program ends its runtime. The store can't be
-    /// used afterwards.
+    /// Stops the store's background tasks and waits for them. Call it last, before the runtime shuts down;
+    /// the store cannot be used afterwards.
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// A shared table is a table.
+/// Lets a shared table serve as a table.
 impl<S: Table + ?Sized> Table for Arc<S> {
     fn facts(&self) -> &Facts {
         (**self).facts()
@@ -144,25 +146,25 @@ impl<S: Table + ?Sized> Table for Arc<S> {
     }
 }
 
-/// The native table, as a parameter of the type of a store's handle.
+/// Type parameter of a store handle for the native table.
 #[derive(Debug, Clone, Copy)]
 pub struct Native;
 
-/// A table of another program, as a parameter of the type of a store's handle.
+/// Type parameter of a store handle for a table of items.
 #[derive(Debug, Clone, Copy)]
 pub struct Items;
 
-/// A table of either kind, for programs that learn the kind when they open it.
+/// A table of either kind, for programs that learn the kind only when they open it.
 #[derive(Clone)]
 pub enum AnyTable {
     /// The native table.
     Native(Arc<dyn Store>),
-    /// A table of another program.
+    /// A table of items.
     Items(Arc<dyn ItemStore>),
 }
 
 impl AnyTable {
-    /// The store, if it is the native table.
+    /// The store, if this is the native table.
     #[must_use]
     pub fn native(&self) -> Option<&Arc<dyn Store>> {
         match self {
@@ -171,7 +173,7 @@ impl AnyTable {
         }
     }
 
-    /// The store, if it is a table of another program.
+    /// The store, if this is a table of items.
     #[must_use]
     pub fn items(&self) -> Option<&Arc<dyn ItemStore>> {
         match self {

@@ -1,4 +1,4 @@
-//! The writing ports: events go in on the caller's own transaction, whose type is a parameter.
+//! The writing ports: write events in the caller's own transaction, whose type is a parameter.
 
 use std::fmt;
 use std::future::Future;
@@ -6,23 +6,24 @@ use std::future::Future;
 use super::{Answer, Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError, Table};
 use crate::model::{EventId, NewRow, Written};
 
-/// Writes on a transaction of this type, of an asynchronous driver.
+/// Writes in a transaction of type `Tx` of an asynchronous driver.
 pub trait WriteOn<Tx: ?Sized>: Table {
-    /// Inserts all rows with one statement where the database can; never commits.
+    /// Inserts all rows, with one statement if the database can; never commits.
     ///
-    /// Without rows it fails exactly if the transaction can no longer commit. There are databases whose drivers report
-    /// the commit of a transaction that an earlier error has aborted as a success.
+    /// Without rows it fails exactly if the transaction can no longer commit. Some drivers report success for
+    /// the commit of a transaction that an earlier error has aborted.
     fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>>;
 
-    /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
+    /// Deletes pending events and writes audit entries, both in the transaction. Returns the ids of the
+    /// deleted events.
     fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>>;
 
-    /// Settles as part of the transaction, as [`Table::settle`] does.
+    /// Settles like [`Table::settle`], as part of the transaction.
     fn settle_on<'a>(&'a self, _tx: &'a mut Tx, _request: Settle) -> Answer<'a, Settled> {
         Box::pin(async { Err(no_way(self, "settle")) })
     }
 
-    /// Changes a join as part of the transaction, as [`Joins::change_join`](super::Joins::change_join) does.
+    /// Changes a join like [`Joins::change_join`](super::Joins::change_join), as part of the transaction.
     fn change_join_on<'a>(&'a self, _tx: &'a mut Tx, _request: JoinChange) -> Answer<'a, JoinChanged> {
         Box::pin(async { Err(no_way(self, "change a join")) })
     }
@@ -33,46 +34,49 @@ fn no_way(store: &(impl Table + ?Sized), operation: &'static str) -> StoreError 
     StoreError::new(ErrorKind::Unsupported, operation, &store.facts().name, detail)
 }
 
-/// Writes on a transaction of this type, of a blocking driver.
+/// Writes in a transaction of type `Tx` of a blocking driver.
 pub trait BlockingWriteOn<Tx: ?Sized>: Table {
     /// Inserts all rows; never commits.
     fn insert_blocking(&self, tx: &Tx, rows: &[NewRow]) -> Result<Vec<Written>, StoreError>;
 
-    /// Deletes pending events and puts that on record, both as part of the transaction; the ids that were pending.
+    /// Deletes pending events and writes audit entries, both in the transaction. Returns the ids of the
+    /// deleted events.
     fn cancel_blocking(&self, tx: &Tx, request: &Cancel) -> Result<Vec<EventId>, StoreError>;
 
-    /// Settles as part of the transaction, as [`Table::settle`] does.
+    /// Settles like [`Table::settle`], as part of the transaction.
     fn settle_blocking(&self, tx: &Tx, request: &Settle) -> Result<Settled, StoreError>;
 
-    /// Changes a join as part of the transaction, as [`Joins::change_join`](super::Joins::change_join) does.
+    /// Changes a join like [`Joins::change_join`](super::Joins::change_join), as part of the transaction.
     fn change_join_blocking(&self, tx: &Tx, request: &JoinChange) -> Result<JoinChanged, StoreError>;
 }
 
-/// Why a commit did not say yes.
+/// Why a commit did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// Nothing was committed.
     #[error("the transaction was not committed")]
     Refused(#[source] StoreError),
-    /// The answer was lost: it may be committed or not. The reader decides.
+    /// The answer was lost, so the transaction may or may not be committed. If it is, the reader delivers its
+    /// events.
     #[error("the outcome of the commit is unknown")]
     Unknown(#[source] StoreError),
 }
 
-/// Begins and ends transactions of its own.
+/// Begins and ends transactions of the store.
 pub trait Begin: WriteOn<Self::Tx> {
-    /// The driver's transaction.
+    /// The driver's transaction type.
     type Tx: Send + 'static;
 
     /// Opens a transaction.
     fn begin(&self) -> Answer<'_, Self::Tx>;
 
-    /// Commits it.
+    /// Commits a transaction.
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<(), CommitError>> + Send;
 
-    /// Inserts the last rows as [`WriteOn::insert`] does and commits; where the insert fails, nothing is committed.
+    /// Inserts the last rows like [`WriteOn::insert`] and commits. If the insert fails, nothing is committed.
     ///
-    /// `inserted` runs once the rows are in. A store whose driver can send both at once saves a round trip here.
+    /// `inserted` runs once the rows are inserted. A store whose driver can send both statements at once
+    /// saves a round trip.
     fn commit_with(
         &self,
         mut tx: Self::Tx,
@@ -95,79 +99,80 @@ pub trait Begin: WriteOn<Self::Tx> {
         }
     }
 
-    /// Rolls it back.
+    /// Rolls a transaction back.
     fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()>;
 }
 
-/// Why a transaction that ran on the store's writer did not commit.
+/// Why a transaction on the store's writer thread did not commit.
 #[derive(Debug, thiserror::Error)]
 pub enum TransactError<E> {
-    /// The body said no; everything was rolled back.
+    /// The body returned an error; everything was rolled back.
     #[error("the transaction was rolled back")]
     Body(E),
     /// The body panicked; everything was rolled back.
     #[error("the transaction's code panicked and was rolled back")]
     Panicked,
-    /// The database said no.
+    /// The database refused the commit, or its outcome is unknown.
     #[error(transparent)]
     Commit(CommitError),
 }
 
-/// A body to run inside a transaction, and what to do right after it has ended.
+/// Code to run inside a transaction, with callbacks for its end.
 pub trait Body<Tx: ?Sized>: Send + 'static {
-    /// What the caller gets.
+    /// The value returned to the caller.
     type Output: Send + 'static;
-    /// How the body fails.
+    /// The error of the body.
     type Error: Send + 'static;
 
     /// Runs inside the transaction; an error rolls it back.
     fn run(&mut self, tx: &Tx) -> Result<Self::Output, TransactError<Self::Error>>;
 
-    /// Runs once after the commit, before the caller is told.
+    /// Runs once after the commit, before the caller gets the result.
     fn committed(&mut self);
 
-    /// Runs once if it did not commit, or if that is unknown.
+    /// Runs once if the transaction did not commit, or if the outcome is unknown.
     fn failed(&mut self);
 }
 
-/// A statement that adds events, for any driver to run.
+/// A statement that inserts events, to be run by any driver.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Insert {
-    /// The statement, with the database's own placeholders. It depends on the kind of rows, not on their values or
-    /// number, so that a driver can keep it prepared.
+    /// The statement, with the database's own placeholders. It depends on the kind of the rows, not on their
+    /// values or number, so a driver can keep it prepared.
     pub sql: String,
-    /// The values of its placeholders, in order, each of them text.
+    /// The values of the placeholders, in order, all as text.
     pub params: Vec<String>,
 }
 
 impl Insert {
-    /// A statement and its parameters.
+    /// Creates an insert from a statement and its parameters.
     #[must_use]
     pub fn new(sql: impl Into<String>, params: Vec<String>) -> Self {
         Self { sql: sql.into(), params }
     }
 }
 
-/// The parameters hold payloads.
+/// Omits the parameters, because they contain payloads.
 impl fmt::Debug for Insert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Insert").field("sql", &self.sql).finish_non_exhaustive()
     }
 }
 
-/// Says how events are written, for drivers that the store knows nothing of.
+/// Builds insert statements for drivers that the store does not know.
 pub trait WriteSql: Table {
-    /// The statement that adds all rows, or none of them. It adds fewer where a message id is there already.
+    /// The statement that inserts all rows or none. Rows whose message id exists already are not inserted
+    /// again.
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError>;
 }
 
-/// Runs transactions on a thread of the store's own, for drivers whose transaction can't leave its thread.
+/// Runs transactions on the store's own thread, for drivers whose transaction cannot leave its thread.
 pub trait Transact: BlockingWriteOn<Self::Tx> {
     /// The driver's transaction or connection, as the body sees it.
     type Tx: ?Sized;
 
-    /// Runs the body in a transaction. Once begun it runs to its end, also when the caller stops waiting.
+    /// Runs the body in a transaction. Once begun it runs to completion, even if the caller stops waiting.
     fn transact<B: Body<Self::Tx>>(
         &self,
         body: B,

@@ -1,10 +1,10 @@
-//! How long to wait before the next attempt.
+//! Retry policies: the delay before the next attempt.
 
 use std::time::Duration;
 
 /// Decides the delay after a failed attempt. `attempts` counts from 1; `random` is uniform in [0, 1).
 pub trait RetryPolicy: Send + Sync {
-    /// The delay.
+    /// The delay before the next attempt.
     fn delay(&self, attempts: u32, random: f64) -> Duration;
 }
 
@@ -18,7 +18,7 @@ pub struct Exponential {
 }
 
 impl Default for Exponential {
-    /// 200 ms to 60 s.
+    /// Starts at 200 ms and grows up to 60 s.
     fn default() -> Self {
         Self { base: Duration::from_millis(200), max: Duration::from_secs(60) }
     }
@@ -32,7 +32,7 @@ impl RetryPolicy for Exponential {
     }
 }
 
-/// 2, 4, 8 … seconds, up to a bound: `min(2^attempts, max)`, the work queue's policy.
+/// 2, 4, 8 … seconds, up to a maximum: `min(2^attempts, max)`. The queue's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doubling {
     /// The longest delay.

@@ -1,17 +1,17 @@
-//! What an operator's action makes of a group that is held back, or is not.
+//! State transitions of held groups by operators' actions.
 
 use crate::port::{GroupAction, GroupState};
 
-/// Whether a dead event stands at the head of a group.
+/// Whether the first event of a group is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
-    /// None does.
+    /// The first event is not dead.
     Sound,
-    /// One does, and blocks the group unless it is paused.
+    /// The first event is dead. It blocks the group unless the group is paused.
     Dead,
 }
 
-/// Where an action leads: `None` where there is nothing to change, `Some(None)` where the group goes free.
+/// The state after an action: `None` if there is nothing to change, `Some(None)` if the group becomes free.
 #[must_use]
 pub const fn held_after(
     state: Option<GroupState>,
@@ -20,7 +20,7 @@ pub const fn held_after(
 ) -> Option<Option<GroupState>> {
     match (action, state) {
         (GroupAction::Pause, None | Some(GroupState::Blocked)) => Some(Some(GroupState::Paused)),
-        // A dead head holds its group back once more.
+        // Pausing replaced the blocked state, so a dead head must block the group again.
         (GroupAction::Resume, Some(GroupState::Paused)) => match head {
             Head::Dead => Some(Some(GroupState::Blocked)),
             Head::Sound => Some(None),

@@ -1,20 +1,20 @@
-//! Lease arithmetic: when to renew, and until when a holder may act.
+//! Lease arithmetic: when to renew a lease, and how long its holder may act.
 
 use std::time::Duration;
 
 use crate::model::Invalid;
 
-/// How long a node or claim is held.
+/// The time for which a node or a claim is valid without renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease(Duration);
 
 impl Lease {
     /// The shortest lease that leaves room for renewals on a slow database.
     pub const MIN: Duration = Duration::from_millis(300);
-    /// The longest: a dead holder's work would wait this long.
+    /// The longest lease: the rows of a crashed holder wait this long.
     pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// Checks the length: 300 ms to 24 h.
+    /// Creates a lease of 300 ms to 24 h.
     pub fn new(length: Duration) -> Result<Self, Invalid> {
         if (Self::MIN..=Self::MAX).contains(&length) {
             return Ok(Self(length));
@@ -22,19 +22,20 @@ impl Lease {
         Err(Invalid::range("lease", format!("{length:?}"), "300ms to 24h"))
     }
 
-    /// Its length.
+    /// The length of the lease.
     #[must_use]
     pub const fn length(self) -> Duration {
         self.0
     }
 
-    /// Renew this long after the last renewal: a third, so that two may fail.
+    /// The time between renewals: a third of the lease, so that two renewals may fail.
     #[must_use]
     pub fn renew_after(self) -> Duration {
         self.0 / 3
     }
 
-    /// Start nothing later than this after the renewal was *asked for*: the end less a margin of an eighth.
+    /// How long the holder may start work after it *sent* the renewal: the lease minus a margin of an eighth.
+    /// Counted from sending, because the database may have renewed at any time since.
     #[must_use]
     pub fn usable_for(self) -> Duration {
         self.0 - self.0 / 8

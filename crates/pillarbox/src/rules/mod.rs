@@ -1,4 +1,4 @@
-//! Pure rules: functions of their arguments, used by the engine and every store.
+//! Pure rules shared by the engine and the stores: functions of their arguments, without clock and I/O.
 
 mod backoff;
 mod held;

@@ -1,33 +1,35 @@
-//! Who holds which slots: even, contiguous shares of the groups, and orphaned lanes spread over the living.
+//! Distribution of slots: even, contiguous shares of the shared slots, and orphaned lanes spread over the
+//! registered nodes.
 
 use crate::model::{Lane, NodeId, Slot};
 use crate::port::Part;
 
-/// How many slots groups are spread over.
+/// The number of shared slots.
 pub const SLOTS: i16 = 64;
 
-/// A slot or lane, and who holds it.
+/// A slot or lane with its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotState {
     /// The slot or lane.
     pub slot: Slot,
-    /// Who, if anyone.
+    /// The holder, if there is one.
     pub holder: Option<NodeId>,
 }
 
-/// What one node is to do about slots.
+/// The slots that one node should take and release.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Share {
-    /// Held by nobody and due to this node: take them.
+    /// Free slots of this node's share, to take.
     pub take: Vec<Slot>,
-    /// Held by this node and due to another: drain them, then give them back.
+    /// Held slots of another node's share, to drain and then release.
     pub give: Vec<Slot>,
 }
 
-/// The share of `me`. `nodes` are the living with their lanes, in the order they joined; `slots` is the whole table.
+/// Computes the share of `me`. `nodes` are the registered nodes with their lanes, in order of registration;
+/// `slots` are all slots and lanes of the table.
 ///
-/// Groups' slots go in contiguous ranges by that order. A lane stays with its holder; one without goes to someone. Nodes that read
-/// only their own lane get neither.
+/// Shared slots are assigned in contiguous ranges in that order. A lane stays with its holder; an orphaned
+/// lane is assigned to one node. Nodes that read only their own lane get neither.
 #[must_use]
 pub fn share(me: NodeId, nodes: impl IntoIterator<Item = (NodeId, Lane)>, slots: &[SlotState]) -> Share {
     let sharing = |(node, lane): (NodeId, Lane)| (Part::of(lane) == Part::Share).then_some(node);
@@ -55,7 +57,8 @@ pub fn share(me: NodeId, nodes: impl IntoIterator<Item = (NodeId, Lane)>, slots:
     share
 }
 
-/// The lane a joining node gets: of those for its part, the lowest that nobody holds, else the lowest number not in the table.
+/// The lane for a new node: of the lanes for its part, the lowest one without a holder, else the lowest
+/// number not in the table.
 #[must_use]
 pub fn free_lane(part: Part, slots: &[SlotState]) -> Lane {
     let lanes = part.lanes();

@@ -1,33 +1,36 @@
-//! The table of legal transitions: done is final, dead is final but for replay.
+//! The legal transitions of a row's status: done is final, and only operators change dead rows.
+//!
+//! The memory store calls [`transition`]; the other stores express the same rules in their statements.
 
 use crate::model::Status;
 
-/// What is done to a row.
+/// An operation on a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
-    /// Accepted by its listener or sink.
+    /// The listener or sink accepted the event.
     Done,
-    /// Failed, to be tried again.
+    /// The attempt failed and will be retried.
     Retry,
-    /// Put off, or its attempt counted, without an outcome.
+    /// The row is delayed, or its attempt counted, without an outcome.
     Keep,
-    /// Given up.
+    /// The event is given up.
     Dead,
-    /// Brought back by an operator.
+    /// An operator replays the dead event.
     Replay,
-    /// Taken back before delivery; the row goes.
+    /// The event is cancelled before delivery; the row is deleted.
     Cancel,
-    /// Deleted after it died, by an operator.
+    /// An operator deletes the dead event.
     Discard,
 }
 
 impl Move {
-    /// All of them.
+    /// All moves.
     pub const ALL: [Self; 7] =
         [Self::Done, Self::Retry, Self::Keep, Self::Dead, Self::Replay, Self::Cancel, Self::Discard];
 }
 
-/// Where a move leads: `None` where it is not legal and changes nothing, `Some(None)` where the row goes.
+/// The status after a move: `None` if the move is illegal and changes nothing, `Some(None)` if the row is
+/// deleted.
 #[must_use]
 pub const fn transition(from: Status, to: Move) -> Option<Option<Status>> {
     match (from, to) {

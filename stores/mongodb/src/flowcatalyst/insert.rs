@@ -1,4 +1,4 @@
-//! Adding items: all of a call or none of them.
+//! Inserting items: all items of a call or none.
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
@@ -11,7 +11,7 @@ use crate::call::{Call, Find};
 use crate::error::Failure;
 use crate::insert::taken;
 
-/// Adds all items, or none of them.
+/// Inserts all items or none.
 pub(super) async fn insert_rows(
     call: &mut Call<'_>,
     rows: &[NewRow],
@@ -22,7 +22,7 @@ pub(super) async fn insert_rows(
     let ids: Vec<&str> = items.iter().map(|item| item.id).collect();
     let known = doc! { "_id": { "$in": ids.clone() } };
     let find = Find { filter: known, fields: Some(doc! { "_id": 1 }), ..Find::default() };
-    // Asked first also without items: it tells whether a transaction can still commit.
+    // This read also runs without items: it checks that the transaction can still commit.
     if !call.find(&call.names().event, find).await?.is_empty() {
         return Err(taken());
     }
@@ -56,8 +56,9 @@ fn document(item: &NewItem<'_>, now: Timestamp) -> Document {
     }
 }
 
-/// Where there is no transaction, what came before the item that was refused goes again: those that were not there a
-/// moment ago, written at this very moment, and still untouched.
+/// Deletes the items inserted before an error, where there is no transaction.
+///
+/// These are items that did not exist a moment ago, have exactly this call's time, and are still untouched.
 async fn take_back(call: &mut Call<'_>, ids: &[&str], now: Timestamp) -> Result<(), Failure> {
     let fresh =
         doc! { "_id": { "$in": ids }, "status": PENDING, "createdAt": date(now), "processedAt": Bson::Null };

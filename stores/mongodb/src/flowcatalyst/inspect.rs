@@ -1,4 +1,4 @@
-//! What people look at: pages, one item, counts, the state of it all.
+//! Read-only views for operators: pages, one item, counts, statistics.
 
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{EventId, GLOBAL, Record, Status};
@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::inspect::{MINUTE, beside, dead, matching, number};
 use crate::time::{earlier, from_date, until};
 
-/// A selection as a condition. A status that nobody knows is in no list but that of all.
+/// A selection as a filter. Items with an unknown status match only a selection without statuses.
 pub(super) fn selection(select: &Select) -> Document {
     let mut all: Vec<Bson> = Vec::new();
     if !select.ids.is_empty() {
@@ -98,7 +98,7 @@ pub(super) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
     stats.done_last_minute = matching(call, done_since).await?;
     stats.written_last_minute = matching(call, doc! { "createdAt": { "$gt": minute_ago } }).await?;
     dead(call, &mut stats, doc! { "status": FAILED }, "$type").await?;
-    // A collection of items may stand without those beside it.
+    // A collection of items may exist without the store's own collections.
     if has_beside(call).await? {
         beside(call, &mut stats).await?;
     }

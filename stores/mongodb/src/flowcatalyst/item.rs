@@ -1,4 +1,4 @@
-//! Items as documents hold them, and their times: dates, which have milliseconds.
+//! Encoding of items as documents. Their times are BSON dates, with millisecond precision.
 
 use jiff::Timestamp;
 use mongodb::bson::{Bson, DateTime, Document, RawDocument, doc};
@@ -14,23 +14,23 @@ pub(super) const PROCESSING: &str = "PROCESSING";
 pub(super) const COMPLETED: &str = "COMPLETED";
 pub(super) const FAILED: &str = "FAILED";
 
-/// A time as it is stored: cut to milliseconds.
+/// Encodes a time, truncated to milliseconds.
 pub(super) fn date(at: Timestamp) -> DateTime {
     DateTime::from_millis(at.as_millisecond())
 }
 
-/// A test's now, or the server's.
+/// The given time, which tests set, or the server's time.
 pub(super) async fn now(call: &Call<'_>, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
     if let Some(now) = given {
         return Ok(Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now));
     }
-    // The one thing that tells the time also where no collection is there yet.
+    // `hello` reports the time even if no collection exists yet.
     let answer = call.outbox().database.run_command(doc! { "hello": 1 }).await?;
     let now = answer.get_datetime("localTime").copied().unwrap_or_else(|_| DateTime::now());
     Ok(crate::time::from_date(now))
 }
 
-/// Reads one document.
+/// Decodes one item. Problems make it malformed; decoding never fails.
 pub(super) fn read_item(document: &RawDocument) -> Item {
     let mut fields = Fields::new(document);
     let mut text = |field: &str| fields.text(field).map(str::to_owned);
@@ -63,8 +63,10 @@ pub(super) fn read_item(document: &RawDocument) -> Item {
     item
 }
 
-/// Reads one document that was taken, within limits: what has more bytes than a row may have is dropped here. No document is very
-/// large. It counts as much as was counted before it was taken.
+/// Decodes a taken item within limits: the content of an item larger than `limits.row` is dropped after
+/// loading. The server limits documents to 16 MiB, so loading is safe.
+///
+/// The item counts with its document size, as it did before it was taken.
 pub(super) fn read_taken(document: &RawDocument, limits: &ByteLimits) -> Item {
     let mut item = read_item(document);
     if item.bytes > limits.row {
@@ -75,12 +77,13 @@ pub(super) fn read_taken(document: &RawDocument, limits: &ByteLimits) -> Item {
     Item { bytes, ..item }
 }
 
-/// `retryCount` and so many more, whatever is there.
+/// `retryCount + more`; a count that is not a number counts as zero.
 pub(super) fn retries(more: i32) -> Document {
     doc! { "$cond": [{ "$isNumber": "$retryCount" }, { "$add": ["$retryCount", more] }, more] }
 }
 
-/// An item that ended before a time; one without an end, that was written before it.
+/// Alternatives for `$or`: the item was processed before a time, or it has no such time and was written
+/// before it.
 pub(super) fn ended_before(before: Timestamp) -> Vec<Bson> {
     let before = date(before);
     let unstamped = doc! { "processedAt": Bson::Null, "createdAt": { "$lt": before } };

@@ -1,4 +1,5 @@
-//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+//! The leader's operations: takes the first items of each group in turn, and recovers items that others left
+//! in processing.
 
 use std::collections::HashSet;
 
@@ -17,7 +18,8 @@ use crate::membership::{Waiting, hold_lead};
 use crate::row::{Fields, SIZE, size, size_of};
 use crate::time::earlier;
 
-/// How many documents a read sees, at least and at most. A group that has more is passed over with the next read.
+/// The minimum and maximum number of documents in a page. The next page begins after the last group of this
+/// one, so it skips the rest of a large group.
 const PAGE: (usize, usize) = (64, 1_024);
 
 pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, Failure> {
@@ -49,12 +51,12 @@ pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u6
     set_some(call, stuck, request.rows, doc! { "status": PENDING }).await
 }
 
-/// Whether items wait, for whoever leads.
+/// Whether items are pending; only the leader, which holds slot 0, gets an answer.
 pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<Waiting, Failure> {
     let mut waiting = Waiting { ready: false, oldest: None, next_due: None };
     if held.contains(Slot(0)) {
         let filter = doc! { "status": PENDING };
-        // As far as the index has it in order: a sort by ids would read all that waits.
+        // The sort follows the index. A sort by id would read all pending items.
         let sort = Some(doc! { "messageGroup": 1, "createdAt": 1 });
         let find = Find { filter, sort, fields: Some(doc! { "createdAt": 1 }), limit: 1 };
         let first = call.first(&call.names().event, find).await?;
@@ -64,7 +66,7 @@ pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<Waiti
     Ok(waiting)
 }
 
-/// An item that is about to be taken.
+/// An item to take.
 #[derive(Clone)]
 struct Head {
     key: Bson,
@@ -87,13 +89,13 @@ impl Head {
     }
 }
 
-/// The index has no ids in it: those that were written at the same time are put in order here.
+/// Sorts items by time and id. The index does not contain ids, so items of the same time are ordered here.
 fn in_order(mut heads: Vec<Head>) -> Vec<Head> {
     heads.sort_by(|a, b| (a.written, &a.id).cmp(&(b.written, &b.id)));
     heads
 }
 
-/// The first items of one group, or of none.
+/// The first items of a group, or of the ungrouped items if `group` is null.
 async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec<Head>, Failure> {
     if limit == 0 {
         return Ok(Vec::new());
@@ -102,7 +104,8 @@ async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec
     let sort = Some(doc! { "createdAt": 1 });
     let find = Find { filter: filter.clone(), sort, fields: Head::fields(), limit };
     let mut heads: Vec<Head> = call.find(&call.names().event, find).await?.iter().map(Head::read).collect();
-    // Those beyond the limit that were written when the last of them was may come before it.
+    // Items beyond the limit may have the same time as the last one and a lower id: read all candidates of
+    // that time by id.
     if let Some(last) = heads.last().and_then(|head| head.written).filter(|_| heads.len() == limit) {
         let mut same = filter;
         same.insert("createdAt", date(last));
@@ -115,7 +118,7 @@ async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec
     Ok(heads)
 }
 
-/// The groups of these items that are held back.
+/// The held groups among the groups of these items.
 async fn held_among(call: &mut Call<'_>, page: &[Head]) -> Result<HashSet<String>, Failure> {
     if page.is_empty() {
         return Ok(HashSet::new());
@@ -125,7 +128,7 @@ async fn held_among(call: &mut Call<'_>, page: &[Head]) -> Result<HashSet<String
     Ok(held.into_iter().map(|held| held.group.to_string()).collect())
 }
 
-/// The rows that are about to be taken, as far as they were found.
+/// A take in progress: the items found so far.
 struct Taking<'a> {
     rows: usize,
     each: usize,
@@ -148,7 +151,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Reads a page and keeps the heads of its groups; whether there are more to look for.
+    /// Reads a page and keeps the first items of each group. Returns whether there may be more.
     async fn read(&mut self, call: &mut Call<'_>) -> Result<bool, Failure> {
         if self.heads.len() >= self.rows || self.each == 0 {
             return Ok(false);
@@ -159,6 +162,7 @@ impl<'a> Taking<'a> {
         };
         groups.insert("$nin", self.except.clone());
         let find = Find {
+            // Only groups after the last one: each group is visited once.
             filter: doc! { "status": PENDING, "messageGroup": groups },
             sort: Some(doc! { "messageGroup": 1, "createdAt": 1 }),
             fields: Head::fields(),
@@ -177,7 +181,8 @@ impl<'a> Taking<'a> {
             }
             let room = self.each.min(self.rows - self.heads.len());
             let heads = match cut {
-                // Its end is on another page, and so may be items that were written when its last ones were.
+                // The page cuts off this group, and items of the same time with a lower id may be on the next
+                // page.
                 true => first_of(call, &Bson::from(run[0].group.as_str()), room).await?,
                 false => in_order(run.to_vec()).into_iter().take(room).collect(),
             };

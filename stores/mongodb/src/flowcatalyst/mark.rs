@@ -1,4 +1,4 @@
-//! Marking items as taken: the time of the claim is its token, so it is later with each claim.
+//! Marking items as taken: the time of the take is its token, so it must increase with each take of an item.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,11 +12,11 @@ use super::item::{PENDING, PROCESSING, date, read_taken};
 use crate::call::{Call, Find};
 use crate::error::Failure;
 
-/// How many commands of one call are under way at once.
+/// The maximum number of concurrent commands of one call.
 const AT_ONCE: usize = 8;
 
-/// Marks items as claimed. In a transaction all that were found are taken, or it is begun again; without one, those that
-/// nobody else took meanwhile.
+/// Marks items as processing and returns them. In a transaction, takes all items or conflicts and is retried;
+/// otherwise takes the items that nobody else took in between.
 pub(super) async fn mark(
     call: &mut Call<'_>,
     keys: Vec<Bson>,
@@ -45,18 +45,18 @@ pub(super) async fn mark(
     Ok(rows)
 }
 
-/// Puts rows into the order of claims.
+/// Sorts rows into delivery order: by group, time and id.
 fn sort(rows: &mut [Row]) {
     rows.sort_by(|a, b| (&a.group, a.created_at, &a.id).cmp(&(&b.group, b.created_at, &b.id)));
 }
 
-/// What becomes of an item that is claimed now.
+/// The update that takes an item. `$max` keeps the token increasing when the clock does not.
 fn later(now: Timestamp) -> Vec<Bson> {
     let later = doc! { "$max": [date(now), { "$add": ["$processedAt", 1_i64] }] };
     vec![Bson::from(doc! { "$set": { "status": PROCESSING, "processedAt": later } })]
 }
 
-/// Takes those that still wait, several at once, each by a command of its own.
+/// Takes the items that are still pending, with one command per item and several commands at once.
 async fn take_each(
     call: &Call<'_>,
     keys: &[Bson],
@@ -83,7 +83,7 @@ async fn take_each(
     (rows, failed)
 }
 
-/// Takes one item, unless someone else has.
+/// Takes one item; `None` if it is no longer pending.
 async fn take_one(
     call: &mut Call<'_>,
     key: &Bson,

@@ -1,4 +1,4 @@
-//! The collections: that of items as it is or is made, and ours beside it.
+//! Creating and checking the collection of items and the store's own collections beside it.
 
 use mongodb::IndexModel;
 use mongodb::bson::doc;
@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::migrate::{create, refuse_newer, version};
 use crate::outbox::Names;
 
-/// The part of the script for `mongosh` that makes the collection of items.
+/// The part of the `mongosh` script that creates the collection of items.
 pub(super) fn script_items(names: &Names) -> String {
     format!(
         "// A document of {0}: _id, type, messageGroup, payload, status, retryCount, createdAt, processedAt, errorMessage.\n\
@@ -19,7 +19,7 @@ pub(super) fn script_items(names: &Names) -> String {
     )
 }
 
-/// Makes the collection of items. One that is there stays as it is.
+/// Creates the collection of items. An existing collection is not changed.
 pub(super) async fn make_items(call: &mut Call<'_>) -> Result<(), Failure> {
     let outbox = call.outbox();
     if !is_there(call).await? {
@@ -31,7 +31,8 @@ pub(super) async fn make_items(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the collection of items. Ours may be missing: only nodes, groups and operators need them.
+/// Checks the collection of items. The store's own collections may be missing: only nodes, groups and
+/// operators need them.
 pub(super) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
     refuse_newer(version(call).await?)?;
     if is_there(call).await? {
@@ -41,16 +42,17 @@ pub(super) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
     Err(Failure::Refused(ErrorKind::Schema, detail))
 }
 
-/// Whether our collections are there.
+/// Whether the store's own collections exist.
 pub(super) async fn has_beside(call: &mut Call<'_>) -> Result<bool, Failure> {
     Ok(version(call).await? > 0)
 }
 
-/// Documents have no columns to be missing: the collection is there if it is listed.
+/// Whether the collection of items exists. A collection has no columns to check, so being listed is enough.
 async fn is_there(call: &mut Call<'_>) -> Result<bool, Failure> {
     let names = call.outbox().database.list_collection_names().await?;
     if names.contains(&call.names().event) {
         return Ok(true);
     }
+    // Not listed: a document that can be read proves that it exists.
     Ok(call.first(&call.names().event, Find::default()).await?.is_some())
 }

@@ -1,4 +1,4 @@
-//! The flowcatalyst layout: what is done differently where documents have no numbers and a claim is a status and a time.
+//! The flowcatalyst layout: documents without sequence numbers, whose claim is a status and a time.
 
 mod insert;
 mod inspect;
@@ -53,7 +53,7 @@ impl Kind for Items {
         Box::pin(insert::insert_rows(call, rows, now))
     }
 
-    /// Items are always looked at first.
+    /// Settling items always checks them first, so the caution does not matter.
     fn settle<'c>(call: &'c mut Call<'_>, request: &'c Settle, _: Caution) -> Work<'c, Settled> {
         Box::pin(settle::settle(call, request))
     }

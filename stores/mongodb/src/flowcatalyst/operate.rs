@@ -1,4 +1,6 @@
-//! What operators do to items: replay, discard, cancel, purge. Each is one command an item, whose answer tells who had it.
+//! Operators' changes to items: replay, discard, cancel, purge.
+//!
+//! Replay, discard and cancel send one command per item, whose answer tells which call changed the item.
 
 use mongodb::bson::{Bson, doc};
 use pillarbox::model::EventId;
@@ -13,7 +15,7 @@ use crate::operate::{only_dead, record};
 use crate::row::Fields;
 use crate::time::earlier;
 
-/// How many items one call takes at most.
+/// The maximum number of items in one call.
 const MOST: usize = 10_000;
 
 pub(super) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
@@ -44,7 +46,7 @@ pub(super) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
     Ok(ids.len() as u64)
 }
 
-/// Also in transactions of the user's own.
+/// Cancels pending items. Also runs in a caller's own transaction.
 pub(super) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
     let now = now(call, request.now).await?;
     let mut cancelled = Vec::new();
@@ -80,14 +82,15 @@ pub(super) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
     call.delete(&call.names().event, filter).await
 }
 
-/// Brings one failed item back where it is; its time stays, so that the next claim has a later one. How many there were.
+/// Makes one failed item pending again and returns how many changed. Its time stays, so that the next take
+/// gets a later token.
 pub(super) async fn revive(call: &mut Call<'_>, id: &EventId) -> Result<u64, Failure> {
     let failed = doc! { "_id": id.as_str(), "status": FAILED };
     let fresh = doc! { "status": PENDING, "retryCount": 0, "errorMessage": Bson::Null };
     call.update(&call.names().event, vec![doc! { "q": failed, "u": { "$set": fresh } }]).await
 }
 
-/// The failed ones of a selection, oldest first; none if it excludes them.
+/// The failed items of a selection, oldest first; empty if the selection excludes them.
 async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<EventId>, Failure> {
     let Some(select) = only_dead(select).filter(|_| limit > 0) else { return Ok(Vec::new()) };
     let find = Find {

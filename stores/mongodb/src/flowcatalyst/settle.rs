@@ -1,4 +1,4 @@
-//! Applying outcomes to items that are still claimed at the time the caller's claim was made.
+//! Settling items whose claim still has the caller's token.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,8 @@ pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     let mut held = claimed(call, &request.outcomes, now, Seen::Claimed).await?;
     let changed = apply(call, request, &held, now).await?;
     if changed < held.len() as u64 {
-        // Someone was quicker between looking and writing: what is not as it was to be was not changed here.
+        // Another call changed an item between the check and the update. An item without the expected result
+        // was not changed here.
         let after = claimed(call, &request.outcomes, now, Seen::Settled(request.on_done)).await?;
         held.retain(|place| after.contains(place));
     }
@@ -39,16 +40,16 @@ pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
     Ok(Settled::all_but(stale))
 }
 
-/// As what items are looked for.
+/// The state to look for.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// Claimed as told.
+    /// Claimed under the outcome's token.
     Claimed,
-    /// As the outcome leaves them.
+    /// As the outcome leaves the item.
     Settled(OnDone),
 }
 
-/// The places of outcomes whose items are seen so.
+/// The places of outcomes whose items are in the given state.
 async fn claimed(
     call: &mut Call<'_>,
     outcomes: &[Outcome],
@@ -77,7 +78,8 @@ async fn claimed(
     Ok(outcomes.iter().enumerate().filter(|(_, outcome)| is(outcome)).map(|(place, _)| place).collect())
 }
 
-/// Applies the outcomes of these places; how many items changed. Outcomes that say the same are one statement.
+/// Applies the outcomes at these places and returns how many items changed. Equal outcomes share one
+/// statement.
 async fn apply(
     call: &mut Call<'_>,
     request: &Settle,
@@ -108,7 +110,7 @@ async fn apply(
     Ok(deleted + call.update(&call.names().event, statements).await?)
 }
 
-/// What becomes of an item that ends at a time, if it ends.
+/// The update for a change. `end` is the time of completion, if the item ends.
 fn changed(change: &Change, end: Timestamp) -> Bson {
     let literal = |error: &str| doc! { "$literal": stored_error(error) };
     let set: Document = match change {
@@ -116,7 +118,7 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
             let set = doc! { "status": COMPLETED, "processedAt": date(end), "errorMessage": Bson::Null };
             return Bson::from(doc! { "$set": set });
         }
-        // The claim began an attempt, which becomes a retry only here.
+        // The claim began an attempt without counting it; `retryCount` grows only here.
         Change::Retry { error, counts, .. } => {
             doc! { "status": PENDING, "errorMessage": literal(error), "retryCount": retries(1 + one(*counts)) }
         }
@@ -129,9 +131,9 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
         Change::Attempt => doc! { "retryCount": retries(1) },
         Change::Waits { error } => doc! { "errorMessage": literal(error) },
         Change::Untried => doc! { "status": PENDING, "retryCount": retries(-1) },
-        // There is no field for a time to wait until.
+        // Items have no due time, so a delay is the same as a release.
         Change::Delay | Change::Release => return Bson::from(doc! { "$set": { "status": PENDING } }),
-        // A claim has no end that could be moved.
+        // A claim on an item has no expiry to extend.
         Change::Extend { .. } => return Bson::from(doc! { "$set": { "status": PROCESSING } }),
     };
     Bson::from(vec![Bson::from(doc! { "$set": set })])

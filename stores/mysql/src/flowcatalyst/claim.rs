@@ -1,4 +1,4 @@
-//! Claiming items: the time of the claim is its token, so it is later with each claim, by a second if need be.
+//! Claiming items: the time of a claim is its token, so it is at least a second later than that of the last.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,13 +16,13 @@ use crate::row::{read_all, text_of};
 use crate::sql::{Sql, fill, places};
 use crate::time::literal;
 
-/// Items of which contents may have been left out.
+/// Decodes items, some without contents that were too large to load at once.
 pub(super) fn read_light(rows: &[MySqlRow], limits: &ByteLimits) -> Vec<Light<Item>> {
     read_all(rows, |decoder, values| read_item(decoder, values, limits))
 }
 
-/// The first of the items that were found, up to the limit in bytes, with all their contents. What does not wait any more
-/// is not among them.
+/// The first of the found items that fit the byte limit, with all their contents. Items that are no longer
+/// pending are left out.
 pub(super) async fn load(
     session: &mut Session,
     sql: &Sql,
@@ -54,7 +54,7 @@ pub(super) async fn load(
     Ok(items)
 }
 
-/// TiDB takes SKIP LOCKED and no lock: there claims wait for each other.
+/// TiDB accepts SKIP LOCKED but then takes no lock, so on TiDB claims wait for each other.
 pub(crate) fn locking(session: &Session) -> Locking {
     if session.server.tidb { Locking::Waits } else { Locking::Skips }
 }
@@ -81,14 +81,14 @@ pub(super) async fn mark(
     Ok(items.into_iter().map(|item| item.into_row()).collect())
 }
 
-/// The words that name the index in whose order claims read, whatever it is called; none if there is none.
+/// The index hint for reads in the order of claims, whatever the name of that index; empty if there is none.
 pub(super) async fn by_status(session: &mut Session, sql: &Sql) -> Result<String, Failure> {
     if let Some(words) = sql.by_status.get() {
         return Ok(words.clone());
     }
     let row = session.query(&*sql.items_index_name).fetch_optional(&mut session.connection).await?;
     let name = row.as_ref().and_then(|row| text_of(row, 0));
-    // An index of someone else's could have any name.
+    // The index belongs to another program, so its name may contain anything.
     let name = name.filter(|name| !name.contains('`'));
     let words = name.map(|name| format!("FORCE INDEX (`{name}`)")).unwrap_or_default();
     Ok(sql.by_status.get_or_init(|| words).clone())

@@ -1,4 +1,4 @@
-//! Adding items on a transaction that is open.
+//! Inserting items within an open transaction.
 
 use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::{NewItem, number_of};
@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::sql::{Sql, fill};
 use crate::time::literal;
 
-/// Adds all items, or none of them: one statement.
+/// Inserts all items or none, with one statement.
 pub(crate) async fn insert(
     connection: &mut MySqlConnection,
     sql: &Sql,
@@ -29,11 +29,11 @@ pub(crate) async fn insert(
     Ok(rows.iter().map(written).collect())
 }
 
-/// The statement that adds the items, for any driver.
+/// The statement that inserts the items, for any driver.
 pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow], now: Option<Timestamp>) -> Result<Insert, Failure> {
     let items = NewItem::of_rows(rows, &sql.table)
         .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
-    // The session's own now: whatever its zone, the column keeps that moment.
+    // `now()` is in the session's time zone, and the TIMESTAMP column converts it to the right instant.
     let now = now.map_or_else(|| "now()".to_owned(), |now| literal(whole(now)));
     let (mut values, mut params) = (Vec::new(), Vec::new());
     for item in &items {

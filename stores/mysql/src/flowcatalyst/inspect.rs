@@ -1,4 +1,4 @@
-//! Which items people look at.
+//! Selecting items for operators.
 
 use pillarbox::model::{GLOBAL, Status};
 use pillarbox::port::Select;
@@ -7,7 +7,8 @@ use crate::inspect::Selection;
 use crate::sql::{Sql, places};
 use crate::time::text;
 
-/// A selection of items. A status that nobody knows is in no list but that of all.
+/// The SQL for a selection of items. An item with an unknown status appears only in a
+/// selection of all statuses.
 pub(crate) fn selection(select: &Select, sql: &Sql) -> Selection {
     let mut found = if select.ids.is_empty() {
         format!("{} WHERE TRUE", sql.event)

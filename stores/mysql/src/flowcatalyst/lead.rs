@@ -1,4 +1,4 @@
-//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+//! The leader's work: taking the first rows of each group in turn, and recovering stuck rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,9 +16,11 @@ use crate::row::{text_of, told_now};
 use crate::sql::{Sql, fill, places, quoted, quoted_list};
 use crate::time::micros_back;
 
-/// How many entries of the index a read sees, at least and at most. A group that has more is passed over with the next read.
+/// The fewest and the most index entries that one page reads. If the last group of a page has more, the next
+/// page starts behind that group.
 const PAGE: (usize, usize) = (64, 2_048);
-/// Beyond this many the server would read what it is to leave out.
+/// How many groups a statement excludes. With more, the server would read the excluded entries instead of
+/// seeking past them.
 const RANGES: usize = 900;
 
 pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
@@ -57,9 +59,10 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     Ok(Taken { leads: true, rows: mark(session, sql, items, now).await? })
 }
 
-/// Gives items back that were claimed too long ago, and commits; how many. They are looked for without a lock and then locked by
-/// their keys, as settles do: an update that finds them by their status would lock entries of that index first, and settles come
-/// to these last.
+/// Releases items that were claimed too long ago and commits; returns how many.
+///
+/// The search takes no lock, and the items are then locked by key, as settles do. An update by status would
+/// lock entries of the status index first, which settles lock last, and so could deadlock with them.
 pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
     let sets = session.begin_with(&leads_sql(sql, request.node)).await?;
     if sets.first().is_none_or(Vec::is_empty) {
@@ -88,7 +91,7 @@ pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover)
     Ok(sets.iter().map(|rows| rows.len() as u64).sum())
 }
 
-/// The keys that a text answered, as a list; empty where there are none.
+/// The returned keys as an SQL list; empty if there are none.
 fn ids(sets: &[Vec<MySqlRow>]) -> String {
     let ids: Vec<String> = sets.iter().flatten().filter_map(|row| text_of(row, 0)).map(quoted).collect();
     ids.join(", ")
@@ -106,20 +109,21 @@ fn not_in<'a>(column: &str, texts: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// A row that is about to be taken.
+/// A row that is to be taken.
 struct Head {
     id: String,
     group: Option<String>,
 }
 
-/// The rows that are about to be taken, as far as they were found.
+/// The rows to be taken, as far as they have been found.
 struct Taking<'a> {
     sql: &'a Sql,
     request: &'a Take,
     by_status: String,
     rows: usize,
     page: usize,
-    /// What the server leaves out. It compares as the column does, which may take more for the same.
+    /// The SQL condition that excludes groups. It compares with the column's collation, which may treat
+    /// different keys as equal.
     others: String,
     except: HashSet<&'a str>,
     heads: Vec<Head>,
@@ -164,7 +168,8 @@ impl<'a> Taking<'a> {
         self.find_sql(format!("{after} AND {}", self.others), self.page)
     }
 
-    /// The first rows of the group that the last page ended in, which it may have cut, and the groups after it.
+    /// The first rows of the group in which the last page ended, because the page may have cut it, and the
+    /// page of groups behind it.
     fn next_sql(&self) -> String {
         let last = self.last.as_deref().unwrap_or_default();
         let group = format!("message_group = {}", quoted(last));
@@ -176,14 +181,14 @@ impl<'a> Taking<'a> {
         self.heads.extend(ids.map(|id| Head { id: id.to_owned(), group: None }));
     }
 
-    /// Adds the heads of the groups in a page; whether there are more to look for.
+    /// Adds the first rows of each group in a page. Returns whether to read another page.
     fn add_page(&mut self, rows: &[MySqlRow]) -> bool {
         let before = self.last.clone();
         self.add(rows);
         self.heads.len() < self.rows && rows.len() == self.page && self.page > 0 && self.last != before
     }
 
-    /// Adds the heads of a group in place of those that a page had of it.
+    /// Adds the first rows of a group, and drops the rows of this group that came from a page.
     fn add_group(&mut self, rows: &[MySqlRow]) {
         let last = self.last.clone();
         self.heads.retain(|head| head.group.is_none() || head.group != last);
@@ -211,7 +216,8 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// The rows that were locked, but for those behind one of their group that was not, or of those without a group.
+/// The locked rows, except rows that would overtake: a row is dropped if an earlier row of its group was not
+/// locked. Rows without a group count as one group if their order is kept.
 fn not_overtaking(heads: Vec<Head>, found: Vec<Light<Item>>, ungrouped: Order) -> Vec<Light<Item>> {
     let items = found.into_iter().map(|light| (light.get().id.clone(), light));
     let mut items: HashMap<String, _> = items.collect();

@@ -1,4 +1,4 @@
-//! The tables: that of items as it is or is made, and ours beside it.
+//! Checking or creating the table of items, and creating the tables beside it.
 
 use pillarbox::model::ITEM_COLUMNS;
 use pillarbox::port::Migrated;
@@ -10,10 +10,10 @@ use crate::migrate::{add_state, version};
 use crate::row::text_of;
 use crate::sql::Sql;
 
-/// The version of the tables beside that this release makes and knows.
+/// The version of the tables beside the items that this release creates and supports.
 const KNOWN: u32 = 1;
 
-/// Makes what is missing. A table of items that is there stays as it is.
+/// Creates the missing tables. An existing table of items is not changed.
 pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let from = version(session, sql).await?;
     refuse_newer(from, KNOWN)?;
@@ -28,7 +28,8 @@ pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrate
     Ok(Migrated { from, to: version(session, sql).await? })
 }
 
-/// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
+/// Checks the table of items. The tables beside it may be missing: only nodes,
+/// groups and operators need them.
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     refuse_newer(version(session, sql).await?, KNOWN)?;
     match lacking(session, sql).await? {
@@ -37,7 +38,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     }
 }
 
-/// The columns that the table has not; `None` where there is no table.
+/// The columns that the table lacks; `None` if there is no table.
 async fn lacking(session: &mut Session, sql: &Sql) -> Result<Option<Vec<String>>, Failure> {
     let rows = session.query(&*sql.items_columns).fetch_all(&mut session.connection).await?;
     if rows.is_empty() {

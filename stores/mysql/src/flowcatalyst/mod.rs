@@ -1,4 +1,4 @@
-//! The flowcatalyst layout: what is done differently where rows have no numbers and a claim is a status and a time.
+//! The flowcatalyst layout: its rows have no sequence numbers, and a claim is a status and a time.
 
 mod claim;
 mod insert;
@@ -18,5 +18,5 @@ pub(crate) use operate::purge;
 pub(crate) use row::LEFT_OUT;
 pub(crate) use settle::settle;
 
-/// The longest text that the column of payloads holds, in bytes.
+/// The longest text that the payload column can store, in bytes.
 pub(crate) const PAYLOAD_MAX: usize = 65_535;

@@ -1,4 +1,4 @@
-//! Deleting items that ended long ago.
+//! Purging items that ended long ago.
 
 use pillarbox::port::{Purge, PurgeStatus};
 

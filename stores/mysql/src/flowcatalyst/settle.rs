@@ -1,4 +1,4 @@
-//! Applying outcomes to items that are still claimed at the time the caller's claim was made: one short transaction.
+//! Applying outcomes to items that are still claimed under the caller's token, in one short transaction.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -63,11 +63,11 @@ pub(crate) async fn settle(
     Ok(Settled { busy, ..Settled::all_but(stale) })
 }
 
-/// Items that were found, and since when each is claimed, if it is.
+/// Items that were found, each with the time of its claim if it is claimed.
 struct Claimed(HashMap<String, Option<Timestamp>>);
 
 impl Claimed {
-    /// The items of these outcomes that could be locked.
+    /// Locks the items of these outcomes, as far as possible.
     async fn lock(
         session: &mut Session,
         sql: &Sql,
@@ -78,7 +78,7 @@ impl Claimed {
         Self::find(session, fill(&sql.items_settle_find, &parts), outcomes).await
     }
 
-    /// The items of these outcomes that are claimed, locked or not.
+    /// Reads the claimed items of these outcomes without locks.
     async fn look(session: &mut Session, sql: &Sql, outcomes: &[Outcome]) -> Result<Self, Failure> {
         let text = fill(&sql.items_settle_busy, &[("{ids}", places(outcomes.len()))]);
         Self::find(session, text, outcomes).await
@@ -100,7 +100,7 @@ impl Claimed {
         self.0.contains_key(outcome.id.as_str())
     }
 
-    /// The places of outcomes whose items are claimed as told.
+    /// The positions of the outcomes whose items are still claimed under the outcome's token.
     fn held(&self, outcomes: &[Outcome]) -> BTreeSet<usize> {
         let is = |outcome: &Outcome| {
             let at = self.0.get(outcome.id.as_str()).copied().flatten();
@@ -110,7 +110,7 @@ impl Claimed {
     }
 }
 
-/// What becomes of some items: those whose outcomes say the same.
+/// The new state of items, and the key by which items with equal outcomes are updated together.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Becoming {
     Deleted,
@@ -136,7 +136,7 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
     match change {
         Change::Done if on_done == OnDone::Delete => Becoming::Deleted,
         Change::Done => changed("COMPLETED", true, Some(None), 0),
-        // The claim began an attempt, which becomes a retry only here.
+        // Taking an item does not change `retry_count`, so the attempt is added here, with the retry.
         Change::Retry { error, counts, .. } => {
             changed("PENDING", false, Some(Some(stored_error(error))), 1 + count(*counts))
         }
@@ -146,9 +146,9 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
         Change::Attempt => changed("PROCESSING", false, None, 1),
         Change::Waits { error } => changed("PROCESSING", false, Some(Some(stored_error(error))), 0),
         Change::Untried => changed("PENDING", false, None, -1),
-        // There is no column for a time to wait until.
+        // The table has no column for a due time.
         Change::Delay | Change::Release => changed("PENDING", false, None, 0),
-        // A claim has no end that could be moved.
+        // A claim of an item has no expiry that could be extended.
         Change::Extend { .. } => changed("PROCESSING", false, None, 0),
     }
 }

@@ -1,4 +1,4 @@
-//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+//! The leader's work: takes the first items of each group in turn, and recovers items that others have taken.
 
 use futures_util::TryStreamExt;
 use pillarbox::model::{Column, EventId, GroupKey};
@@ -28,7 +28,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
         .bind(total(&request.bytes));
     let mut found = query.fetch(&mut session.connection);
     let (mut taken, mut decoder) = (Taken { leads: false, rows: Vec::new() }, None);
-    // One after another: a row of the driver's and its copy are never there for all of them at once.
+    // One row at a time: the driver's rows and their decoded copies are never all in memory together.
     while let Some(row) = found.try_next().await? {
         let (decoder, values) = (&*decoder.get_or_insert_with(|| row::decoder(&row)), Values(&row));
         taken.leads = decoder.number(&values, Column::Leads).is_some_and(|leads| leads != 0);

@@ -1,4 +1,4 @@
-//! The tables: that of items as it is or is made, and ours beside it.
+//! Creates and checks a table of items and the tables beside it.
 
 use pillarbox::port::Migrated;
 use pillarbox_store_kit::{refuse_lacking, refuse_missing, refuse_newer};
@@ -10,13 +10,13 @@ use crate::error::Failure;
 use crate::migrate::{add_state, version};
 use crate::sql::Sql;
 
-/// The version that the tables beside are made with.
+/// The version of the tables beside the items.
 const VERSION: u32 = 1;
 
-/// How many columns there are to lack.
+/// The number of columns that a table of items needs. If all of them are missing, so is the table.
 const ALL: usize = 9;
 
-/// Makes what is missing, in one transaction. A table of items that is there stays as it is.
+/// Creates missing tables in one transaction. An existing table of items stays as it is.
 pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
     let mut tx = session.begin().await?;
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
@@ -42,7 +42,8 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated
     Ok(Migrated { from, to })
 }
 
-/// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
+/// Checks the table of items. The tables beside it may be missing: only nodes,
+/// groups and operators need them.
 pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
     refuse_newer(version(&mut session.connection, sql).await?, VERSION)?;
     let lacking = lacking(&mut session.connection, sql).await?;
@@ -53,7 +54,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
 }
 
 async fn lacking(connection: &mut PgConnection, sql: &Sql) -> Result<Vec<String>, Failure> {
-    // Not kept prepared: a pooler may hand the next statement to another server connection.
+    // Not kept prepared: a pooler may run the next statement on another server connection.
     let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.lacking))).persistent(false);
     let rows = query.fetch_all(connection).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()

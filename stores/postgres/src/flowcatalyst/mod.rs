@@ -1,4 +1,4 @@
-//! The flowcatalyst layout: what is done differently where rows have no numbers and a claim is a status and a time.
+//! The flowcatalyst layout, where items have no sequence numbers and a claim is a status and a time.
 
 mod lead;
 mod migrate;

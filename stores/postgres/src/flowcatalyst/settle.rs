@@ -1,4 +1,4 @@
-//! Applying outcomes to items that are still claimed at the time the caller's claim was made: one statement a batch.
+//! Settles items that still have the time of the caller's claim, one statement per batch.
 
 use std::collections::HashSet;
 
@@ -17,19 +17,19 @@ pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -
     let blocks = |outcome: &Outcome| matches!(&outcome.change, Change::Dead { blocks: Some(_), .. });
     let columns = Columns::new(&request.outcomes);
     let statements = sql.items_settle.of(request.on_done);
-    // Only these need the tables beside the items.
+    // Only outcomes that block a group need the tables beside the items.
     if request.outcomes.iter().any(blocks) {
         return settle_beside(session, sql, request, &columns).await;
     }
     let query = match &request.fence {
         Fence::Node(node) => columns.bind(session.query(&statements.by_node), request).bind(node.to_string()),
-        // Nobody owns items; a claim is proved by its time alone.
+        // Items have no owner; the time of a claim alone proves it.
         Fence::Owner(_) | Fence::Open => columns.bind(session.query(&statements.by_any), request),
     };
     columns.settled(&query.fetch_one(&mut session.connection).await?)
 }
 
-/// The same in a transaction with the node's fence and the groups that get blocked.
+/// Settles in a transaction that also holds the node's fence and blocks groups.
 async fn settle_beside(
     session: &mut Session,
     sql: &Sql,
@@ -64,7 +64,7 @@ async fn settle_beside(
     Ok(settled)
 }
 
-/// Outcomes as the statement takes them: a list for each part.
+/// Outcomes as the statement takes them: one array per field.
 #[derive(Default)]
 struct Columns {
     ids: Vec<String>,
@@ -80,15 +80,15 @@ impl Columns {
         for outcome in outcomes {
             let (kind, error, counted) = match &outcome.change {
                 Change::Done => (0, None, 0),
-                // The claim began an attempt, which becomes a retry only here.
+                // Taking the item began an attempt, which is counted as a retry only here.
                 Change::Retry { error, counts, .. } => (1, Some(stored_error(error)), 1 + count(*counts)),
                 Change::Dead { error, counts, .. } => (2, Some(stored_error(error)), count(*counts)),
                 Change::Attempt => (4, None, 1),
                 Change::Waits { error } => (7, Some(stored_error(error)), 0),
                 Change::Untried => (5, None, -1),
-                // There is no column for a time to wait until.
+                // The layout has no column for a due time.
                 Change::Delay | Change::Release => (5, None, 0),
-                // A claim has no end that could be moved; no row is of this kind.
+                // A claim of an item has no lease to extend; no outcome for an item is of this kind.
                 Change::Extend { .. } => (6, None, 0),
             };
             columns.ids.push(outcome.id.to_string());
@@ -110,7 +110,7 @@ impl Columns {
             .bind(&self.counted)
     }
 
-    /// Places come back, counted from one, only if some changed nothing.
+    /// The statement returns positions, counted from one, only if some outcomes changed nothing.
     fn settled(&self, row: &PgRow) -> Result<Settled, Failure> {
         if !row.try_get::<bool, _>(1)? {
             return Ok(Settled::lost(self.ids.len()));

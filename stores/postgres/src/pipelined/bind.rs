@@ -9,10 +9,10 @@ use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use crate::insert::Values;
 use crate::time::Time;
 
-/// One parameter.
+/// A boxed parameter of a statement.
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
-/// The parameters of `insert.sql`.
+/// The parameter types of the statement `insert`.
 pub(super) static ONE: [Type; 18] = [
     Type::TEXT,
     Type::TEXT,
@@ -34,7 +34,7 @@ pub(super) static ONE: [Type; 18] = [
     Type::TIMESTAMPTZ,
 ];
 
-/// The parameters of `insert_many.sql`.
+/// The parameter types of the statement `insert_many`.
 pub(super) static MANY: [Type; 18] = [
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
@@ -56,7 +56,7 @@ pub(super) static MANY: [Type; 18] = [
     Type::TIMESTAMPTZ,
 ];
 
-/// The parameters of `settle.sql`.
+/// The parameter types of the statement `settle`.
 pub(super) static SETTLE: [Type; 13] = [
     Type::TIMESTAMPTZ,
     Type::TEXT,
@@ -73,7 +73,7 @@ pub(super) static SETTLE: [Type; 13] = [
     Type::TEXT_ARRAY,
 ];
 
-/// The parameters of the statements that change joins.
+/// The parameter types of the statements that change joins.
 pub(super) static JOIN_START: [Type; 5] = [Type::TEXT, Type::TEXT, Type::INT4, Type::TEXT, Type::TIMESTAMPTZ];
 pub(super) static JOIN_ATTACH: [Type; 3] = [Type::TEXT, Type::TEXT_ARRAY, Type::TIMESTAMPTZ];
 pub(super) static JOIN_REPORT: [Type; 4] = [Type::TEXT, Type::TEXT, Type::INT4, Type::TIMESTAMPTZ];
@@ -142,7 +142,7 @@ pub(super) fn many<'a>(rows: &'a [Values<'a>]) -> Vec<Param<'a>> {
     ]
 }
 
-/// A value that the driver does not write into its log, which at level debug has every parameter.
+/// Wraps a value so that the driver does not log it: at level debug it logs every parameter.
 pub(super) fn quiet<'a, T: ToSql + Sync + Send + 'a>(value: T) -> Param<'a> {
     Box::new(Quiet(value))
 }

@@ -1,4 +1,4 @@
-//! Statements on a client of tokio-postgres, prepared once for each connection where that can be.
+//! Runs statements on a tokio-postgres client, prepared once per connection where possible.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::settle::Columns;
 use crate::sql::{Locked, Sql};
 use crate::time::Time;
 
-/// A client, and where it keeps statements prepared.
+/// A client, and its cache of prepared statements.
 #[derive(Clone, Copy)]
 pub(super) struct Session<'a> {
     pub(super) client: &'a Client,
-    /// None where there is no such place, or where a statement does not outlive its transaction.
+    /// `None` if there is no cache, or if a statement does not outlive its transaction.
     pub(super) kept: Option<&'a StatementCache>,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Call<'a> {
     params: Vec<Param<'a>>,
 }
 
-/// A call that goes out when its future is first polled, without a word from the server before.
+/// A call that is sent when its future is first polled, without waiting for the server before that.
 pub(super) struct Ready<'a> {
     call: Call<'a>,
     statement: Option<Statement>,
 }
 
 impl<'a> Call<'a> {
-    /// Without rows it fails in a transaction that can't commit.
+    /// Inserts rows. Without rows it fails if the transaction cannot commit.
     pub(super) fn insert(sql: &'a Sql, values: &'a [Values<'a>]) -> Self {
         match values {
             [] => Self { sql: &sql.alive, types: &[], params: Vec::new() },
@@ -49,7 +49,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The rows that have the message ids of these.
+    /// Looks up the rows that have the message ids of these rows.
     pub(super) fn written(sql: &'a Sql, values: &[Values<'a>]) -> Self {
         const TYPES: &[Type] = &[Type::TEXT_ARRAY];
         Self { sql: &sql.written, types: TYPES, params: vec![quiet(message_ids(values))] }
@@ -117,7 +117,7 @@ impl<'a> Call<'a> {
 }
 
 impl Session<'_> {
-    /// Prepares the statement if it is to be kept and is not there yet; only that asks the server.
+    /// Prepares the statement if it is to be kept and is not cached yet. Only preparing waits for the server.
     pub(super) async fn ready<'a>(self, call: Call<'a>) -> Result<Ready<'a>, Error> {
         let statement = match self.kept {
             Some(kept) => Some(kept.prepare_typed(self.client, call.sql, call.types).await?),

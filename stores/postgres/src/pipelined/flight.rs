@@ -1,4 +1,4 @@
-//! The last rows and COMMIT in one flight: all is sent before any of it is answered.
+//! Sends the last rows and COMMIT as one pipeline: everything goes out before the first answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,18 +13,18 @@ use crate::error::Failure;
 use crate::insert::{Values, merge};
 use crate::sql::Sql;
 
-/// What a flight came back with.
+/// The result of a pipelined commit.
 pub(super) struct Landed {
     pub(super) result: Result<Vec<Written>, Ended>,
-    /// Whether the server has answered COMMIT, so that no transaction is open.
+    /// Whether the server has answered COMMIT without an error, so that no transaction is open.
     pub(super) closed: bool,
 }
 
-/// Why nothing is known to be committed.
+/// Why the commit is not confirmed.
 pub(super) enum Ended {
-    /// Nothing is.
+    /// Nothing was committed.
     Refused(Failure),
-    /// It may be.
+    /// The transaction may have been committed.
     Unknown(Failure),
 }
 
@@ -34,7 +34,7 @@ impl Landed {
     }
 }
 
-/// Inserts the rows and commits. `inserted` runs when the insert is answered.
+/// Inserts the rows and commits. Calls `inserted` when the server has confirmed the insert.
 pub(super) async fn fly(
     session: Session<'_>,
     sql: &Sql,
@@ -46,7 +46,7 @@ pub(super) async fn fly(
         Ok(ready) => ready,
         Err(error) => return Landed::refused(error),
     };
-    // Asked with the rest which rows were there already: afterwards the transaction is over.
+    // Look existing rows up in the same pipeline: after COMMIT the transaction is over.
     let lookup = if values.iter().any(|row| row.message_id.is_some()) {
         match session.ready(Call::written(sql, &values)).await {
             Ok(ready) => Some(ready),
@@ -74,13 +74,14 @@ pub(super) async fn fly(
         }
     };
     let commit = async {
-        // An insert that failed before it was sent would leave COMMIT alone with the business rows.
+        // If the insert failed before it was sent, COMMIT would commit the
+        // application's rows without the events.
         if failed.load(Ordering::Relaxed) {
             return None;
         }
         Some(session.client.batch_execute("COMMIT").await.map_err(Failure::from))
     };
-    // Polled in this order, and each sends when it is first polled.
+    // `join3` polls in this order, and each future sends on its first poll: the statements go out in order.
     let (added, there, committed) = join3(insert, lookup, commit).await;
     let closed = matches!(committed, Some(Ok(())));
     let before = added.and_then(|added| there.map(|there| (added, there)));
@@ -90,7 +91,7 @@ pub(super) async fn fly(
             Err(Ended::Refused(failure))
         }
         (Ok(_), Some(Err(failure))) => Err(Ended::Unknown(failure)),
-        // A COMMIT that follows a failed statement is answered like any other, and commits nothing.
+        // After a failed statement, COMMIT is answered without an error but commits nothing.
         (Err(failure), Some(_)) if failure.is_answer() => Err(Ended::Refused(failure)),
         (Err(failure), Some(_)) => Err(Ended::Unknown(failure)),
         (Err(failure), None) => Err(Ended::Refused(failure)),
@@ -99,7 +100,8 @@ pub(super) async fn fly(
     Landed { result, closed }
 }
 
-/// What was written. It is committed, so there is no way back: what can't be told is left to the reader.
+/// The written rows. They are committed, so this cannot fail: the reader finds rows
+/// that cannot be decoded here.
 fn outcome(values: &[Values<'_>], added: &[Row], there: &[Row]) -> Vec<Written> {
     let added = all_written(added).unwrap_or_default();
     if added.len() == values.len() {

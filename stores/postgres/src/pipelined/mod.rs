@@ -1,4 +1,4 @@
-//! Writing with tokio-postgres: on transactions of the caller's, and pipelined on transactions begun here.
+//! Writes with tokio-postgres: in the caller's transactions, and pipelined in transactions begun here.
 
 mod bind;
 mod call;

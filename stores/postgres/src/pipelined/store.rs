@@ -1,4 +1,4 @@
-//! A store whose transactions are begun on a pool of tokio-postgres clients.
+//! A store whose transactions begin on a pool of tokio-postgres clients.
 
 use deadpool_postgres::{Pool, PoolError};
 use jiff::Timestamp;
@@ -18,11 +18,11 @@ use crate::error::Failure;
 use crate::kind::Kind;
 use crate::store::PostgresTable;
 
-/// A [`PostgresTable`] that begins transactions with tokio-postgres, and sends the events' INSERT and COMMIT in one flight:
-/// writing events costs a transaction no round trip.
+/// A [`PostgresTable`] that begins transactions with tokio-postgres, and sends the events' INSERT and COMMIT
+/// in one pipeline: writing events costs a transaction no round trip.
 ///
-/// The pool is the application's, of the same database. All else goes over the connections of the inner store. A setting
-/// of [`Pooler`](crate::Pooler) is for both.
+/// The pool belongs to the application and connects to the same database. All other work uses the connections
+/// of the inner store. The inner store's setting of [`Pooler`](crate::Pooler) applies to both.
 ///
 /// ```no_run
 /// use pillarbox::{Event, Outbox};
@@ -59,25 +59,26 @@ pub type PipelinedStore = PipelinedTable<Native>;
 pub type PipelinedItemStore = PipelinedTable<Items>;
 
 impl<K> PipelinedTable<K> {
-    /// A store over another one, that begins its transactions on this pool.
+    /// Wraps a store, so that its transactions begin on this pool.
     #[must_use]
     pub fn new(store: PostgresTable<K>, pool: Pool) -> Self {
         Self { store, pool }
     }
 
-    /// The store that does all but begin transactions.
+    /// The inner store, which does everything except begin transactions.
     #[must_use]
     pub fn inner(&self) -> &PostgresTable<K> {
         &self.store
     }
 
-    /// The pool that transactions are begun on.
+    /// The pool on which transactions begin.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Waits for calls that are under way, also for transactions that are being rolled back. The pools stay open.
+    /// Closes the inner store. Waits for calls in flight, including rollbacks of dropped transactions. Both
+    /// pools stay open.
     pub async fn close(&self) {
         self.store.close().await;
     }
@@ -99,7 +100,7 @@ fn no_connection(error: PoolError) -> Failure {
         }
         PoolError::Closed => (ErrorKind::Unavailable, "the pool is closed"),
         PoolError::NoRuntimeSpecified => {
-            (ErrorKind::InvalidInput, "the pool has time-outs but no runtime to measure them")
+            (ErrorKind::InvalidInput, "the pool has timeouts but no runtime is configured")
         }
         PoolError::PostCreateHook(_) => (ErrorKind::Unavailable, "a hook of the pool refused the connection"),
     };
@@ -141,7 +142,7 @@ impl<K: Kind> Begin for PipelinedTable<K> {
     }
 }
 
-/// Whatever the inner store can write on.
+/// Writes in every kind of transaction that the inner store supports.
 impl<Tx: ?Sized, K: Kind> WriteOn<Tx> for PipelinedTable<K>
 where
     PostgresTable<K>: WriteOn<Tx>,

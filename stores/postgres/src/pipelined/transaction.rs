@@ -1,4 +1,4 @@
-//! A transaction that owns its connection, and never gives it back to the pool open.
+//! A transaction that owns its connection, and never returns it to the pool while it is open.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,19 +16,23 @@ use crate::error::Failure;
 use crate::insert::Prepared;
 use crate::sql::Sql;
 
-/// An open transaction of tokio-postgres, on a connection of the pool. Dropped unfinished it is rolled back, and the
-/// connection goes back to the pool after that; one that can't be rolled back is closed.
+/// An open tokio-postgres transaction, on a connection of the pool.
 ///
-/// Statements run on the client that it derefs to. Leave BEGIN, COMMIT and ROLLBACK to the outbox; savepoints are yours.
+/// If it is dropped unfinished, it is rolled back before the connection returns to the pool. If the rollback
+/// fails, the connection is closed.
+///
+/// Run statements on the client that it derefs to. Leave BEGIN, COMMIT and ROLLBACK to the
+/// outbox; you may use savepoints.
 pub struct PipelinedTransaction {
-    /// There until the end.
+    /// `None` once the transaction has ended.
     object: Option<Object>,
     pools: Arc<Pools<Connector>>,
     prepared: Prepared,
 }
 
 impl PipelinedTransaction {
-    /// Waits for the answer to BEGIN: were it refused, the statements behind it would each commit by themselves.
+    /// Waits for the answer to BEGIN: if the server refused it, each statement after
+    /// it would commit by itself.
     pub(super) async fn begin(
         object: Object,
         pools: &Arc<Pools<Connector>>,
@@ -56,7 +60,7 @@ impl PipelinedTransaction {
                 self.give_back();
                 result
             }
-            // A COMMIT that was refused may have left the transaction as it was: dropped, it is rolled back.
+            // A refused COMMIT may have left the transaction open; dropping `self` rolls it back.
             Ok(Landed { result, closed: false }) => result,
             Err(_) => {
                 self.close();
@@ -85,7 +89,7 @@ impl PipelinedTransaction {
     }
 }
 
-/// A connection that may be in a transaction: dropped as it is, it is closed and leaves the pool.
+/// A connection that may be in a transaction. Dropping it closes the connection and removes it from the pool.
 struct Open(Option<Object>);
 
 impl Open {
@@ -108,7 +112,7 @@ impl Drop for PipelinedTransaction {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
         let (open, pools) = (Open(Some(object)), Arc::clone(&self.pools));
-        // Without a runtime the task is dropped, and with it the connection.
+        // Without a runtime the task is dropped, and the connection is closed.
         self.pools.spawn(async move { open.roll_back(&pools).await });
     }
 }

@@ -1,4 +1,4 @@
-//! Writing on transactions of tokio-postgres that are open: those begun here, and those that a caller already has.
+//! Writes in open tokio-postgres transactions: begun here, or by the caller.
 
 use deadpool_postgres::StatementCache;
 use pillarbox::model::{EventId, NewRow, Written};
@@ -51,7 +51,7 @@ async fn change_join_with<K: Kind>(
     changed.map_err(|failure| failure.into_store_error("change join", store.name()))
 }
 
-/// A caller's client; its statements are kept if no pooler is in the way.
+/// A session on a caller's client, which keeps statements prepared unless a pooler is in between.
 async fn kept<'a, K: Kind>(
     store: &PostgresTable<K>,
     client: &'a Client,
@@ -61,7 +61,7 @@ async fn kept<'a, K: Kind>(
     Session { client, kept }
 }
 
-/// Parses the statement each time, in the same round trip: there is no place to keep it.
+/// The server parses the statement each time, in the same round trip: a plain client has no statement cache.
 ///
 /// ```no_run
 /// # use pillarbox::{Event, Outbox};

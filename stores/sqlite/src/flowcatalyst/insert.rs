@@ -1,4 +1,4 @@
-//! Adding items on a transaction that is open.
+//! Inserting items within an open transaction.
 
 use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::{NewItem, number_of};
@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::insert::taken;
 use crate::sql::Sql;
 
-/// Adds all items; the caller takes all of them back if one fails.
+/// Inserts items; the caller rolls all of them back if one fails.
 pub(crate) fn insert(
     connection: &Connection,
     sql: &Sql,

@@ -1,4 +1,4 @@
-//! What a leader does: takes the first rows of group after group, gives back what was taken by others.
+//! The leader's work: taking the first rows of each group in turn, and recovering stuck rows.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,8 @@ use crate::store::SqliteItemStore;
 use crate::time::{earlier, now, timestamp};
 use crate::transaction::SqliteTransaction;
 
-/// Both may be lost in a power cut: whoever held the rows is gone with it, and they are taken once more.
+/// A power cut may lose either change. It also ends the process that held the rows, and
+/// they are then taken again.
 impl ItemStore for SqliteItemStore {
     fn take(&self, request: Take) -> Answer<'_, Taken> {
         self.change("take", Durability::Relaxed, move |tx| take(tx, &request))
@@ -50,7 +51,7 @@ fn take(tx: &SqliteTransaction, request: &Take) -> Result<Taken, Failure> {
     Ok(Taken { leads: true, rows: mark(tx, taking.items, now)? })
 }
 
-/// One step in the index, however many rows the last group has.
+/// Finds the next group with one step in the index, however many rows the last group has.
 fn next_group(tx: &SqliteTransaction, last: Option<&Value>) -> Result<Option<Value>, Failure> {
     let group = |row: &rusqlite::Row<'_>| row.get(0);
     Ok(match last {
@@ -59,7 +60,7 @@ fn next_group(tx: &SqliteTransaction, last: Option<&Value>) -> Result<Option<Val
     })
 }
 
-/// Rows that are about to be taken.
+/// The rows to be taken.
 struct Taking<'a> {
     tx: &'a SqliteTransaction,
     except: HashSet<&'a str>,
@@ -76,7 +77,7 @@ impl<'a> Taking<'a> {
         Self { tx, except, rows, limits, bytes: 0, items: Vec::new() }
     }
 
-    /// How many rows there is room for.
+    /// How many more rows can be taken.
     fn room(&self) -> usize {
         if self.is_full() { 0 } else { self.rows.saturating_sub(self.items.len()) }
     }
@@ -85,13 +86,13 @@ impl<'a> Taking<'a> {
         self.limits.reached_by(self.bytes) && !self.items.is_empty()
     }
 
-    /// Whether a group is held, or left out by the request.
+    /// Whether a group is held, or excluded by the request.
     fn leaves_out(&self, key: Option<&str>) -> Result<bool, Failure> {
         let Some(key) = key else { return Ok(false) };
         Ok(self.except.contains(key) || self.tx.prepare_cached(&self.tx.sql.group_show)?.exists([key])?)
     }
 
-    /// Adds the first rows of a group, unless it is left out.
+    /// Adds the first rows of a group, unless the group is left out.
     fn read(&mut self, group: &Value, most: usize) -> Result<(), Failure> {
         let asked = match group {
             Value::Text(key) => Some(key.as_str()),
@@ -109,7 +110,7 @@ impl<'a> Taking<'a> {
         {
             let rowid = row.get(0)?;
             let item = items.at(rowid)?;
-            // A column may take two keys for the same one.
+            // The column's collation may treat different keys as equal.
             let other = item.message_group.as_deref().filter(|key| Some(*key) != asked);
             if !self.leaves_out(other)? {
                 self.bytes += item.bytes;
@@ -120,7 +121,8 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// Marks items as taken, each by where it is. The time is the token, so it is later each time an item is taken.
+/// Marks items as taken, each by its rowid. The time is the token, so it increases
+/// each time an item is taken.
 fn mark(tx: &SqliteTransaction, items: Vec<(i64, Item)>, now: Timestamp) -> Result<Vec<Row>, Failure> {
     let mut mark = tx.prepare_cached(&tx.sql.mark_taken)?;
     let mut rows = Vec::with_capacity(items.len());

@@ -1,4 +1,4 @@
-//! The tables: that of items as it is or is made, and ours beside it.
+//! Checking or creating the table of items, and creating the tables beside it.
 
 use pillarbox::port::Migrated;
 use pillarbox_store_kit::{refuse_lacking, refuse_missing, refuse_newer};
@@ -9,10 +9,10 @@ use crate::migrate::{add_state, version};
 use crate::sql::Sql;
 use crate::transaction::SqliteTransaction;
 
-/// The version of the tables beside that this release makes and knows.
+/// The version of the tables beside the items that this release creates and supports.
 const KNOWN: u32 = 1;
 
-/// Makes what is missing, in the transaction that is open. A table of items that is there stays as it is.
+/// Creates the missing tables within the open transaction. An existing table of items is not changed.
 pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
     let from = version(tx, &tx.sql)?;
     refuse_newer(from, KNOWN)?;
@@ -29,7 +29,8 @@ pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
     Ok(Migrated { from, to: version(tx, &tx.sql)? })
 }
 
-/// Checks the table of items. Ours may be missing: only nodes, groups and operators need them.
+/// Checks the table of items. The tables beside it may be missing: only nodes,
+/// groups and operators need them.
 pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
     refuse_newer(version(connection, sql)?, KNOWN)?;
     let lacking = lacking(connection, sql)?;
@@ -39,7 +40,7 @@ pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
     Err(refuse_missing(&sql.table).into())
 }
 
-/// How many columns there are to lack.
+/// How many columns the table should have. If it lacks all of them, there is no table.
 const ALL: usize = 9;
 
 fn lacking(connection: &Connection, sql: &Sql) -> Result<Vec<String>, Failure> {

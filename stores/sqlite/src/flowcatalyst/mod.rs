@@ -1,4 +1,4 @@
-//! The flowcatalyst layout: what is done differently where rows have no numbers and a claim is a status and a time.
+//! The flowcatalyst layout: its rows have no sequence numbers, and a claim is a status and a time.
 
 mod insert;
 mod lead;

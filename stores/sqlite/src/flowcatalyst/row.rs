@@ -1,4 +1,4 @@
-//! Items as SQLite gives them: whatever someone else wrote, a read never fails on it.
+//! Decoding of items: a read never fails because of a value that somebody wrote.
 
 use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::Item;
@@ -14,11 +14,11 @@ use crate::row::{Values, decoder};
 use crate::sql::Sql;
 use crate::time::timestamp;
 
-/// How many bytes the contents have of which some were left out; NULL where none were.
+/// The size of all contents in bytes if some of them were left out as too large, else NULL.
 pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > ?1 OR octet_length(error_message) > ?1 \
     THEN ifnull(octet_length(payload), 0) + ifnull(octet_length(error_message), 0) END AS left_out";
 
-/// The values of one item: its times are texts.
+/// The values of one item, whose times are text.
 pub(crate) struct ItemValues<'r>(pub(crate) Values<'r>);
 
 impl model::Values for ItemValues<'_> {
@@ -39,7 +39,7 @@ impl model::Values for ItemValues<'_> {
     }
 }
 
-/// Reads items by where they are.
+/// Reads items by rowid.
 pub(super) struct ItemReader<'c> {
     statement: CachedStatement<'c>,
     decoder: RowDecoder,
@@ -52,7 +52,7 @@ impl<'c> ItemReader<'c> {
         Ok(Self { decoder: decoder(&statement), statement, limits })
     }
 
-    /// The item at a place. One that has more bytes than a row may have comes without its contents.
+    /// The item with this rowid. If it is larger than the size limit of a row, its contents are left out.
     pub(super) fn at(&mut self, rowid: i64) -> Result<Item, Failure> {
         let (decoder, limits) = (&self.decoder, &self.limits);
         let read =

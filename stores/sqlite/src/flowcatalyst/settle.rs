@@ -1,4 +1,4 @@
-//! Applying outcomes to items that are still claimed at the time the caller's claim was made.
+//! Applying outcomes to items that are still claimed under the caller's token.
 
 use jiff::Timestamp;
 use pillarbox::model::stored_error;
@@ -24,7 +24,7 @@ pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Res
     Ok(Settled::all_but(stale))
 }
 
-/// Whether the row changed.
+/// Applies one outcome. Returns whether the row changed.
 fn apply_one(
     connection: &Connection,
     sql: &Sql,
@@ -41,7 +41,7 @@ fn apply_one(
             OnDone::Keep => run(&sql.done, params![id, token, now_text]),
             OnDone::Delete => run(&sql.done_delete, params![id, token]),
         },
-        // The claim began an attempt, which becomes a retry only here.
+        // Taking an item does not change `retry_count`, so the attempt is added here, with the retry.
         Change::Retry { error, counts, .. } => {
             run(&sql.retry, params![id, token, stored_error(error), 1 + counted(*counts)])
         }
@@ -55,10 +55,10 @@ fn apply_one(
         }
         Change::Attempt => run(&sql.attempt, params![id, token]),
         Change::Waits { error } => run(&sql.waits, params![id, token, stored_error(error)]),
-        // There is no column for a time to wait until.
+        // The table has no column for a due time.
         Change::Delay | Change::Release => run(&sql.release, params![id, token, 0]),
         Change::Untried => run(&sql.release, params![id, token, 1]),
-        // A claim has no end that could be moved.
+        // A claim of an item has no expiry that could be extended.
         Change::Extend { .. } => Ok(false),
     }
 }

@@ -1,11 +1,11 @@
-//! Times in the columns of items: text in UTC with microseconds, as sorts beside what `CURRENT_TIMESTAMP` gives.
+//! Times of items: text in UTC with microseconds, which sorts correctly beside values of `CURRENT_TIMESTAMP`.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use rusqlite::types::ValueRef;
 
-/// A time as it is stored.
+/// A time as stored text.
 pub(crate) fn text(us: i64) -> String {
     let at = Offset::UTC.to_datetime(crate::time::timestamp(us));
     let (date, clock) = (at.date(), at.time());
@@ -21,8 +21,8 @@ pub(crate) fn text(us: i64) -> String {
     )
 }
 
-/// A stored time in microseconds: text of most forms, in UTC where it names no zone; numbers since 1970, in seconds,
-/// milliseconds or microseconds by their size.
+/// Decodes a stored time to microseconds. Accepts text in most forms, as UTC unless it names a time zone, and
+/// numbers since 1970, in seconds, milliseconds or microseconds depending on their size.
 pub(crate) fn stored(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Text(bytes) => {
