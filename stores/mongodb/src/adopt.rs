@@ -22,7 +22,7 @@ use crate::time::us;
 
 /// The id of the plan document, in the meta collection.
 const PLAN: &str = "adoption";
-/// A call stops competing once the plan is this many versions newer than the first plan it saw.
+/// A plan this many versions newer than the first one that a call saw contains every stray the call must adopt.
 const SUCCESSOR: i64 = 2;
 /// The maximum number of documents in one plan. The next read adopts the rest.
 const AT_ONCE: usize = 500;
@@ -51,17 +51,8 @@ pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
     if strays.is_empty() {
         return Ok(found);
     }
-    take_in(call, strays).await?;
+    adopt(call).await?;
     head(call).await
-}
-
-/// Adopts documents without a number.
-pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
-    let strays = strays(call).await?;
-    if strays.is_empty() {
-        return Ok(());
-    }
-    take_in(call, strays).await
 }
 
 /// Documents without a number, in the order of writing.
@@ -109,26 +100,22 @@ struct Entry {
     set: Document,
 }
 
-async fn take_in(call: &mut Call<'_>, found: Vec<RawDocumentBuf>) -> Result<(), Failure> {
-    let mut found = Some(found);
+/// Adopts every stray that exists when the call begins, or finds that other processes have done so.
+pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
     let (mut first_seen, mut tried) = (None, 0);
     loop {
         let last = read(call).await?;
         let left = left(call, &last).await?;
         if !left.is_empty() {
             carry_out(call, &left).await?;
-            found = None;
         }
-        // Bounds how long a call competes while documents keep arriving. The second plan after the first one
-        // seen was made by a process that had read the plan in between, which was written after this call
-        // first looked. A stray that this plan still lacks gets its number at the next read.
+        // Bounds how long a call competes while documents keep arriving. The next plan but one is made from strays read
+        // after the next plan existed, and the next plan did not exist when this call began. Strays are therefore
+        // read after the last plan, never before.
         if last.version >= *first_seen.get_or_insert(last.version) + SUCCESSOR {
             return Ok(());
         }
-        let found = match found.take() {
-            Some(found) => found,
-            None => strays(call).await?,
-        };
+        let found = strays(call).await?;
         if found.is_empty() || make(call, &last, &found).await? {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending};
 use crate::error::Failure;
+use crate::members::infos;
 use crate::membership::members;
 use crate::number::head;
 use crate::row::{Fields, read_attempts, read_record};
@@ -165,8 +166,8 @@ pub(crate) async fn dead(
 
 pub(crate) async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
     let (members, now) = members(call).await?;
-    stats.free_slots = members.free_slots() as u64;
-    stats.nodes = members.infos(now).iter().filter(|info| info.expires_in.is_some()).count() as u64;
+    stats.free_slots = members.slots().iter().filter(|record| record.state.holder.is_none()).count() as u64;
+    stats.nodes = infos(&members, now).iter().filter(|info| info.expires_in.is_some()).count() as u64;
     let pipeline = vec![doc! { "$group": { "_id": "$state", "n": { "$sum": 1 } } }];
     for found in call.aggregate(&call.names().group, pipeline).await? {
         match GroupState::from_stored(found.get_str("_id").unwrap_or_default()) {
@@ -179,7 +180,7 @@ pub(crate) async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(),
 
 pub(crate) async fn nodes(call: &mut Call<'_>) -> Result<Vec<NodeInfo>, Failure> {
     let (members, now) = members(call).await?;
-    Ok(members.infos(now))
+    Ok(infos(&members, now))
 }
 
 pub(crate) async fn audits(call: &mut Call<'_>, limit: usize) -> Result<Vec<AuditEntry>, Failure> {

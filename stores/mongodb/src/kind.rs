@@ -3,13 +3,12 @@
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Layout, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Cancel, Discard, JoinChange, JoinChanged, List, Native, Purge, Replay, Select, Settle, Settled, Shown,
-    Stats,
+    Cancel, Discard, JoinChange, JoinChanged, List, Native, PendingRows, Purge, Replay, Select, Settle,
+    Settled, Shown, Stats,
 };
 
 use crate::call::Call;
 use crate::done::Caution;
-use crate::membership::Waiting;
 use crate::outbox::{Names, Work};
 use crate::{groups, insert, inspect, joins, membership, migrate, number, operate, settle};
 
@@ -49,7 +48,7 @@ pub(crate) trait Kind: 'static {
     fn lanes_in_use<'c>(call: &'c mut Call<'_>) -> Work<'c, Vec<Slot>>;
     /// The state of pending rows in these slots: the oldest, whether any is above `after`, and the next due
     /// time.
-    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, Waiting>;
+    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, PendingRows>;
 
     /// Reads one page of rows.
     fn list<'c>(call: &'c mut Call<'_>, request: &'c List) -> Work<'c, Vec<Record>>;
@@ -120,7 +119,7 @@ impl Kind for Native {
         Box::pin(membership::lanes_in_use(call))
     }
 
-    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, Waiting> {
+    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, after: Seq) -> Work<'c, PendingRows> {
         Box::pin(membership::waiting(call, held, after))
     }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::{NodeId, Seq, Slot, SlotSet};
-use pillarbox::port::{ErrorKind, Heartbeat, Membership, Register};
-use pillarbox::rules::free_lane;
+use pillarbox::port::{ErrorKind, Heartbeat, Membership, PendingRows, Register};
+use pillarbox::rules::Member;
 use tokio::time::timeout;
 
 use crate::adopt::adopt;
@@ -23,11 +23,11 @@ use crate::error::Failure;
 use crate::fetch::slots_filter;
 use crate::groups::{EPOCH, epoch_of, group_states};
 use crate::kind::Kind;
-use crate::members::{Members, Node};
+use crate::members::{self, Details, Members};
 use crate::outbox::{Server, late};
 use crate::row::Fields;
 use crate::sessions::{self, Holder};
-use crate::time::{cut, earlier, from_date, later, until, us};
+use crate::time::{cut, earlier, from_date, later, us};
 
 /// The id of the document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
@@ -60,26 +60,21 @@ pub(crate) async fn join<K: Kind>(call: &mut Call<'_>, request: &Register) -> Re
             make_holds::<K>(call, request.node, now).await?;
             is_held = true;
         }
-        let lane = free_lane(request.part, &members.states());
+        let lane = members.free_lane(request.part);
         let expires_at = later(now, request.lease);
-        members.add(Node {
-            id: request.node,
-            label: request.label.clone(),
-            lane,
-            joined_at: now,
-            expires_at,
-            state: None,
-        });
-        members.take(request.node, vec![lane.slot()]);
-        let share = members.share(request.node);
-        members.take(request.node, share.take);
+        let details = Details { label: request.label.clone(), joined_at: now, state: None };
+        let node = Member { id: request.node, lane, expires_at, details };
+        members.add(node, |node| node.details.joined_at);
+        members.take(request.node, &[lane.slot()]);
+        let share = members.share(request.node, &[]);
+        members.take(request.node, &share.take);
         if swap(call, &members, version).await? {
             // An evicted node with the same id has the same fence documents as the new registration: keep
             // them.
             let gone: Vec<NodeId> = evicted.into_iter().filter(|node| *node != request.node).collect();
             end_evicted(call, &gone).await?;
             let groups = Some(group_states(call, epoch).await?);
-            return Ok(members.standing(request.node, share.give, groups, now));
+            return Ok(members.membership(request.node, share.give, groups, now));
         }
         if !call.retry(tried).await {
             return Err(Failure::lost());
@@ -103,11 +98,9 @@ pub(crate) async fn heartbeat<K: Kind>(
         let evicted = evict::<K>(call, &mut members, now, Some(request.node)).await?;
         members.trust(request.node, &request.trusted);
         members.release(request.node, &request.release);
-        members.know(&lanes);
-        let share = members.share(request.node);
-        // A slot that this heartbeat releases must not be taken back at once.
-        let take = share.take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
-        members.take(request.node, take);
+        members.add_lanes(&lanes);
+        let share = members.share(request.node, &request.release);
+        members.take(request.node, &share.take);
         if swap(call, &members, version).await? {
             // After the swap: a settle that begins now already finds its node gone, and only older ones need
             // the fence.
@@ -127,7 +120,7 @@ pub(crate) async fn heartbeat<K: Kind>(
                 true => None,
                 false => Some(group_states(call, epoch).await?),
             };
-            return Ok(Some(members.standing(request.node, share.give, groups, now)));
+            return Ok(Some(members.membership(request.node, share.give, groups, now)));
         }
         if !call.retry(tried).await {
             return Err(Failure::lost());
@@ -304,7 +297,7 @@ async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) ->
     if !is_held(call) {
         return Ok(());
     }
-    let living: Vec<String> = members.ids().flat_map(holds_of).collect();
+    let living: Vec<String> = members.nodes().iter().map(|node| node.id).flat_map(holds_of).collect();
     let left = doc! { "_id": { "$nin": living }, "made_at": { "$lt": us(earlier(now, KEPT)) } };
     call.delete(&call.names().node, left).await.map(drop)
 }
@@ -331,12 +324,12 @@ async fn read(call: &mut Call<'_>) -> Result<Found, Failure> {
     let members = members.ok_or_else(Failure::missing)?;
     let now = members.get_datetime("now").copied().map_err(|_| Failure::missing())?;
     let version = whole(members, "version").ok_or_else(Failure::missing)?;
-    Ok(Found { members: Members::read(members)?, version, epoch, now: from_date(now) })
+    Ok(Found { members: members::read(members)?, version, epoch, now: from_date(now) })
 }
 
 /// Compare-and-swap: writes the next state. Returns false if the version has changed since the read.
 async fn swap(call: &mut Call<'_>, members: &Members, version: i64) -> Result<bool, Failure> {
-    let mut next = members.to_document();
+    let mut next = members::to_document(members);
     next.insert("version", version + 1);
     let this = doc! { "_id": MEMBERS, "version": version };
     Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": { "$set": next } }]).await? > 0)
@@ -353,35 +346,11 @@ pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failu
     Ok(lanes.filter_map(|lane| i16::try_from(lane).ok()).map(Slot).collect())
 }
 
-/// The pending rows of a node's slots, and the next due time.
-pub(crate) struct Waiting {
-    pub(crate) ready: bool,
-    pub(crate) oldest: Option<Timestamp>,
-    pub(crate) next_due: Option<Timestamp>,
-}
-
-impl Waiting {
-    /// Adds this state to a membership. If the search took too long (`None`), reports rows as ready, so that
-    /// the reader looks for itself.
-    pub(crate) fn add(waiting: Option<Self>, membership: Membership) -> Membership {
-        let now = membership.now;
-        match waiting {
-            None => Membership { ready: true, ..membership },
-            Some(waiting) => Membership {
-                ready: waiting.ready,
-                oldest: waiting.oldest,
-                next_due: waiting.next_due.map(|due| until(now, due)),
-                ..membership
-            },
-        }
-    }
-}
-
 /// Looks for pending rows above a number. Runs after the heartbeat, so that a slow search cannot cost the
 /// node its lease.
-pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<Waiting, Failure> {
+pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<PendingRows, Failure> {
     adopt(call).await?;
-    let mut waiting = Waiting { ready: false, oldest: None, next_due: next_due(call).await? };
+    let mut waiting = PendingRows { ready: false, oldest: None, next_due: next_due(call).await? };
     let Some(slots) = slots_filter(held) else { return Ok(waiting) };
     let of = |seq: Document| doc! { "status": pending(), "seq": seq, "slot": slots.clone() };
     if let Some((seq, created_at)) = oldest(call, of(doc! { "$gt": 0_i64 })).await? {

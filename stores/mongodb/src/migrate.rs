@@ -10,7 +10,7 @@ use crate::call::{Call, Find};
 use crate::error::Failure;
 use crate::groups::EPOCH;
 use crate::kind::Kind;
-use crate::members::Members;
+use crate::members;
 use crate::membership::MEMBERS;
 use crate::number::COUNTER;
 use crate::operate::AUDIT;
@@ -103,7 +103,7 @@ impl Index {
 /// The documents that a new outbox needs.
 fn first_documents(slots: i16) -> Vec<(&'static str, Document)> {
     let counter = || doc! { "value": 0_i64 };
-    let mut members = Members::none(slots).to_document();
+    let mut members = members::to_document(&members::none(slots));
     members.insert("version", 0_i64);
     vec![
         (COUNTER, doc! { "value": 0_i64, "open": [] }),

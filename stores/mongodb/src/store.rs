@@ -21,7 +21,6 @@ use crate::done::Caution;
 use crate::error::Failure;
 use crate::hints::Listener;
 use crate::kind::Kind;
-use crate::membership::Waiting;
 use crate::outbox::{Operation, Outbox, Server, Step, late};
 use crate::sessions::Holder;
 use crate::{claim, fetch, flowcatalyst, membership, migrate, promote};
@@ -213,7 +212,7 @@ impl<K> MongodbTable<K> {
             }
             Err(_) => None,
         };
-        Waiting::add(waiting, membership)
+        membership.with_rows(waiting)
     }
 
     /// Runs work in its own task, so that a caller that drops its future cannot cancel the call half way.

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, NodeId, Seq, Slot, SlotSet};
-use pillarbox::port::{
-    ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
-};
-use pillarbox::rules::{Share, SlotState, free_lane, share};
+use pillarbox::port::{ErrorKind, GroupStates, Heartbeat, HeldGroups, Membership, PendingRows, Register};
+use pillarbox::rules::{Member, Members, SlotRecord};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, number};
@@ -18,37 +16,40 @@ use crate::row::{number_of, text_of, time_of};
 use crate::sql::{Sql, fill, list};
 use crate::time::{Time, literal, micros, now_sql, until};
 
-pub(crate) async fn join(session: &mut Session, sql: &Sql, request: &Register) -> Result<Standing, Failure> {
+pub(crate) async fn join(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Register,
+) -> Result<Membership, Failure> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
-    let mut view = View::read(session, sql).await?;
-    if view.evict(session, sql, None, now).await? {
-        view = View::read(session, sql).await?;
+    let mut members = members(session, sql).await?;
+    if evict_expired(session, sql, &members, None, now).await? {
+        members = self::members(session, sql).await?;
     }
-    if view.nodes.iter().any(|node| node.id == request.node) {
+    if members.has(request.node) {
         let detail = format!("node {} is there already", request.node);
         return Err(Failure::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = free_lane(request.part, &view.states());
+    let lane = members.free_lane(request.part);
     let query = session.query(fill(&sql.node_join, &[("{now}", literal(now))]));
     let query = query.bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     query.bind(micros(request.lease)).execute(&mut session.connection).await?;
-    view.take(session, sql, request.node, vec![lane.slot()]).await?;
+    take(session, sql, &mut members, request.node, &[lane.slot()]).await?;
     // Shares depend on the order in which nodes registered, which only the table knows.
-    let taken_suspect = view.taken_suspect;
-    let mut view = View { taken_suspect, ..View::read(session, sql).await? };
-    let Share { take, give } = view.share(request.node);
-    view.take(session, sql, request.node, take).await?;
+    let mut members = members.reread(self::members(session, sql).await?);
+    let share = members.share(request.node, &[]);
+    take(session, sql, &mut members, request.node, &share.take).await?;
     let groups = Some(group_states(session, sql).await?);
     session.commit().await?;
-    Ok(view.standing(request.node, give, groups, now))
+    Ok(members.membership(request.node, share.give, groups, now))
 }
 
 pub(crate) async fn heartbeat(
     session: &mut Session,
     sql: &Sql,
     request: &Heartbeat,
-) -> Result<Option<Standing>, Failure> {
+) -> Result<Option<Membership>, Failure> {
     let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
         Quiet::Gone => Ok(None),
@@ -87,40 +88,6 @@ async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Fai
     Ok(())
 }
 
-/// A node's membership without its pending rows.
-pub(crate) struct Standing {
-    membership: Membership,
-}
-
-impl Standing {
-    /// The slots in which to look for pending rows.
-    pub(crate) fn slots(&self) -> Vec<i16> {
-        self.membership.held.iter().map(|held| held.slot.0).collect()
-    }
-
-    /// Adds the pending rows. `None` means that the query was too slow or failed: the
-    /// node is then told to read.
-    pub(crate) fn with(self, waiting: Option<Waiting>) -> Membership {
-        let now = self.membership.now;
-        match waiting {
-            None => Membership { ready: true, ..self.membership },
-            Some(waiting) => Membership {
-                ready: waiting.ready,
-                oldest: waiting.oldest,
-                next_due: waiting.next_due.map(|due| until(now, due)),
-                ..self.membership
-            },
-        }
-    }
-}
-
-/// The pending rows of a node's slots.
-pub(crate) struct Waiting {
-    ready: bool,
-    oldest: Option<Timestamp>,
-    next_due: Option<Timestamp>,
-}
-
 /// Looks for pending rows above a sequence number. This is not part of the heartbeat, so a slow query cannot
 /// cost the node its lease.
 pub(crate) async fn waiting(
@@ -128,16 +95,16 @@ pub(crate) async fn waiting(
     sql: &Sql,
     slots: Vec<i16>,
     after: Seq,
-) -> Result<Waiting, Failure> {
+) -> Result<PendingRows, Failure> {
     let slots = slots_sql(&SlotSet::new(slots.into_iter().map(Slot)));
     let query = session.query(fill(&sql.waiting, &[("{slots}", slots)])).bind(after.0);
     let row = query.fetch_one(&mut session.connection).await?;
-    Ok(Waiting { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
+    Ok(PendingRows { ready: number(&row, 0)? > 0, oldest: time_of(&row, 1), next_due: time_of(&row, 2) })
 }
 
 /// Whether a renewal was all that a heartbeat needed. `Gone` means that the node was evicted.
 enum Quiet {
-    Yes(Box<Standing>),
+    Yes(Box<Membership>),
     No,
     Gone,
 }
@@ -152,12 +119,11 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
         Some(now) => now,
         None => clock(session, sql).await?,
     };
-    let view = View::read(session, sql).await?;
-    // This view was read without a lock. It only decides whether to take the lock,
+    let members = members(session, sql).await?;
+    // This snapshot was read without a lock. It only decides whether to take the lock,
     // and `rearrange` reads again.
-    let expired = view.nodes.iter().any(|node| node.id != request.node && node.expires_at <= now);
-    let Share { take, give } = view.share(request.node);
-    if expired || !take.is_empty() {
+    let share = members.share(request.node, &[]);
+    if !members.expired(now, Some(request.node)).is_empty() || !share.take.is_empty() {
         return Ok(Quiet::No);
     }
     // The epoch is read before the groups: if they change in between, the next heartbeat sees another epoch
@@ -166,7 +132,7 @@ async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) ->
         epoch if epoch == request.groups_seen => None,
         epoch => Some(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? }),
     };
-    Ok(Quiet::Yes(Box::new(view.standing(request.node, give, groups, now))))
+    Ok(Quiet::Yes(Box::new(members.membership(request.node, share.give, groups, now))))
 }
 
 async fn renew(
@@ -185,34 +151,32 @@ async fn rearrange(
     session: &mut Session,
     sql: &Sql,
     request: &Heartbeat,
-) -> Result<Option<Standing>, Failure> {
+) -> Result<Option<Membership>, Failure> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
     if !renew(session, sql, request, Some(now)).await? {
         return Ok(None);
     }
-    let view = View::read(session, sql).await?;
-    view.evict(session, sql, Some(request.node), now).await?;
+    let before = members(session, sql).await?;
+    evict_expired(session, sql, &before, Some(request.node), now).await?;
     if !request.trusted.is_empty() {
         let slots = list(request.trusted.iter().map(|slot| slot.0));
         let query = session.once(fill(&sql.slots_trust, &[("{seqs}", slots)]));
         query.bind(request.node.to_string()).execute(&mut session.connection).await?;
     }
     if !request.release.is_empty() {
-        release(session, sql, request, view.lane_of(request.node).slot()).await?;
+        release(session, sql, request, before.lane_of(request.node).slot()).await?;
     }
     if request.sweep {
         session.query(&*sql.slots_sweep).execute(&mut session.connection).await?;
     }
-    let mut view = View::read(session, sql).await?;
-    let Share { take, give } = view.share(request.node);
-    // A slot that this heartbeat releases must be left to another node.
-    let take = take.into_iter().filter(|slot| !request.release.contains(slot)).collect();
-    view.take(session, sql, request.node, take).await?;
+    let mut members = members(session, sql).await?;
+    let share = members.share(request.node, &request.release);
+    take(session, sql, &mut members, request.node, &share.take).await?;
     let states = group_states(session, sql).await?;
     let groups = (states.epoch != request.groups_seen).then_some(states);
     session.commit().await?;
-    Ok(Some(view.standing(request.node, give, groups, now)))
+    Ok(Some(members.membership(request.node, share.give, groups, now)))
 }
 
 /// Waits for the membership lock and returns the time. The clock is read after the wait, so no lease is
@@ -271,140 +235,70 @@ pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
     })
 }
 
-/// A row of the node table.
-struct Node {
-    id: NodeId,
-    lane: Lane,
-    expires_at: Timestamp,
-}
-
-/// A row of the slot table.
-struct Held {
-    state: SlotState,
-    suspect: bool,
-    quarantine: Option<Quarantine>,
-}
-
-impl Held {
-    fn read(row: &MySqlRow) -> Result<Self, Failure> {
+/// The nodes, and the slots with their holders.
+async fn members(session: &mut Session, sql: &Sql) -> Result<Members, Failure> {
+    let node = |row: &MySqlRow| {
+        Ok::<_, Failure>(Member {
+            id: node_id(text_of(row, 0).unwrap_or_default())?,
+            lane: Lane(small(row, 2)),
+            expires_at: time_of(row, 4).unwrap_or_default(),
+            details: (),
+        })
+    };
+    let slot = |row: &MySqlRow| {
         let holder = text_of(row, 1).map(node_id).transpose()?;
-        let quarantine =
-            Quarantine { evictions: u32::try_from(number(row, 3)?).unwrap_or(0), upto: Seq(number(row, 4)?) };
-        Ok(Self {
-            state: SlotState { slot: Slot(small(row, 0)), holder },
-            suspect: number(row, 2)? != 0,
-            quarantine: Some(quarantine).filter(|quarantine| quarantine.evictions > 0),
-        })
-    }
+        let (suspect, evictions) = (number(row, 2)? != 0, u32::try_from(number(row, 3)?).unwrap_or_default());
+        Ok::<_, Failure>(SlotRecord::new(
+            Slot(small(row, 0)),
+            holder,
+            suspect,
+            evictions,
+            Seq(number(row, 4)?),
+        ))
+    };
+    let nodes = session.query(&*sql.nodes).fetch_all(&mut session.connection).await?;
+    let slots = session.query(&*sql.slots).fetch_all(&mut session.connection).await?;
+    let nodes = nodes.iter().map(node).collect::<Result<_, _>>()?;
+    Ok(Members::new(nodes, slots.iter().map(slot).collect::<Result<_, _>>()?))
 }
 
-/// The nodes, the slots with their holders, and the suspect slots that this call has taken.
-struct View {
-    nodes: Vec<Node>,
-    slots: Vec<Held>,
-    taken_suspect: Vec<Slot>,
+/// Evicts expired nodes except `renewing`. Returns whether it evicted one.
+async fn evict_expired(
+    session: &mut Session,
+    sql: &Sql,
+    members: &Members,
+    renewing: Option<NodeId>,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let mut evicted = false;
+    for node in members.expired(now, renewing) {
+        // The node may have renewed meanwhile, without the membership lock: the statement checks its
+        // expiry again. It also waits for settles of that node, which hold a share lock on its row.
+        let query = session.query(&*sql.node_evict).bind(node.to_string()).bind(Time(now));
+        if query.execute(&mut session.connection).await?.rows_affected() > 0 {
+            evict(session, sql, node).await?;
+            evicted = true;
+        }
+    }
+    Ok(evicted)
 }
 
-impl View {
-    async fn read(session: &mut Session, sql: &Sql) -> Result<Self, Failure> {
-        let node = |row: &MySqlRow| {
-            Ok::<_, Failure>(Node {
-                id: node_id(text_of(row, 0).unwrap_or_default())?,
-                lane: Lane(small(row, 2)),
-                expires_at: time_of(row, 4).unwrap_or_default(),
-            })
-        };
-        let nodes = session.query(&*sql.nodes).fetch_all(&mut session.connection).await?;
-        let slots = session.query(&*sql.slots).fetch_all(&mut session.connection).await?;
-        Ok(Self {
-            nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
-            slots: slots.iter().map(Held::read).collect::<Result<_, _>>()?,
-            taken_suspect: Vec::new(),
-        })
+/// Takes slots, in the table and in the snapshot.
+async fn take(
+    session: &mut Session,
+    sql: &Sql,
+    members: &mut Members,
+    node: NodeId,
+    slots: &[Slot],
+) -> Result<(), Failure> {
+    if slots.is_empty() {
+        return Ok(());
     }
-
-    /// Evicts every expired node except `renewing`. Returns whether it evicted one.
-    async fn evict(
-        &self,
-        session: &mut Session,
-        sql: &Sql,
-        renewing: Option<NodeId>,
-        now: Timestamp,
-    ) -> Result<bool, Failure> {
-        let mut evicted = false;
-        let expired = self.nodes.iter().filter(|node| node.expires_at <= now && Some(node.id) != renewing);
-        for node in expired {
-            // The node may have renewed meanwhile, without the membership lock: the statement checks its
-            // expiry again. It also waits for settles of that node, which hold a share lock on its row.
-            let query = session.query(&*sql.node_evict).bind(node.id.to_string()).bind(Time(now));
-            if query.execute(&mut session.connection).await?.rows_affected() > 0 {
-                evict(session, sql, node.id).await?;
-                evicted = true;
-            }
-        }
-        Ok(evicted)
-    }
-
-    fn states(&self) -> Vec<SlotState> {
-        self.slots.iter().map(|held| held.state).collect()
-    }
-
-    fn lane_of(&self, node: NodeId) -> Lane {
-        self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
-    }
-
-    /// The free slots that the node should take and the held slots that it should give.
-    fn share(&self, node: NodeId) -> Share {
-        share(node, self.nodes.iter().map(|one| (one.id, one.lane)), &self.states())
-    }
-
-    async fn take(
-        &mut self,
-        session: &mut Session,
-        sql: &Sql,
-        node: NodeId,
-        slots: Vec<Slot>,
-    ) -> Result<(), Failure> {
-        if slots.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<String> = slots.iter().map(|slot| format!("({}, '{node}')", slot.0)).collect();
-        let query = session.once(fill(&sql.slots_take, &[("{rows}", rows.join(", "))]));
-        query.execute(&mut session.connection).await?;
-        for held in self.slots.iter_mut().filter(|held| slots.contains(&held.state.slot)) {
-            held.state.holder = Some(node);
-            if std::mem::take(&mut held.suspect) {
-                self.taken_suspect.push(held.state.slot);
-            }
-        }
-        Ok(())
-    }
-
-    fn standing(
-        self,
-        node: NodeId,
-        give: Vec<Slot>,
-        groups: Option<GroupStates>,
-        now: Timestamp,
-    ) -> Standing {
-        let mine = self.slots.iter().filter(|held| held.state.holder == Some(node));
-        let held = mine.map(|held| {
-            let Held { state: SlotState { slot, .. }, quarantine, .. } = *held;
-            HeldSlot { slot, suspect: self.taken_suspect.contains(&slot), quarantine }
-        });
-        let membership = Membership {
-            lane: self.lane_of(node),
-            held: held.collect(),
-            give,
-            nodes: self.nodes.len(),
-            groups,
-            ready: false,
-            next_due: None,
-            oldest: None,
-            now,
-        };
-        Standing { membership }
-    }
+    let rows: Vec<String> = slots.iter().map(|slot| format!("({}, '{node}')", slot.0)).collect();
+    let query = session.once(fill(&sql.slots_take, &[("{rows}", rows.join(", "))]));
+    query.execute(&mut session.connection).await?;
+    members.take(node, slots);
+    Ok(())
 }
 
 fn small(row: &MySqlRow, column: usize) -> i16 {

@@ -20,7 +20,6 @@ use crate::config::{Claiming, MysqlStoreBuilder};
 use crate::connection::{Connector, Session, Work};
 use crate::insert::insert_rows;
 use crate::kind::Kind;
-use crate::membership::Standing;
 use crate::probe::{Locking, Probe};
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
@@ -173,11 +172,11 @@ impl Shared {
     }
 
     /// Adds the pending rows of its slots to a node's membership, if the query answers within [`LOOK`].
-    async fn member(&self, standing: Standing, after: Seq) -> Membership {
-        let looked =
-            self.on_general("look for rows", (standing.slots(), after), |session, sql, (slots, after)| {
-                Box::pin(membership::waiting(session, sql, slots.clone(), *after))
-            });
+    async fn member(&self, membership: Membership, after: Seq) -> Membership {
+        let slots: Vec<i16> = membership.held.iter().map(|held| held.slot.0).collect();
+        let looked = self.on_general("look for rows", (slots, after), |session, sql, (slots, after)| {
+            Box::pin(membership::waiting(session, sql, slots.clone(), *after))
+        });
         let waiting = match timeout(LOOK, looked).await {
             Ok(Ok(waiting)) => Some(waiting),
             Ok(Err(error)) => {
@@ -186,7 +185,7 @@ impl Shared {
             }
             Err(_) => None,
         };
-        standing.with(waiting)
+        membership.with_rows(waiting)
     }
 }
 
@@ -250,7 +249,7 @@ impl<K: Kind> Table for MysqlTable<K> {
         });
         Box::pin(async move {
             match renewed.await? {
-                Some(standing) => Ok(Some(self.0.member(standing, after).await)),
+                Some(membership) => Ok(Some(self.0.member(membership, after).await)),
                 None => Ok(None),
             }
         })

@@ -27,7 +27,6 @@ use crate::insert::Prepared;
 use crate::insert::insert_rows;
 use crate::joins::Fired;
 use crate::kind::Kind;
-use crate::membership::Standing;
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
 
@@ -187,8 +186,9 @@ impl<K> PostgresTable<K> {
     }
 
     /// Completes a membership with the waiting rows, if the query for them answers within `LOOK`.
-    async fn member(&self, standing: Standing, after: Seq) -> Membership {
-        let asked = (standing.slots(), after);
+    async fn member(&self, membership: Membership, after: Seq) -> Membership {
+        let slots: Vec<i16> = membership.held.iter().map(|held| held.slot.0).collect();
+        let asked = (slots, after);
         let looked = self.on_general("look for rows", asked, |session, sql, (slots, after)| {
             Box::pin(membership::waiting(session, sql, slots.clone(), *after))
         });
@@ -200,7 +200,7 @@ impl<K> PostgresTable<K> {
             }
             Err(_) => None,
         };
-        let membership = standing.with(waiting);
+        let membership = membership.with_rows(waiting);
         self.0.alone.store(membership.nodes == 1, Ordering::Relaxed);
         membership
     }
@@ -256,7 +256,7 @@ impl<K: Kind> Table for PostgresTable<K> {
         });
         Box::pin(async move {
             match renewed.await? {
-                Some(standing) => Ok(Some(self.member(standing, after).await)),
+                Some(membership) => Ok(Some(self.member(membership, after).await)),
                 None => Ok(None),
             }
         })

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pillarbox::model::{Lane, NodeId, Seq, Slot};
-use pillarbox::port::{
-    ErrorKind, GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quarantine, Register,
-};
-use pillarbox::rules::{SlotState, free_lane, share};
+use pillarbox::port::{ErrorKind, GroupStates, Heartbeat, HeldGroups, Membership, Register};
+use pillarbox::rules::{Member, Members, SlotRecord};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -22,12 +20,12 @@ use crate::transaction::SqliteTransaction;
 pub(crate) fn join<K: Kind>(tx: &SqliteTransaction, request: &Register) -> Result<Membership, Failure> {
     let now = now(request.now);
     evict(tx, None, now)?;
-    let mut view = View::read(tx)?;
-    if view.nodes.iter().any(|(id, _)| *id == request.node) {
+    let mut members = members(tx)?;
+    if members.has(request.node) {
         let detail = format!("node {} is there already", request.node);
         return Err(Failure::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = free_lane(request.part, &view.states());
+    let lane = members.free_lane(request.part);
     tx.prepare_cached(&tx.sql.node_join)?.execute(params![
         request.node.to_string(),
         request.label,
@@ -35,12 +33,13 @@ pub(crate) fn join<K: Kind>(tx: &SqliteTransaction, request: &Register) -> Resul
         now.as_microsecond(),
         later(now, request.lease),
     ])?;
-    view.take(tx, lane.slot(), request.node)?;
-    let taken_suspect = view.taken_suspect;
+    take(tx, &mut members, request.node, &[lane.slot()])?;
     // Shares depend on the order in which nodes registered, which only the table knows.
-    let mut view = View { taken_suspect, ..View::read(tx)? };
-    let give = view.take_share(tx, request.node, &[])?;
-    view.membership::<K>(tx, request.node, give, Seen { groups: None, after: 0 }, now)
+    let mut members = members.reread(self::members(tx)?);
+    let share = members.share(request.node, &[]);
+    take(tx, &mut members, request.node, &share.take)?;
+    let seen = Seen { groups: None, after: 0 };
+    membership::<K>(tx, &members, request.node, share.give, seen, now)
 }
 
 pub(crate) fn heartbeat<K: Kind>(
@@ -61,10 +60,11 @@ pub(crate) fn heartbeat<K: Kind>(
     if request.sweep {
         tx.prepare_cached(&tx.sql.slots_sweep)?.execute([])?;
     }
-    let mut view = View::read(tx)?;
-    let give = view.take_share(tx, request.node, &request.release)?;
+    let mut members = members(tx)?;
+    let share = members.share(request.node, &request.release);
+    take(tx, &mut members, request.node, &share.take)?;
     let seen = Seen { groups: Some(request.groups_seen), after: request.after.0 };
-    view.membership::<K>(tx, request.node, give, seen, now).map(Some)
+    membership::<K>(tx, &members, request.node, share.give, seen, now).map(Some)
 }
 
 pub(crate) fn publish(tx: &SqliteTransaction, node: NodeId, state: &str) -> Result<(), Failure> {
@@ -110,7 +110,7 @@ fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
 
 fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
     let node = request.node.to_string();
-    let own = View::read(tx)?.lane_of(request.node).slot();
+    let own = members(tx)?.lane_of(request.node).slot();
     for slot in request.release.iter().filter(|slot| **slot != own) {
         let statement = if slot.is_lane() { &tx.sql.slot_drop } else { &tx.sql.slot_release };
         tx.prepare_cached(statement)?.execute(params![slot.0, node])?;
@@ -148,112 +148,58 @@ struct Seen {
     after: i64,
 }
 
-/// The nodes, the slots with their holders, and the suspect slots that this call has taken.
-struct View {
-    nodes: Vec<(NodeId, Lane)>,
-    slots: Vec<Held>,
-    taken_suspect: Vec<Slot>,
+/// The nodes, and the slots with their holders.
+fn members(tx: &SqliteTransaction) -> Result<Members, Failure> {
+    let node = |row: &rusqlite::Row<'_>| {
+        let (lane, expires_at) = (Lane(row.get(2)?), timestamp(row.get(4)?));
+        Ok(node_id(row, 0)?.map(|id| Member { id, lane, expires_at, details: () }))
+    };
+    let slot = |row: &rusqlite::Row<'_>| {
+        let (holder, suspect) = (node_id(row, 1)?, row.get(2)?);
+        Ok(SlotRecord::new(Slot(row.get(0)?), holder, suspect, row.get(3)?, Seq(row.get(4)?)))
+    };
+    let nodes = tx
+        .prepare_cached(&tx.sql.nodes)?
+        .query_map([], node)?
+        .filter_map(Result::transpose)
+        .collect::<Result<_, _>>()?;
+    let slots = tx.prepare_cached(&tx.sql.slots)?.query_map([], slot)?.collect::<Result<_, _>>()?;
+    Ok(Members::new(nodes, slots))
 }
 
-/// A row of the slot table.
-struct Held {
-    state: SlotState,
-    suspect: bool,
-    quarantine: Option<Quarantine>,
-}
-
-impl Held {
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let quarantine = Quarantine { evictions: row.get(3)?, upto: Seq(row.get(4)?) };
-        Ok(Self {
-            state: SlotState { slot: Slot(row.get(0)?), holder: node_id(row, 1)? },
-            suspect: row.get(2)?,
-            quarantine: Some(quarantine).filter(|quarantine| quarantine.evictions > 0),
-        })
-    }
-}
-
-impl View {
-    fn read(tx: &SqliteTransaction) -> Result<Self, Failure> {
-        let nodes = tx
-            .prepare_cached(&tx.sql.nodes)?
-            .query_map([], |row| Ok(node_id(row, 0)?.zip(Some(Lane(row.get(2)?)))))?
-            .filter_map(Result::transpose)
-            .collect::<Result<_, _>>()?;
-        let slots = tx.prepare_cached(&tx.sql.slots)?.query_map([], Held::read)?.collect::<Result<_, _>>()?;
-        Ok(Self { nodes, slots, taken_suspect: Vec::new() })
-    }
-
-    fn states(&self) -> Vec<SlotState> {
-        self.slots.iter().map(|held| held.state).collect()
-    }
-
-    fn lane_of(&self, node: NodeId) -> Lane {
-        let found = self.nodes.iter().find(|(id, _)| *id == node);
-        found.map_or(Lane::FIRST, |(_, lane)| *lane)
-    }
-
-    /// Takes the free slots of the node's share. Returns the held slots that it should give.
-    fn take_share(
-        &mut self,
-        tx: &SqliteTransaction,
-        node: NodeId,
-        released: &[Slot],
-    ) -> Result<Vec<Slot>, Failure> {
-        let share = share(node, self.nodes.iter().copied(), &self.states());
-        for slot in share.take.into_iter().filter(|slot| !released.contains(slot)) {
-            self.take(tx, slot, node)?;
-        }
-        Ok(share.give)
-    }
-
-    fn take(&mut self, tx: &SqliteTransaction, slot: Slot, node: NodeId) -> Result<(), Failure> {
+/// Takes slots, in the table and in the snapshot.
+fn take(tx: &SqliteTransaction, members: &mut Members, node: NodeId, slots: &[Slot]) -> Result<(), Failure> {
+    for slot in slots {
         tx.prepare_cached(&tx.sql.slot_take)?.execute(params![slot.0, node.to_string()])?;
-        if let Some(held) = self.slots.iter_mut().find(|held| held.state.slot == slot) {
-            held.state.holder = Some(node);
-            if std::mem::take(&mut held.suspect) {
-                self.taken_suspect.push(slot);
-            }
-        }
-        Ok(())
     }
+    members.take(node, slots);
+    Ok(())
+}
 
-    fn membership<K: Kind>(
-        self,
-        tx: &SqliteTransaction,
-        node: NodeId,
-        give: Vec<Slot>,
-        seen: Seen,
-        now: Timestamp,
-    ) -> Result<Membership, Failure> {
-        let mine = self.slots.iter().filter(|held| held.state.holder == Some(node));
-        let held = mine.map(|held| {
-            let Held { state: SlotState { slot, .. }, quarantine, .. } = *held;
-            HeldSlot { slot, suspect: self.taken_suspect.contains(&slot), quarantine }
-        });
-        let held: Vec<HeldSlot> = held.collect();
-        let slots = fetch::Held::new(held.iter().map(|held| held.slot));
-        let first_after = |after: i64| -> Result<Option<i64>, Failure> {
-            let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
-            let written_at =
-                |row: &rusqlite::Row<'_>| Ok(K::stored_time(row.get_ref(0)?).unwrap_or_default());
-            Ok(first.query_row(params![after, slots.mask, slots.lanes], written_at).optional()?)
-        };
-        let epoch: i64 = tx.prepare_cached(&tx.sql.epoch)?.query_row([], |row| row.get(0))?;
-        let groups = match seen.groups {
-            Some(seen) if seen == epoch => None,
-            _ => Some(GroupStates { epoch, held: held_groups(tx, &tx.sql, &HeldGroups::first())? }),
-        };
-        Ok(Membership {
-            lane: self.lane_of(node),
-            give,
-            nodes: self.nodes.len(),
-            groups,
-            ready: first_after(seen.after)?.is_some(),
-            next_due: next_due(tx, now)?,
-            oldest: first_after(0)?.map(timestamp),
-            held,
-            now,
-        })
-    }
+/// The membership of a node, with its held groups and its pending rows.
+fn membership<K: Kind>(
+    tx: &SqliteTransaction,
+    members: &Members,
+    node: NodeId,
+    give: Vec<Slot>,
+    seen: Seen,
+    now: Timestamp,
+) -> Result<Membership, Failure> {
+    let slots = fetch::Held::new(members.held_by(node).map(|record| record.state.slot));
+    let first_after = |after: i64| -> Result<Option<i64>, Failure> {
+        let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
+        let written_at = |row: &rusqlite::Row<'_>| Ok(K::stored_time(row.get_ref(0)?).unwrap_or_default());
+        Ok(first.query_row(params![after, slots.mask, slots.lanes], written_at).optional()?)
+    };
+    let epoch: i64 = tx.prepare_cached(&tx.sql.epoch)?.query_row([], |row| row.get(0))?;
+    let groups = match seen.groups {
+        Some(seen) if seen == epoch => None,
+        _ => Some(GroupStates { epoch, held: held_groups(tx, &tx.sql, &HeldGroups::first())? }),
+    };
+    Ok(Membership {
+        ready: first_after(seen.after)?.is_some(),
+        next_due: next_due(tx, now)?,
+        oldest: first_after(0)?.map(timestamp),
+        ..members.membership(node, give, groups, now)
+    })
 }

@@ -115,6 +115,31 @@ pub struct Membership {
     pub now: Timestamp,
 }
 
+/// The pending rows of a node's slots. Stores look for them after the heartbeat, so that a slow query cannot cost the node its
+/// lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingRows {
+    /// Whether there are rows above the number up to which the node has read.
+    pub ready: bool,
+    /// When the oldest one was written.
+    pub oldest: Option<Timestamp>,
+    /// When the next delayed row is due.
+    pub next_due: Option<Timestamp>,
+}
+
+impl Membership {
+    /// Adds the pending rows. `None` means that the query failed or took too long: `ready` is then set, so that the reader
+    /// looks itself.
+    #[must_use]
+    pub fn with_rows(self, rows: Option<PendingRows>) -> Self {
+        let Some(PendingRows { ready, oldest, next_due }) = rows else {
+            return Self { ready: true, ..self };
+        };
+        let until = |due: Timestamp| Duration::try_from(due.duration_since(self.now)).unwrap_or_default();
+        Self { ready, oldest, next_due: next_due.map(until), ..self }
+    }
+}
+
 /// The first page of held groups, [`HeldGroups::first`](super::HeldGroups::first).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStates {

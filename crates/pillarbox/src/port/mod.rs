@@ -27,7 +27,7 @@ pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;
 pub use fetch::{ByteLimits, Cursor, Fetch, Fetched, Horizon, Scope};
 pub use heartbeat::{
-    GroupStates, Heartbeat, HeldSlot, Membership, Part, Promote, Promoted, Quarantine, Register,
+    GroupStates, Heartbeat, HeldSlot, Membership, Part, PendingRows, Promote, Promoted, Quarantine, Register,
 };
 pub use items::{ItemStore, Recover, Take, Taken};
 pub use join::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};

@@ -3,11 +3,13 @@
 mod backoff;
 mod held;
 mod lease;
+mod members;
 mod share;
 mod transition;
 
 pub use backoff::{Doubling, Exponential, Fixed, RetryPolicy};
 pub use held::{Head, held_after};
 pub use lease::Lease;
+pub use members::{Member, Members, SlotRecord};
 pub use share::{SLOTS, Share, SlotState, free_lane, share};
 pub use transition::{Move, transition};

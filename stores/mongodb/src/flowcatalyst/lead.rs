@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use pillarbox::model::{EventId, GroupKey, Slot, SlotSet};
-use pillarbox::port::{Recover, Take, Taken};
+use pillarbox::port::{PendingRows, Recover, Take, Taken};
 
 use super::item::{PENDING, PROCESSING, date, ended_before, now};
 use super::mark::mark;
@@ -14,7 +14,7 @@ use crate::call::{Call, Find};
 use crate::claim::set_some;
 use crate::error::Failure;
 use crate::groups::held_of;
-use crate::membership::{Waiting, hold_lead};
+use crate::membership::hold_lead;
 use crate::row::{Fields, SIZE, size, size_of};
 use crate::time::earlier;
 
@@ -52,8 +52,8 @@ pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u6
 }
 
 /// Whether items are pending; only the leader, which holds slot 0, gets an answer.
-pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<Waiting, Failure> {
-    let mut waiting = Waiting { ready: false, oldest: None, next_due: None };
+pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<PendingRows, Failure> {
+    let mut waiting = PendingRows { ready: false, oldest: None, next_due: None };
     if held.contains(Slot(0)) {
         let filter = doc! { "status": PENDING };
         // The sort follows the index. A sort by id would read all pending items.

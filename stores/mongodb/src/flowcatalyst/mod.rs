@@ -12,15 +12,15 @@ mod settle;
 use jiff::Timestamp;
 use pillarbox::model::{EventId, Layout, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Cancel, Discard, ErrorKind, Items, JoinChange, JoinChanged, List, Purge, Replay, Select, Settle, Settled,
-    Shown, Stats,
+    Cancel, Discard, ErrorKind, Items, JoinChange, JoinChanged, List, PendingRows, Purge, Replay, Select,
+    Settle, Settled, Shown, Stats,
 };
 
 use crate::call::Call;
 use crate::done::Caution;
 use crate::error::Failure;
 use crate::kind::Kind;
-use crate::membership::{self, Waiting};
+use crate::membership;
 use crate::outbox::{Names, Work};
 
 pub(crate) use lead::{recover, take};
@@ -75,7 +75,7 @@ impl Kind for Items {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, _: Seq) -> Work<'c, Waiting> {
+    fn waiting<'c>(call: &'c mut Call<'_>, held: &'c SlotSet, _: Seq) -> Work<'c, PendingRows> {
         Box::pin(lead::waiting(call, held))
     }
 
