@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::process;
 use pillarbox_servers::{self as servers, Fleet};
 
-/// The servers that are measured, by what the benchmark program calls them.
+/// The measured servers: the benchmark program's name for each, and ours.
 const MEASURED: [(&str, &str); 5] = [
     ("postgres", "postgres-15"),
     ("mariadb", "mariadb"),
@@ -13,12 +13,12 @@ const MEASURED: [(&str, &str); 5] = [
     ("nats", "nats"),
     (KAFKA, KAFKA),
 ];
-/// The server beside which the relay is measured.
+/// The server for measurements of the relay.
 const POSTGRES: &str = "postgres-15";
-/// Its client is built only for who measures it.
+/// Kafka's client is built only if Kafka is measured.
 const KAFKA: &str = "kafka";
 
-/// Runs the benchmark program with its servers up; tells whether it succeeded.
+/// Runs the benchmark program while its servers run. Returns whether it succeeded.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     let measured = measured(arguments);
     let mut fleet = match bring_up(root, &measured) {
@@ -28,7 +28,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
             return false;
         }
     };
-    // One of the things that are measured is the memory of the program itself.
+    // The benchmarks also measure the memory of the `pillarbox` program.
     let mut program = process::cargo(root);
     program.args(["build", "--release", "--package", "pillarbox-cli"]);
     let mut command = process::cargo(root);
@@ -53,7 +53,7 @@ fn measured(arguments: &[String]) -> Vec<&'static str> {
     MEASURED.iter().filter(|(name, _)| is_wanted(name)).map(|(_, server)| *server).collect()
 }
 
-/// What is missing is told and not measured; the rest is.
+/// Starts the servers. Those that can't start are reported and not measured.
 fn bring_up(root: &Path, names: &[&str]) -> Result<Fleet, String> {
     let measured: Vec<_> = names.iter().filter_map(|name| servers::find(name).ok()).collect();
     Fleet::bring_up(root, &measured)

@@ -1,11 +1,11 @@
-//! What can be asked of `cargo xtask`.
+//! Parses the command line of `cargo xtask`.
 
 use std::path::PathBuf;
 
 use crate::steps::{self, Step};
 use pillarbox_servers::{self as servers, Action};
 
-/// Whether uncited requirements only show or also fail.
+/// Whether uncited requirements are only listed or also fail the command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mode {
     Show,
@@ -29,14 +29,14 @@ pub(crate) enum Command {
     Bench {
         arguments: Vec<String>,
     },
-    /// Not for people: the process that clears up after a run that was killed.
+    /// Internal: the process that cleans up after a run that was killed.
     Guard {
         folder: PathBuf,
     },
 }
 
 impl Command {
-    /// Reads the arguments after the program's name; the error says what is wrong with them.
+    /// Parses the arguments after the program name. The error says what is wrong.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
         let Some((name, rest)) = arguments.split_first() else { return Ok(Self::Help) };
         match name.as_str() {

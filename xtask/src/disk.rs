@@ -1,4 +1,4 @@
-//! Free space for a build, looked at before it could meet a full disk in the middle of a run.
+//! Checks the free space for a build before a run starts, so that the disk does not fill up in the middle.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,11 @@ use pillarbox_servers::disk::{Space, check};
 use crate::process;
 
 const MEGABYTE: u64 = 1_024;
-/// Everything that is built for the tests, from nothing.
+/// The space of a full build of all tests.
 const BUILD: Space = Space { megabytes: 9_216, moved_by: "CARGO_TARGET_DIR" };
 
-/// Refuses to build where the disk would be full before the end; what was built before counts.
+/// Fails if the disk would fill up during the build. The size of an earlier build is subtracted from the
+/// need.
 pub(crate) fn check_build(root: &Path) -> Result<(), String> {
     let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let built = used(&folder).unwrap_or_default();
@@ -20,7 +21,7 @@ pub(crate) fn check_build(root: &Path) -> Result<(), String> {
     check(if folder.exists() { &folder } else { root }, space)
 }
 
-/// What a folder holds, in megabytes.
+/// The size of a folder, in megabytes.
 fn used(folder: &Path) -> Option<u64> {
     let answer = process::answer(Command::new("du").arg("-sk").arg(folder).env("LC_ALL", "C")).ok()?;
     let kilobytes: u64 = answer.split_whitespace().next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The project's own commands: test, tidy, requirements, servers, bench.
+//! The development commands of the project: test, tidy, requirements, servers and bench.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! Runs other programs and passes on what they print.
+//! Runs other programs and forwards their output.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 pub(crate) use pillarbox_servers::process::{answer, bound, is_there, run, succeeds};
 use pillarbox_servers::process::{end, judge};
 
-/// Lines read ahead of the one being looked at; a child that prints faster waits.
+/// Maximum number of lines read ahead. A child that prints faster waits.
 const LINES_AHEAD: usize = 256;
 
-/// A `cargo` command at the root of the workspace, by the same cargo that runs this program.
+/// A `cargo` command at the root of the workspace, with the cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
-    // `cargo xtask` tells us who we are by these. Build scripts look at them: with ours, crates would be built again
-    // that the same cargo builds when a person calls it.
+    // Cargo sets these variables for the package that it runs, here xtask. Build scripts depend on them, so
+    // with our values cargo would rebuild crates that it has built when a person called it.
     for (name, _) in env::vars_os().filter(|(name, _)| is_about_us(&name.to_string_lossy())) {
         command.env_remove(name);
     }
@@ -30,7 +30,8 @@ fn is_about_us(variable: &str) -> bool {
     variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
-/// Runs a command, prints each line of its output at once and shows it to `each`; kills it at the limit.
+/// Runs a command, prints each line of its output at once and passes it to `each`. Kills the command at the
+/// limit.
 pub(crate) fn stream(
     command: &mut Command,
     limit: Duration,
@@ -56,7 +57,8 @@ pub(crate) fn stream(
     }
 }
 
-/// Runs a command and shows each line of both of its outputs to `each`; kills it at the limit.
+/// Runs a command and passes each line of standard output and error to `each`. Kills the command at the
+/// limit.
 pub(crate) fn follow(
     command: &mut Command,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! Holds the requirements against the tests that cite them.
+//! Compares the requirements with the tests that cite them.
 
 mod citations;
 mod id;
@@ -14,7 +14,7 @@ use report::Report;
 
 const PAGE: &str = "docs/reference/requirements.md";
 
-/// Prints the rows that no test cites; tells whether the mode is satisfied.
+/// Prints the requirements that no test cites. Returns whether the mode is satisfied.
 pub(crate) fn run(root: &Path, mode: Mode) -> io::Result<bool> {
     let report = report(&Tree::read(root)?)?;
     print!("{report}");

@@ -1,9 +1,9 @@
-//! A Rust file as the checks see it: line by line, with code, comments and tests told apart.
+//! A Rust file as lines, with code, comments, docs and tests separated for the checks.
 
 mod lexer;
 mod regions;
 
-/// One line, with the text of strings left out of its code.
+/// One line. Its code does not contain the text of strings.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     pub(crate) code: String,
@@ -14,15 +14,15 @@ pub(crate) struct Line {
     pub(crate) in_test: bool,
 }
 
-/// A whole file.
+/// A Rust file.
 pub(crate) struct Source {
     pub(crate) lines: Vec<Line>,
-    /// Modules declared here under `#[cfg(test)]` whose code stands in files of their own.
+    /// Modules that are declared here under `#[cfg(test)]` and have their own files.
     pub(crate) test_modules: Vec<String>,
 }
 
 impl Source {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     pub(crate) fn parse(text: &str) -> Self {
         let mut lines = lexer::lines(text);
         let test_modules = regions::mark(&mut lines);
@@ -34,7 +34,7 @@ impl Source {
         self.lines.iter_mut().for_each(|line| line.in_test = true);
     }
 
-    /// Tells whether the doc comment on this line belongs to a test function.
+    /// Whether the doc comment on this line belongs to a test function.
     pub(crate) fn documents_test(&self, index: usize) -> bool {
         self.lines[index..]
             .iter()
@@ -43,13 +43,13 @@ impl Source {
             .any(|code| code.contains("[test]") || code.contains("::test"))
     }
 
-    /// The numbers, from 1, of the lines that satisfy the test.
+    /// The numbers, from 1, of the lines that satisfy the predicate.
     pub(crate) fn line_numbers(&self, test: impl Fn(&Line) -> bool) -> impl Iterator<Item = usize> {
         self.lines.iter().enumerate().filter(move |(_, line)| test(line)).map(|(index, _)| index + 1)
     }
 }
 
-/// Finds a word in code where it stands for itself and is no part of a longer identifier on its left.
+/// Whether code contains a word that is not the end of a longer identifier.
 pub(crate) fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| !code[..at].ends_with(is_identifier))
 }

@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask test`: each runs whatever became of those before it.
+//! The steps of `cargo xtask test`; each runs even if an earlier one has failed.
 
 mod build;
 mod checks;
@@ -32,11 +32,11 @@ pub(crate) struct Step {
     run: fn(&mut Course<'_>) -> Outcome,
 }
 
-/// What the steps of one run share.
+/// The state that the steps of one run share.
 struct Course<'a> {
     root: &'a Path,
     tally: Tally,
-    /// On their way while the steps before the tests run.
+    /// The servers, which start while the steps before the tests run.
     servers: Option<Pending>,
     features: Features,
     built: Option<Built>,
@@ -48,12 +48,12 @@ impl std::fmt::Debug for Step {
     }
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Passed,
     Failed(String),
-    /// Something the step needs is missing on this machine.
+    /// Something that the step needs is missing on this machine.
     CouldNotRun(String),
 }
 
@@ -67,10 +67,11 @@ const BUILD: &str = "build";
 /// The step that needs servers.
 const TESTS: &str = "tests";
 const DOCUMENTS: &str = "documents";
-/// The step that builds for release: the tests run the demo too, as they are built.
+/// The step that runs the demo in a release build. It is not in a default run, because the tests run the demo
+/// too.
 const DEMO: &str = "demo";
 
-/// Every step, in order: the quick ones first.
+/// Every step in order, the quick ones first.
 pub(crate) static ALL: [Step; 8] = [
     Step { name: "format", run: checks::format },
     Step { name: "tidy", run: checks::tidy },
@@ -82,7 +83,7 @@ pub(crate) static ALL: [Step; 8] = [
     Step { name: DEMO, run: demo::run },
 ];
 
-/// The steps of a run that names none.
+/// The steps of a run without arguments.
 pub(crate) fn unasked() -> impl Iterator<Item = &'static Step> {
     ALL.iter().filter(|step| step.name != DEMO)
 }
@@ -99,7 +100,7 @@ pub(crate) fn names() -> String {
     ALL.each_ref().map(|step| step.name).join(", ")
 }
 
-/// Runs the steps and prints a summary, whose last line counts tests; tells whether nothing failed.
+/// Runs the steps and prints a summary, whose last line counts tests. Returns whether nothing failed.
 pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
     let course = match prepare(steps, root) {
         Ok(course) => course,
@@ -111,7 +112,7 @@ pub(crate) fn run(steps: &[&Step], root: &Path) -> bool {
     run_in(course, steps)
 }
 
-/// Gets what the steps need; what they can't do without ends the run here, before anything is built.
+/// Prepares what the steps need. A missing requirement ends the run here, before anything is built.
 fn prepare<'a>(steps: &[&Step], root: &'a Path) -> Result<Course<'a>, String> {
     let has = |names: &[&str]| steps.iter().any(|step| names.contains(&step.name));
     let mut course =
@@ -130,7 +131,7 @@ fn prepare<'a>(steps: &[&Step], root: &'a Path) -> Result<Course<'a>, String> {
     Ok(course)
 }
 
-/// Downloads crates first, so that a registry that is away is told at once.
+/// Downloads crates first, so that an unavailable registry fails the run at once.
 fn fetch(root: &Path) -> Result<(), String> {
     let fetched = process::run(process::cargo(root).args(["fetch", "--locked"]));
     fetched.map_err(|why| format!("`cargo fetch --locked` failed ({why}): the crates can't be downloaded"))

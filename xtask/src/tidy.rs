@@ -1,4 +1,4 @@
-//! The rules of the house style that a program can check.
+//! Checks the rules of the code style that a program can check.
 
 mod clocks;
 mod leftovers;
@@ -30,7 +30,7 @@ const CHECKS: [fn(&Tree) -> Vec<Finding>; 10] = [
     unique_names::check,
 ];
 
-/// Something to mend, and where.
+/// A violation of a rule and its place.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Finding {
     path: String,
@@ -50,7 +50,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints what is untidy; tells whether nothing is.
+/// Prints all findings. Returns whether there are none.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     let tree = Tree::read(root)?;
     let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// A finding for each line of a file's text that satisfies the test.
+/// A finding for each line of a file that satisfies the predicate.
 fn in_text(file: &File, message: &str, test: impl Fn(&str) -> bool) -> Vec<Finding> {
     let lines = file.text.lines().enumerate().filter(|(_, line)| test(line));
     lines.map(|(index, _)| Finding::new(&file.path, index + 1, message)).collect()

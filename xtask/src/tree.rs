@@ -1,4 +1,4 @@
-//! The files of the repository that the checks look at.
+//! The files of the repository that the checks read.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::source::Source;
 
-/// Nothing written by hand is larger; what is, holds data and is left out.
+/// Larger files contain data, not hand-written text, and are skipped.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 const CONFORMANCE: &str = "crates/pillarbox-conformance/";
 
@@ -26,14 +26,14 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads everything below the root but build output and the version control's own files.
+    /// Reads all text files below the root, except for build output and version control.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let mut texts = Vec::new();
         collect(root, "", &mut texts)?;
         Ok(Self::of(texts))
     }
 
-    /// Makes a tree of paths and texts.
+    /// A tree of these paths and texts.
     pub(crate) fn of(mut texts: Vec<(String, String)>) -> Self {
         texts.sort();
         let files = texts.into_iter().map(|(path, text)| {
@@ -50,7 +50,7 @@ impl Tree {
         self.files.iter().filter_map(|file| file.source.as_ref().map(|source| (file, source)))
     }
 
-    /// The files whose names end so.
+    /// The files whose paths have this ending.
     pub(crate) fn ending(&self, ending: &str) -> impl Iterator<Item = &File> {
         self.files.iter().filter(move |file| file.path.ends_with(ending))
     }
@@ -73,7 +73,7 @@ impl Tree {
     }
 }
 
-/// The test modules a file declares, as paths without an ending.
+/// The test modules that a file declares, as paths without an extension.
 fn test_modules(file: &File, source: &Source) -> impl Iterator<Item = String> {
     let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     let folder = match name.trim_end_matches(".rs") {
@@ -107,8 +107,8 @@ fn collect(folder: &Path, prefix: &str, texts: &mut Vec<(String, String)>) -> io
     Ok(())
 }
 
-/// Cargo marks its output folders, wherever they are, with a tag that backup programs know too; `.git` is a file in a
-/// worktree.
+/// Whether the checks skip this path. Cargo marks output folders with a tag file, wherever they are. In a
+/// worktree `.git` is a file.
 fn is_foreign(path: &Path, name: &OsStr) -> bool {
     name == ".git" || name == "node_modules" || path.join("CACHEDIR.TAG").exists()
 }

@@ -1,4 +1,4 @@
-//! Changes of many rows: asked for twice, told in advance, made in bounded batches.
+//! Changes of many rows: confirmed by the user, with a dry run, and made in bounded batches.
 
 use clap::Args;
 use pillarbox::port::StoreError;
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Rows changed in one transaction.
 pub(crate) const BATCH: usize = 500;
 
-/// How sure the caller is.
+/// Whether to ask for confirmation, or only to print what would change.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Consent {
     /// Do not ask for confirmation
@@ -21,7 +21,7 @@ pub(crate) struct Consent {
 }
 
 impl Consent {
-    /// Asks unless `--yes` was given; an error unless the answer is yes.
+    /// Asks for confirmation unless `--yes` was given. Fails unless the answer is yes.
     pub(crate) fn obtain(self, output: Output, question: &str) -> CommandResult {
         if self.yes {
             return Ok(());
@@ -41,7 +41,7 @@ fn agreed(answer: Option<&str>, question: &str) -> CommandResult {
     }
 }
 
-/// What a change of many rows did, or would do.
+/// The result of a change, or of its dry run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Changed {
     pub(crate) action: &'static str,
@@ -51,12 +51,12 @@ pub(crate) struct Changed {
     pub(crate) sentence: Sentence,
 }
 
-/// How a change is told: `replayed 2 events`, `would replay 2 events`.
+/// The wording of a result: `replayed 2 events`, `would replay 2 events`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sentence {
-    /// `replayed`.
+    /// The verb in the past tense, such as `replayed`.
     pub(crate) did: &'static str,
-    /// `dead event`.
+    /// The noun in the singular, such as `dead event`.
     pub(crate) what: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl Printable for Changed {
     }
 }
 
-/// Runs a change batch by batch until one comes back short; tells how many rows were changed.
+/// Runs a change in batches until a batch is not full. Returns the number of changed rows.
 pub(crate) async fn in_batches(
     progress: &Progress,
     mut change: impl AsyncFnMut(usize) -> Result<u64, StoreError>,

@@ -1,4 +1,4 @@
-//! The commands and what is common to them.
+//! The command line: all commands and their common options.
 
 use clap::{Parser, Subcommand};
 use pillarbox_terminal::exit;
@@ -22,7 +22,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The top-level commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a demo on an embedded store; nothing to install

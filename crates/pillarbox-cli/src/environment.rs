@@ -1,4 +1,4 @@
-//! The variables the program reads, besides those of the target.
+//! Environment variables, except those that select the outbox.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -10,13 +10,13 @@ use tracing_subscriber::EnvFilter;
 
 use crate::json_lines::JsonLines;
 
-/// What is logged to standard error, as in `pillarbox=debug`.
+/// Log levels by target, such as `pillarbox=debug`. The log goes to standard error.
 const LOG: &str = "PILLARBOX_LOG";
 
-/// What a relay logs if nothing else is asked for: a target matches by its beginning, so this is every crate of ours.
+/// The default log levels of a relay. A target matches by its prefix, so `pillarbox` includes all our crates.
 const RELAY_LOG: &str = "warn,pillarbox=info";
 
-/// Starts the log if it is asked for.
+/// Starts the log if the environment variable is set.
 pub(crate) fn start_log() -> CommandResult {
     match directives() {
         Some(directives) => log(&directives, LogFormat::Text),
@@ -24,7 +24,7 @@ pub(crate) fn start_log() -> CommandResult {
     }
 }
 
-/// Starts the log of a relay, which always has one.
+/// Starts the log of a relay, with default levels if the environment variable is not set.
 pub(crate) fn start_relay_log(format: LogFormat) -> CommandResult {
     log(directives().as_deref().unwrap_or(RELAY_LOG), format)
 }
@@ -37,10 +37,10 @@ fn log(directives: &str, format: LogFormat) -> CommandResult {
     let filter = EnvFilter::try_new(directives).map_err(|_| {
         CommandError::usage(format!("{LOG} is not a list of levels")).hint("as in pillarbox=debug or warn")
     })?;
-    // It would complain of a line that can't be written by a print to standard error, which panics if that is closed.
+    // The subscriber reports a failed write with `eprintln`, which panics if standard error is closed.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     let log = log.with_env_filter(filter).with_writer(LogWriter::default);
-    // A second start in one process keeps the first.
+    // Fails if the process has started a log before, which is then kept.
     let _ = match format {
         LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => log.event_format(JsonLines).try_init(),
@@ -48,13 +48,13 @@ fn log(directives: &str, format: LogFormat) -> CommandResult {
     Ok(())
 }
 
-/// The keys of the relay that are set by variables.
+/// The keys of the relay that environment variables set.
 pub(crate) fn relay_variables() -> Vec<(String, String)> {
     let set = |key: &Key| Some((key.name.to_owned(), env::var(key.variable()).ok()?));
     KEYS.iter().filter_map(set).filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// Who is recorded as having changed something.
+/// The author of audit entries: `cli/` and the name of the user.
 pub(crate) fn operator() -> String {
     let user = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| env::var(name).ok());
     let user = user.filter(|user| !user.is_empty() && user.len() <= 64);

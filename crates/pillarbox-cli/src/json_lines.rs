@@ -1,4 +1,4 @@
-//! The log as JSON: a document a line.
+//! Formats the log as one JSON document per line.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes each event of the log as one JSON document.
+/// A log format with one JSON document per line.
 pub(crate) struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines

@@ -1,4 +1,4 @@
-//! The pillarbox command line: what the binary runs. Only this crate and the demo print, exit and read the environment.
+//! The `pillarbox` command line; only this crate and the demo print, exit and read environment variables.
 
 mod bulk;
 mod cli;
@@ -21,7 +21,7 @@ use pillarbox_terminal::usage;
 
 use cli::Cli;
 
-/// Runs the program with these arguments, the name of the program first.
+/// Runs the program. The first argument is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|command| command == WORKER_COMMAND) {
@@ -37,7 +37,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(cli: Cli) -> Exit {
     let reader = if cli.json { Reader::Programs } else { Reader::People };
     let output = Output::new(reader);
-    // A relay starts its own log when it has read how.
+    // A relay starts its log later, because its configuration sets the format.
     if !matches!(cli.command, cli::Command::Relay(_))
         && let Err(failure) = environment::start_log()
     {
@@ -46,7 +46,7 @@ fn execute(cli: Cli) -> Exit {
     ended(on_runtime(commands::run(cli, output)), output)
 }
 
-/// Runs a worker of the demo: a command of which neither help nor completions speak.
+/// Runs a worker process of the demo. Help and completions hide this command.
 fn work(arguments: &[OsString]) -> Exit {
     let output = Output::new(Reader::People);
     match DemoWorker::try_parse_from(arguments) {

@@ -1,4 +1,4 @@
-//! The `pillarbox` binary: everything is in the library of the same crate.
+//! The `pillarbox` binary, a thin wrapper of the library in the same crate.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The forms of values on the command line: durations, times, headers, owners, work items.
+//! Parses values of the command line: durations, times, headers, owners and work items.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use pillarbox_terminal::error::{CommandError, CommandResult};
 use uuid::Uuid;
 
 const OWNER_FORM: &str = "an owner is a UUID, as `uuidgen` prints one: draw it once and keep it";
-/// A hundred years: whatever is longer is a slip of the pen.
+/// One hundred years. A longer duration is a typing mistake.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-/// Reads `500ms`, `30s`, `5m`, `2h`, `7d`.
+/// Parses a duration such as `500ms`, `30s`, `5m`, `2h` or `7d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(HumanDuration(duration)) if duration <= LONGEST => Ok(duration),
@@ -23,29 +23,29 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a duration, or `none`, which keeps for ever.
+/// Parses a duration, or `none`, which means forever.
 pub(crate) fn retention(text: &str) -> Result<Duration, String> {
     if text == "none" { Ok(Duration::MAX) } else { duration(text).map_err(|why| format!("{why}, or none")) }
 }
 
-/// Reads the length of a lease.
+/// Parses the length of a lease and checks its bounds.
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let length = duration(text)?;
     Lease::new(length).map(Lease::length).map_err(|invalid| invalid.to_string())
 }
 
-/// Reads an owner: a UUID in any of its forms, which all name the same one.
+/// Parses an owner: a UUID in any of its spellings, which all mean the same owner.
 pub(crate) fn owner(text: &str) -> Result<OwnerId, String> {
     let uuid = Uuid::try_parse(text).map_err(|_| OWNER_FORM.to_owned())?;
     OwnerId::new(uuid.to_string()).map_err(|invalid| invalid.to_string())
 }
 
-/// Reads `ID@TOKEN`.
+/// Checks that the text has the form `ID@TOKEN`.
 pub(crate) fn work_item(text: &str) -> Result<String, String> {
     WorkItemId::parse(text).map(|_| text.to_owned()).map_err(|invalid| invalid.to_string())
 }
 
-/// Reads a time of RFC 3339, or a duration from now.
+/// Parses a time in RFC 3339, or a duration from now.
 pub(crate) fn when(text: &str) -> Result<When, String> {
     let starts_like_duration = text.trim_start_matches(|c: char| c.is_ascii_digit()).len() <= 2;
     if starts_like_duration {
@@ -59,7 +59,7 @@ pub(crate) fn when(text: &str) -> Result<When, String> {
     })
 }
 
-/// Reads `NAME=VALUE`; an error never shows the value.
+/// Parses `NAME=VALUE`. The error never contains the value.
 pub(crate) fn header(text: &str) -> CommandResult<(String, String)> {
     match text.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),

@@ -1,4 +1,4 @@
-//! Which outbox a command is about: the database, the layout, the schema, the table.
+//! The options that select an outbox: database, layout, schema and table.
 
 use std::env;
 use std::fs;
@@ -17,14 +17,16 @@ const URL: &str = "PILLARBOX_DATABASE_URL";
 const URL_FILE: &str = "PILLARBOX_DATABASE_URL_FILE";
 const HEADING: &str = "Outbox";
 
-/// Options of every command.
+/// The options that every command takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
-    /// The database, as in sqlite:FILE or postgres://USER@HOST/DATABASE; or set PILLARBOX_DATABASE_URL, or PILLARBOX_DATABASE_URL_FILE to the name of
-    /// a file that holds it, which keep a password out of the list of processes
+    /// Database URL, such as sqlite:FILE or postgres://USER@HOST/DATABASE. To keep a password out of the
+    /// process list, set PILLARBOX_DATABASE_URL, or PILLARBOX_DATABASE_URL_FILE to the path of a file that
+    /// contains it
     #[arg(long, visible_alias = "url", value_name = "URL", global = true, help_heading = HEADING)]
     database_url: Option<String>,
-    /// Table layout [default: detected; native if there are no tables]
+    /// Table layout: native, or flowcatalyst for the tables of a FlowCatalyst outbox [default: detected;
+    /// native if there are no tables]
     #[arg(long, global = true, help_heading = HEADING, value_parser = layout())]
     layout: Option<Layout>,
     /// Schema of the tables, on PostgreSQL [default: the first of the search path]
@@ -35,24 +37,25 @@ pub(crate) struct Target {
     table: Option<String>,
 }
 
-/// Reads the words of `--layout`.
+/// Parses the value of `--layout`.
 fn layout() -> impl TypedValueParser<Value = Layout> {
     PossibleValuesParser::new(Layout::ALL.map(Layout::as_str)).try_map(|word| Layout::parse(&word))
 }
 
 impl Target {
-    /// Opens a store that is there already.
+    /// Opens an existing store.
     pub(crate) async fn connect(&self) -> CommandResult<AnyTable> {
         self.open(MissingFile::Refuse).await
     }
 
-    /// Whether a layout is named.
+    /// Whether `--layout` is given.
     pub(crate) fn names_layout(&self) -> bool {
         self.layout.is_some()
     }
 
-    /// Opens what is to be migrated; where it is a file that is not there, an empty one is made. Without a layout it is that of the
-    /// tables that are there: beside tables of another program new ones would look like an empty outbox.
+    /// Opens the tables to migrate, and creates a missing database file. Without `--layout`, the layout of
+    /// existing tables is used: native tables beside those of another program would look like an empty
+    /// outbox.
     pub(crate) async fn to_migrate(&self) -> CommandResult<Vec<AnyTable>> {
         let url = self.url()?;
         let first = self.open(MissingFile::Create).await?;
@@ -62,7 +65,8 @@ impl Target {
             let options = Options { table, layout, ..self.options(MissingFile::Refuse)? };
             let jobs =
                 pillarbox_stores::connect(&url, &options).await.map_err(|error| refused(&error, &url))?;
-            // Whoever names the layout wants both of its tables; where it was found, so is what there is of it.
+            // With `--layout` both tables are wanted. If the layout was detected, only existing tables are
+            // migrated.
             if self.layout.is_some() || jobs.admin().check().await.is_ok() {
                 stores.push(jobs);
             }
@@ -70,7 +74,7 @@ impl Target {
         Ok(stores)
     }
 
-    /// The first table of the layout flowcatalyst in which events are pending, and how many.
+    /// The first table of the flowcatalyst layout that has pending events, and their number.
     pub(crate) async fn pending_items(&self) -> CommandResult<Option<(TableName, u64)>> {
         let url = self.url()?;
         let layout = Some(Layout::Flowcatalyst);
@@ -78,7 +82,7 @@ impl Target {
         for table in [EVENTS, DISPATCH_JOBS] {
             let table = TableName::new(table)?;
             let options = Options { table: table.clone(), layout, ..self.options(MissingFile::Refuse)? };
-            // A store without this layout has none.
+            // A store that does not support this layout has no such table.
             let Ok(items) = pillarbox_stores::connect(&url, &options).await else { continue };
             if items.admin().check().await.is_err() {
                 continue;
@@ -92,7 +96,7 @@ impl Target {
         Ok(None)
     }
 
-    /// What was given on the command line, by the names of the relay's keys.
+    /// The options that are given, by the names of the relay's keys.
     pub(crate) fn given(&self) -> Vec<(String, String)> {
         let layout = self.layout.map(|layout| layout.as_str().to_owned());
         let given = [
@@ -104,11 +108,11 @@ impl Target {
         given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
 
-    /// The SQL of the tables, without opening anything.
+    /// The SQL that creates the tables. Connects to nothing.
     pub(crate) fn schema_sql(&self) -> CommandResult<String> {
         let url = self.url()?;
         let options = self.options(MissingFile::Refuse)?;
-        // A bare scheme says enough here.
+        // A scheme such as `sqlite:` is enough here, so it is completed to a valid URL.
         let url = if url.ends_with(':') { format!("{url}outbox") } else { url };
         let both = self.table.is_none() && self.layout == Some(Layout::Flowcatalyst);
         let jobs = both.then(|| TableName::new(DISPATCH_JOBS)).transpose()?;
@@ -132,7 +136,8 @@ impl Target {
         Ok(Options { table, layout: self.layout, schema: self.schema.clone(), missing })
     }
 
-    /// The URL: the option over the variable over the file; a variable and a file at once are a mistake.
+    /// The database URL: the option overrides the environment variable and the file. It is an error to set
+    /// both of the latter.
     fn url(&self) -> CommandResult<String> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.database_url, variable(URL), variable(URL_FILE)) {
@@ -156,12 +161,12 @@ impl Target {
     }
 }
 
-/// The database's now: ends of rows are by its clock.
+/// The current time of the database, whose clock sets the timestamps of rows.
 pub(crate) async fn database_now(store: &dyn Table) -> CommandResult<Timestamp> {
     Ok(store.now().await?)
 }
 
-/// Why a store was not opened, without what the URL holds before its `@`.
+/// The error of a store that can't be opened, without the credentials of the URL.
 fn refused(error: &ConnectError, url: &str) -> CommandError {
     CommandError::of_kind(error.kind(), &redact::quoted(&error.to_string(), url))
 }

@@ -1,4 +1,4 @@
-//! Events as they are shown: without payload and header values in lists, whole when one is asked for.
+//! Events for display: without payloads and header values in lists, complete in `show`.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) struct Summary {
     pub(crate) locked_by: Option<String>,
     pub(crate) locked_until: Option<Timestamp>,
     pub(crate) payload_size: Option<usize>,
-    /// Why the row can't be read as an event.
+    /// The reason why the row can't be decoded to an event.
     pub(crate) malformed: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl From<&Record> for Summary {
     }
 }
 
-/// One event with everything in it.
+/// One event with its headers, payload and failed attempts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Whole {
     #[serde(flatten)]
@@ -79,13 +79,13 @@ pub(crate) struct Whole {
     pub(crate) failures: Vec<FailedAttempt>,
 }
 
-/// A payload, byte for byte.
+/// A payload, unchanged.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Content {
-    /// Text as it was written.
+    /// The text of the payload.
     Text(String),
-    /// Bytes in base 64.
+    /// The bytes of the payload in base64.
     Base64(String),
 }
 

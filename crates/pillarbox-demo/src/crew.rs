@@ -1,4 +1,4 @@
-//! The crew: worker processes, started by this one and ended with it.
+//! Starts, kills and ends the worker processes of the demo.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::worker::{COMMAND, READY};
 const TO_START: Duration = Duration::from_secs(20);
 const TO_END: Duration = Duration::from_secs(10);
 
-/// What every worker is told.
+/// The arguments of every worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) database: &'a Path,
@@ -32,7 +32,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one and waits until it delivers.
+    /// Starts a worker and waits until it delivers.
     pub(crate) async fn start(label: &str, orders: Orders<'_>) -> CommandResult<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(COMMAND)
@@ -55,17 +55,17 @@ impl Worker {
         }
     }
 
-    /// Its number in the system.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
 
-    /// Kills it as a crash would, with no time to tidy up.
+    /// Kills the worker like a crash, without a graceful shutdown.
     pub(crate) async fn kill(mut self) -> io::Result<()> {
         self.child.kill().await
     }
 
-    /// Asks it to drain and end.
+    /// Asks the worker to drain and exit.
     pub(crate) async fn end(mut self) -> CommandResult {
         drop(self.child.stdin.take());
         match timeout(TO_END, self.child.wait()).await {

@@ -1,4 +1,4 @@
-//! The ledger: what was committed and what arrived, and so what was lost, doubled or out of order.
+//! Compares committed orders with delivered ones, to count lost, duplicate and reordered orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 /// An order as the receiver sees it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Order {
-    /// The account that the order is of.
+    /// The account of the order.
     pub(crate) account: u32,
-    /// Which of the account's orders, counted in the database, from 1.
+    /// The number of the order within its account, from 1, assigned in the database.
     pub(crate) number: u64,
-    /// What it costs; the receiver can't read a negative one before it is repaired.
+    /// The price. The receiver can't read a negative price until it is repaired.
     pub(crate) cents: i64,
-    /// Its transaction was rolled back: it must never arrive.
+    /// Whether its transaction was rolled back. Such an order must never arrive.
     pub(crate) refused: bool,
 }
 
-/// What happened so far.
+/// Counters of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub(crate) struct Counts {
     pub(crate) written: u64,
@@ -29,20 +29,20 @@ pub(crate) struct Counts {
     pub(crate) phantoms: u64,
 }
 
-/// One account: its numbers are committed without gaps, so the highest one stands for all.
+/// One account. Its orders are committed without gaps, so the highest number implies all others.
 #[derive(Debug, Default)]
 struct Account {
     written: u64,
-    /// Every number up to here arrived.
+    /// All orders up to this number have arrived.
     arrived: u64,
-    /// Numbers that arrived before an earlier one did.
+    /// Orders that arrived before an earlier one.
     early: BTreeSet<u64>,
-    /// The first order the receiver can't take, until it is repaired.
+    /// The first order that the receiver can't read until it is repaired.
     stuck_at: Option<u64>,
     last_worker: String,
 }
 
-/// Both sides of the post, side by side. Its size is bounded by the number of accounts.
+/// Committed and delivered orders by account. Its size is bounded by the number of accounts.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     accounts: BTreeMap<u32, Account>,
@@ -52,7 +52,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// An order was committed.
+    /// Records a committed order.
     pub(crate) fn committed(&mut self, order: &Order) {
         let account = self.accounts.entry(order.account).or_default();
         account.written = account.written.max(order.number);
@@ -62,22 +62,22 @@ impl Ledger {
         self.counts.written += 1;
     }
 
-    /// An order was rolled back.
+    /// Records an order that was rolled back.
     pub(crate) fn rolled_back(&mut self) {
         self.counts.rolled_back += 1;
     }
 
-    /// The receiver refused an order for now.
+    /// Records a refusal that a retry can overcome.
     pub(crate) fn refused_for_now(&mut self) {
         self.counts.retried += 1;
     }
 
-    /// The receiver rejected an order for good.
+    /// Records an order that the receiver rejected for good.
     pub(crate) fn rejected(&mut self) {
         self.counts.rejected += 1;
     }
 
-    /// The receiver took an order.
+    /// Records an order that the receiver accepted.
     pub(crate) fn arrived(&mut self, order: &Order, worker: &str) {
         if order.refused {
             self.counts.phantoms += 1;
@@ -108,32 +108,33 @@ impl Ledger {
         worker.clone_into(&mut account.last_worker);
     }
 
-    /// A worker was killed.
+    /// Records that a worker was killed.
     pub(crate) fn killed(&mut self, worker: &str) {
         self.killed = Some((worker.to_owned(), Instant::now()));
     }
 
-    /// How long it took until a group of the killed worker went on.
+    /// The time from the kill until another worker delivered for an account of the killed one.
     pub(crate) fn taken_over(&self) -> Option<Duration> {
         self.taken_over
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How many orders can arrive while the receiver is not repaired: those before the first it can't take.
+    /// The number of orders that can arrive before the repair: in each account, those before the first
+    /// unreadable one.
     pub(crate) fn deliverable_unrepaired(&self) -> u64 {
         self.accounts.values().map(|account| account.stuck_at.map_or(account.written, |at| at - 1)).sum()
     }
 
-    /// How many accounts have an order that the receiver can't take.
+    /// The number of accounts with an order that the receiver can't read.
     pub(crate) fn stuck_accounts(&self) -> u64 {
         self.accounts.values().filter(|account| account.stuck_at.is_some()).count() as u64
     }
 
-    /// How many orders were committed and did not arrive.
+    /// The number of committed orders that have not arrived.
     pub(crate) fn lost(&self) -> u64 {
         let lost = |account: &Account| {
             let early = account.early.range(..=account.written).count() as u64;

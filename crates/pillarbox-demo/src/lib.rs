@@ -1,4 +1,4 @@
-//! The demo: the main job of Pillarbox with nothing to install, a crash included.
+//! The demo: shows delivery, a crash, take-over and replay on an embedded store, with nothing to install.
 
 mod crew;
 mod ledger;
@@ -33,7 +33,7 @@ use crate::story::Story;
 use crate::summary::Summary;
 pub use worker::{COMMAND as WORKER_COMMAND, DemoWorker};
 
-/// How the demo runs.
+/// Arguments of the demo.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -43,25 +43,25 @@ A shop writes orders and their events, a transaction each, to one SQLite file. T
 HTTP to a receiver that fails now and then; one of them is killed. Nothing is lost, and each account's orders arrive
 in order. Takes about 10 seconds.")]
 pub struct Demo {
-    /// Write so many events
+    /// Write this many events
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(EVENTS))]
     events: u64,
-    /// The same seed makes the same orders
+    /// Seed of the random orders: the same seed gives the same orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep the database and say where it is
+    /// Keep the database and print its path
     #[arg(long)]
     keep: bool,
-    /// Make the database in this folder, and keep it
+    /// Create the database in this folder and keep it
     #[arg(long, conflicts_with = "keep")]
     dir: Option<PathBuf>,
-    /// Stay up until Ctrl-C, and go on writing slowly
+    /// Keep running until Ctrl-C, and continue to write slowly
     #[arg(long)]
     serve: bool,
 }
 
 impl Demo {
-    /// Runs it to its end and prints what happened.
+    /// Runs the demo and prints a summary.
     pub async fn run(self, output: Output) -> CommandResult {
         let mut interrupts = Interrupts::listen()?;
         let plan = Plan::new(self.events, self.seed);

@@ -1,4 +1,4 @@
-//! The demo as a program of its own, which builds in a fraction of the time that the whole command line takes.
+//! The demo as its own program, which builds in a fraction of the time of the whole command line.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,7 +11,8 @@ use pillarbox_terminal::output::{Output, Reader};
 use pillarbox_terminal::program::{ended, on_runtime};
 use pillarbox_terminal::usage;
 
-/// `cargo run -- demo` names the command of the whole command line, which is the only one here.
+/// The command name in `cargo run -- demo`. It is accepted, so that the call works as with the whole command
+/// line.
 const COMMAND: &str = "demo";
 
 /// Show the main job of Pillarbox on an embedded store, with nothing to install
@@ -52,7 +53,7 @@ fn work(arguments: &[OsString]) -> Exit {
     }
 }
 
-/// Somebody wants the command line: it is another program of this workspace.
+/// Reports a command of the whole command line, which is another program of this workspace.
 fn not_here(arguments: &[OsString]) -> Exit {
     let is_json = arguments.iter().any(|argument| argument == "--json");
     let output = Output::new(if is_json { Reader::Programs } else { Reader::People });

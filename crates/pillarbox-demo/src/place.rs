@@ -1,4 +1,4 @@
-//! Where the demo's database is: a folder that goes with the demo, unless it is to be kept.
+//! The folder of the demo's database, deleted at the end unless it is kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use tempfile::TempDir;
 
 const FILE: &str = "demo.db";
 
-/// A folder for one run.
+/// The folder of one run.
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: PathBuf,
-    /// Deletes the folder when it goes.
+    /// Deletes the folder on drop.
     _temporary: Option<TempDir>,
 }
 
 impl Place {
-    /// A folder of one's own choice, which is kept.
+    /// A given folder, which is kept.
     pub(crate) fn in_folder(folder: &Path) -> CommandResult<Self> {
         let name = folder.display();
         fs::create_dir_all(folder)
@@ -29,19 +29,19 @@ impl Place {
         Ok(Self { folder: folder.to_owned(), _temporary: None })
     }
 
-    /// A temporary folder that goes with this value.
+    /// A temporary folder that is deleted with this value.
     pub(crate) fn temporary() -> CommandResult<Self> {
         let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
         Ok(Self { folder: made.path().to_owned(), _temporary: Some(made) })
     }
 
-    /// A temporary folder that stays.
+    /// A temporary folder that is kept.
     pub(crate) fn kept() -> CommandResult<Self> {
         let made = tempfile::Builder::new().prefix("pillarbox-demo-").tempdir()?;
         Ok(Self { folder: made.keep(), _temporary: None })
     }
 
-    /// The database.
+    /// The path of the database.
     pub(crate) fn database(&self) -> PathBuf {
         self.folder.join(FILE)
     }

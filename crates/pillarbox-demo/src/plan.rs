@@ -1,47 +1,47 @@
-//! The plan: which orders there will be. The same seed gives the same orders.
+//! Plans the orders of a run; the same seed gives the same orders.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Fewer leave nothing to kill, more take too long.
+/// Bounds of `--events`. With fewer, the run ends before the kill; with more, it takes too long.
 pub(crate) const EVENTS: std::ops::RangeInclusive<u64> = 50..=100_000;
 
-/// How an order's transaction ends.
+/// The end of an order's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It commits.
+    /// The transaction commits.
     Paid,
-    /// The card is refused at the last moment: it is rolled back.
+    /// The card is refused at the last moment, so the transaction is rolled back.
     CardRefused,
 }
 
-/// An order to be placed.
+/// An order to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) account: u32,
-    /// Negative: the receiver can't read it before it is repaired.
+    /// The price. The receiver can't read a negative price until it is repaired.
     pub(crate) cents: i64,
     pub(crate) fate: Fate,
 }
 
-/// A run of the demo.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) events: u64,
     pub(crate) accounts: u32,
     pub(crate) orders: Vec<Planned>,
-    /// How long a dead worker's accounts wait.
+    /// The lease of a worker: how long the accounts of a killed worker wait.
     pub(crate) lease: Duration,
 }
 
 impl Plan {
-    /// One rolled back for so many that commit.
+    /// The number of committed orders per order that is rolled back.
     const PAID_PER_REFUSED: u64 = 25;
-    /// One account in so many has an order that the receiver can't read.
+    /// The number of accounts per account with an unreadable order.
     const ACCOUNTS_PER_STUCK: u32 = 8;
-    /// Writing takes about this long, so that there is something to see.
+    /// The approximate duration of writing, long enough to watch.
     const WRITING: Duration = Duration::from_secs(5);
     const SLOWEST_PER_SECOND: u64 = 400;
 
@@ -60,7 +60,7 @@ impl Plan {
         plan
     }
 
-    /// Makes one order unreadable in some accounts: some before the crash, some after.
+    /// Makes one order unreadable in some accounts, in some before the crash and in some after it.
     fn spoil(&mut self, rng: &mut Rng) {
         let mut accounts: Vec<u32> = (1..=self.accounts).collect();
         rng.shuffle(&mut accounts);
@@ -75,18 +75,18 @@ impl Plan {
         }
     }
 
-    /// Orders placed each second.
+    /// Orders per second.
     pub(crate) fn rate(&self) -> u64 {
         (self.events / Self::WRITING.as_secs()).max(Self::SLOWEST_PER_SECOND)
     }
 
-    /// The crash comes after so many deliveries.
+    /// The number of deliveries before the kill.
     pub(crate) fn kill_after(&self) -> u64 {
         self.events * 3 / 10
     }
 }
 
-/// An order of anyone that the receiver can read.
+/// A random order that the receiver can read.
 pub(crate) fn any(rng: &mut Rng, accounts: u32) -> Planned {
     Planned { account: rng.u32(1..=accounts), cents: rng.i64(100..50_000), fate: Fate::Paid }
 }

@@ -1,4 +1,4 @@
-//! The post: hands an order over by HTTP.
+//! Posts an order to the receiver by HTTP.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::receiver::WORKER;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What became of an order.
+/// The answer of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The receiver has taken it.
+    /// The receiver accepted the order.
     Taken,
-    /// Refused for now.
+    /// The receiver refused the order for now.
     Refused(StatusCode),
-    /// It will never be taken.
+    /// The receiver will never accept the order.
     Rejected(StatusCode),
-    /// Nobody answered.
+    /// There was no answer.
     Silence,
 }
 
-/// A client of the receiver; a clone shares its connections.
+/// A client of the receiver. Clones share its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Post {
     client: Client<HttpConnector, Full<Bytes>>,

@@ -1,4 +1,4 @@
-//! The receiver: a local HTTP server that takes orders, fails now and then, and keeps the ledger.
+//! The receiver: a local HTTP server that accepts orders, fails now and then, and keeps the ledger.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,12 +19,13 @@ use crate::ledger::{Ledger, Order};
 
 /// The header that names the worker.
 pub(crate) const WORKER: &str = "x-demo-worker";
-/// The path that takes orders.
+/// The path that accepts orders.
 pub(crate) const PATH: &str = "/orders";
 
-/// Between taking an order and saying so: a worker that is killed then has delivered without knowing it.
+/// Delay between accepting an order and answering. A worker killed in between has delivered without knowing
+/// it.
 const ANSWER_DELAY: Duration = Duration::from_millis(4);
-/// One in so many orders is refused at first.
+/// One of this many orders is refused the first time.
 const REFUSED_FIRST: u64 = 20;
 
 #[derive(Debug)]
@@ -35,12 +36,12 @@ struct ReceiverState {
     refused: HashSet<(u32, u64)>,
 }
 
-/// The state shared with those who watch.
+/// The receiver, shared with the story that watches it.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     state: Mutex<ReceiverState>,
     seed: u64,
-    /// Counts arrivals, so that watchers wake.
+    /// Changes with every request, to wake watchers.
     news: watch::Sender<u64>,
 }
 
@@ -50,12 +51,12 @@ impl Receiver {
         Arc::new(Self { state: Mutex::new(state), seed, news: watch::Sender::new(0) })
     }
 
-    /// Looks into the ledger or writes to it.
+    /// Reads or changes the ledger.
     pub(crate) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
         look(&mut self.lock().ledger)
     }
 
-    /// Waits until everything that was committed has arrived, or the time is over.
+    /// Waits until all committed orders have arrived, at most this long.
     pub(crate) async fn all_arrived(&self, patience: Duration) {
         let mut news = self.news();
         let waiting =
@@ -63,12 +64,12 @@ impl Receiver {
         let _ = tokio::time::timeout(patience, waiting).await;
     }
 
-    /// From now on it takes every order.
+    /// Makes the receiver accept every order from now on.
     pub(crate) fn repair(&self) {
         self.lock().repaired = true;
     }
 
-    /// Changes with every request.
+    /// A channel that changes with every request.
     fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -101,7 +102,7 @@ impl Receiver {
     }
 }
 
-/// The server; it ends when this is dropped.
+/// The running server. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -109,7 +110,7 @@ pub(crate) struct Server {
     _task: JoinSet<io::Result<()>>,
 }
 
-/// Opens the receiver on a free port of the loopback address.
+/// Starts the receiver on a free port of the loopback address.
 pub(crate) async fn open(receiver: Arc<Receiver>) -> io::Result<Server> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;

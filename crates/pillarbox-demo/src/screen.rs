@@ -1,4 +1,4 @@
-//! What one sees while the demo runs: bars on a terminal, a line now and then elsewhere, nothing for programs.
+//! Shows the progress of the demo: bars on a terminal, otherwise lines, and nothing for programs.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use pillarbox_terminal::output::{Output, Reader, count};
 
 use crate::ledger::Counts;
 
-/// Elsewhere than on a terminal, a line so often.
+/// Interval between lines if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// The display.
+/// The progress display.
 pub(crate) struct Screen {
     output: Output,
     began: Instant,
@@ -25,7 +25,7 @@ enum View {
     Nothing,
 }
 
-/// What the display shows.
+/// The state that the display shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
     pub(crate) counts: Counts,
@@ -43,7 +43,7 @@ impl Screen {
         Self { output, began: Instant::now(), total, view }
     }
 
-    /// Shows where it stands.
+    /// Updates the display.
     pub(crate) fn show(&mut self, state: State) {
         let text = rest_of(state);
         match &mut self.view {
@@ -68,12 +68,12 @@ impl Screen {
         }
     }
 
-    /// Tells of something that happened.
+    /// Prints a line about an event of the story.
     pub(crate) fn tell(&self, what: &str) {
         let line = format!("{:>5.1}s  {what}", self.began.elapsed().as_secs_f64());
         match &self.view {
             View::Bars { all, .. } => {
-                // A terminal that is gone has no reader.
+                // Fails only if the terminal is gone, so nobody misses the line.
                 let _ = all.println(line);
             }
             View::Lines { .. } => self.output.note(&line),
@@ -81,7 +81,7 @@ impl Screen {
         }
     }
 
-    /// How long it has run.
+    /// The time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }

@@ -1,4 +1,4 @@
-//! `--serve`: the demo stays up until it is interrupted, and goes on writing slowly.
+//! `--serve`: keeps the demo running until it is interrupted, and continues to write slowly.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::shop::Shop;
 use crate::story::Ending;
 
 const ORDER_EVERY: Duration = Duration::from_millis(200);
-/// The last orders have this long to arrive.
+/// How long the last orders have to arrive.
 const TO_ARRIVE: Duration = Duration::from_secs(10);
 
-/// Hires a worker in place of the killed one, and goes on until it is interrupted.
+/// Starts a worker in place of the killed one, and writes orders until an interrupt.
 pub(crate) async fn stay(
     screen: &mut Screen,
     plan: &Plan,
@@ -51,7 +51,8 @@ async fn go_on(
     let mut ticks = interval(ORDER_EVERY);
     loop {
         tokio::select! {
-            // An order that is being placed is not cut off: the ledger must know how it ended.
+            // The order is awaited inside the branch, so an interrupt never cancels it: the ledger must know
+            // its result.
             _ = ticks.tick() => shop.place(plan::any(&mut rng, plan.accounts)).await?,
             () = interrupts.come() => return Ok(()),
             () = pipe::reader_gone() => return Ok(()),

@@ -1,4 +1,4 @@
-//! The shop: an order and its event in one transaction, or neither.
+//! The shop: writes each order and its event in one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::ledger::Order;
 use crate::plan::{Fate, Plan, Planned};
 use crate::receiver::Receiver;
 
-/// The event of an order.
+/// The event type of an order.
 #[derive(Debug, Clone, Copy, EventType)]
 #[event_type(rename = "order.placed")]
 pub(crate) struct OrderPlaced;
 
-/// Whose order it is; events of one account keep their order.
+/// The aggregate of an order. Events of one account keep their order.
 #[derive(Debug, Clone, Copy, AggregateType)]
 pub(crate) struct Account;
 
@@ -32,10 +32,10 @@ const NEW_ACCOUNT: &str = "insert into account (id, orders) values (?1, 0)";
 const NEXT_NUMBER: &str = "update account set orders = orders + 1 where id = ?1 returning orders";
 const NEW_ORDER: &str = "insert into shop_order (account, number, cents) values (?1, ?2, ?3)";
 
-/// Orders are placed in bursts this often.
+/// Interval between bursts of orders.
 const BURST_EVERY: Duration = Duration::from_millis(10);
 const BURSTS_PER_SECOND: u64 = 100;
-/// Orders that may be on their way into the database at once.
+/// Maximum number of concurrent transactions.
 const AT_ONCE: usize = 32;
 
 /// A shop with accounts numbered from 1.
@@ -45,7 +45,7 @@ pub(crate) struct Shop {
     receiver: Arc<Receiver>,
 }
 
-/// Why an order's transaction was rolled back.
+/// The reason why an order's transaction was rolled back.
 #[derive(Debug, thiserror::Error)]
 enum NoOrder {
     #[error("the card was refused")]
@@ -81,7 +81,7 @@ impl Shop {
         &self.receiver
     }
 
-    /// Places an order, and tells the ledger how that ended.
+    /// Places an order and records the result in the ledger.
     pub(crate) async fn place(&self, planned: Planned) -> CommandResult {
         let Planned { account, cents, fate } = planned;
         let placed = self.outbox.transaction(move |tx| {
@@ -106,7 +106,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Places all orders of a plan at its rate.
+    /// Places all orders of a plan at the planned rate.
     pub(crate) async fn place_all(self: Arc<Self>, plan: Plan) -> CommandResult {
         let mut bursts = interval(BURST_EVERY);
         bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! The story: write, fail, crash, take over, die, repair, replay; until everything has arrived.
+//! The course of the demo: writing, failures, a crash, take-over, dead events, repair and replay.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::receiver::Receiver;
 use crate::screen::{Screen, State};
 use crate::shop::Shop;
 
-/// Killed in the middle.
+/// The worker that is killed.
 pub(crate) const VICTIM: &str = "worker-1";
-/// Takes over.
+/// The worker that takes over.
 pub(crate) const HEIR: &str = "worker-2";
 
-/// No change for so long: what is missing then is lost.
+/// Orders that are missing after this long without a change count as lost.
 const STALLED: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Everything the story is played with.
+/// The participants of a run.
 pub(crate) struct Story<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) shop: Arc<Shop>,
@@ -35,34 +35,35 @@ pub(crate) struct Story<'a> {
     pub(crate) screen: &'a mut Screen,
 }
 
-/// How it ended, beside what the ledger knows.
+/// The results that the ledger does not contain.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     pub(crate) delivered_before_kill: u64,
     pub(crate) dead: u64,
     pub(crate) replayed: u64,
-    /// How long the killed worker's accounts waited.
+    /// The time from the kill until another worker took over an account.
     pub(crate) taken_over: Option<Duration>,
-    /// Orders that were held back by hand while it was served: in the outbox, and so not lost.
+    /// Orders that `--serve` left in the outbox, such as those of a group that a user paused. They are not
+    /// lost.
     pub(crate) waiting: u64,
-    /// The workers that are still there.
+    /// The workers that still run.
     pub(crate) workers: Vec<Worker>,
 }
 
-/// What has happened so far.
+/// The phases of a run.
 enum Chapter {
-    /// Both workers deliver.
+    /// Both workers deliver. Contains the one to kill.
     Peace(Box<Worker>),
-    /// One was killed, and some orders can't be read.
+    /// One worker was killed, and the receiver can't read some orders.
     Crash,
-    /// The receiver was repaired, and the dead were replayed.
+    /// The receiver was repaired, and the dead events were replayed.
     Repaired,
-    /// Everything has arrived.
+    /// All orders have arrived.
     End,
 }
 
 impl Story<'_> {
-    /// Plays it to its end, or until nothing moves any more.
+    /// Runs until all orders have arrived, or nothing has changed for [`STALLED`].
     pub(crate) async fn play(&mut self) -> CommandResult<Ending> {
         let mut ending = Ending::default();
         let mut chapter = Chapter::Peace(Box::new(self.hire(VICTIM).await?));
@@ -135,7 +136,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Everything that can arrive has arrived, and the rest waits behind dead events.
+    /// Whether all deliverable orders have arrived and the rest waits behind dead events.
     fn is_stuck(&self, state: State) -> bool {
         let (deliverable, stuck) =
             self.receiver.ledger(|ledger| (ledger.deliverable_unrepaired(), ledger.stuck_accounts()));

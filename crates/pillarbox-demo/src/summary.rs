@@ -1,4 +1,4 @@
-//! What happened, in the end.
+//! The summary of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::receiver::Receiver;
 use crate::story::{Ending, HEIR, VICTIM};
 
-/// The result of a demo.
+/// The summary of a run, for people and programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) seed: u64,
@@ -25,11 +25,11 @@ pub(crate) struct Summary {
     pub(crate) delivered_before_kill: u64,
     pub(crate) took_over_by: &'static str,
     pub(crate) took_over_after_ms: Option<u64>,
-    /// Held back by hand while it was served.
+    /// Orders that `--serve` left in the outbox, such as those of a group that a user paused.
     pub(crate) waiting: u64,
     pub(crate) lost: u64,
     pub(crate) elapsed_ms: u64,
-    /// The file, where it is kept.
+    /// The path of the database, if it is kept.
     pub(crate) database: Option<PathBuf>,
 }
 
@@ -59,7 +59,7 @@ impl Summary {
         }
     }
 
-    /// Whether everything that was promised was kept.
+    /// Whether all guarantees were kept: nothing lost, nothing reordered, nothing from a rollback.
     pub(crate) fn is_perfect(&self) -> bool {
         let Counts { order_violations, phantoms, .. } = self.counts;
         self.lost == 0 && order_violations == 0 && phantoms == 0

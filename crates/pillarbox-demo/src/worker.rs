@@ -1,4 +1,4 @@
-//! A worker: a process of its own that delivers orders from the shared file until its standard input closes.
+//! A worker process that delivers orders from the shared database until its standard input closes.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use crate::post::{Answer, Post};
 use crate::receiver::PATH;
 use crate::shop::{Account, OrderPlaced};
 
-/// The first argument that makes the program a worker.
+/// The first argument that starts the program as a worker.
 pub const COMMAND: &str = "demo-worker";
-/// What it prints once it delivers.
+/// The line that a worker prints once it delivers.
 pub(crate) const READY: &str = "ready";
 
-/// What the demo tells its workers.
+/// Arguments of a worker process.
 #[derive(Debug, Parser)]
 pub struct DemoWorker {
     #[arg(long)]
@@ -66,7 +66,7 @@ impl DemoWorker {
     }
 }
 
-/// What the outbox is told of an order.
+/// The result of a delivery for the outbox.
 fn verdict(answer: Answer) -> Result<(), Failure> {
     match answer {
         Answer::Taken => Ok(()),
@@ -76,10 +76,10 @@ fn verdict(answer: Answer) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the demo to close the worker's standard input, as it does when it ends in whatever way.
+/// Waits until standard input closes, which happens whenever the demo ends, even by a crash.
 async fn until_input_ends() {
     let (closed, mut ended) = oneshot::channel::<()>();
-    // A thread of its own: tokio would wait for a blocked read when it shuts down.
+    // On a plain thread, because tokio's shutdown would wait for a blocking read.
     std::thread::spawn(move || {
         let mut input = io::stdin().lock();
         let mut scrap = [0; 64];
@@ -89,7 +89,8 @@ async fn until_input_ends() {
     loop {
         tokio::select! {
             _ = &mut ended => return,
-            // It reaches every process of the terminal, but the demo ends its workers itself.
+            // Ctrl-C reaches every process of the terminal. It is ignored here, because the demo ends its
+            // workers.
             _ = tokio::signal::ctrl_c() => {}
         }
     }

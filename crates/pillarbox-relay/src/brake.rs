@@ -1,4 +1,4 @@
-//! The brake: an endpoint that has refused everything it was sent gets no further events to refuse.
+//! Holds back deliveries to an endpoint that has refused every event so far.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pillarbox::model::EventId;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 
-/// This many distinct events refused and none accepted: the fault is in the configuration, not in the events.
+/// After this many distinct refused events and none accepted, the configuration is at fault, not the events.
 const REFUSED_TO_HOLD: usize = 20;
 
-/// What the endpoint has made of the events since the start.
+/// How the endpoint has answered since the start of the process.
 #[derive(Debug)]
 enum Brake {
-    /// Nothing was accepted yet; these were refused.
+    /// No event was accepted yet. Contains the events that were refused.
     Undecided(BTreeSet<EventId>),
-    /// Everything was refused.
+    /// Every event was refused: deliveries are held back.
     Holding,
-    /// Something was accepted: what is refused from now on is the event's own fault.
+    /// An event was accepted. From now on a refusal is the event's own fault. This state is final.
     Released,
 }
 
-/// What a batch has changed.
+/// The change of state that a batch caused.
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {
     None,
@@ -39,8 +39,8 @@ impl Brake {
         matches!(self, Self::Holding)
     }
 
-    /// Takes note of verdicts. While it holds, an event's refusal becomes the endpoint's failure: no attempt is counted, and the
-    /// circuit breaker of the engine pauses and probes.
+    /// Updates the state from the verdicts of a batch. While the brake holds, it turns a refusal into a
+    /// failure of the endpoint, so no attempt is counted and the engine's circuit breaker pauses and probes.
     fn judge(&mut self, batch: &[Delivery], verdicts: &mut [Verdict]) -> Turn {
         if let Self::Released = self {
             return Turn::None;
@@ -52,7 +52,7 @@ impl Brake {
         }
         let mut turn = Turn::None;
         if let Self::Undecided(refused) = self {
-            // A batch that was refused as a whole tells nothing of each of its events.
+            // `Refused` is left out: the refusal of a whole batch says nothing about its single events.
             let own =
                 |verdict: &Verdict| matches!(verdict, Verdict::Failed { .. } | Verdict::Rejected { .. });
             let ids = batch.iter().zip(&*verdicts).filter(|(_, verdict)| own(verdict));
@@ -77,7 +77,7 @@ fn hold_back(verdict: &mut Verdict) {
     }
 }
 
-/// A sink behind a brake of its own.
+/// A sink whose deliveries stop while its endpoint refuses everything.
 pub(crate) struct Braked {
     sink: Arc<dyn Sink>,
     source: String,
@@ -95,7 +95,7 @@ impl Braked {
 
     async fn send(&self, batch: &[Delivery]) -> Vec<Verdict> {
         let holding = self.with(|brake| brake.is_holding());
-        // One event tells as much as a hundred.
+        // As a probe, one event is as good as a full batch.
         let sent = if holding { &batch[..batch.len().min(1)] } else { batch };
         let mut verdicts = self.sink.deliver(sent).await;
         match self.with(|brake| brake.judge(sent, &mut verdicts)) {

@@ -1,4 +1,4 @@
-//! Whether a table has anything left that would be delivered.
+//! Checks whether a table still has events to deliver, for `--until-empty`.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use pillarbox::engine::Ungrouped;
 use pillarbox::model::{GroupKey, Lane, Record, Slot, Status};
 use pillarbox::port::{AnyTable, Contents, List, Select, StoreError};
 
-/// Rows looked at in one go.
+/// Rows per page.
 const PAGE: usize = 500;
-/// Where rows wait for their time.
+/// The lane of delayed rows: not due yet, or waiting for a retry.
 const DELAYED: Slot = Lane::DELAYED.slot();
-/// Where messages of the queue are.
+/// The lane of the queue's messages, which no relay delivers.
 const QUEUE: Slot = Lane::QUEUE.slot();
 
-/// Whether nothing is left to deliver. What waits behind a blocked or paused group, in the queue, or for its time does not count; a
-/// retry does.
+/// Whether nothing is left to deliver. Events of held groups, events that are not due yet and messages of the
+/// queue do not count; events that wait for a retry do.
 pub(crate) async fn is_empty(store: &AnyTable, ungrouped: Ungrouped) -> Result<bool, StoreError> {
     let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
     if store.admin().count(select.clone()).await? == 0 {
@@ -22,13 +22,13 @@ pub(crate) async fn is_empty(store: &AnyTable, ungrouped: Ungrouped) -> Result<b
     }
     let shared =
         (store.items().is_some() && ungrouped == Ungrouped::Default).then(|| GroupKey::new(Ungrouped::GROUP));
-    // A page of large events would be all of them in memory at once.
+    // Without contents: a page of large events would have to fit into memory.
     let mut list = List { select, limit: PAGE, contents: Contents::LeftOut, ..List::default() };
     loop {
         let page = store.admin().list(list.clone()).await?;
         let due: Vec<_> = page.iter().filter(|record| is_due(record)).collect();
         let groups = due.iter().map(|record| record.group.as_ref().or(shared.as_ref()).cloned());
-        // Without a group it can't be held.
+        // An event without a group can't be held, so it is deliverable.
         let Some(groups) = groups.collect::<Option<BTreeSet<GroupKey>>>() else { return Ok(false) };
         if store.admin().held(groups.iter().cloned().collect()).await?.len() < groups.len() {
             return Ok(false);
@@ -39,7 +39,7 @@ pub(crate) async fn is_empty(store: &AnyTable, ungrouped: Ungrouped) -> Result<b
     }
 }
 
-/// Whether a relay would deliver it now or after a retry's wait.
+/// Whether a relay would deliver the row now or, for a retry, after its backoff.
 fn is_due(record: &Record) -> bool {
     match record.slot {
         QUEUE => false,

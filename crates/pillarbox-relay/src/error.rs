@@ -1,4 +1,4 @@
-//! Why a relay does not start, or a source does not run. No message holds a URL or a secret.
+//! Errors of starting a relay and of running a source; no message contains a URL or a secret.
 
 use pillarbox::model::Layout;
 use pillarbox::port::{ErrorKind, StoreError};
@@ -7,20 +7,20 @@ use pillarbox_stores::ConnectError;
 
 use crate::config::Problems;
 
-/// Why a source does not run.
+/// The reason why a source does not run.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("source {name}: {what}")]
 pub struct SourceError {
-    /// Which source.
+    /// The name of the source.
     pub name: String,
-    /// What a caller can do about it.
+    /// The kind of error, which says what a caller can do about it.
     pub kind: ErrorKind,
-    /// What happened.
+    /// The message, with advice for the operator where there is some.
     pub what: String,
 }
 
 impl SourceError {
-    /// Whether the same may succeed later.
+    /// Whether a retry may succeed without any change by an operator.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Timeout)
@@ -38,14 +38,14 @@ impl SourceError {
             ErrorKind::Permission => "; grant the database user what it lacks, or use another".to_owned(),
             _ => String::new(),
         };
-        // The store's own advice knows neither the layout nor the table.
+        // Replaces the store's own advice, which names neither the layout nor the table.
         let error_text = error.to_string();
         let error_text = error_text.split("; run `pillarbox migrate").next().unwrap_or_default();
         let what = format!("table {table}: {error_text}{advice}");
         Self { name: name.to_owned(), kind: error.kind(), what: redact::quoted(&what, url) }
     }
 
-    /// The database user may not do what delivering needs.
+    /// The database user lacks rights that delivery needs; `grants` are the statements that add them.
     pub(crate) fn lacking(name: &str, table: &str, grants: &[String]) -> Self {
         let what = format!(
             "table {table}: the database user lacks rights; run as its owner: {};",
@@ -55,22 +55,22 @@ impl SourceError {
     }
 }
 
-/// Why a relay does not start.
+/// The reason why a relay does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayStartError {
-    /// The configuration is wrong.
+    /// The configuration has problems.
     #[error(transparent)]
     Config(#[from] Problems),
-    /// No source can run, and waiting would not help.
+    /// No source runs, and no retry would help any of them.
     #[error("{}", listed(.0))]
     Sources(Vec<SourceError>),
     /// The admin server cannot listen.
     #[error("cannot listen on admin address {address}: {source}")]
     Admin {
-        /// The address.
+        /// The configured address.
         address: std::net::SocketAddr,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Metrics can't be pushed.

@@ -1,4 +1,4 @@
-//! What is known of a sink's failures: when it began to fail, how, how often, and when it recovered.
+//! Tracks the failures of a sink: since when it fails, how, how often, and when it recovered.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,34 +10,36 @@ use pillarbox::model::EventId;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
 use serde::Serialize;
 
-/// How many classes of failures there are.
+/// Number of failure classes.
 const CLASSES: usize = Cause::CLASSES.len();
-/// Longest text of an error, in characters.
+/// Maximum length of an error text, in characters.
 const ERROR_MAX: usize = 300;
-/// Events that wait for the sink and are remembered; a sink fails as long as one of them does.
+/// Maximum number of failed events that are remembered. The sink counts as failing while one of them fails.
 const WAITING_MAX: usize = 1_000;
-/// An event that was not sent again for this long is another's by now: it does not keep the sink failing.
+/// A failed event that was not sent again for this long no longer keeps the sink failing: another node may
+/// deliver it by now.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
-/// A sink has recovered if no request has failed for this long: one that throttles would do so each second.
+/// A sink has recovered after this long without a failed request. Without the delay, a sink that throttles
+/// would recover and fail again every second.
 const QUIET: Duration = Duration::from_secs(5);
-/// A sink whose error changes again and again is not told of more often than this.
+/// Minimum time between two reports of a sink whose error keeps changing.
 const CHANGES_APART: Duration = Duration::from_secs(5);
 
 /// One failure of a sink, from its first failed request to its recovery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LastFailure {
-    /// The class of the last failed request: `refused`, `dns`, `tls`, `timeout`, `unauthorized`, `missing`, `throttled`,
-    /// `not_found`, `server_error`, `refuses_all` or `other`.
+    /// The class of the last failed request: `refused`, `dns`, `tls`, `timeout`, `unauthorized`, `missing`,
+    /// `throttled`, `not_found`, `server_error`, `refuses_all` or `other`.
     pub class: &'static str,
-    /// What happened, without what the endpoint said.
+    /// The error text, without the endpoint's response body.
     pub error: String,
-    /// When the first request failed.
+    /// Time of the first failed request.
     pub since: Timestamp,
-    /// When the last one did.
+    /// Time of the last failed request.
     pub last_at: Timestamp,
-    /// How many requests failed.
+    /// Number of failed requests.
     pub requests: u64,
-    /// When the sink accepted events again; none while it fails.
+    /// Time at which the endpoint answered again; `None` while it fails.
     pub recovered_at: Option<Timestamp>,
 }
 
@@ -52,18 +54,18 @@ impl LastFailure {
     }
 }
 
-/// What there is to say of a sink.
+/// A change to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It begins to fail.
+    /// The sink began to fail.
     Began(LastFailure),
-    /// It fails in another way.
+    /// The sink still fails, with another class or text.
     Changed(LastFailure),
-    /// It accepts events again.
+    /// The sink accepts events again.
     Recovered(LastFailure),
 }
 
-/// What a sink has failed of.
+/// The failures of one sink.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     state: Mutex<State>,
@@ -73,11 +75,11 @@ pub(crate) struct Failures {
 #[derive(Debug, Default)]
 struct State {
     last: Option<LastFailure>,
-    /// The events that were first in failed requests and have not been answered for since.
+    /// The first event of each failed request, until it gets another verdict than a failure of the endpoint.
     waiting: BTreeSet<EventId>,
-    /// When the first request after the last failed one was answered.
+    /// Time of the first answered request after the last failed one.
     answered_at: Option<Timestamp>,
-    /// What was said last.
+    /// The last report.
     told: Option<LastFailure>,
     told_at: Option<Timestamp>,
 }
@@ -97,12 +99,12 @@ impl Failures {
         self.with(|state| state.last.clone())
     }
 
-    /// The failure that lasts.
+    /// The failure that has not ended.
     pub(crate) fn current(&self) -> Option<LastFailure> {
         self.last().filter(|last| last.recovered_at.is_none())
     }
 
-    /// Takes note of a batch's verdicts.
+    /// Records the verdicts of a batch. A batch counts as one request, under its first failure.
     fn note(&self, batch: &[Delivery], verdicts: &[Verdict], now: Timestamp) {
         if let Some((cause, _)) = verdicts.iter().find_map(failure) {
             self.requests[cause.index()].fetch_add(1, Ordering::Relaxed);
@@ -110,7 +112,7 @@ impl Failures {
         self.with(|state| state.note(batch, verdicts, now));
     }
 
-    /// What there is to say now, once.
+    /// The next change to report, if any. Each change is returned once.
     pub(crate) fn news(&self, now: Timestamp) -> Option<News> {
         self.with(|state| state.news(now))
     }
@@ -121,6 +123,7 @@ impl State {
         let mut failed = false;
         for (delivery, verdict) in batch.iter().zip(verdicts) {
             match (failure(verdict), verdict) {
+                // One request, one failure: the rest of the batch failed with the first event.
                 (Some(_), _) if failed => {}
                 (Some((cause, error)), _) => {
                     failed = true;
@@ -151,7 +154,8 @@ impl State {
         }
     }
 
-    /// Whether it has recovered. An event under which a part of the endpoint fails keeps it from that.
+    /// Ends the failure if the sink has recovered. An event that keeps failing prevents this even if others
+    /// succeed, so an endpoint of which only a part fails does not alternate between failing and recovered.
     fn recover(&mut self, now: Timestamp) {
         let Some(last) = self.last.as_mut().filter(|last| last.recovered_at.is_none()) else { return };
         let quiet_for = if self.waiting.is_empty() { QUIET } else { FORGOTTEN_AFTER };
@@ -167,7 +171,7 @@ impl State {
         let told = self.told.as_ref().filter(|told| told.since == last.since);
         let soon = self.told_at.is_some_and(|at| now.duration_since(at) < signed(CHANGES_APART));
         let news = match (told, last.recovered_at) {
-            // It failed and recovered between two looks.
+            // Also if it failed and recovered between two calls: the next call then reports the recovery.
             (None, _) => News::Began(last.clone()),
             (Some(told), Some(_)) if told.recovered_at.is_none() => News::Recovered(last.clone()),
             (Some(told), None) if !told.is_like(&last) && !soon => News::Changed(last.clone()),
@@ -184,7 +188,7 @@ fn signed(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
-/// What a verdict tells of the endpoint, if it failed.
+/// The cause and text of a verdict that is the endpoint's fault.
 fn failure(verdict: &Verdict) -> Option<(Cause, &str)> {
     match verdict {
         Verdict::Unavailable { cause, error, .. } | Verdict::RouteUnavailable { cause, error, .. } => {
@@ -195,7 +199,7 @@ fn failure(verdict: &Verdict) -> Option<(Cause, &str)> {
     }
 }
 
-/// An error for logs. What an endpoint answered may quote the payload, so only the status of an answer is told.
+/// The text of an error for logs. The body of a response may quote the payload, so only its status is shown.
 fn shown(cause: Cause, error: &str) -> String {
     match cause {
         Cause::Answered(status @ 200..=299) => {
@@ -208,7 +212,7 @@ fn shown(cause: Cause, error: &str) -> String {
     }
 }
 
-/// A sink whose failures are noted.
+/// A sink whose failures are recorded.
 pub(crate) struct Observed {
     sink: Arc<dyn Sink>,
     failures: Arc<Failures>,

@@ -1,28 +1,28 @@
-//! What is pending in a table, by the reason why it is not delivered.
+//! Counts the pending events of a table by the reason why they were not delivered.
 
 use pillarbox::model::Status;
 use pillarbox::port::{HeldGroups, Select, StoreError, Table};
 
-/// The held groups whose events are counted; those of further ones count as waiting for the endpoint.
+/// The number of held groups whose events are counted. Events of further held groups count as `waiting`.
 const GROUPS_MAX: usize = 200;
 
-/// Pending events by the reason why they wait.
+/// The number of pending events by the reason why they were not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Left {
-    /// For the endpoint, or for a relay.
+    /// Events that are ready for delivery: the endpoint fails, or no relay runs.
     pub waiting: u64,
-    /// In groups that are blocked or paused.
+    /// Events of blocked and paused groups.
     pub held: u64,
-    /// For their time, a retry's included.
+    /// Events that are not due yet, including those that wait for a retry.
     pub delayed: u64,
-    /// In the queue, which no relay delivers.
+    /// Messages of the queue, which no relay delivers.
     pub queued: u64,
-    /// In tables of another layout, which are not drained.
+    /// Events in tables of the other layout in the same database, which this relay does not drain.
     pub beside: u64,
 }
 
 impl Left {
-    /// All of them.
+    /// The sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.waiting + self.held + self.delayed + self.queued + self.beside
@@ -47,7 +47,7 @@ impl Left {
     }
 }
 
-/// Everything that is pending; needs no tables but that of events.
+/// Counts all pending events. It reads only the table of events, so it works where other tables are missing.
 pub(crate) async fn pending(store: &dyn Table) -> Result<u64, StoreError> {
     let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
     store.admin().count(select).await

@@ -1,6 +1,7 @@
-//! The relay: drains outboxes, each to its sink, in order within each group.
+//! The relay delivers the events of one or more outboxes, each to its sink and in order within each group.
 //!
-//! [`RelayConfig::load`](config::RelayConfig::load) reads what is set, [`Relay::start`] runs it.
+//! [`RelayConfig::load`](config::RelayConfig::load) loads and checks the configuration, [`Relay::start`]
+//! starts the sources, and [`Relay::close`] drains and stops them.
 
 mod admin;
 mod brake;

@@ -1,11 +1,11 @@
-//! A sink with a limit on batches in flight, which all engines that use it share.
+//! Limits the batches in flight of several engines together: two tables of one source share the limit.
 
 use std::sync::Arc;
 
 use pillarbox::port::{Delivery, Handed, Sink};
 use tokio::sync::Semaphore;
 
-/// A sink behind a limit that others share.
+/// A sink that takes a permit of a shared semaphore for each batch.
 pub(crate) struct Limited {
     sink: Arc<dyn Sink>,
     limit: Arc<Semaphore>,
@@ -20,7 +20,7 @@ impl Limited {
 impl Sink for Limited {
     fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
         Box::pin(async move {
-            // The limit is never closed: without a permit the batch goes out all the same.
+            // Nothing closes the semaphore; if something did, the batch would still be sent.
             let _permit = self.limit.acquire().await.ok();
             self.sink.deliver(batch).await
         })

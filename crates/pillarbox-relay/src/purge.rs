@@ -1,4 +1,4 @@
-//! Deletes what was delivered or died long ago, in one process at a time.
+//! Deletes done and dead rows after their retention time, in one process at a time.
 
 use std::time::Duration;
 
@@ -9,18 +9,19 @@ use tokio::time::sleep;
 use crate::config::{Retention, SourceConfig};
 use crate::source::Part;
 
-/// How soon after the start the first run comes, and how often then.
+/// Delay from the start of the engine to the first run. Later runs follow every [`INTERVAL`].
 const FIRST: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_secs(3_600);
 /// Rows deleted in one transaction.
 const BATCH: usize = 500;
-/// Batches in one run, so that a run ends even if rows come as fast as they go.
+/// Maximum batches of one status in one run, so that a run ends even if rows arrive as fast as it deletes
+/// them.
 const BATCHES_MAX: usize = 100_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is purged of a table: which rows, and how old they are.
+/// The statuses to purge and their retention, by configuration and layout.
 pub(crate) fn kinds(config: &SourceConfig, layout: Layout) -> Vec<(PurgeStatus, Duration)> {
-    // Rows of a table that belongs to another program are its own to delete, unless someone asks for it.
+    // A table of items belongs to another program: its rows are purged only if the configuration says so.
     let usual = |days: u32| (layout == Layout::Native).then_some(DAY * days);
     let done = config.retention_done.map_or_else(|| usual(7), Retention::length);
     let dead = config.retention_dead.map_or_else(|| usual(30), Retention::length);
@@ -28,13 +29,13 @@ pub(crate) fn kinds(config: &SourceConfig, layout: Layout) -> Vec<(PurgeStatus, 
     kinds.into_iter().filter_map(|(status, older_than)| Some((status, older_than?))).collect()
 }
 
-/// Purges a table, for ever, while this process is the one to do it.
+/// Purges a table every hour. Never returns; the caller cancels it.
 pub(crate) async fn purge(source: &str, part: &Part) {
     let mut pause = FIRST;
     loop {
         sleep(pause).await;
         pause = INTERVAL;
-        // Of those that share a table one holds the first slot.
+        // Only one node holds the first slot, so only one node purges.
         if part.purges.is_empty() || !part.health().is_some_and(|health| health.first) {
             continue;
         }

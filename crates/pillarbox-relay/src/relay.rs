@@ -1,4 +1,4 @@
-//! A running relay: its sources, its admin server, and their end.
+//! Starts, reports on and closes a relay: its sources, its admin server and its metrics exporter.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,34 +24,35 @@ use crate::source::{Source, SourceStatus};
 
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
-/// What engines may take to end beyond their drain.
+/// Time that engines have to close in addition to the longest `drain`.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// What a relay is made of.
+/// The inputs of [`Relay::start`].
 pub struct RelayParts {
-    /// What it does.
+    /// The checked configuration.
     pub config: RelayConfig,
-    /// Where its sinks come from.
+    /// Opens the sinks of the sources.
     pub sinks: Arc<dyn Sinks>,
 }
 
-/// How one source is.
+/// The state of one source.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct SourceReport {
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// Whether it runs.
+    /// Whether the source runs.
     #[serde(rename = "standing")]
     pub status: SourceStatus,
-    /// The tables that are drained.
+    /// The tables that the source drains. Empty until it has started.
     pub tables: Vec<String>,
-    /// What was counted.
+    /// Counters since the start.
     pub counts: SourceCounts,
-    /// The last failure of its sink.
+    /// The last failure of the sink, also if the sink has recovered.
     pub last_failure: Option<LastFailure>,
 }
 
-/// A running relay. Close it: dropped unclosed, rows stay pending and leases run out by themselves.
+/// A running relay. Call [`Relay::close`] to stop it. If it is only dropped, its sources stop in the
+/// background, and if the process ends first, buffered rows stay pending and leases expire.
 pub struct Relay {
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -61,13 +62,13 @@ pub struct Relay {
     longest_drain: Duration,
 }
 
-/// What the admin server sees of a relay.
+/// The part of a relay that the admin server and the metrics exporter read.
 pub(crate) struct Shared {
     pub(crate) sources: Vec<Arc<Source>>,
 }
 
 impl Shared {
-    /// The metrics of every table that is drained.
+    /// The metrics of every table.
     pub(crate) fn readings(&self) -> Vec<Reading> {
         self.sources.iter().flat_map(|source| source.readings()).collect()
     }
@@ -76,8 +77,8 @@ impl Shared {
 impl Relay {
     /// Starts the sources and the admin server.
     ///
-    /// A source whose database is away, or whose tables are missing, is tried again while the others run; it is an error only if
-    /// no source runs and waiting would help none.
+    /// A source whose database is unavailable, or whose tables are missing, retries while the other sources
+    /// run. Starting fails only if no source runs and no retry would help any of them.
     pub async fn start(parts: RelayParts) -> Result<Self, RelayStartError> {
         let RelayParts { config, sinks } = parts;
         sinks_of(&config, &*sinks)?;
@@ -119,26 +120,26 @@ impl Relay {
         Ok(())
     }
 
-    /// Where the admin server listens.
+    /// The address that the admin server listens on.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Server::address)
     }
 
-    /// How its sources are.
+    /// The state of every source.
     #[must_use]
     pub fn sources(&self) -> Vec<SourceReport> {
         self.shared.sources.iter().map(|source| SourceReport::of(source)).collect()
     }
 
-    /// Why those of its sources that do not run don't.
+    /// The errors of the sources that do not run.
     #[must_use]
     pub fn troubles(&self) -> Vec<SourceError> {
         self.shared.sources.iter().filter_map(|source| source.trouble()).collect()
     }
 
-    /// Waits until no table has anything left that would be delivered. What waits behind a blocked or paused group or for its time
-    /// does not count.
+    /// Waits until no table has events left to deliver. Events of held groups, events that are not due yet
+    /// and messages of the queue do not count; events that wait for a retry do.
     pub async fn until_empty(&self) {
         let mut pause = FIRST_LOOK;
         while !self.is_empty().await {
@@ -147,13 +148,15 @@ impl Relay {
         }
     }
 
-    /// A source that does not run, or a table that can't be asked, has something left.
+    /// A source that is not running yet and a table that can't be read count as not empty.
     async fn is_empty(&self) -> bool {
         for source in self.shared.sources.iter().filter(|source| source.config.enabled) {
             if source.status() == SourceStatus::Waiting {
                 return false;
             }
             for part in source.parts() {
+                // Memory before the store: a row stays pending until it is settled, so an event that is read
+                // between the two checks is still seen by the second.
                 if part.health().is_some_and(|health| health.in_memory + health.out > 0) {
                     return false;
                 }
@@ -170,7 +173,7 @@ impl Relay {
         true
     }
 
-    /// What is pending in the tables that were drained, by the reason why it was not delivered.
+    /// Counts the pending events of all sources by the reason why they were not delivered.
     pub async fn left(&self) -> Result<Left, StoreError> {
         let mut left = Left::default();
         for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
@@ -182,7 +185,8 @@ impl Relay {
         Ok(left)
     }
 
-    /// Ends what the stores of a closed relay still do: the last thing before a program ends its runtime.
+    /// Ends the background work of the stores. Call it after [`Relay::close`], as the last step before the
+    /// runtime ends.
     pub async fn shut_down(&self) {
         for part in self.shared.sources.iter().flat_map(|source| source.parts()) {
             part.store.shut_down().await;
@@ -192,7 +196,8 @@ impl Relay {
         }
     }
 
-    /// Stops reading, drains what is in memory, gives the rest back, leaves, stops the admin server and tells the last metrics. A second close does nothing.
+    /// Stops reading, delivers buffered events for at most `drain`, releases the rest, removes the nodes from
+    /// the store, stops the admin server and pushes the metrics once more. A second call does nothing.
     pub async fn close(&mut self) {
         self.stop.cancel();
         self.tracker.close();
@@ -226,13 +231,13 @@ impl SourceReport {
     }
 }
 
-/// Whether the sinks that the URLs name can be made; nothing is connected to.
+/// Checks whether the sinks of a configuration can be opened. Connects to nothing.
 pub fn check_sinks(config: &RelayConfig) -> Result<(), Problems> {
-    // What is written to it is nobody's.
+    // The sink `stdout:` needs a writer; nothing is delivered to it here.
     sinks_of(config, &UrlSinks { writer: Some(LineWriter::new(tokio::io::empty())) })
 }
 
-/// Every sink that can't be made, at once.
+/// Opens every sink once and returns all problems together.
 fn sinks_of(config: &RelayConfig, sinks: &dyn Sinks) -> Result<(), Problems> {
     let bad = config.sources.iter().filter(|source| source.enabled).filter_map(|source| {
         let what = sinks.open(&source.sink, Route::Events).err()?;

@@ -1,4 +1,4 @@
-//! From configuration to a sink: by its URL, or whatever a test puts in its place.
+//! Opens the sinks of a relay from their configuration; tests replace [`UrlSinks`] with their own [`Sinks`].
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use pillarbox_sinks::{DISPATCH_JOBS_PATH, EVENTS_PATH, LineWriter, SinkOptions};
 
 use crate::config::{SinkConfig, SinkKind};
 
-/// Which rows a sink is for.
+/// The kind of rows that a sink receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// Rows of the table of events.
     Events,
-    /// Dispatch jobs.
+    /// Rows of the table of dispatch jobs, which only the flowcatalyst layout has.
     DispatchJobs,
 }
 
 impl Route {
-    /// Its path at the HTTP API.
+    /// The default path of these rows below `api-base-url`.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -27,16 +27,17 @@ impl Route {
     }
 }
 
-/// Makes the sinks of a relay.
+/// Opens sinks. Production uses [`UrlSinks`].
 pub trait Sinks: Send + Sync + 'static {
-    /// The sink of a source for these rows, or what is wrong with its configuration, without secrets.
+    /// Opens a source's sink for these rows. The error says what is wrong with the configuration and contains
+    /// no secret.
     fn open(&self, config: &SinkConfig, route: Route) -> Result<Arc<dyn Sink>, String>;
 }
 
-/// The sinks that URLs name.
+/// Opens sinks by the scheme of their URL.
 #[derive(Default)]
 pub struct UrlSinks {
-    /// Where the sink `stdout:` writes.
+    /// The writer of the sink `stdout:`.
     pub writer: Option<LineWriter>,
 }
 

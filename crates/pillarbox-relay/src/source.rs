@@ -1,4 +1,4 @@
-//! One source: connects, starts an engine per table, retries while its database is unavailable, and closes.
+//! Runs one source: connects, starts an engine per table, retries while its database is down, and closes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The poll interval after rows were found: more may follow.
 const QUICK_POLL: Duration = Duration::from_millis(20);
-/// Time that a delivery has beyond the timeouts of its sink.
+/// Time that a delivery has in addition to the timeouts of its sink.
 const MARGIN: Duration = Duration::from_secs(10);
 
 /// Health of an engine, as JSON.
@@ -68,33 +68,33 @@ impl Health {
 pub enum SourceStatus {
     /// Disabled by its configuration.
     Off,
-    /// Its database is unavailable or not usable.
+    /// Its database is unavailable or not usable; the source retries.
     Waiting,
-    /// It delivers.
+    /// Its engines run.
     Running,
-    /// Closed.
+    /// The relay has closed it.
     Closed,
 }
 
-/// One table that is drained.
+/// One table of a source, with the engine that drains it.
 pub(crate) struct Part {
     pub(crate) table: String,
     pub(crate) store: AnyTable,
     pub(crate) meter: Arc<Meter>,
     pub(crate) failures: Arc<Failures>,
-    /// What is purged; nothing where that is switched off or not allowed.
+    /// The statuses to purge and their retention. Empty if purging is off or the database user may not purge.
     pub(crate) purges: Vec<(PurgeStatus, Duration)>,
     engine: Mutex<Option<Engine>>,
 }
 
 impl Part {
-    /// Health of its engine; none: it has ended.
+    /// Health of the engine, or `None` after it was closed.
     pub(crate) fn health(&self) -> Option<Health> {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.as_ref().map(|engine| engine.health().into())
     }
 
-    /// Has its engine reload group state from the store now.
+    /// Makes the engine reload group state from the store now instead of with its next heartbeat.
     pub(crate) fn look(&self) {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.iter().for_each(Engine::look);
@@ -116,12 +116,12 @@ pub(crate) struct Source {
     state: Mutex<State>,
 }
 
-/// Its state, shared with the admin server and the reports.
+/// The state that the admin server and the reports read.
 struct State {
     status: SourceStatus,
     parts: Vec<Arc<Part>>,
     trouble: Option<SourceError>,
-    /// An outbox of another layout in the same database, which is not drained.
+    /// The outbox of the other layout in the same database, if there is one. The source does not drain it.
     beside: Option<AnyTable>,
 }
 
@@ -145,12 +145,12 @@ impl Source {
         self.with(|state| state.parts.clone())
     }
 
-    /// The outbox of another layout in its database.
+    /// The outbox of the other layout in the same database.
     pub(crate) fn beside(&self) -> Option<AnyTable> {
         self.with(|state| state.beside.clone())
     }
 
-    /// Why it does not run.
+    /// The error that keeps the source from running.
     pub(crate) fn trouble(&self) -> Option<SourceError> {
         self.with(|state| state.trouble.clone())
     }
@@ -165,13 +165,13 @@ impl Source {
             .fold(SourceCounts::default(), |all, counts| all + counts)
     }
 
-    /// The last failure of its sinks; one that lasts before one that has ended.
+    /// The last failure of its sinks. A failure that continues takes precedence over one that has ended.
     pub(crate) fn last_failure(&self) -> Option<LastFailure> {
         let last = self.parts().iter().filter_map(|part| part.failures.last()).collect::<Vec<_>>();
         last.into_iter().max_by_key(|failure| (failure.recovered_at.is_none(), failure.last_at))
     }
 
-    /// The metrics of its tables; none while it waits for its database.
+    /// The metrics of its tables. Empty until the engines have started.
     pub(crate) fn readings(&self) -> Vec<Reading> {
         let read = |part: &Arc<Part>| {
             part.meter.reading(&self.config.name, &part.table, part.health().as_ref(), &part.failures)
@@ -179,7 +179,7 @@ impl Source {
         self.parts().iter().map(read).collect()
     }
 
-    /// Runs until it is stopped; reports the result of the first attempt at once.
+    /// Runs until `stop` is cancelled. Sends the result of the first attempt to start as soon as it is known.
     pub(crate) async fn run(
         self: Arc<Self>,
         first: oneshot::Sender<Result<(), SourceError>>,
@@ -224,7 +224,7 @@ impl Source {
         self.with(|state| state.status = SourceStatus::Closed);
     }
 
-    /// Closes its engines and logs what it waits for.
+    /// Closes the engines at the same time, and logs the events that they still have to deliver.
     async fn close(&self) {
         let parts = self.parts();
         for part in &parts {
@@ -250,7 +250,7 @@ impl Source {
         );
     }
 
-    /// Connects and looks at the tables. Dropping it leaves nothing behind.
+    /// Connects to the tables and checks or migrates them. Cancel-safe: no engine runs yet.
     async fn open(&self) -> Result<Vec<(Route, TableName, AnyTable)>, SourceError> {
         let config = &self.config;
         let layout = match config.layout {
@@ -273,7 +273,8 @@ impl Source {
         Ok(tables)
     }
 
-    /// Warns of pending events in tables of the other layout: nothing delivers them, and nothing else would tell.
+    /// Warns if the tables of the other layout have pending events. Nothing delivers these, and no other
+    /// message would say so.
     async fn look_beside(&self, layout: Layout) {
         let config = &self.config;
         let table = TableName::default();
@@ -293,7 +294,8 @@ impl Source {
         self.with(|state| state.beside = other);
     }
 
-    /// What is purged of a table. A user who may not deliver is told before anything is sent; one who may only not purge, delivers.
+    /// The statuses to purge and their retention. If the database user lacks rights to deliver, the source
+    /// fails before it sends anything. If only the rights to purge are missing, it delivers without purging.
     async fn purges(
         &self,
         table: &TableName,
@@ -329,7 +331,7 @@ impl Source {
         SourceError::of_table(&config.name, config.database_url.reveal(), table.as_str(), layout, error)
     }
 
-    /// Starts the engines; if one does not start, those before it are closed again.
+    /// Starts the engines. If one fails to start, closes the engines that were started before it.
     async fn start(&self, tables: Vec<(Route, TableName, AnyTable)>) -> Result<Vec<Arc<Part>>, SourceError> {
         let limit = Arc::new(Semaphore::new(self.config.max_concurrent_groups));
         let shared = tables.len() > 1;
@@ -384,7 +386,8 @@ impl Source {
     }
 }
 
-/// Whether events go to an endpoint that judges what it is sent; a broker refuses only what is too large.
+/// Whether the sink is an HTTP endpoint, which may refuse any event. A broker refuses only events that are
+/// too large.
 fn is_http(config: &SourceConfig) -> bool {
     let url = config.sink.url.reveal();
     ["http:", "https:", "webhook+"]
@@ -392,7 +395,7 @@ fn is_http(config: &SourceConfig) -> bool {
         .any(|scheme| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
 }
 
-/// The tables of a layout that are to be drained.
+/// The tables to drain in this layout.
 fn wanted(config: &SourceConfig, layout: Layout) -> Vec<(Route, TableName)> {
     match layout {
         Layout::Native => vec![(Route::Events, config.table.clone())],
@@ -406,7 +409,7 @@ fn wanted(config: &SourceConfig, layout: Layout) -> Vec<(Route, TableName)> {
 
 fn settings(config: &SourceConfig, store: &AnyTable, label: &str) -> EngineSettings {
     let is_webhook = config.sink.url.reveal().starts_with("webhook");
-    // Where two tables share the limit of groups, a batch may wait for another one to end first.
+    // Twice the timeouts: where two tables share the limit of groups, a batch may first wait for another one.
     let deadline = (config.sink.options.connect_timeout + config.sink.options.timeout) * 2 + MARGIN;
     EngineSettings {
         order: Order::PerGroup,

@@ -1,4 +1,4 @@
-//! Tells of a sink that fails: once when it begins, when its error changes and when it recovers.
+//! Logs when a sink begins to fail, fails differently and recovers, and publishes its state with the node.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::failures::{LastFailure, News};
 use crate::left::pending;
 use crate::source::Part;
 
-/// How often a sink is looked at.
+/// Interval between two checks of a sink.
 const TICK: Duration = Duration::from_millis(500);
-/// Where only counts have changed, they are not published more often than this.
+/// If only counts and times have changed, they are published at most once in this time.
 const COUNTS_APART: Duration = Duration::from_secs(5);
-/// How long the store may take to count what waits.
+/// Timeout for counting the pending events.
 const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a node tells of itself for whoever lists the nodes.
+/// The state of a node as JSON, shown in lists of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct NodeState {
     sink: SinkState,
@@ -31,10 +31,10 @@ struct SinkState {
     next_attempt_at: Option<Timestamp>,
 }
 
-/// What was published last, and when.
+/// The node that published last, what it published, and when.
 type Published = (NodeId, SinkState, Instant);
 
-/// Watches the sink of a table, for ever.
+/// Watches the sink of a table. Never returns; the caller cancels it.
 pub(crate) async fn watch(source: &str, part: &Part) {
     let mut published = None;
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn watch(source: &str, part: &Part) {
     }
 }
 
-/// Publishes the state of the sink with the node, if it has changed; nothing before the first failure.
+/// Stores the state of the sink with the node if it has changed. Stores nothing before the first failure.
 async fn publish(source: &str, part: &Part, published: &mut Option<Published>) {
     let (Some(last_failure), Some(health)) = (part.failures.last(), part.health()) else { return };
     let Some(node) = health.node else { return };
@@ -65,12 +65,12 @@ async fn publish(source: &str, part: &Part, published: &mut Option<Published>) {
     }
 }
 
-/// The moment of the next attempt moves with each look.
+/// Whether both are equal except for the time of the next attempt, which moves with each check.
 fn is_like(one: &SinkState, other: &SinkState) -> bool {
     one.breaker == other.breaker && one.last_failure == other.last_failure
 }
 
-/// Only counts differ.
+/// Whether both describe the same failure, so that only counts, times or the text of the error differ.
 fn is_same_failure(one: &SinkState, other: &SinkState) -> bool {
     let what = |state: &SinkState| {
         let LastFailure { class, since, recovered_at, .. } = state.last_failure;
@@ -79,7 +79,7 @@ fn is_same_failure(one: &SinkState, other: &SinkState) -> bool {
     what(one) == what(other)
 }
 
-/// Says what is new.
+/// Logs the changes since the last call.
 pub(crate) async fn tell(source: &str, part: &Part) {
     while let Some(news) = part.failures.news(Timestamp::now()) {
         let table = part.table.as_str();
@@ -112,7 +112,7 @@ pub(crate) async fn tell(source: &str, part: &Part) {
     }
 }
 
-/// How many events are pending, as far as the store tells in time.
+/// The number of pending events, or at least those in memory if the store does not answer in time.
 async fn waiting(part: &Part) -> Option<String> {
     match timeout(COUNTED_WITHIN, pending(&*part.store)).await {
         Ok(Ok(count)) => Some(count.to_string()),

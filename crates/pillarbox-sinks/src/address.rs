@@ -1,4 +1,4 @@
-//! The URL of a broker: who asks, where, for what, and settings.
+//! Parses the URL of a broker: credentials, servers, destination and settings.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::options::SinkOptions;
 use crate::secret::Secret;
 use crate::template::Template;
 
-/// Most servers in one URL.
+/// Maximum number of servers in one URL.
 const HOSTS_MAX: usize = 32;
 
-/// A URL taken apart. It has no `Debug`: it may hold a password.
+/// A parsed URL. It does not implement `Debug`, because it may contain a password.
 pub(crate) struct Address {
     pub(crate) scheme: String,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
-    /// Names and ports, at least one.
+    /// Host names and ports; at least one.
     pub(crate) hosts: Vec<(String, u16)>,
-    /// Without the slash before it, and as it was written.
+    /// The path without its leading slash, still percent-encoded.
     path: String,
     query: BTreeMap<String, String>,
 }
 
 impl Address {
-    /// Takes a URL apart. Braces of templates may stand in it as they are.
+    /// Parses a URL. Template braces need no percent-encoding, unlike in a general URL parser.
     pub(crate) fn parse(url: &str, port: u16) -> Result<Self, SinkError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| SinkError::url("has no `://`"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -59,12 +59,12 @@ impl Address {
         text(&self.path)
     }
 
-    /// A setting of the query, which then counts as known.
+    /// Removes a setting from the query. [`Address::finish`] refuses the settings that no one has taken.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         self.query.remove(name)
     }
 
-    /// A setting that is a number.
+    /// Removes a numeric setting from the query.
     pub(crate) fn take_number<N: std::str::FromStr>(
         &mut self,
         name: &'static str,
@@ -75,7 +75,7 @@ impl Address {
             .map_err(|_| SinkError::option(name, "must be a whole number that is not too large"))
     }
 
-    /// The settings whose names begin with `option.`, and those of the options, for the broker's client.
+    /// Settings for the broker's client: those of the options, overridden by `option.NAME` in the query.
     #[cfg(feature = "kafka")]
     pub(crate) fn take_properties(&mut self, options: &SinkOptions) -> BTreeMap<String, Secret> {
         let mut properties = options.properties.clone();
@@ -88,7 +88,7 @@ impl Address {
         properties
     }
 
-    /// The options with what the URL says instead. What it says and nobody knows is an error.
+    /// The options, overridden by the settings of the URL. An unknown setting is an error.
     pub(crate) fn finish(mut self, options: &SinkOptions) -> Result<SinkOptions, SinkError> {
         let mut options = options.clone();
         if let Some(word) = self.take("format") {
@@ -97,7 +97,7 @@ impl Address {
                 .map_err(|_| SinkError::option("format", "must be raw, cloudevents or cloudevents-binary"))?;
         }
         match self.query.keys().next() {
-            // A name that is long may be a value that lost its name.
+            // Not shown: a long name may be a secret value whose name is missing.
             Some(name) if name.len() > 40 => {
                 Err(SinkError::url("has a setting that this sink does not know"))
             }
@@ -107,7 +107,7 @@ impl Address {
     }
 }
 
-/// The template of where events go: what the URL says, else the options.
+/// The template of the destination, from the URL or else from the options.
 pub(crate) fn destination(
     said: Option<String>,
     options: &SinkOptions,
@@ -118,7 +118,7 @@ pub(crate) fn destination(
     Ok(Template::parse(&said)?)
 }
 
-/// The certificates to trust, read where the sink is made.
+/// Reads the certificates to trust when the sink is opened.
 #[cfg(any(feature = "rabbitmq", feature = "redis"))]
 pub(crate) fn certificates(options: &SinkOptions) -> Result<Option<String>, SinkError> {
     let read = options.ca_file.as_ref().map(std::fs::read_to_string).transpose();
@@ -128,7 +128,7 @@ pub(crate) fn certificates(options: &SinkOptions) -> Result<Option<String>, Sink
 fn server(host: &str, port: u16) -> Result<(String, u16), SinkError> {
     let bad = || SinkError::url("has a server that is not HOST or HOST:PORT");
     let (name, port) = match host.rsplit_once(':') {
-        // The colons of an address within brackets are its own.
+        // In brackets is an IPv6 address, whose colons separate no port.
         Some((name, digits)) if !digits.ends_with(']') => (name, digits.parse().map_err(|_| bad())?),
         _ => (host, port),
     };
@@ -148,7 +148,7 @@ fn pairs(query: &str) -> Result<BTreeMap<String, String>, SinkError> {
     Ok(settings)
 }
 
-/// What a percent-encoded text stands for.
+/// Decodes a percent-encoded text.
 fn text(encoded: &str) -> Result<String, SinkError> {
     let bad = || SinkError::url("has a `%` without two hexadecimal digits, or bytes that are no text");
     let mut bytes = Vec::with_capacity(encoded.len());
@@ -161,7 +161,7 @@ fn text(encoded: &str) -> Result<String, SinkError> {
         }
         let (digits, after) = rest.split_at_checked(2).ok_or_else(bad)?;
         let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
-        // A sign would pass for a digit.
+        // `from_str_radix` alone would accept a sign, as in `%+1`.
         let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex).ok_or_else(bad)?);
         rest = after;

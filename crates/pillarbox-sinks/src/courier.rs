@@ -1,4 +1,4 @@
-//! Delivers a batch to a broker in order: what goes to one place is sent together, and nothing goes past a failure.
+//! Delivers a batch to a broker in order: nothing is sent past a failure.
 
 use std::future::Future;
 
@@ -6,26 +6,28 @@ use pillarbox::port::{Delivery, Verdict};
 
 use crate::fault::Fault;
 
-/// A broker's side of it.
+/// The part of a delivery that depends on the broker.
 pub(crate) trait Courier: Sync {
-    /// An event, ready to be sent.
+    /// An encoded event with its destination.
     type Message<'a>: Send;
 
-    /// Makes the message; what is not to be sent has its verdict already.
+    /// Encodes the message. The error is the verdict on an event that can't be sent.
     fn prepare<'a>(&'a self, delivery: &'a Delivery) -> Result<Self::Message<'a>, Verdict>;
 
-    /// Whether both go to the same place.
+    /// Whether both messages go to the same destination.
     fn together(&self, one: &Self::Message<'_>, other: &Self::Message<'_>) -> bool;
 
-    /// Sends messages to one place, in order, without waiting for each. The verdicts may end after the first failure.
+    /// Sends messages to one destination in order, without waiting for each. The verdicts may end after the
+    /// first failure.
     fn send<'a>(&'a self, run: Vec<Self::Message<'a>>) -> impl Future<Output = Vec<Verdict>> + Send;
 }
 
-/// Delivers a batch.
+/// Delivers a batch in order.
 ///
-/// Messages to one place are sent without waiting for each other's answers, since the broker takes or refuses them in order. What goes
-/// elsewhere waits: the one place may be missing and the other not, and the later event would be there first. After a
-/// failure everything is `Skipped`, also what the broker may have taken: it is sent again after its forerunners, a duplicate but no inversion.
+/// Messages to one destination are pipelined, because the broker accepts or refuses them in order. A message
+/// to another destination waits for those before it: if only their destination was missing, it would arrive
+/// first. After a failure all further events are `Skipped`, even if the broker may have accepted some. They
+/// are sent again after the failed event, which can duplicate them but never reorders them.
 pub(crate) async fn deliver<'a, C: Courier>(courier: &'a C, batch: &'a [Delivery]) -> Vec<Verdict> {
     let mut verdicts = Vec::with_capacity(batch.len());
     let mut run: Vec<C::Message<'a>> = Vec::with_capacity(batch.len());
@@ -45,6 +47,7 @@ pub(crate) async fn deliver<'a, C: Courier>(courier: &'a C, batch: &'a [Delivery
         }
         run.push(message);
     }
+    // The refused event gets its verdict only if all events before it were accepted; otherwise it is skipped.
     if verdicts.iter().all(accepted) && send(courier, &mut run, &mut verdicts).await {
         verdicts.extend(refused);
     }
@@ -52,7 +55,7 @@ pub(crate) async fn deliver<'a, C: Courier>(courier: &'a C, batch: &'a [Delivery
     verdicts
 }
 
-/// Sends a run; tells whether all of it was taken.
+/// Sends the messages of a run. Returns whether the broker accepted all of them.
 async fn send<'a, C: Courier>(
     courier: &'a C,
     run: &mut Vec<C::Message<'a>>,
@@ -73,17 +76,17 @@ fn accepted(verdict: &Verdict) -> bool {
     *verdict == Verdict::Accepted
 }
 
-/// The broker can't be used.
+/// The verdict if the broker is at fault.
 pub(crate) fn unavailable(fault: impl Into<Fault>) -> Verdict {
     fault.into().verdict()
 }
 
-/// The event will never be taken.
+/// The verdict on an event that no retry can deliver.
 pub(crate) fn rejected(error: impl Into<String>) -> Verdict {
     Verdict::Rejected { error: error.into() }
 }
 
-/// Text of a broker, cut to what fits a row, on one line.
+/// A text of the broker for an error: on one line and at most 300 characters.
 pub(crate) fn said(text: &str) -> String {
     const SAID_MAX: usize = 300;
     let line = |letter: char| if letter.is_control() { ' ' } else { letter };

@@ -1,15 +1,16 @@
-//! Egress: which addresses requests may go to, judged on the address that is connected to.
+//! Egress rules: the addresses and ports that webhooks may be sent to, checked on the resolved address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which endpoints webhooks may reach.
+/// The endpoints that webhooks may be sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Whether plain http is allowed. Default: no.
     pub plain_http: bool,
-    /// Whether private, loopback and other internal addresses are allowed; metadata services never are. Default: no.
+    /// Whether private, loopback and other internal addresses are allowed. Cloud metadata addresses are
+    /// always forbidden. Default: no.
     pub internal: bool,
-    /// Which ports are allowed; none named, all. Default: 80, 443, 8080, 8443.
+    /// The allowed ports; an empty list allows all. Default: 80, 443, 8080, 8443.
     pub ports: Vec<u16>,
 }
 
@@ -19,29 +20,30 @@ impl Default for Egress {
     }
 }
 
-/// Why an address is not connected to.
+/// The error for a forbidden address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the address is {kind}, which egress rules do not allow")]
 pub struct Blocked {
-    /// What kind of address it is.
+    /// The kind of the address.
     pub kind: &'static str,
 }
 
-/// What an address is.
+/// The kind of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Anyone's.
+    /// A public address.
     Public,
-    /// Of the network around us: allowed on demand.
+    /// An internal address, allowed only with [`Egress::internal`].
     Internal(&'static str),
-    /// Nothing to send to, ever.
+    /// An address that is always forbidden.
     Never(&'static str),
-    /// A way to an IPv4 address: allowed on demand, if that is.
+    /// An IPv6 address that leads to an IPv4 address. Allowed only with [`Egress::internal`], and only if the
+    /// IPv4 address is allowed.
     Embedded(&'static str, Ipv4Addr),
 }
 
 impl Egress {
-    /// Whether this address may be connected to.
+    /// Checks whether webhooks may connect to this address.
     pub fn check(&self, address: IpAddr) -> Result<(), Blocked> {
         let kind = match address {
             IpAddr::V4(address) => of_v4(address),
@@ -59,7 +61,7 @@ impl Egress {
         }
     }
 
-    /// Whether this port may be connected to.
+    /// Whether webhooks may connect to this port.
     #[must_use]
     pub fn allows_port(&self, port: u16) -> bool {
         self.ports.is_empty() || self.ports.contains(&port)
@@ -69,7 +71,7 @@ impl Egress {
 fn of_v4(address: Ipv4Addr) -> Kind {
     match address.octets() {
         [0, ..] => Kind::Never("of this network (0.0.0.0/8)"),
-        // Cloud metadata: all of the link-local block, and the services that have addresses elsewhere.
+        // Cloud metadata services: the whole link-local block, and those with addresses outside of it.
         [169, 254, ..] => Kind::Never("link-local, where metadata services are"),
         [100, 100, 100, 200] | [192, 0, 0, 192] | [168, 63, 129, 16] => Kind::Never("a metadata service"),
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Kind::Internal("private"),
@@ -97,7 +99,7 @@ fn of_v6(address: Ipv6Addr) -> Kind {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Kind::Embedded("behind NAT64", v4(high, low)),
         [0x64, 0xff9b, 1, _, _, _, high, low] => Kind::Embedded("behind NAT64", v4(high, low)),
         [0x2002, high, low, ..] => Kind::Embedded("6to4", v4(high, low)),
-        // The client's address is at its end, all bits turned.
+        // Teredo stores the client's IPv4 address at the end, with all bits inverted.
         [0x2001, 0, _, _, _, _, high, low] => Kind::Embedded("Teredo", v4(!high, !low)),
         [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
             Kind::Never("a metadata service")
@@ -108,7 +110,7 @@ fn of_v6(address: Ipv6Addr) -> Kind {
         [0xff00..=0xffff, ..] => Kind::Never("multicast"),
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Kind::Never("for documentation"),
         [0x2001, 1..=0x1ff, ..] => Kind::Never("for protocols (2001::/23)"),
-        // ISATAP: an IPv4 address behind a fixed mark, below any prefix.
+        // ISATAP: an IPv4 address after a fixed interface identifier, under any prefix.
         [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, high, low] => Kind::Embedded("ISATAP", v4(high, low)),
         [0x2000..=0x3fff, ..] => Kind::Public,
         _ => Kind::Never("reserved"),

@@ -1,4 +1,4 @@
-//! Envelopes: how an event is put into a request or message, raw or as a CloudEvent.
+//! Encodes an event as the body and headers of a request or message, raw or as a CloudEvent.
 
 use std::borrow::Cow;
 
@@ -19,49 +19,50 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const OCTETS: &str = "application/octet-stream";
 const CLOUDEVENT: &str = "application/cloudevents+json";
 
-/// What CloudEvents keeps out of headers: all but visible ASCII, and of that quotes and percents.
+/// Characters that CloudEvents percent-encodes in headers: all but visible ASCII, and also quotes and percent
+/// signs.
 const OUTSIDE_HEADER: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
-/// How an event is put into a request or message.
+/// The format of a request or message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum Format {
     /// The payload alone.
     #[default]
     #[serde(rename = "raw")]
     Raw,
-    /// A CloudEvent in JSON, the payload inside it.
+    /// A CloudEvent as a JSON document that contains the payload.
     #[serde(rename = "cloudevents")]
     CloudEventsStructured,
-    /// The payload alone, the attributes of the CloudEvent as headers.
+    /// The payload alone, with the attributes of the CloudEvent as headers.
     #[serde(rename = "cloudevents-binary")]
     CloudEventsBinary,
 }
 
-/// How a protocol writes the attributes of a CloudEvent as headers.
+/// The protocol binding: how attributes of a CloudEvent are written as headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
     /// `ce-id`, values percent-encoded.
     Http,
     /// `ce-id`, values percent-encoded.
     Nats,
-    /// `ce_id`, values as they are; for Redis too.
+    /// `ce_id`, values unchanged. Redis uses it too.
     Kafka,
-    /// `cloudEvents_id`, values as they are.
+    /// `cloudEvents_id`, values unchanged.
     Amqp,
 }
 
-/// An event, ready to be sent.
+/// An encoded event.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// The body.
+    /// The body of the request or message.
     pub body: Bytes,
     /// What kind of content the body is.
     pub content_type: String,
-    /// The headers besides, names in lower case but for the prefix of AMQP; no name twice.
+    /// All other headers. Names are unique and in lower case, except for the prefix of AMQP.
     pub headers: Vec<(String, String)>,
 }
 
-/// Puts events into envelopes.
+/// Encodes events in one format for one protocol.
 #[derive(Debug, Clone)]
 pub struct Envelope {
     format: Format,
@@ -70,14 +71,15 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Envelopes of this format; `source` is the attribute of CloudEvents.
+    /// An encoder for this format and protocol. `source` is the attribute of CloudEvents.
     pub fn new(format: Format, binding: Binding, source: impl Into<String>) -> Self {
         Self { format, binding, source: source.into() }
     }
 
-    /// The envelope of an event; an error is the event's own fault.
+    /// Encodes an event. An error is the event's own fault.
     ///
-    /// Whatever the format, trace context and the event's safe headers go as headers, and the payload byte for byte.
+    /// Every format sends the trace context and the event's safe headers as headers, and the payload byte for
+    /// byte.
     pub fn encode(&self, delivery: &Delivery) -> Result<Encoded, String> {
         let event = &delivery.event;
         let body = match self.body(event)? {
@@ -89,7 +91,7 @@ impl Envelope {
         Ok(Encoded { body, content_type: self.content_type(event).to_owned(), headers })
     }
 
-    /// The body: the payload as it is, or a document around it.
+    /// The body: the payload itself, or a JSON document that contains it.
     pub(crate) fn body<'e>(&self, event: &'e Event) -> Result<Cow<'e, [u8]>, String> {
         match self.format {
             Format::Raw | Format::CloudEventsBinary => Ok(event.payload().as_bytes().into()),
@@ -105,7 +107,7 @@ impl Envelope {
         }
     }
 
-    /// The headers besides.
+    /// Calls `put` for every header except the content type.
     pub(crate) fn each_header(&self, event: &Event, mut put: impl FnMut(&str, &str)) {
         trace(event).iter().for_each(|(name, value)| put(name, value));
         forwarded_headers(event).for_each(|(name, value)| put(&name, &value));
@@ -136,13 +138,13 @@ impl Binding {
         match self {
             Self::Http | Self::Nats => "ce-",
             Self::Kafka => "ce_",
-            // The prefix with a colon is no name for clients of JMS.
+            // Not the prefix `cloudEvents:`, because JMS clients allow no colon in a name.
             Self::Amqp => "cloudEvents_",
         }
     }
 }
 
-/// The trace an event was written in, as headers.
+/// The headers of the trace context in which the event was written.
 pub(crate) fn trace(event: &Event) -> Vec<(String, String)> {
     let Some(context) = event.trace_context() else { return Vec::new() };
     let mut headers = vec![("traceparent".to_owned(), context.traceparent().to_owned())];
@@ -152,7 +154,8 @@ pub(crate) fn trace(event: &Event) -> Vec<(String, String)> {
     headers
 }
 
-/// A CloudEvent in JSON. What is JSON stands in `data` as it was written, anything else in `data_base64`.
+/// A CloudEvent in JSON. A JSON payload is copied into `data` unchanged; any other payload goes to
+/// `data_base64`.
 pub(crate) fn structured(event: &Event, source: &str) -> Result<Vec<u8>, String> {
     let payload = event.payload().as_bytes();
     let mut out = Vec::with_capacity(payload.len() + 512);
@@ -182,7 +185,7 @@ pub(crate) fn structured(event: &Event, source: &str) -> Result<Vec<u8>, String>
     Ok(out)
 }
 
-/// The attributes of a CloudEvent but for the kind of its data.
+/// The attributes of a CloudEvent, except for `datacontenttype`.
 fn attributes(event: &Event, source: &str) -> Vec<(&'static str, String)> {
     let mut attributes = vec![
         ("specversion", "1.0".to_owned()),
@@ -205,13 +208,13 @@ fn attributes(event: &Event, source: &str) -> Vec<(&'static str, String)> {
     attributes
 }
 
-/// What the event says its payload is, else what it is found to be.
+/// The content type from the event's header, or else derived from the payload.
 fn content_type(event: &Event) -> &str {
     let payload = event.payload();
     said_type(event).unwrap_or_else(|| kind_of(payload, || is_json(payload.as_bytes())))
 }
 
-/// The content type that a header of the event names, if it can be one.
+/// The event's `content-type` header, if it looks like a media type.
 fn said_type(event: &Event) -> Option<&str> {
     const TYPE_MAX: usize = 255;
     let said = event.headers().iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
@@ -222,7 +225,7 @@ fn said_type(event: &Event) -> Option<&str> {
     })
 }
 
-/// What a payload is, if nobody says: stores keep any text, so that it is JSON is not to be taken for granted.
+/// The content type of a payload without a header. Stores accept any text as `Json`, so the text is checked.
 fn kind_of(payload: &Payload, is_json: impl FnOnce() -> bool) -> &'static str {
     match payload {
         Payload::Json(_) if is_json() => JSON,
@@ -236,9 +239,9 @@ fn is_json_type(content_type: &str) -> bool {
     essence == JSON || essence.ends_with("+json")
 }
 
-/// Whether these bytes are one JSON text.
+/// Whether these bytes are one JSON document in UTF-8.
 pub(crate) fn is_json(bytes: &[u8]) -> bool {
-    // What is ignored is not looked at for UTF-8.
+    // `IgnoredAny` skips strings without checking their UTF-8, so it is checked before.
     std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 

@@ -1,14 +1,14 @@
-//! Errors of making a sink: what is wrong and what to do, never a secret.
+//! Errors of opening a sink: what is wrong and what to do, never with a secret.
 
 use crate::template::BadTemplate;
 
-/// Why there is no sink.
+/// The reason why a sink can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// The URL can't be used. It is not shown: it may hold a password.
+    /// The URL can't be used. It is not shown, because it may contain a password.
     #[error("the sink's URL {reason}")]
     Url {
-        /// What is wrong with it.
+        /// What is wrong with the URL, as the end of a sentence.
         reason: String,
     },
     /// No sink has this scheme.
@@ -19,33 +19,33 @@ pub enum SinkError {
         /// The scheme.
         scheme: String,
     },
-    /// The sink was left out when the program was built.
+    /// The program was built without this sink.
     #[error(
         "this program was built without sinks of the scheme `{scheme}`: rebuild it with `--features {feature}`"
     )]
     NotBuilt {
         /// The scheme.
         scheme: String,
-        /// The feature of this crate.
+        /// The cargo feature that adds the sink.
         feature: &'static str,
     },
-    /// An option does not fit.
+    /// An option is invalid for this sink.
     #[error("sink option `{option}`: {reason}")]
     Option {
-        /// Its name.
+        /// The name of the option.
         option: &'static str,
-        /// What is wrong, and what to do.
+        /// What is wrong and what to do.
         reason: String,
     },
 }
 
 impl SinkError {
-    /// The URL can't be used, for this reason.
+    /// An error of the URL, for this reason.
     pub fn url(reason: impl Into<String>) -> Self {
         Self::Url { reason: reason.into() }
     }
 
-    /// An option does not fit, for this reason.
+    /// An error of an option, for this reason.
     pub fn option(option: &'static str, reason: impl Into<String>) -> Self {
         Self::Option { option, reason: reason.into() }
     }

@@ -1,10 +1,10 @@
-//! Why an endpoint can't be used: its class, and a text.
+//! A failure of an endpoint or broker: its class and its text.
 
 use std::io;
 
 use pillarbox::port::{Cause, Verdict};
 
-/// Why an endpoint can't be used.
+/// A failure that is the fault of the endpoint, the broker or the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) cause: Cause,
@@ -16,7 +16,7 @@ impl Fault {
         Self { cause, error: error.into() }
     }
 
-    /// Puts what was under way before the text.
+    /// Prefixes the text with the operation that failed.
     pub(crate) fn during(self, what: &str) -> Self {
         Self { error: format!("{what}: {}", self.error), ..self }
     }
@@ -38,7 +38,7 @@ impl From<&str> for Fault {
     }
 }
 
-/// The cause that the kind of an I/O error tells.
+/// The class of an I/O error.
 pub(crate) fn cause_of(kind: io::ErrorKind) -> Cause {
     match kind {
         io::ErrorKind::ConnectionRefused => Cause::Refused,

@@ -1,14 +1,14 @@
-//! Which headers of an event travel with it as headers of a request or message.
+//! Selects the event headers that are forwarded as headers of a request or message.
 
 use http::HeaderName;
 use pillarbox::Event;
 
-/// Most headers that one event carries.
+/// Maximum number of forwarded headers per event.
 const FORWARDED_MAX: usize = 64;
-/// All carried names and values together, in bytes: servers refuse more than about 8 KiB of headers.
+/// Maximum bytes of all forwarded names and values: servers refuse more than about 8 KiB of headers.
 const FORWARDED_BYTES_MAX: usize = 4_096;
 
-/// Headers that mean something to the connection, to a proxy or to a broker, or that speak for whoever sends.
+/// Headers with a meaning for the connection, a proxy or a broker, and headers that identify the sender.
 const WITHHELD: [&str; 31] = [
     "accept",
     "accept-encoding",
@@ -43,7 +43,7 @@ const WITHHELD: [&str; 31] = [
     "www-authenticate",
 ];
 
-/// Beginnings of names that are ours, a standard's, a proxy's or a broker's.
+/// Prefixes that belong to Pillarbox, to a standard, to a proxy or to a broker.
 const WITHHELD_PREFIXES: [&str; 12] = [
     "access-control-",
     "ce-",
@@ -59,7 +59,7 @@ const WITHHELD_PREFIXES: [&str; 12] = [
     "x-forwarded-",
 ];
 
-/// The event's own headers that are safe to send on, by name, up to a bound.
+/// The event's headers that are safe to forward, with names in lower case, up to the limits.
 pub(crate) fn forwarded_headers(event: &Event) -> impl Iterator<Item = (String, String)> {
     let mut bytes = 0;
     event
@@ -84,7 +84,7 @@ fn is_safe(name: &str, value: &str) -> bool {
         && !matches!(lower.as_str(), "x-delay" | "x-death" | "x-match" | "x-real-ip" | "x-http-method-override")
 }
 
-/// Whether the value is the same in every protocol: visible ASCII, blanks inside it only.
+/// Whether every protocol carries the value unchanged: printable ASCII without leading or trailing spaces.
 pub(crate) fn is_visible(value: &str) -> bool {
     value.bytes().all(|b| matches!(b, b' '..=b'~')) && value.trim() == value
 }

@@ -1,4 +1,4 @@
-//! The sink for Kafka: a record is delivered when all replicas in sync have it.
+//! The Kafka sink: a record is delivered when all in-sync replicas have it.
 
 mod config;
 mod runs;
@@ -29,20 +29,21 @@ use crate::template::Template;
 use runs::Runs;
 
 const PORT: u16 = 9_092;
-/// Longest name of a topic.
+/// Maximum length of a topic name.
 const TOPIC_MAX: usize = 249;
-/// How much later than the producer itself we stop waiting for it.
+/// How long the sink waits for a result after the producer's own timeout.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often a full queue is tried again.
+/// Interval of retries while the producer's queue is full.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
 
-/// Produces events to topics of Kafka.
+/// Produces events to Kafka topics.
 ///
-/// The URL is `kafka://HOST[:PORT][,…]/TOPIC`; the topic is a [`Template`]. Settings: `format`, and `option.NAME` for what
-/// librdkafka calls NAME, such as `option.compression.type=zstd`; what the guarantees rest on can't be set.
+/// The URL is `kafka://HOST[:PORT][,…]/TOPIC`. The topic is a [`Template`]. Settings: `format`, and
+/// `option.NAME` for the property NAME of librdkafka, such as `option.compression.type=zstd`. Properties that
+/// the delivery guarantees depend on can't be set.
 ///
-/// The key is the event's group, else its id: a group stays in one partition, in order. The producer is idempotent, so what it sends
-/// again by itself is there once; an event that is delivered again later is there twice.
+/// The key is the event's group, or else its id, so a group stays in one partition and in order. The producer
+/// is idempotent, so its own retries add no duplicates. A later redelivery of an event is stored twice.
 pub struct KafkaSink {
     connection: LazyConnection<Producer>,
     config: ClientConfig,
@@ -56,7 +57,8 @@ struct Producer {
     watcher: Watcher,
 }
 
-/// Hears of every record's end, and remembers what the client complained of last, which tells more than that a record timed out.
+/// Receives the result of every record, and remembers the client's last error, which says more than a
+/// timeout.
 #[derive(Clone, Default)]
 struct Watcher {
     runs: Runs,
@@ -64,7 +66,7 @@ struct Watcher {
 }
 
 impl ClientContext for Watcher {
-    /// Texts of the client name servers and users: only the part that spoke is told.
+    /// The client's texts contain servers and users, so only the name of the component is logged.
     fn log(&self, _: RDKafkaLogLevel, facility: &str, _: &str) {
         tracing::debug!(facility, "Kafka client log");
     }
@@ -72,7 +74,7 @@ impl ClientContext for Watcher {
     fn error(&self, error: KafkaError, _: &str) {
         let code = error.rdkafka_error_code();
         tracing::debug!(?code, "the client of Kafka has an error");
-        // A lost connection is followed by "all brokers are down", which hides the reason.
+        // "All brokers are down" follows a lost connection and would hide the reason for it.
         if code != Some(RDKafkaErrorCode::AllBrokersDown) {
             *self.complaint.lock().unwrap_or_else(PoisonError::into_inner) = code;
         }
@@ -80,7 +82,7 @@ impl ClientContext for Watcher {
 }
 
 impl ProducerContext for Watcher {
-    /// The number of the record.
+    /// The number of the record in [`Runs`].
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
@@ -94,7 +96,7 @@ impl Watcher {
     }
 }
 
-/// A record and its topic. The headers are made when it is handed over.
+/// A record and its topic. The headers are encoded when the record is handed to the producer.
 pub(crate) struct Record<'a> {
     event: &'a Event,
     topic: Cow<'a, str>,
@@ -103,11 +105,13 @@ pub(crate) struct Record<'a> {
 }
 
 impl KafkaSink {
-    /// A sink for the URL. Nothing is connected to yet, but the client's settings have been tried.
+    /// Opens the sink of a URL. It connects with the first delivery, but the client's settings are checked
+    /// here.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let mut address = Address::parse(url, PORT)?;
         let topic = destination(Some(address.path()?), options, "topic: add it as the path")?;
-        // Well before the sink's own limit, so that the producer is done with a record when it is judged.
+        // Shorter than the sink's timeout, so that the producer has given up a record before it gets its
+        // verdict.
         let timeout = options.timeout * 5 / 6;
         let config = config::of(&mut address, options, timeout)?;
         let options = address.finish(options)?;
@@ -115,7 +119,8 @@ impl KafkaSink {
         Ok(Self { connection: LazyConnection::new(), config, topic, envelope, timeout })
     }
 
-    /// The client is made here and connects by itself, again and again.
+    /// Creates the producer, which connects and reconnects by itself. It is idempotent, so reconnects keep
+    /// the order.
     async fn connect(&self) -> Result<Producer, String> {
         produce_with(&self.config)
     }
@@ -126,7 +131,7 @@ impl KafkaSink {
             None => Cow::Owned(self.topic.render(event, escaped).map_err(|error| error.to_string())?),
         };
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-        // Topics of Kafka itself are not for the author of an event.
+        // The author of an event must not reach Kafka's internal topics.
         let own = topic.starts_with("__");
         if own || topic == "." || topic == ".." || topic.len() > TOPIC_MAX || !topic.chars().all(plain) {
             return Err("the topic made by the template is none that can be produced to".to_owned());
@@ -134,10 +139,10 @@ impl KafkaSink {
         Ok(topic)
     }
 
-    /// Sends what the broker found too large once more, each record alone.
+    /// Sends records again, one at a time, after the broker refused them as too large.
     ///
-    /// The broker's limit is on what it gets at once, which may have been several records that each would pass. The producer takes none after a
-    /// refused one (`enable.gapless.guarantee`), so the order is kept.
+    /// The broker's limit applies to a batch of the producer, whose records may each be small enough. The
+    /// producer accepts no record after a refused one (`enable.gapless.guarantee`), so the order is kept.
     async fn send_alone(&self, run: &[Record<'_>]) -> Vec<Verdict> {
         let mut config = self.config.clone();
         config.set("batch.num.messages", "1");
@@ -157,7 +162,7 @@ impl KafkaSink {
         verdicts
     }
 
-    /// Hands the run to the producer and waits for all of it; tells of the first failure.
+    /// Hands a run to the producer and waits for all results. The error is the first failure.
     async fn send_all(&self, producer: &Producer, run: &[Record<'_>]) -> Result<(), Failure> {
         let mut begun = producer.watcher.runs.begin(run.len());
         let mut stopped = None;
@@ -175,10 +180,11 @@ impl KafkaSink {
             Err(_) => Some((0, KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))),
         };
         let failure = failed.map(|(taken, error)| Failure { taken, error, by: By::Broker });
+        // A record that failed at the broker precedes the one at which handing over stopped.
         failure.or(stopped).map_or(Ok(()), Err)
     }
 
-    /// Hands a record to the producer; waits while its queue has no room.
+    /// Hands a record to the producer, and waits while its queue is full.
     async fn enqueue(
         &self,
         producer: &Producer,
@@ -198,7 +204,7 @@ impl KafkaSink {
             if !full || Instant::now() >= deadline {
                 return Err(error);
             }
-            // The client does not tell when there is room again.
+            // The client has no signal for free space in its queue.
             sleep(ROOM_WAIT).await;
         }
     }
@@ -215,18 +221,18 @@ impl KafkaSink {
 
 /// The first record of a run that failed.
 struct Failure {
-    /// How many were taken before it.
+    /// Number of records that were accepted before it.
     taken: usize,
     error: KafkaError,
     by: By,
 }
 
-/// Who refused a record.
+/// The side that refused a record.
 #[derive(PartialEq)]
 enum By {
-    /// The client, before it was sent.
+    /// The client, before it sent the record.
     Client,
-    /// The broker, or its silence.
+    /// The broker, by an error or by not answering in time.
     Broker,
 }
 
@@ -237,7 +243,7 @@ fn produce_with(config: &ClientConfig) -> Result<Producer, String> {
     Ok(Producer { producer, watcher })
 }
 
-/// The group, else the event alone.
+/// The event's group, or else its id.
 fn key(event: &Event) -> Cow<'_, str> {
     match event.message_group() {
         Some(group) => group.into(),
@@ -246,7 +252,7 @@ fn key(event: &Event) -> Cow<'_, str> {
     }
 }
 
-/// A value within a topic: what no topic can have becomes a line.
+/// Escapes a value for a topic: characters that are not allowed become `_`.
 fn escaped(value: &str) -> Cow<'_, str> {
     let bad = |letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter);
     if value.contains(bad) { value.replace(bad, "_").into() } else { value.into() }
@@ -300,7 +306,7 @@ impl Courier for KafkaSink {
         let Err(failure) = self.send_all(producer, &run).await else {
             return vec![Verdict::Accepted; run.len()];
         };
-        // After a fatal error a producer takes nothing any more.
+        // A producer accepts nothing after a fatal error, so it is replaced.
         if producer.producer.client().fatal_error().is_some() {
             self.connection.give_up(&held);
         }

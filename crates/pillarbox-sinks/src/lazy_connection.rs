@@ -1,19 +1,20 @@
-//! A connection that is made when it is needed, and given up as a whole when it breaks.
+//! A connection that is opened on first use and replaced as a whole when it breaks.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
-/// Keeps the connection in use.
+/// The current connection of a sink, if there is one.
 ///
-/// A delivery sends everything over the one connection it began with. A client that connected again by itself would send the end of a
-/// batch whose beginning was lost with the connection before.
+/// A delivery sends its whole batch over the connection it began with. A client that reconnected by itself
+/// would send the rest of a batch after its beginning was lost with the old connection, and so break the
+/// order.
 pub(crate) struct LazyConnection<C> {
     current: Mutex<Held<C>>,
 }
 
-/// The connection of one delivery; there may be none behind it yet.
+/// The connection that one delivery uses. It is empty until the first connect succeeds.
 pub(crate) type Held<C> = Arc<OnceCell<C>>;
 
 impl<C> LazyConnection<C> {
@@ -21,7 +22,7 @@ impl<C> LazyConnection<C> {
         Self { current: Mutex::new(Arc::new(OnceCell::new())) }
     }
 
-    /// The connection in use; deliveries that come at once wait for one `connect`.
+    /// The current connection. Concurrent deliveries wait for one `connect` instead of connecting twice.
     pub(crate) async fn held<E, F>(&self, connect: impl FnOnce() -> F) -> Result<Held<C>, E>
     where
         F: Future<Output = Result<C, E>>,
@@ -31,7 +32,8 @@ impl<C> LazyConnection<C> {
         Ok(held)
     }
 
-    /// Gives a broken connection up, unless somebody has done so before.
+    /// Drops a broken connection, so that the next delivery connects again. Does nothing if another delivery
+    /// has replaced it already: the newer connection is not the broken one.
     pub(crate) fn give_up(&self, broken: &Held<C>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&current, broken) {

@@ -1,6 +1,7 @@
-//! Where events go: HTTP batch endpoints, webhooks, brokers, standard output. A feature each.
+//! Sinks for HTTP batch endpoints, webhooks, message brokers and standard output, each behind a feature.
 //!
-//! Every one is a [`pillarbox::port::Sink`], for the relay and for an outbox in process alike. [`open`] makes one from a URL.
+//! Every sink implements [`pillarbox::port::Sink`], so both the relay and an outbox in process can use it.
+//! [`open`] opens the sink of a URL.
 //!
 #![cfg_attr(feature = "stdout", doc = include_str!("in_process.md"))]
 

@@ -1,4 +1,4 @@
-//! The sink for NATS JetStream: a message is delivered when its stream has acknowledged it.
+//! The NATS JetStream sink: a message is delivered when its stream has acknowledged it.
 
 mod sizes;
 
@@ -31,23 +31,23 @@ use crate::tls::ensure_tls_provider;
 use sizes::Sizes;
 
 const PORT: u16 = 4_222;
-/// Messages that wait for their acknowledgements, of all deliveries together.
+/// Maximum number of unacknowledged messages of all deliveries together.
 const IN_FLIGHT_MAX: usize = 4_096;
-/// Messages of one delivery that are sent before the first acknowledgement is awaited.
+/// Maximum number of messages that one delivery sends before it waits for acknowledgements.
 const FLIGHT_MAX: usize = 512;
-/// A message larger than its stream allows.
+/// The JetStream error for a message larger than its stream allows.
 const TOO_LARGE_FOR_STREAM: ErrorCode = ErrorCode(10_054);
-/// Where no server ever listens, given as the one to connect to again: see [`NatsSink::connect`].
+/// An address that no server listens on, used to prevent reconnects: see [`NatsSink::connect`].
 const NOWHERE: &str = "nats://127.0.0.1:0";
 const NO_STREAM: &str = "no stream takes the subject: create one whose subjects include it";
 
-/// Publishes events to the streams of NATS.
+/// Publishes events to NATS JetStream.
 ///
-/// The URL is `nats://[USER:PASSWORD@]HOST[:PORT][,…]/SUBJECT`, or `tls://…`; the subject is a [`Template`]. A user without a
-/// password is a token. Settings: `format`, `credentials-file`.
+/// The URL is `nats://[USER:PASSWORD@]HOST[:PORT][,…]/SUBJECT`, or `tls://…`. The subject is a [`Template`].
+/// A user without a password is a token. Settings: `format`, `credentials-file`.
 ///
-/// A message's id is the event's, so a stream drops a second one that comes within its deduplication window, two minutes by
-/// default. An event that is sent again later than that is there twice.
+/// The message id is the event's id, so a stream drops a duplicate within its deduplication window, two
+/// minutes by default. A later redelivery is stored twice.
 pub struct NatsSink {
     connection: LazyConnection<Connection>,
     sizes: Sizes,
@@ -67,20 +67,21 @@ struct Login {
 struct Connection {
     client: Client,
     streams: Context,
-    /// Taken for a whole flight before any of it is sent: deliveries that each held a part would wait for each other.
+    /// Permits for unacknowledged messages. A delivery acquires those of a whole flight at once: deliveries
+    /// that each held a part would deadlock.
     room: Semaphore,
 }
 
 /// A message and its subject.
 pub(crate) struct Message {
     subject: String,
-    /// Its headers and payload, in bytes.
+    /// Size of headers and payload, in bytes.
     size: usize,
     message: PublishMessage,
 }
 
 impl NatsSink {
-    /// A sink for the URL. Nothing is connected to yet.
+    /// Opens the sink of a URL. It connects with the first delivery.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let mut address = Address::parse(url, PORT)?;
         let subject = destination(Some(address.path()?), options, "subject: add it as the path")?;
@@ -107,10 +108,11 @@ impl NatsSink {
         })
     }
 
-    /// Connects, for as long as that one connection lasts.
+    /// Opens a connection that never reconnects.
     ///
-    /// A client that connects again by itself sends what waits in its queue, although messages before it were lost with the
-    /// connection: a group's later event would come first. So it is told of no server to connect to again, and ends instead.
+    /// After a reconnect the client would send the messages in its queue although earlier messages were lost
+    /// with the old connection, so a later event of a group would arrive first. The server pool is therefore
+    /// replaced with an address that never answers, and the client ends instead.
     async fn connect(&self) -> Result<Connection, Fault> {
         ensure_tls_provider();
         let options = self.connect_options().await?;
@@ -159,7 +161,7 @@ impl NatsSink {
             Some(TokenSource::Text(token)) => Ok(Some(token.reveal().to_owned())),
             Some(TokenSource::File(path)) => {
                 let path = path.clone();
-                // Small and read once for each connection.
+                // Read again for each connection, so a replaced file takes effect.
                 let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
                 let token =
                     read.map_err(|_| std::io::ErrorKind::Other).and_then(|read| read.map_err(|e| e.kind()));
@@ -170,14 +172,14 @@ impl NatsSink {
         }
     }
 
-    /// Ends before the sink's own, so that verdicts are told one by one.
+    /// Shorter than the timeout of a delivery, so that a slow broker still gives each event its own verdict.
     fn timeout(&self) -> Duration {
         self.options.timeout * 5 / 6
     }
 
     fn subject(&self, delivery: &Delivery) -> Result<String, String> {
         let subject = self.subject.render(&delivery.event, escaped).map_err(|error| error.to_string())?;
-        // Subjects of the server itself, by which streams are deleted, are not for the author of an event.
+        // The author of an event must not reach the server's own subjects, which can delete streams.
         let own = subject.starts_with('$') || subject.starts_with("_INBOX");
         if own || subject.split('.').any(str::is_empty) {
             return Err("the subject made by the template is none that can be published to".to_owned());
@@ -185,17 +187,18 @@ impl NatsSink {
         Ok(subject)
     }
 
-    /// Publishes flight after flight, up to the first failure.
+    /// Publishes in flights of pipelined messages, up to the first failure.
     async fn publish(&self, connection: &Connection, mut run: Vec<Message>) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(run.len());
         while let Some(first) = run.first()
             && verdicts.iter().all(|verdict| *verdict == Verdict::Accepted)
         {
             let sizes = run.iter().take(FLIGHT_MAX).map(|message| message.size);
+            // A flight ends with the first message that may be refused, so nothing is published past it.
             let count = self.sizes.flight(&first.subject, sizes);
             let rest = run.split_off(count);
             let flight = std::mem::replace(&mut run, rest);
-            // It is never closed, and a flight is far below what fits a number of permits.
+            // Nothing closes the semaphore, and a flight never exceeds its permits.
             let _room = connection.room.acquire_many(flight.len() as u32).await;
             verdicts.extend(self.fly(&connection.streams, flight).await);
         }
@@ -229,7 +232,7 @@ impl NatsSink {
     }
 }
 
-/// Why there is no connection, without an address or a password.
+/// The reason why connecting failed, without addresses or passwords.
 fn unconnected(error: &ConnectError) -> Fault {
     let root = std::iter::successors(error.source(), |cause| (**cause).source()).take(8);
     let io = root.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last();
@@ -244,7 +247,8 @@ fn unconnected(error: &ConnectError) -> Fault {
     Fault::new(cause, format!("no connection to NATS: {}{detail}", error.kind()))
 }
 
-/// A value within a subject: dots divide it as they would in the template, what has a meaning of its own does not pass.
+/// Escapes a value for a subject. Dots separate tokens as they do in the template; wildcards and whitespace
+/// become `_`.
 fn escaped(value: &str) -> Cow<'_, str> {
     let bad = |letter: char| matches!(letter, '*' | '>') || letter.is_whitespace() || letter.is_control();
     if value.contains(bad) { value.replace(bad, "_").into() } else { value.into() }
@@ -263,7 +267,7 @@ fn headers(encoded: &Encoded) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// The size of the headers as they are sent, but for what all messages have alike.
+/// The size of the headers on the wire, without the part that is equal for all messages.
 fn size_of(encoded: &Encoded) -> usize {
     const AROUND: usize = ": \r\n".len();
     let headers = encoded.headers.iter().map(|(name, value)| name.len() + value.len() + AROUND);
@@ -294,7 +298,7 @@ impl Courier for NatsSink {
             Err(error) => return vec![unavailable(error)],
         };
         let Some(connection) = held.get() else { return Vec::new() };
-        // Many messages share one flight, whose limit counts for all of them together.
+        // One timeout for the whole run, not one per message.
         let sent = timeout(self.timeout(), self.publish(connection, run)).await;
         if sent.is_err() || connection.client.connection_state() != State::Connected {
             self.connection.give_up(&held);
@@ -331,7 +335,7 @@ impl Sink for NatsSink {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The client's task ends by itself once nobody holds the client.
+        // Nothing to close: the client's task ends when the last handle is dropped.
         tracing::debug!(state = ?self.client.connection_state(), "a connection to NATS is given up");
     }
 }

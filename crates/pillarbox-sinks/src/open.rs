@@ -1,4 +1,4 @@
-//! Opening a sink: the scheme of its URL says which.
+//! Opens a sink by the scheme of its URL.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use pillarbox::port::Sink;
 use crate::error::SinkError;
 use crate::options::SinkOptions;
 
-/// Longest URL of a sink, in bytes.
+/// Maximum length of a URL, in bytes.
 const URL_MAX: usize = 4_096;
 
-/// What `open` gives.
+/// The result of [`open`].
 type Opened = Result<Arc<dyn Sink>, SinkError>;
 
-/// Makes the sink of a URL. Nothing is connected to yet.
+/// Opens the sink of a URL. It connects with the first delivery, not here.
 pub fn open(url: &str, options: &SinkOptions) -> Opened {
     if url.len() > URL_MAX {
         return Err(SinkError::url(format!("has {} bytes, and the maximum is {URL_MAX}", url.len())));
@@ -31,7 +31,7 @@ pub fn open(url: &str, options: &SinkOptions) -> Opened {
     }
 }
 
-/// Defines how sinks of one feature are opened, and what is said where it was left out.
+/// Defines a function per feature that opens its sink, or fails if the feature is off.
 macro_rules! opens {
     ($($feature:literal $name:ident => $open:expr;)*) => {$(
         #[cfg(feature = $feature)]
@@ -71,7 +71,8 @@ fn not_built(url: &str, feature: &'static str) -> SinkError {
     SinkError::NotBuilt { scheme: shown(scheme), feature }
 }
 
-/// What stands before the first colon may be anything, a user's name too: only what looks like a scheme is shown.
+/// The scheme for an error message. The text before the first colon may be anything, such as a user name, so
+/// it is shown only if it looks like a scheme.
 fn shown(scheme: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
     if scheme.len() <= 20 && scheme.bytes().all(plain) { scheme.to_owned() } else { "?".to_owned() }

@@ -1,4 +1,4 @@
-//! Options of sinks: what a URL does not say.
+//! Options of a sink that its URL does not contain.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,40 +10,40 @@ use crate::egress::Egress;
 use crate::envelope::Format;
 use crate::secret::{Secret, TokenSource};
 
-/// Options of a sink; each kind takes what it knows of.
+/// Options of a sink. Each sink uses the options that apply to it.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
-    /// How events are put into requests and messages. Default: raw.
+    /// The format of requests and messages. Default: raw.
     pub format: Format,
-    /// The `source` of CloudEvents. Default: `pillarbox`.
+    /// The `source` attribute of CloudEvents. Default: `pillarbox`.
     pub source: String,
-    /// A template for the path, topic, subject, routing key or stream. Default: by the kind of sink.
+    /// The template of the path, topic, subject, routing key or stream. The default depends on the sink.
     pub destination: Option<String>,
-    /// How long connecting may take. Default: 10 s.
+    /// Timeout of connecting. Default: 10 s.
     pub connect_timeout: Duration,
-    /// How long a request may take as a whole. Default: 30 s.
+    /// Timeout of a request, including its response. Default: 30 s.
     pub timeout: Duration,
-    /// The longest wait an endpoint can ask for. Default: 5 min.
+    /// Maximum delay that a Retry-After header can ask for. Default: 5 min.
     pub retry_after_max: Duration,
-    /// How request bodies are compressed. Default: not.
+    /// Compression of request bodies. Default: none.
     pub compression: Compression,
-    /// How answers of a batch endpoint are read. Default: item by item.
+    /// How responses of a batch endpoint are read. Default: item by item.
     pub answers: Answers,
-    /// How HTTP/2 is found. Default: negotiated with TLS.
+    /// When HTTP/2 is used. Default: negotiated with TLS.
     pub http2: Http2,
     /// The bearer token. Default: none.
     pub token: Option<TokenSource>,
-    /// The secrets that webhooks are signed with, `whsec_…`; several while one follows another. Default: none.
+    /// The secrets that sign webhooks, each `whsec_…`; more than one during a rotation. Default: none.
     pub secrets: Vec<Secret>,
-    /// Which addresses webhooks may go to. Default: public ones by https.
+    /// The addresses that webhooks may be sent to. Default: public addresses by https.
     pub egress: Egress,
-    /// A proxy for the batch endpoint. Default: none; the environment is not asked.
+    /// The proxy for the batch endpoint. Default: none; proxy variables of the environment are ignored.
     pub proxy: Option<Secret>,
-    /// A file of PEM certificates to trust besides the system's. Default: none.
+    /// A file of PEM certificates to trust in addition to the system's. Default: none.
     pub ca_file: Option<PathBuf>,
-    /// Settings that are passed on to a broker's client. Default: none.
+    /// Settings passed to the broker's client. Default: none.
     pub properties: BTreeMap<String, Secret>,
-    /// Where the stdout sink writes. Default: nowhere; the program passes it in.
+    /// The writer of the stdout sink, which needs one. Default: none.
     #[cfg(feature = "stdout")]
     pub writer: Option<crate::stdout::LineWriter>,
 }
@@ -72,37 +72,37 @@ impl Default for SinkOptions {
     }
 }
 
-/// How request bodies are compressed.
+/// Compression of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// By gzip.
+    /// Compress with gzip.
     Gzip,
-    /// By zstd.
+    /// Compress with zstd.
     Zstd,
 }
 
-/// How answers of a batch endpoint are read.
+/// How responses of a batch endpoint are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answers {
-    /// A body may say of each event how it went.
+    /// The body may contain a result for each event.
     #[default]
     ItemByItem,
-    /// The status alone counts.
+    /// Only the status code counts.
     ByStatus,
 }
 
-/// How HTTP/2 is found.
+/// When HTTP/2 is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Http2 {
-    /// Where the server offers it in the TLS handshake; else HTTP/1.1.
+    /// If the server offers it in the TLS handshake; otherwise HTTP/1.1.
     #[default]
     Negotiated,
-    /// Always: the server is known to speak it, without TLS too.
+    /// Always, even without TLS. The server must support it.
     PriorKnowledge,
 }

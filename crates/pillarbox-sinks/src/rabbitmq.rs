@@ -1,4 +1,4 @@
-//! The sink for RabbitMQ: a message is delivered when the broker has routed it to a queue and confirmed it.
+//! The RabbitMQ sink: a message is delivered when the broker has routed it to a queue and confirmed it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,20 +23,21 @@ use crate::template::Template;
 
 const PORT: u16 = 5_672;
 const TLS_PORT: u16 = 5_671;
-/// How often a silent connection is tried, in seconds.
+/// Heartbeat interval of a connection, in seconds.
 const HEARTBEAT: u16 = 10;
-/// Channels that are kept open for the next delivery.
+/// Maximum number of idle channels that are kept open.
 const IDLE_MAX: usize = 64;
 const PERSISTENT: u8 = 2;
 const UNROUTABLE: &str = "unroutable: no queue is bound to the exchange for this routing key";
 
-/// Publishes events to an exchange of RabbitMQ.
+/// Publishes events to a RabbitMQ exchange.
 ///
-/// The URL is `amqp://[USER:PASSWORD@]HOST[:PORT]/VHOST?exchange=EXCHANGE&routing-key=KEY`, or `amqps://…`; exchange and key are
-/// [`Template`]s. Without an exchange messages go to the queue that the key names. The key is `{type}` by default. Setting: `format`.
+/// The URL is `amqp://[USER:PASSWORD@]HOST[:PORT]/VHOST?exchange=EXCHANGE&routing-key=KEY`, or `amqps://…`.
+/// Exchange and key are [`Template`]s. Without an exchange, messages go to the queue that the key names. The
+/// key is `{type}` by default. Setting: `format`.
 ///
-/// Messages are persistent and mandatory. RabbitMQ does not know a message it has had before: one that is sent again after
-/// a lost confirmation is there twice, with the same message id.
+/// Messages are persistent and mandatory. RabbitMQ does not deduplicate: a redelivery after a lost
+/// confirmation is stored twice, with the same message id.
 pub struct RabbitMqSink {
     connection: LazyConnection<Connection>,
     uri: AMQPUri,
@@ -45,17 +46,18 @@ pub struct RabbitMqSink {
     routing_key: Template,
     envelope: Envelope,
     options: SinkOptions,
-    /// The largest message the broker takes, once it has told.
+    /// The broker's maximum message size, once it is known.
     size_max: AtomicUsize,
 }
 
-/// A connection and its channels that no delivery uses. Each delivery has a channel of its own, since a fault closes it.
+/// A connection and its idle channels. Each delivery uses its own channel, because an error closes the
+/// channel.
 struct Connection {
     connection: lapin::Connection,
     idle: Mutex<Vec<Channel>>,
 }
 
-/// A message and where it goes.
+/// A message with its exchange and routing key.
 pub(crate) struct Message {
     exchange: ShortString,
     routing_key: ShortString,
@@ -68,15 +70,15 @@ const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const NOT_ALLOWED: u16 = 530;
 
-/// Why a run ended early.
+/// The reason why a run ended early.
 struct Broken {
     fault: Fault,
-    /// The connection may be of no use any more.
+    /// Whether the connection may be unusable too, not only the channel.
     broke: bool,
 }
 
 impl RabbitMqSink {
-    /// A sink for the URL. Nothing is connected to yet.
+    /// Opens the sink of a URL. It connects with the first delivery.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let tls = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("amqps"));
         let mut address = Address::parse(url, if tls { TLS_PORT } else { PORT })?;
@@ -113,7 +115,7 @@ impl RabbitMqSink {
         Ok(Connection { connection, idle: Mutex::default() })
     }
 
-    /// Ends before the sink's own, so that verdicts are told one by one.
+    /// Shorter than the timeout of a delivery, so that a slow broker still gives each event its own verdict.
     fn timeout(&self) -> Duration {
         self.options.timeout * 5 / 6
     }
@@ -157,7 +159,8 @@ impl RabbitMqSink {
         Ok(())
     }
 
-    /// The broker tells its limit when it closes the channel. With the next try such a message is told from those it closed the channel on.
+    /// Learns the broker's size limit from the error that closed the channel. That error does not say which
+    /// message was too large; with the next attempt [`Courier::prepare`] rejects it by its size.
     fn learn(&self, error: &str) {
         if let Some(max) = size_limit(error) {
             self.size_max.fetch_min(max, Ordering::Relaxed);
@@ -177,7 +180,7 @@ impl Connection {
         Ok(channel)
     }
 
-    /// Only a channel whose confirmations have all come is used again.
+    /// Keeps a channel for reuse. The caller has received all its confirmations.
     fn put_back(&self, channel: Channel) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_MAX {
@@ -209,7 +212,7 @@ fn uri(address: &mut Address, scheme: AMQPScheme) -> Result<AMQPUri, SinkError> 
     Ok(AMQPUri { scheme, authority: AMQPAuthority { userinfo, host, port }, vhost, query })
 }
 
-/// What went wrong, by the words of the broker or the kind of error: never with an address or a password.
+/// The class and text of an error, without addresses or passwords.
 fn reason(error: &Error) -> Fault {
     match error.kind() {
         ErrorKind::ProtocolError(refusal) => {
@@ -229,7 +232,7 @@ fn reason(error: &Error) -> Fault {
     }
 }
 
-/// The limit in `… message size 134217729 is larger than configured max size 134217728`.
+/// Parses the limit of `… message size 134217729 is larger than configured max size 134217728`.
 fn size_limit(error: &str) -> Option<usize> {
     let (_, after) = error.split_once("max size ")?;
     let digits = after.split(|letter: char| !letter.is_ascii_digit()).next()?;
@@ -245,7 +248,8 @@ fn properties(delivery: &Delivery, encoded: &Encoded) -> BasicProperties {
     let event = &delivery.event;
     let mut headers = FieldTable::default();
     for (name, value) in &encoded.headers {
-        // A longer name has no form in AMQP, and is that of a header the event can do without.
+        // AMQP limits names to 255 bytes. A header with a longer name is dropped; the event is sent without
+        // it.
         if let Ok(name) = ShortString::try_new(name.clone()) {
             headers.insert(name, AMQPValue::LongString(LongString::from(value.as_str())));
         }

@@ -1,4 +1,4 @@
-//! The sink for Redis Streams: an entry is delivered when Redis has answered, and replicas too if that is asked for.
+//! The Redis Streams sink: an entry is delivered when Redis, and optionally its replicas, have confirmed it.
 
 use std::time::Duration;
 
@@ -22,17 +22,18 @@ use crate::template::Template;
 use crate::tls::ensure_tls_provider;
 
 const PORT: u16 = 6_379;
-/// The largest value that Redis takes with its defaults; a larger one would end the connection.
+/// The largest value that Redis accepts by default. A larger one would close the connection.
 const VALUE_MAX: usize = 512 * 1024 * 1024;
-/// Requests that wait for their answers on one connection.
+/// Maximum number of unanswered requests on one connection.
 const IN_FLIGHT_MAX: usize = 1_024;
 
-/// Adds events to streams of Redis.
+/// Adds events to Redis streams.
 ///
-/// The URL is `redis://[USER:PASSWORD@]HOST[:PORT]/DATABASE?stream=STREAM`, or `rediss://…`; the stream is a [`Template`].
-/// Settings: `maxlen`, about how many entries a stream keeps; `wait`, how many replicas must have an entry; `format`.
+/// The URL is `redis://[USER:PASSWORD@]HOST[:PORT]/DATABASE?stream=STREAM`, or `rediss://…`. The stream is a
+/// [`Template`]. Settings: `maxlen` is the approximate number of entries that a stream keeps, `wait` the
+/// number of replicas that must have an entry; `format`.
 ///
-/// Redis does not know an entry it has had before: one that is sent again after a lost answer is there twice.
+/// Redis does not deduplicate: a redelivery after a lost answer is stored twice.
 pub struct RedisSink {
     connection: LazyConnection<MultiplexedConnection>,
     client: Client,
@@ -43,14 +44,14 @@ pub struct RedisSink {
     options: SinkOptions,
 }
 
-/// An entry of a stream.
+/// An entry with its stream.
 pub(crate) struct Entry {
     stream: String,
     add: Cmd,
 }
 
 impl RedisSink {
-    /// A sink for the URL. Nothing is connected to yet.
+    /// Opens the sink of a URL. It connects with the first delivery.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let mut address = Address::parse(url, PORT)?;
         let stream = destination(address.take("stream"), options, "stream: add `?stream=`")?;
@@ -79,7 +80,7 @@ impl RedisSink {
         Ok(connection)
     }
 
-    /// Ends before the sink's own, so that verdicts are told one by one.
+    /// Shorter than the timeout of a delivery, so that a slow server still gives each event its own verdict.
     fn timeout(&self) -> Duration {
         self.options.timeout * 5 / 6
     }
@@ -97,13 +98,14 @@ impl RedisSink {
         }
         add.arg("content-type").arg(&encoded.content_type).arg("payload").arg(&encoded.body[..]);
         for (name, value) in &encoded.headers {
-            // The prefix keeps a header from standing for one of the fields above.
+            // The prefix prevents a header from replacing one of the fields above.
             add.arg(format!("header:{name}")).arg(value);
         }
         add
     }
 
-    /// All or none of the run, so that an entry is never there before its forerunner.
+    /// Adds a run in one transaction: all entries or none, so that an entry is never added without those
+    /// before it.
     async fn add_all(&self, connection: &MultiplexedConnection, run: Vec<Entry>) -> Result<usize, Fault> {
         let mut connection = connection.clone();
         let mut pipeline = Pipeline::with_capacity(run.len());
@@ -154,11 +156,11 @@ fn client(address: &Address, trusted: Option<String>) -> Result<Client, SinkErro
     opened.map_err(|_| SinkError::url("can't be used for Redis"))
 }
 
-/// A server that evicts keys of any kind to make room may evict a stream that nobody has read.
+/// Warns if Redis may evict keys of any kind, because it could evict a stream with unread entries.
 async fn warn_of_eviction(connection: &mut MultiplexedConnection) {
     let mut ask = Cmd::new();
     ask.arg("INFO").arg("memory");
-    // Whoever may not ask gets no warning.
+    // A user without the right to run INFO gets no warning.
     let answer: Result<String, _> = ask.query_async(connection).await;
     if answer.is_ok_and(|memory| evicts(&memory)) {
         tracing::warn!("Redis may evict streams to make room: set maxmemory-policy to noeviction");
@@ -171,7 +173,7 @@ fn evicts(memory: &str) -> bool {
     bounded && value("maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys"))
 }
 
-/// What went wrong, by the words of Redis or the kind of error: never with an address or a password.
+/// The class and text of an error, without addresses or passwords.
 fn reason(error: &RedisError) -> Fault {
     let of_command = error.clone().into_server_errors();
     if let Some((_, first)) = of_command.as_deref().and_then(|errors| errors.first()) {

@@ -1,22 +1,23 @@
-//! Secrets: texts that are never shown.
+//! Texts that are never shown, logged or serialised.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A password, token or key, or a URL that may hold one. It prints and serialises as `***`; [`Secret::reveal`] alone reads it.
+/// A password, token or key, or a URL that may contain one. It prints and serialises as `***`. Only
+/// [`Secret::reveal`] returns the text.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text secret.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text, for the one who sends it.
+    /// The text itself. Use it only where the secret is sent or compared.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -35,12 +36,13 @@ impl Serialize for Secret {
     }
 }
 
-/// Where a token comes from.
+/// The origin of a bearer token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenSource {
-    /// It is this.
+    /// The token itself.
     Text(Secret),
-    /// It stands in this file, blank space around it left out. Read again when the endpoint refuses it.
+    /// A file that contains the token; surrounding whitespace is ignored. The file is read again when the
+    /// endpoint refuses the token.
     File(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! The stdout sink: one line of JSON for each event, to a writer it is given.
+//! The stdout sink: writes one line of JSON per event to a given writer.
 
 use std::fmt;
 use std::io;
@@ -15,11 +15,11 @@ use crate::error::SinkError;
 use crate::fault::Fault;
 use crate::options::SinkOptions;
 
-/// A writer that sinks share.
+/// A writer that several sinks can share.
 #[derive(Clone)]
 pub struct LineWriter(Arc<Mutex<Lines>>);
 
-/// The writer, and the lines it is being given.
+/// The writer and the bytes of the current write.
 struct Lines {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     bytes: Vec<u8>,
@@ -33,13 +33,13 @@ impl fmt::Debug for LineWriter {
 }
 
 impl LineWriter {
-    /// Takes what lines are written to.
+    /// Wraps the writer that lines go to.
     pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self(Arc::new(Mutex::new(Lines { writer: Box::new(writer), bytes: Vec::new(), written: 0 })))
     }
 
     async fn write(&self, lines: &[u8]) -> io::Result<()> {
-        // Lines of two batches must not mix, so the next one waits for this write; the sink's timeout bounds it.
+        // Held during the write, so that lines of two batches don't mix. The sink's timeout limits the wait.
         let mut guard = self.0.lock().await;
         guard.start(lines);
         guard.finish().await
@@ -47,7 +47,8 @@ impl LineWriter {
 }
 
 impl Lines {
-    /// Puts lines after what is left of one that a failed or dropped write began.
+    /// Replaces the bytes to write. If a failed or cancelled write stopped within a line, the rest of that
+    /// line comes first, so that the new lines begin on a line of their own.
     fn start(&mut self, lines: &[u8]) {
         let left = self.bytes.split_off(self.written);
         let within_line = self.bytes.last().is_some_and(|last| *last != b'\n');
@@ -80,7 +81,7 @@ pub struct StdoutSink {
 }
 
 impl StdoutSink {
-    /// A sink on the writer of the options.
+    /// Opens a sink that writes to the writer of the options.
     pub fn open(options: &SinkOptions) -> Result<Self, SinkError> {
         let writer = options.writer.clone();
         let writer = writer.ok_or_else(|| SinkError::option("writer", "the program passed none in"))?;
@@ -98,17 +99,17 @@ impl StdoutSink {
                 payload.as_bytes().to_vec()
             }
             (Format::Raw, _) => {
-                return Err("the payload is not JSON; the format `cloudevents` writes it as text".to_owned());
+                return Err("the payload is not JSON; the format `cloudevents` sends it in base64".to_owned());
             }
             _ => structured(event, &self.source)?,
         };
-        // Inside a JSON text a line break stands between its parts only, never in a string.
+        // Safe: JSON allows raw line breaks only between tokens, never inside a string.
         line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
         line.push(b'\n');
         Ok(line)
     }
 
-    /// Writes what stands before the first event without a line, which nothing goes past.
+    /// Writes the events before the first one that has no JSON form. Nothing is written past that event.
     async fn write(&self, batch: &[Delivery]) -> Vec<Verdict> {
         let mut bytes = Vec::new();
         let mut verdicts = Vec::with_capacity(batch.len());

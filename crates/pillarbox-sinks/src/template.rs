@@ -1,4 +1,4 @@
-//! Templates: a path, topic, subject, routing key or stream made of what an event says of itself.
+//! Templates for paths, topics, subjects, routing keys and streams, filled with values of the event.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,21 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pillarbox::Event;
 use pillarbox::model::GroupKey;
 
-/// Longest text of a template, in bytes.
+/// Maximum length of a template, in bytes.
 const TEMPLATE_MAX: usize = 1_024;
-/// Most places in one template.
+/// Maximum number of places in a template.
 const PLACES_MAX: usize = 32;
-/// Longest text that comes out, in bytes.
+/// Maximum length of a rendered text, in bytes.
 const RENDERED_MAX: usize = 2_048;
 
-/// What a value of a path does not hold as it is, so that none makes a segment of its own.
+/// Characters that are percent-encoded in a path, so that a value never adds a segment.
 const OUTSIDE_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A text with places for parts of an event.
+/// A text with places that are filled with values of an event.
 ///
-/// Places: `{type}`, `{aggregate-type}`, `{aggregate-id}`, `{group}`, `{tenant}`, `{id}` and `{header:NAME}`. A default
-/// follows a bar, `{tenant|none}`, and stands in where the event has no value or an empty one. `{{` and `}}` are braces.
+/// Places are `{type}`, `{aggregate-type}`, `{aggregate-id}`, `{group}`, `{tenant}`, `{id}` and
+/// `{header:NAME}`. A default follows a bar, as in `{tenant|none}`, and is used if the event's value is
+/// missing or empty. Write `{{` and `}}` for literal braces.
 ///
 /// ```
 /// # use pillarbox::Event;
@@ -50,53 +51,53 @@ enum Name {
     Header(String),
 }
 
-/// Why a text is no template.
+/// The reason why a text is not a valid template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTemplate {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("the template is empty")]
     Empty,
-    /// It is too long.
+    /// The text is too long.
     #[error("the template has {len} bytes, and the maximum is {TEMPLATE_MAX}")]
     TooLong {
-        /// How long it is.
+        /// Its length in bytes.
         len: usize,
     },
-    /// There are too many places in it.
+    /// The text has too many places.
     #[error("the template has more than {PLACES_MAX} places")]
     TooManyPlaces,
-    /// A brace has no partner.
+    /// A brace is not matched.
     #[error("the brace at byte {at} is not matched; a brace itself is written twice")]
     Brace {
-        /// Where it stands.
+        /// The byte offset of the brace.
         at: usize,
     },
-    /// A place that no event has.
+    /// A place has an unknown name.
     #[error(
         "{{{name}}} is no place of an event: use type, aggregate-type, aggregate-id, group, tenant, id or header:NAME"
     )]
     UnknownPlace {
-        /// What was written.
+        /// The unknown name.
         name: String,
     },
 }
 
-/// Why an event does not fit a template: the event's own fault.
+/// The reason why a template can't be rendered for an event. This is the event's own fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// The event has no value for a place without default.
+    /// The event has no value for a place without a default.
     #[error("the event has no value for {{{place}}}, and the template no default")]
     Missing {
-        /// The place.
+        /// The name of the place.
         place: String,
     },
-    /// What comes out is too long.
+    /// The rendered text is too long.
     #[error("the text made by the template is longer than {RENDERED_MAX} bytes")]
     TooLong,
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, BadTemplate> {
         if text.is_empty() {
             return Err(BadTemplate::Empty);
@@ -135,7 +136,8 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// Fills the places from an event. Values and defaults go through `escape`, the text of the template does not.
+    /// Fills the places from an event. `escape` applies to values and defaults, not to the text of the
+    /// template.
     pub fn render<F>(&self, event: &Event, escape: F) -> Result<String, RenderError>
     where
         F: Fn(&str) -> Cow<'_, str>,
@@ -158,17 +160,18 @@ impl Template {
         Ok(out)
     }
 
-    /// Fills the places with the values as they are.
+    /// Fills the places without escaping.
     pub fn render_plain(&self, event: &Event) -> Result<String, RenderError> {
         self.render(event, |value| Cow::Borrowed(value))
     }
 
-    /// Fills the places for the path of a URL: values are percent-encoded, so that none makes a segment of its own.
+    /// Fills the places for the path of a URL. Values are percent-encoded, so that a value never adds a
+    /// segment.
     pub fn render_path(&self, event: &Event) -> Result<String, RenderError> {
         self.render(event, percent_encoded)
     }
 
-    /// The text that every event gets, if it is the same for all.
+    /// The text of a template without places, which is the same for every event.
     #[must_use]
     pub fn as_constant(&self) -> Option<&str> {
         match self.parts.as_slice() {
@@ -177,7 +180,7 @@ impl Template {
         }
     }
 
-    /// Whether every event gets the same text.
+    /// Whether the template has no places.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         self.as_constant().is_some()
@@ -237,7 +240,7 @@ impl Name {
     }
 }
 
-/// The value as part of one segment of a path.
+/// Encodes a value so that it stays within one segment of a path.
 fn percent_encoded(value: &str) -> Cow<'_, str> {
     utf8_percent_encode(value, OUTSIDE_SEGMENT).into()
 }

@@ -1,13 +1,14 @@
-//! The cryptography of TLS, which rustls leaves to the process.
+//! Installs the cryptography provider that rustls expects of the process.
 
 use rustls::crypto::{CryptoProvider, ring};
 
-/// Makes sure that rustls has a provider, as the clients of HTTP, NATS and Redis expect; they panic without one.
+/// Installs a cryptography provider for rustls if there is none. The clients of HTTP, NATS and Redis panic
+/// without one.
 ///
 /// A provider that the application has installed is kept.
 pub fn ensure_tls_provider() {
     if CryptoProvider::get_default().is_none() {
-        // Another thread may have been quicker, which is as good.
+        // Fails only if another thread has installed one in the meantime, which serves as well.
         let _ = ring::default_provider().install_default();
     }
 }

@@ -1,4 +1,4 @@
-//! From a URL to a table.
+//! Opens the table of a URL.
 
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::{AnyTable, ErrorKind, StoreError};
@@ -6,44 +6,45 @@ use pillarbox::port::{AnyTable, ErrorKind, StoreError};
 use crate::error::ConnectError;
 use crate::registry::kind_of;
 
-/// What a store is opened with beside its URL. The default is what the URL alone gives.
+/// Options for opening a store that its URL does not contain.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The table of events. Default: `outbox_event`, which in the flowcatalyst layout stands for `outbox_events`.
+    /// The table of events. Default: `outbox_event`, or `outbox_events` in the flowcatalyst layout.
     pub table: TableName,
-    /// The layout of the tables. Default: that of the tables that are there, and the native one where there are none.
+    /// The layout of the tables. Default: detected; native if there are no tables.
     pub layout: Option<Layout>,
-    /// The schema the tables are in, for stores that have schemas. Default: the connection's own.
+    /// The schema of the tables, for databases with schemas. Default: that of the connection.
     pub schema: Option<String>,
-    /// What to do about a database file that is not there. Default: make an empty one.
+    /// What to do if the database file does not exist. Default: create it.
     pub missing: MissingFile,
 }
 
 impl Options {
-    /// The layout that is named, else the native one.
+    /// The given layout, or else native.
     pub(crate) fn layout(&self) -> Layout {
         self.layout.unwrap_or_default()
     }
 
-    /// The table of this layout.
+    /// The given table, or else the default table of the layout.
     pub(crate) fn table(&self) -> TableName {
         if self.table == TableName::default() { TableName::usual(self.layout()) } else { self.table.clone() }
     }
 }
 
-/// What to do about a database file that is not there.
+/// What to do if the database file does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingFile {
-    /// Make an empty one.
+    /// Create an empty file.
     #[default]
     Create,
     /// Fail with an error.
     Refuse,
 }
 
-/// Opens the table that a URL names. Must be called on a tokio runtime.
+/// Opens the table of a URL. Must be called on a tokio runtime.
 ///
-/// Where no layout is named, the tables are looked for; a database that can't be reached says so with the first call.
+/// Without a layout it looks for existing tables. If the database is unavailable, this may still succeed, and
+/// the first call on the table fails.
 pub async fn connect(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
     let store = open(url, options).await?;
     if options.layout.is_some() {
@@ -52,11 +53,11 @@ pub async fn connect(url: &str, options: &Options) -> Result<AnyTable, ConnectEr
     let is_missing = |checked: Result<(), StoreError>| checked.is_err_and(|e| e.kind() == ErrorKind::Schema);
     if is_missing(store.admin().check().await) {
         let items = Options { layout: Some(Layout::Flowcatalyst), ..options.clone() };
-        // A store without this layout has nothing to look for.
+        // A store that does not support this layout has no such table.
         let Ok(other) = open(url, &items).await else { return Ok(store) };
         match other.admin().check().await {
             Ok(()) => return Ok(other),
-            // The tables are there, only not for this user.
+            // The tables exist, but this user has no access to them.
             Err(error) if error.kind() == ErrorKind::Permission => return Err(error.into()),
             Err(_) => {}
         }
@@ -64,7 +65,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<AnyTable, ConnectEr
     Ok(store)
 }
 
-/// The outbox of another layout in the same database, if there is one: what is pending in it is not delivered with this one.
+/// The outbox of the other layout in the same database, if there is one. Draining one of the two does not
+/// deliver the events of the other.
 pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<AnyTable> {
     let layout = Layout::ALL.into_iter().find(|other| *other != layout)?;
     let options = Options {
@@ -77,7 +79,7 @@ pub async fn beside(url: &str, options: &Options, layout: Layout) -> Option<AnyT
     other.admin().check().await.is_ok().then_some(other)
 }
 
-/// Opens the table as the type of its layout.
+/// Opens the table with the type that fits its layout.
 async fn open(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
     let opener = kind_of(url)?.opener()?;
     match options.layout() {
@@ -86,7 +88,7 @@ async fn open(url: &str, options: &Options) -> Result<AnyTable, ConnectError> {
     }
 }
 
-/// The statements that make the tables of the store that a URL names, without opening it.
+/// The SQL that creates the tables of a URL. Connects to nothing.
 pub fn schema_sql(url: &str, options: &Options) -> Result<String, ConnectError> {
     let opener = kind_of(url)?.opener()?;
     let schema_sql = options.layout().either(opener.schema_sql, opener.items_schema_sql);

@@ -1,10 +1,10 @@
-//! Why a URL did not lead to a store. No message holds the URL: it may hold a password.
+//! Errors of opening the store of a URL; no message contains the URL, which may contain a password.
 
 use pillarbox::port::{ErrorKind, StoreError};
 
 use crate::registry::stores;
 
-/// Why a URL did not lead to a store.
+/// The reason why the store of a URL can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -17,27 +17,27 @@ pub enum ConnectError {
         /// The scheme, cut to 20 characters.
         scheme: String,
     },
-    /// The store is known, but not in this build.
+    /// This build does not include the store.
     #[error("this build does not have the {name} store; it was made with {}", built_in())]
     NotBuiltIn {
-        /// Its name.
+        /// The name of the store.
         name: &'static str,
     },
-    /// An option that this kind of store does not have.
+    /// This kind of store does not support an option.
     #[error("the {store} store has no option {option}")]
     NoSuchOption {
         /// The kind of store.
         store: &'static str,
-        /// The option.
+        /// The name of the option.
         option: &'static str,
     },
-    /// The store said no.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl ConnectError {
-    /// What a caller can do about it.
+    /// The kind of error, which says what a caller can do about it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -50,7 +50,7 @@ impl ConnectError {
     }
 }
 
-/// How URLs of the stores in this build look.
+/// The URL forms of the stores in this build, for messages.
 #[must_use]
 pub fn supported() -> String {
     let built_in = stores().iter().filter(|kind| kind.is_built_in());

@@ -1,4 +1,4 @@
-//! The registry of stores: which there are, and the right one for a URL.
+//! The registry of stores, and opening the store of a URL.
 
 mod connect;
 mod error;

@@ -1,4 +1,4 @@
-//! The registry: an entry for each kind of store, which is all that the other crates know of it.
+//! The registry: one entry per kind of store, and the only place where other crates learn about it.
 
 #[cfg(feature = "mongodb")]
 mod mongodb;
@@ -17,39 +17,39 @@ use pillarbox::port::{ItemStore, Store};
 use crate::connect::Options;
 use crate::error::ConnectError;
 
-/// A store on its way.
+/// The future of opening a store.
 pub(crate) type Opening<'a, S> = Pin<Box<dyn Future<Output = Result<Arc<S>, ConnectError>> + Send + 'a>>;
 
 /// A kind of store.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreKind {
-    /// The word of [`Facts::kind`](pillarbox::port::Facts::kind).
+    /// The name, equal to [`Facts::kind`](pillarbox::port::Facts::kind).
     pub name: &'static str,
-    /// The schemes of its URLs, the usual one first.
+    /// The schemes of its URLs, the preferred one first.
     pub schemes: &'static [&'static str],
-    /// How a URL looks; without a user, since messages hide what stands before an `@`.
+    /// An example URL. It has no user, because messages redact the part before an `@`.
     pub example: &'static str,
-    /// Its word for the relay's key `database-type`.
+    /// Its value of the relay's key `database-type`.
     pub database_type: &'static str,
-    /// None: this build does not have it.
+    /// `None` if this build does not include the store.
     opener: Option<Opener>,
 }
 
-/// What a store of a kind can be asked before it is there.
+/// The functions of a kind of store that need no open store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opener {
     /// Opens the native table.
     pub(crate) open: for<'a> fn(&'a str, &'a Options) -> Opening<'a, dyn Store>,
-    /// Opens a table of another program.
+    /// Opens a table of items.
     pub(crate) open_items: for<'a> fn(&'a str, &'a Options) -> Opening<'a, dyn ItemStore>,
-    /// The statements that make its tables, without a connection.
+    /// The SQL that creates the native tables. Needs no connection.
     pub(crate) schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
-    /// The same for a table of another program.
+    /// The SQL that creates a table of items. Needs no connection.
     pub(crate) items_schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
 }
 
 impl StoreKind {
-    /// Whether this build has it.
+    /// Whether this build includes the store.
     #[must_use]
     pub const fn is_built_in(&self) -> bool {
         self.opener.is_some()
@@ -60,7 +60,7 @@ impl StoreKind {
     }
 }
 
-/// The opener in a module, if the feature of the same name is on.
+/// The opener of a module, if the feature of the same name is enabled.
 macro_rules! opener {
     ($feature:literal, $module:ident) => {{
         #[cfg(feature = $feature)]
@@ -117,13 +117,13 @@ const STORES: &[StoreKind] = &[
     },
 ];
 
-/// Every kind of store there is, those that this build lacks included.
+/// Every kind of store, including those that this build does not include.
 #[must_use]
 pub const fn stores() -> &'static [StoreKind] {
     STORES
 }
 
-/// The kind that a URL names by its scheme.
+/// The kind of store for the scheme of a URL.
 pub fn kind_of(url: &str) -> Result<&'static StoreKind, ConnectError> {
     let (scheme, _) = url.split_once(':').ok_or(ConnectError::NoScheme)?;
     let scheme = scheme.to_ascii_lowercase();

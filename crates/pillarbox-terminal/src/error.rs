@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked: for people, for programs, and as an exit code.
+//! The error of a command: a message for people, a class for programs, and an exit code.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use pillarbox::redact;
 
 use crate::exit::Exit;
 
-/// A failed command.
+/// The error of a command. Messages and hints are redacted when they are set.
 #[derive(Debug, thiserror::Error, serde::Serialize)]
 #[error("{message}")]
 pub struct CommandError {
     #[serde(skip)]
-    /// How the program ends.
+    /// The exit code of the program.
     pub exit: Exit,
     /// The class of the error, for programs.
     pub kind: &'static str,
@@ -25,7 +25,7 @@ pub struct CommandError {
     pub hint: Option<String>,
 }
 
-/// What a command answers.
+/// The result of a command.
 pub type CommandResult<T = ()> = Result<T, CommandError>;
 
 impl CommandError {
@@ -33,7 +33,7 @@ impl CommandError {
         Self { exit, kind, message: redact::text(message.as_ref()), hint: None }
     }
 
-    /// Something went wrong on the way.
+    /// The command was tried and failed.
     pub fn failed(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Failed, "failed", message)
     }
@@ -43,32 +43,32 @@ impl CommandError {
         Self::new(Exit::Usage, "usage", message)
     }
 
-    /// A thing that was named is not there.
+    /// A named object does not exist.
     pub fn not_found(message: impl AsRef<str>) -> Self {
         Self::new(Exit::NotFound, "not-found", message)
     }
 
-    /// Someone else holds what was to be changed.
+    /// Another owner holds the rows to change.
     pub fn ownership_lost(message: impl AsRef<str>) -> Self {
         Self::new(Exit::OwnershipLost, "ownership-lost", message)
     }
 
-    /// The state of things forbids it.
+    /// The current state does not allow the command.
     pub fn conflict(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Failed, "conflict", message)
     }
 
-    /// This database can't do it.
+    /// The database does not support the command.
     pub fn unsupported(message: impl AsRef<str>) -> Self {
         Self::new(Exit::Usage, "unsupported", message)
     }
 
-    /// Whoever read the output has gone; there is nobody to tell.
+    /// The reader of the output is gone, so nothing is printed, and the program exits with 0.
     fn unread() -> Self {
         Self::new(Exit::Done, "unread", "")
     }
 
-    /// A store or a connection refused, for a reason of this kind.
+    /// An error of a store or a connection, by its kind.
     pub fn of_kind(kind: ErrorKind, message: &str) -> Self {
         let (exit, name) = class(kind);
         let failure = Self::new(exit, name, message);
@@ -78,13 +78,13 @@ impl CommandError {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint about what to do.
     pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = Some(redact::text(hint.as_ref()));
         self
     }
 
-    /// Puts what was under way before the message.
+    /// Prefixes the message with the operation that failed.
     pub fn during(mut self, what: impl AsRef<str>) -> Self {
         self.message = format!("{}: {}", redact::text(what.as_ref()), self.message);
         self
@@ -178,12 +178,12 @@ fn class(kind: ErrorKind) -> (Exit, &'static str) {
 fn advice(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Unavailable | ErrorKind::Timeout => {
-            Some("check that the database is there and can be written, then try again")
+            Some("check that the database can be reached and written, then try again")
         }
-        ErrorKind::Conflict => Some("someone else changed it at the same time: try again"),
+        ErrorKind::Conflict => Some("another process changed it at the same time: try again"),
         ErrorKind::Schema => Some("create or upgrade the tables with `pillarbox migrate`"),
         ErrorKind::Permission => Some("grant the database user what it lacks, or use another"),
-        ErrorKind::Unknown => Some("see what is there with `pillarbox show ID` before you try again"),
+        ErrorKind::Unknown => Some("check with `pillarbox events show ID` before you try again"),
         _ => None,
     }
 }

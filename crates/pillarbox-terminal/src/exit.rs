@@ -1,20 +1,20 @@
-//! Exit codes: a contract with scripts.
+//! Exit codes, which scripts rely on.
 
-/// How the program ends.
+/// The exit code of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done; an empty list is done.
+    /// Success, also for an empty list.
     Done = 0,
-    /// Tried and failed.
+    /// The command was tried and failed.
     Failed = 1,
     /// Wrong usage or configuration.
     Usage = 2,
-    /// A thing that was named is not there.
+    /// A named object does not exist.
     NotFound = 3,
-    /// What was held is held by someone else now.
+    /// Another owner holds the rows by now.
     OwnershipLost = 4,
-    /// The store can't be reached.
+    /// The store is unavailable.
     Unavailable = 5,
 }
 

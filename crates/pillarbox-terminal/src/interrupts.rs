@@ -1,8 +1,8 @@
-//! Ctrl-C and the signal that asks a process to end: from the start on, so that nothing is left behind.
+//! Handles Ctrl-C and SIGTERM, so that a program can shut down gracefully.
 
 use std::io;
 
-/// Listens from when it is made; until then an interrupt ends the process at once.
+/// A listener for SIGINT and SIGTERM. Before it is created, an interrupt ends the process at once.
 #[cfg(unix)]
 #[derive(Debug)]
 pub struct Interrupts {
@@ -18,7 +18,7 @@ impl Interrupts {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for one; one that came before counts.
+    /// Waits for an interrupt. One that arrived since [`Interrupts::listen`] counts too.
     pub async fn come(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -27,7 +27,7 @@ impl Interrupts {
     }
 }
 
-/// Listens from when it is first waited for.
+/// A listener for Ctrl-C, which starts with the first wait.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub struct Interrupts;
@@ -39,7 +39,7 @@ impl Interrupts {
         Ok(Self)
     }
 
-    /// Waits for one.
+    /// Waits for Ctrl-C.
     pub async fn come(&mut self) {
         let _ = tokio::signal::ctrl_c().await;
     }

@@ -1,4 +1,4 @@
-//! How the programs of Pillarbox speak to people and scripts: answers, errors, exit codes, interrupts.
+//! Terminal input and output of Pillarbox's programs: output, errors, exit codes and interrupts.
 
 pub mod error;
 pub mod exit;

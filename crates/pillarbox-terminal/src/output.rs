@@ -1,4 +1,4 @@
-//! The one place that prints: answers to standard output, everything else to standard error.
+//! Prints answers to standard output and everything else to standard error; nothing else prints.
 
 mod human;
 mod ink;
@@ -18,28 +18,28 @@ use crate::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 use crate::pipe;
 
-/// For whom a command prints.
+/// The kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// Tables and sentences.
+    /// Tables and sentences for people.
     People,
-    /// JSON documents.
+    /// JSON documents for programs.
     Programs,
 }
 
-/// Something a command answers, in both forms.
+/// The answer of a command: a text for people, and by `Serialize` a document for programs.
 pub trait Printable: Serialize {
-    /// The answer as people read it, without a line break at the end.
+    /// The text for people, without a trailing line break.
     fn for_people(&self, ink: Ink) -> String;
 }
 
-/// A failure as programs read it.
+/// The JSON document of an error.
 #[derive(Serialize)]
 struct Complaint<'a> {
     error: &'a CommandError,
 }
 
-/// Where a command prints to.
+/// The output of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
     reader: Reader,
@@ -48,12 +48,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Colours and widths are those of the terminal, if there is one.
+    /// An output for this kind of reader. It uses colours if a stream is a terminal.
     pub fn new(reader: Reader) -> Self {
         Self { reader, out: Ink::of(&io::stdout()), err: Ink::of(&io::stderr()) }
     }
 
-    /// For whom.
+    /// The kind of output.
     pub fn reader(self) -> Reader {
         self.reader
     }
@@ -74,32 +74,32 @@ impl Output {
         Ok(out.flush()?)
     }
 
-    /// Prints a line as it is.
+    /// Prints a line unchanged.
     pub fn line(self, line: &str) -> CommandResult {
         self.text(&format!("{line}\n"))
     }
 
-    /// Prints a text as it is.
+    /// Prints a text unchanged.
     pub fn text(self, text: &str) -> CommandResult {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
-    /// Clears a terminal, so that what follows takes the place of what was there; elsewhere leaves a line free.
+    /// Clears the screen of a terminal. If standard output is not a terminal, prints an empty line instead.
     pub fn start_screen(self) -> CommandResult {
         const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[2J";
         self.text(if io::stdout().is_terminal() { HOME_AND_CLEAR } else { "\n" })
     }
 
-    /// Tells people something beside the answer; programs are not told.
+    /// Prints a note for people on standard error. Programs get no notes.
     pub fn note(self, note: &str) {
         if self.reader == Reader::People {
             self.complain(note);
         }
     }
 
-    /// Asks a question on standard error and reads the answer; `None` where nobody can answer.
+    /// Asks a question on standard error and reads the answer. `None` if there is no terminal to ask on.
     pub fn ask(self, question: &str) -> CommandResult<Option<String>> {
         let attended = io::stdin().is_terminal() && io::stderr().is_terminal();
         if !attended || self.reader == Reader::Programs {
@@ -113,13 +113,13 @@ impl Output {
         Ok(Some(answer.trim().to_owned()))
     }
 
-    /// A progress display, where a person watches.
+    /// A progress bar, which is visible only to people at a terminal.
     pub fn progress(self, what: &'static str, total: u64) -> Progress {
         let watched = self.reader == Reader::People && io::stderr().is_terminal();
         Progress::new(watched, what, total)
     }
 
-    /// Tells why the command failed and how the program ends.
+    /// Prints the error of a command and returns the exit code.
     pub fn failure(self, failure: &CommandError) -> Exit {
         if failure.exit == Exit::Done {
             return Exit::Done;
@@ -132,7 +132,7 @@ impl Output {
                 }
             }
             Reader::Programs => {
-                // A document of three strings always has a JSON form.
+                // Can't fail: the document contains only strings.
                 let document = serde_json::to_string(&Complaint { error: failure });
                 self.complain(&document.unwrap_or_default());
             }
@@ -140,7 +140,7 @@ impl Output {
         failure.exit
     }
 
-    /// Nobody can be told that standard error is closed, but whoever waits for the end of the program.
+    /// Prints a line on standard error. A closed standard error can't be reported, but it ends the program.
     fn complain(self, line: &str) {
         if let Err(error) = writeln!(io::stderr().lock(), "{line}") {
             pipe::failed(&error);

@@ -1,4 +1,4 @@
-//! Readers that have gone: a closed standard output or error is noticed where it is written to, and ends the program in order.
+//! Detects that the reader of standard output or error is gone, so that the program can shut down.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -8,16 +8,17 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
-/// The streams belong to the process, and so does this.
+/// Whether a reader is gone. It is global, as the streams are.
 static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Waits until somebody was found to have stopped reading standard output or error.
+/// Waits until standard output or error has lost its reader.
 pub async fn reader_gone() {
     // The sender is never dropped.
     let _ = GONE.subscribe().wait_for(|gone| *gone).await;
 }
 
-/// Looks whether standard output or error has lost its reader, without writing; for output that others write to.
+/// Checks without writing whether standard output or error has lost its reader. For streams that child
+/// processes write to.
 pub fn look() -> bool {
     if is_closed(&io::stdout()) || is_closed(&io::stderr()) {
         GONE.send_replace(true);
@@ -25,7 +26,7 @@ pub fn look() -> bool {
     *GONE.borrow()
 }
 
-/// Keeps the failure of a write in mind, if it says that nobody reads any more.
+/// Remembers a failed write if it says that the reader is gone.
 pub(crate) fn failed(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {
         GONE.send_replace(true);
@@ -46,7 +47,7 @@ fn is_closed<T>(_: &T) -> bool {
     false
 }
 
-/// Standard error for a log: a write that fails is no error, since there is nowhere to tell.
+/// Standard error as the writer of a log. It ignores failed writes, because they can't be reported anywhere.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogWriter;
 
@@ -63,7 +64,7 @@ impl Write for LogWriter {
     }
 }
 
-/// A writer to standard output whose failures are kept in mind.
+/// A writer to standard output that notices when the reader is gone.
 #[derive(Debug)]
 pub struct Watched<W>(pub W);
 

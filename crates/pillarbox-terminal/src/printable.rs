@@ -1,17 +1,17 @@
-//! Takes what a terminal would act upon out of texts.
+//! Replaces characters that would control the terminal.
 
-/// One line without anything that a terminal would act upon.
+/// The text as one line, with control characters replaced, including line breaks.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if acts_on_terminal(c) { '\u{FFFD}' } else { c }).collect()
 }
 
-/// Lines without anything that a terminal would act upon.
+/// The text with control characters replaced, except for line breaks and tabs.
 pub fn lines(text: &str) -> String {
     let keep = |c: char| matches!(c, '\n' | '\t') || !acts_on_terminal(c);
     text.chars().map(|c| if keep(c) { c } else { '\u{FFFD}' }).collect()
 }
 
-/// Control characters, and those that turn the direction of text around.
+/// Whether this is a control character, or one that changes the direction of text.
 fn acts_on_terminal(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,16 +1,16 @@
-//! Runs a command of a program to its end.
+//! Runs a command to completion and returns its exit code.
 
 use crate::error::CommandResult;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Runs a command on a runtime of its own.
+/// Runs a command on a new multi-threaded runtime.
 pub fn on_runtime(command: impl Future<Output = CommandResult>) -> CommandResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(command)
 }
 
-/// How the program ends, once a failure has been printed.
+/// Prints the error of a failed command, and returns the exit code.
 pub fn ended(outcome: CommandResult, output: Output) -> Exit {
     match outcome {
         Ok(()) => Exit::Done,

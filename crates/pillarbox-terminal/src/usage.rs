@@ -1,4 +1,4 @@
-//! What is wrong with the command line, in the words of the parser, without values that may be secret.
+//! Reports errors of the command line without values that may be secret.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Reader};
 
-/// Tells what is wrong, or prints the help that was asked for.
+/// Prints the error of the parser, or the requested help.
 pub fn report(error: &clap::Error, arguments: &[OsString]) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let _ = error.print();
@@ -41,7 +41,8 @@ fn failure(error: &clap::Error) -> CommandError {
     CommandError::usage(message.split_whitespace().collect::<Vec<_>>().join(" ")).hint(hint)
 }
 
-/// A word that nothing takes may be part of a payload or a password: it is not repeated.
+/// A message in place of the parser's own, which would repeat an unexpected argument. Such an argument may be
+/// part of a payload or a password.
 fn in_own_words(error: &clap::Error) -> Option<&'static str> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
@@ -62,7 +63,7 @@ fn in_own_words(error: &clap::Error) -> Option<&'static str> {
     }
 }
 
-/// A slip of the pen, and nothing that may be secret.
+/// Whether the word looks like a mistyped command or option, and so is safe to repeat.
 fn is_plain(word: &str) -> bool {
     word.len() <= 20 && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }

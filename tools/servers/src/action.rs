@@ -1,4 +1,4 @@
-//! What can be asked of `cargo xtask servers`.
+//! Parses and runs `cargo xtask servers`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,27 +13,27 @@ use super::tool::{TOOLS, Tool};
 use super::{ALL, Fleet, Necessity, Server, find};
 use crate::process;
 
-/// Stands between the names of servers and a command.
+/// Separates the names of servers from a command.
 const DASHES: &str = "--";
 
-/// One request, parsed.
+/// A parsed command line.
 #[derive(Debug)]
 pub enum Action {
-    /// Start servers that stay up.
+    /// Start servers that keep running.
     Up {
         /// The servers.
         servers: Vec<&'static dyn Server>,
-        /// Whether they were named.
+        /// Whether the caller named them.
         chosen: Chosen,
     },
-    /// End servers and remove their data.
+    /// Stop servers and remove their data.
     Down {
         /// The servers.
         servers: Vec<&'static dyn Server>,
     },
-    /// Tell which are up.
+    /// Print which servers run.
     Status,
-    /// Run a command beside servers that end with it.
+    /// Run a command with servers that stop when it ends.
     Run {
         /// The servers.
         servers: Vec<&'static dyn Server>,
@@ -42,17 +42,17 @@ pub enum Action {
     },
 }
 
-/// Who chose the servers; one that was asked for by name must come up.
+/// How the servers were selected. A server that is named must start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Chosen {
-    /// The caller.
+    /// The caller named them.
     ByName,
-    /// Nobody: all are meant.
+    /// The caller named none, so all are selected.
     ByDefault,
 }
 
 impl Action {
-    /// Reads the arguments after `servers`.
+    /// Parses the arguments after `servers`.
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
         let Some((verb, names)) = arguments.split_first() else {
             return Err("servers: one of up, down, status, run".into());
@@ -83,7 +83,7 @@ impl Action {
     }
 }
 
-/// Does it; tells whether it went well. Lines on standard output are for a shell to evaluate.
+/// Runs an action and returns whether it succeeded. A shell can evaluate the lines on standard output.
 pub fn run(action: &Action, root: &Path) -> bool {
     let done = match action {
         Action::Run { servers, command } => run_beside(servers, command, root).map(|()| true),
@@ -102,11 +102,11 @@ pub fn run(action: &Action, root: &Path) -> bool {
     })
 }
 
-/// Runs a command with servers that end with it.
+/// Runs a command with servers that stop when it ends.
 fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) -> Result<(), String> {
     let mut fleet = Fleet::bring_up(root, servers)?;
     let mut program = Command::new(&command[0]);
-    // It is of no use without its servers, which end with us.
+    // Bound to this process: the servers end with us, and the command needs them.
     let mut program = process::bound(program.args(&command[1..]).envs(fleet.exports()));
     let is_complete = fleet.could_not_run.is_empty();
     let missing = if is_complete { Ok(()) } else { Err("not all of them started".to_owned()) };
@@ -115,7 +115,7 @@ fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) 
     ran.and(fleet.end())
 }
 
-/// Starts the servers beside each other; what one of them comes to does not touch the rest.
+/// Starts the servers in parallel. The failure of one does not affect the others.
 fn up_all(servers: &[&'static dyn Server], chosen: Chosen, ground: &Ground) -> Result<bool, String> {
     ground.check_space()?;
     let tools: &[&Tool] = if chosen == Chosen::ByDefault { &TOOLS } else { &[] };
@@ -167,7 +167,7 @@ fn get(tool: &Tool, ground: &Ground) -> Option<Export> {
     Some((tool.variable, path.display().to_string()))
 }
 
-/// Ends them one after another, whatever became of the one before; the tools go with the last of all.
+/// Stops the servers one after another, even if one fails. Removes the tools if all servers are selected.
 fn down_all(servers: &[&dyn Server], ground: &Ground) -> bool {
     let tools: &[&Tool] = if servers.len() == ALL.len() { &TOOLS } else { &[] };
     let servers = servers.iter().map(|server| {

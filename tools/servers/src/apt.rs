@@ -1,4 +1,4 @@
-//! Installs tools of Debian that start no service.
+//! Installs Debian packages that start no service.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::runner::our_id;
 use crate::process;
 
 const LIMIT: Duration = Duration::from_secs(10 * 60);
-/// Lets a package be waited for that somebody else is installing, and an archive that is away be noticed.
+/// Waits for another installation in progress, and notices an unavailable archive early.
 const OPTIONS: [&str; 5] = [
     "-oDPkg::Lock::Timeout=120",
     "-oAcquire::http::Timeout=10",
@@ -19,7 +19,7 @@ const OPTIONS: [&str; 5] = [
     "-oAPT::Update::Error-Mode=any",
 ];
 
-/// Installs a package if we may; otherwise, or if that fails, says what to install.
+/// Installs a package if we have the rights. Otherwise, or if it fails, the error says what to install.
 pub fn install(package: &str) -> Result<(), String> {
     if !process::is_there("apt-get") {
         return Err(format!("install the package `{package}`"));
@@ -31,7 +31,7 @@ pub fn install(package: &str) -> Result<(), String> {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     eprintln!("installing {package}");
     let add = || apt_get(&["install", "-y", "--no-install-recommends", package]);
-    // The lists of a fresh system are empty or old.
+    // The package lists of a new system are empty or stale, so a failure leads to an update and a second try.
     let added = add().or_else(|_| apt_get(&["update"]).and_then(|()| add()));
     added.map_err(|why| format!("install the package `{package}`; {why}"))
 }
@@ -40,7 +40,7 @@ fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let folder = cache::folder()?;
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let log = folder.join("apt.log");
-    // It may outlive us, since a package that is half installed breaks the system.
+    // Not bound to this process: a half-installed package would break the system.
     let mut command = Command::new("apt-get");
     let line = process::line_of(command.args(arguments));
     command.args(OPTIONS).env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");

@@ -1,4 +1,4 @@
-//! Keeps fetched software in the user's cache folder: whole and tried, or not at all.
+//! Caches fetched software in the user's cache folder, only if it is complete and works.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use std::time::Duration;
 use super::{exports, lock};
 use crate::disk;
 
-/// Another run may be fetching or building the same software.
+/// How long to wait for another run that fetches or builds the same software.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Where everything is kept.
+/// The cache folder.
 pub(super) fn folder() -> Result<PathBuf, String> {
     cache(exports::variable).ok_or_else(|| "there is no home folder to keep it in: set XDG_CACHE_HOME".into())
 }
 
-/// The folder of the software, if it has been fetched before.
+/// The folder of the software, if it is in the cache.
 pub(super) fn cached(name: &str) -> Option<PathBuf> {
     let folder = folder().ok()?.join(name);
     folder.is_dir().then_some(folder)
 }
 
-/// The folder that is kept here and the path within it, if a path is in one.
+/// Splits a path into the cached folder and the rest, if the path is in the cache.
 pub(super) fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let cache = folder().ok()?;
     let mut parts = path.strip_prefix(&cache).ok()?.components();
@@ -30,7 +30,7 @@ pub(super) fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((cache.join(name), parts.as_path().to_owned()))
 }
 
-/// Has a folder made within a folder of its own, and keeps it under the name once it is complete.
+/// Makes a folder within a temporary one, and moves it to its name once it is complete.
 pub(super) fn keep(
     name: &str,
     make: impl FnOnce(&Path) -> Result<PathBuf, String>,
@@ -58,22 +58,22 @@ fn keep_in(
     let part = cache.join(format!("{name}.part-{}", system::id()));
     fs::create_dir(&part).map_err(|error| told(&part, error))?;
     let kept = make(&part).and_then(|made| put(&made, &folder));
-    // What is left is of no use, and the next fetch has a folder of its own.
+    // Ignored: leftovers are harmless, because every fetch uses a new folder.
     let _ = fs::remove_dir_all(&part);
     kept.map(|()| folder)
 }
 
-/// Removes what interrupted fetches left; the lock says that none is under way.
+/// Removes the leftovers of interrupted fetches. The caller holds the lock, so no fetch is in progress.
 fn sweep(cache: &Path, name: &str) {
     let start = format!("{name}.part-");
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start)) {
-        // One that stays only takes up room.
+        // A folder that can't be removed only takes up space.
         let _ = fs::remove_dir_all(entry.path());
     }
 }
 
-/// Puts the whole folder in its place at once, so that nobody sees half of it.
+/// Renames the complete folder atomically, so that nobody sees a part of it.
 fn put(software: &Path, folder: &Path) -> Result<(), String> {
     match fs::rename(software, folder) {
         Err(error) if !folder.is_dir() => Err(format!("{}: {error}", folder.display())),

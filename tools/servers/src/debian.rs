@@ -1,6 +1,6 @@
-//! Unpacks packages of Debian into a folder that their programs run from by its own loader.
+//! Unpacks Debian packages into a folder, whose programs run with the folder's own loader.
 //!
-//! Nothing of the system changes: the lists, the choice of packages and the packages are kept apart.
+//! The system does not change: package lists, preferences and packages are kept apart from it.
 
 mod sources;
 mod suite;
@@ -17,30 +17,30 @@ use super::{cache, fetch};
 use crate::process;
 
 const UNPACKED: Duration = Duration::from_secs(2 * 60);
-/// Half of what is unpacked, and nothing a server reads.
+/// Folders that no server reads. They are half of the unpacked files.
 const UNREAD: [&str; 5] =
     ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/i18n", "usr/include"];
-/// A library whose package is not called so.
+/// A library whose package name does not begin with `lib`.
 const ZLIB: &str = "zlib1g";
 
-/// Software of one package and those that it needs.
+/// The software of one package and its dependencies.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     pub(super) suite: Suite,
     pub(super) package: &'static str,
-    /// How the names of further packages begin whose files are used, beside libraries.
+    /// Name prefixes of further packages to unpack, in addition to libraries.
     pub(super) parts: &'static [&'static str],
-    /// Those that are started by their paths, by tests or by each other.
+    /// Programs that tests or other programs start by their paths.
     pub(super) programs: &'static [&'static str],
 }
 
 impl Unpacked {
-    /// Its folder, which stands for `/`, if it has been unpacked before.
+    /// The folder that takes the place of `/`, if the software has been unpacked before.
     pub(super) fn find(&self) -> Option<PathBuf> {
         cache::cached(&self.folder())
     }
 
-    /// Gets it, has the rest done by `complete`, and keeps what runs.
+    /// Fetches and unpacks the software, calls `complete` for the rest, and caches it.
     pub(super) fn get(&self, complete: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
         if !process::is_there("apt-get") {
             return Err(format!("there is no apt-get to get Debian's `{}` with", self.package));
@@ -52,7 +52,8 @@ impl Unpacked {
         })
     }
 
-    /// Fetches the packages and unpacks them all below the folder; gives the one that stands for `/`.
+    /// Fetches the packages and unpacks them below the folder. Returns the folder that takes the place of
+    /// `/`.
     pub(super) fn unpack(&self, part: &Path) -> Result<PathBuf, String> {
         let (home, packages) = (part.join("root"), part.join("packages"));
         for folder in [&home, &packages] {
@@ -64,14 +65,14 @@ impl Unpacked {
             fetch::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&home), part, UNPACKED)?;
         }
         for folder in UNREAD {
-            // One that stays only takes up room.
+            // A folder that can't be removed only takes up space.
             let _ = fs::remove_dir_all(home.join(folder));
         }
         self.programs.iter().try_for_each(|program| wrap(&home, program))?;
         Ok(home)
     }
 
-    /// Tells the libraries and the server's own parts from what only installing a package needs.
+    /// Whether a package is a library or a part of the server. Others are needed only to install packages.
     fn uses(&self, name: &str) -> bool {
         let is_script = ["libperl", "libpython"].iter().any(|start| name.starts_with(start));
         let is_library = name.starts_with("lib") && !is_script && !name.ends_with("-perl");
@@ -84,30 +85,30 @@ impl Unpacked {
     }
 }
 
-/// Tells whether a program of the unpacked folder starts; only what does is kept.
+/// Checks that a program of the unpacked folder starts, since only working software is cached.
 pub(super) fn try_program(home: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
     let beside = home.parent().unwrap_or(home);
     fetch::run(Command::new(home.join(program)).args(arguments), beside, process::SHORT)
 }
 
-/// Tells whether a library of the unpacked folder finds all that it needs.
+/// Checks that a library of the unpacked folder finds all its dependencies.
 pub(super) fn try_library(home: &Path, library: &str) -> Result<(), String> {
     let mut list = Command::new(loader(home));
     list.arg("--library-path").arg(library_path(home)).arg("--list").arg(home.join(library));
     process::answer(&mut list).map(|_| ()).map_err(|why| format!("`{library}` lacks something: {why}"))
 }
 
-/// What starts programs of this machine's kind, by its path in the unpacked folder.
+/// The dynamic loader for this architecture in the unpacked folder.
 fn loader(home: &Path) -> PathBuf {
     let name = if env::consts::ARCH == "aarch64" { "ld-linux-aarch64.so.1" } else { "ld-linux-x86-64.so.2" };
-    // Bookworm's library of C is below `lib`, that of later releases below `usr/lib`.
+    // Bookworm has the C library below `lib`, later releases below `usr/lib`.
     let old = Path::new("lib").join(triplet()).join(name);
     let place = if home.join(&old).exists() { old } else { Path::new("usr/lib").join(triplet()).join(name) };
     home.join(place)
 }
 
-/// The folders of libraries. Installing the packages would make links to those of `blas` and `lapack`, and extensions
-/// of PostgreSQL need each other.
+/// The library folders. Those of `blas` and `lapack` are included because installing the packages would
+/// create links to them, and that of PostgreSQL because its extensions need each other.
 fn library_path(home: &Path) -> String {
     let own = triplet();
     let folders = [
@@ -124,9 +125,9 @@ fn triplet() -> String {
     format!("{}-linux-gnu", env::consts::ARCH)
 }
 
-/// Puts a script in the place of a program that starts it with the folder's own loader.
+/// Replaces a program with a script that starts it with the folder's own loader.
 ///
-/// Others of the same folder can start it by its path, and the folder may be moved.
+/// Other programs of the folder can still start it by its path, and the folder can be moved.
 fn wrap(home: &Path, program: &str) -> Result<(), String> {
     let depth = Path::new(program).components().count() - 1;
     let to_home = format!("$here{}", "/..".repeat(depth));
@@ -143,7 +144,7 @@ fn wrap(home: &Path, program: &str) -> Result<(), String> {
     write_script(&place, &script)
 }
 
-/// Writes a script that everybody can start.
+/// Writes a script that every user can run.
 pub(super) fn write_script(place: &Path, script: &str) -> Result<(), String> {
     fs::write(place, script).map_err(|error| format!("{}: {error}", place.display()))?;
     process::answer(Command::new("chmod").arg("755").arg(place)).map(drop)

@@ -1,4 +1,4 @@
-//! Free space, looked at before something could meet a full disk in the middle of a run.
+//! Checks the free space before a run, so that the disk does not fill up in the middle.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,28 +6,28 @@ use std::process::Command;
 use crate::process;
 
 const MEGABYTE: u64 = 1_024;
-/// What all servers write in a run, with room to spare.
+/// The space for the data of all servers in a run, with a reserve.
 pub(crate) const DATA: Space = Space { megabytes: 2_048, moved_by: "TMPDIR" };
-/// The largest software while it is built, with everything it is built from.
+/// The space for building the largest software, including everything it is built from.
 pub(crate) const CACHE: Space = Space { megabytes: 3_072, moved_by: "XDG_CACHE_HOME" };
-/// With less than this a program that fails has most likely met the end of the disk.
+/// With fewer free megabytes, a failed program has most likely failed because of the full disk.
 const NOTHING_LEFT: u64 = 16;
 
-/// How much room something needs.
+/// The space that something needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
-    /// How much is needed.
+    /// The needed space in megabytes.
     pub megabytes: u64,
-    /// The variable that names another place.
+    /// The environment variable that moves it to another disk.
     pub moved_by: &'static str,
 }
 
-/// Refuses a folder on a disk without enough room; one that cannot be measured passes.
+/// Fails if the disk of a folder has too little free space. A disk that can't be measured passes.
 pub fn check(folder: &Path, space: Space) -> Result<(), String> {
     judge(folder, free(folder), space)
 }
 
-/// Puts the full disk before the reason of a failure, if that is what it comes from.
+/// Prefixes the reason of a failure with the full disk, if that is the likely cause.
 pub(crate) fn explain(why: String, folder: &Path) -> String {
     let free = free(folder);
     if why.contains("No space left on device") || free.is_some_and(|free| free < NOTHING_LEFT) {
@@ -48,12 +48,12 @@ fn judge(folder: &Path, free: Option<u64>, space: Space) -> Result<(), String> {
     }
 }
 
-/// What is free for us on the folder's disk, in megabytes.
+/// The free space on the folder's disk, in megabytes.
 fn free(folder: &Path) -> Option<u64> {
     in_table(&process::answer(Command::new("df").arg("-Pk").arg(folder).env("LC_ALL", "C")).ok()?)
 }
 
-/// The fourth column of the second line.
+/// Reads the fourth column of the second line of `df`, in megabytes.
 fn in_table(table: &str) -> Option<u64> {
     let kilobytes: u64 = table.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
     Some(kilobytes / MEGABYTE)

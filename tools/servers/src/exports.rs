@@ -1,18 +1,19 @@
-//! The environment variables by which tests learn of servers.
+//! The environment variables that tell tests about servers.
 
 use std::env;
 
 use super::Server;
 
-/// A variable and its value.
+/// An environment variable and its value.
 pub(super) type Export = (&'static str, String);
 
-/// The value of a variable; an empty one counts as none.
+/// The value of an environment variable. An empty one counts as unset.
 pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The servers that somebody else runs, by the variables set, and those left to us.
+/// Splits servers into those whose variables are set, because someone else runs them, and those that we
+/// start.
 pub(super) fn split<'a>(
     servers: &[&'a dyn Server],
     lookup: impl Fn(&str) -> Option<String>,
@@ -20,12 +21,12 @@ pub(super) fn split<'a>(
     servers.iter().partition(|server| lookup(server.variable()).is_some())
 }
 
-/// A line that sets the variable in a shell.
+/// A shell command that sets the variable.
 pub(super) fn set((name, value): &Export) -> String {
     format!("export {name}={}", quoted(value))
 }
 
-/// A line that takes the variable out of a shell again.
+/// A shell command that unsets the variable.
 pub(super) fn unset(name: &str) -> String {
     format!("unset {name}")
 }

@@ -1,4 +1,4 @@
-//! FerretDB, which speaks MongoDB's wire protocol on a PostgreSQL with DocumentDB, without transactions and change streams.
+//! FerretDB: MongoDB's wire protocol on PostgreSQL with DocumentDB, without transactions or change streams.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const NAME: &str = "ferretdb";
 static UNPACKED: Unpacked = Unpacked {
     suite: Suite::Unstable,
     package: "postgresql-18-documentdb",
-    // The data of map projections is read when the extension is made.
+    // Creating the extension reads the data of map projections.
     parts: &["postgresql-18", "proj-data"],
     programs: &["usr/lib/postgresql/18/bin/initdb", "usr/lib/postgresql/18/bin/postgres"],
 };
@@ -80,13 +80,14 @@ impl Server for FerretDb {
         shell
     }
 
-    /// A shell is what starts; whether that user can start the software behind it shows here.
+    /// The program behind the shell script that is started: this is the file that the servers' user must be
+    /// able to read.
     fn program(&self, site: &Site) -> PathBuf {
         site.home.join(FERRETDB)
     }
 
     fn is_ready(&self, site: &Site, port: u16) -> bool {
-        // FerretDB makes its socket once it has the port, and ends if it does not get that.
+        // FerretDB creates its socket after binding the port, and exits if it can't bind.
         let has_port = site.data.join("wire").exists();
         postgres::is_ready_in(&site.data.join("tables")) && has_port && port::takes_connections(port)
     }
@@ -96,12 +97,12 @@ impl Server for FerretDb {
     }
 }
 
-/// Unpacks the one half, builds the other, and tries both.
+/// Unpacks PostgreSQL, builds FerretDB, and checks that both work.
 fn make(part: &Path) -> Result<PathBuf, String> {
     let bin = part.join("bin");
     fs::create_dir(&bin).map_err(|error| format!("{}: {error}", bin.display()))?;
     let home = UNPACKED.unpack(part)?;
-    // A link that installing the package would make.
+    // Installing the package would create this file as a link.
     let extension = |name: &str| home.join(EXTENSIONS).join(name);
     fs::copy(extension("postgis-3.control"), extension("postgis.control"))
         .map_err(|error| format!("the control file of postgis: {error}"))?;

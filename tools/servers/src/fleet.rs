@@ -1,4 +1,4 @@
-//! The servers of one test or benchmark run, started beside each other, which end with it.
+//! The servers of one test or benchmark run, which start in parallel and end with the run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,37 +12,38 @@ use super::tool::TOOLS;
 use super::worker::{Job, News, Report, Turns, Worker};
 use super::{ALL, Server};
 
-/// After those that must be up the others have this long to fail in the first lines of the output.
+/// How long optional servers have to fail after the required ones run, so that failures appear early in the
+/// output.
 const GRACE: Duration = Duration::from_secs(20);
-/// What one worker tells at most: that it fetches, and how it went.
+/// Maximum reports of one worker: that it fetches, and its result.
 const REPORTS_EACH: usize = 2;
 
-/// What a run has at its disposal.
+/// The running servers and tools of a run.
 #[derive(Debug, Default)]
 pub struct Fleet {
     workers: Vec<Worker>,
     exports: Vec<Export>,
-    /// What the run does without, with the reasons.
+    /// The servers and tools that could not run, with the reasons.
     pub could_not_run: Vec<String>,
     ground: Option<Ground>,
-    /// Goes last: until everything is cleared away it has work to do if we are killed.
+    /// Dropped last: until all data is removed, the guard must clean up if we are killed.
     guard: Option<Guard>,
 }
 
-/// Servers on their way: threads get and start them while the caller does something else.
+/// Servers that are starting. Threads fetch and start them while the caller does something else.
 #[derive(Debug)]
 pub struct Pending {
     fleet: Fleet,
     reports: Receiver<Report>,
-    /// Those that have not told how it went.
+    /// Jobs that have not reported their result.
     awaited: Vec<Job>,
 }
 
 impl Fleet {
-    /// Begins to start those of the servers that the environment does not name, and the tools of tests.
+    /// Starts the servers that the environment does not name, and fetches the tools of tests.
     ///
-    /// Returns once all that must be up are, and the others are too or had a while to fail; the error is about one that
-    /// must be up and is not. A line on standard output tells of each.
+    /// Returns once all required servers run, and the others run too or had 20 s to fail. The error is
+    /// about a required server that did not start. Prints a line about each server on standard output.
     pub fn begin(root: &Path, servers: &[&'static dyn Server]) -> Result<Pending, String> {
         let tools = TOOLS.iter().map(|tool| Job::Get(tool));
         let mut pending = Pending::spawn(root, jobs(servers).chain(tools).collect())?;
@@ -51,18 +52,19 @@ impl Fleet {
         Ok(pending)
     }
 
-    /// Starts the servers and waits for all; what does not come up is among `could_not_run`, whatever it is.
+    /// Starts the servers and waits for all. Servers that do not start are listed in `could_not_run`,
+    /// required or not.
     pub fn bring_up(root: &Path, servers: &[&'static dyn Server]) -> Result<Self, String> {
         let jobs: Vec<Job> = jobs(servers).collect();
         if jobs.is_empty() { Ok(Self::default()) } else { Pending::spawn(root, jobs).map(Pending::wait) }
     }
 
-    /// The variables that tell the run's programs of the servers, beside those that are set already.
+    /// The environment variables of the servers, except for those that are already set.
     pub fn exports(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.exports.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// Takes down what was started; the error names what is left.
+    /// Stops all servers and removes their data. The error names what is left.
     pub fn end(&mut self) -> Result<(), String> {
         let ended: Vec<_> = self.workers.drain(..).map(Worker::end).collect();
         let cleared = self.ground.take().map_or(Ok(()), |ground| ground.clear());
@@ -85,7 +87,7 @@ impl Drop for Fleet {
 }
 
 impl Pending {
-    /// Waits for everything that is on its way.
+    /// Waits for all servers that are starting.
     pub fn wait(mut self) -> Fleet {
         while !self.awaited.is_empty() {
             let Ok(report) = self.reports.recv() else { break };
@@ -136,7 +138,7 @@ impl Pending {
         }
     }
 
-    /// Prints a report and keeps what it brings.
+    /// Prints a report and adds its result to the fleet.
     fn note(&mut self, Report { job, news }: Report) {
         let name = job.name();
         if !matches!(news, News::Fetching) {
@@ -158,7 +160,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // Nobody waits for a fetch that is of no use any more; it ends with this program.
+        // A fetch that is no longer needed is not awaited; it ends with this program.
         let is_awaited = |worker: &Worker| self.awaited.iter().any(|job| job.name() == worker.name);
         self.fleet.workers.retain(|worker| !is_awaited(worker));
     }

@@ -10,9 +10,9 @@ use super::fetch;
 use crate::process;
 
 const BUILT: Duration = Duration::from_secs(15 * 60);
-/// Where Go's own archive puts it, which not everybody has among the folders of programs.
+/// The program on the PATH, or where Go's archive installs it.
 const PLACES: [&str; 2] = ["go", "/usr/local/go/bin/go"];
-/// The first release that gets the one that a module asks for by itself.
+/// The first release that downloads the toolchain that a module requires.
 const OLDEST: (u32, u32) = (1, 21);
 
 static UNPACKED: Unpacked =
@@ -22,11 +22,11 @@ static UNPACKED: Unpacked =
 #[derive(Debug)]
 pub(super) struct Go {
     program: PathBuf,
-    /// Where an unpacked one finds its own files.
+    /// GOROOT of an unpacked Go.
     root: Option<PathBuf>,
 }
 
-/// Finds Go on this machine, or gets it.
+/// Finds Go on this machine, or fetches it.
 pub(super) fn get() -> Result<Go, String> {
     let installed = PLACES.iter().find(|place| is_new_enough(Path::new(place)));
     if let Some(program) = installed {
@@ -37,11 +37,11 @@ pub(super) fn get() -> Result<Go, String> {
     unpacked_in(&home)
 }
 
-/// Builds the program of a module, by its path and version, into the folder; Go checks what it fetches.
+/// Builds the program of a module, given as path and version, into the folder. Go verifies what it fetches.
 pub(super) fn build(go: &Go, module: &str, part: &Path, folder: &Path) -> Result<(), String> {
     let mut install = Command::new(&go.program);
     install.args(["install", "-trimpath", "-modcacherw", module]).env("GOBIN", folder);
-    // Nothing else stays of what is fetched and built for it, and no compiler of C is needed.
+    // Downloads and build output stay below `part`, which is deleted afterwards. No C compiler is needed.
     install.env("GOPATH", part.join("go")).env("GOCACHE", part.join("go-cache"));
     install.envs([("GOTOOLCHAIN", "auto"), ("CGO_ENABLED", "0"), ("GOFLAGS", "")]);
     if let Some(root) = &go.root {
@@ -68,7 +68,7 @@ fn is_new_enough(program: &Path) -> bool {
     said.ok().and_then(|said| release_in(&said)).is_some_and(|release| release >= OLDEST)
 }
 
-/// The release in a line as `go version go1.26.8 linux/amd64`.
+/// The release in a line such as `go version go1.26.8 linux/amd64`.
 fn release_in(line: &str) -> Option<(u32, u32)> {
     let mut numbers = line.split_whitespace().nth(2)?.strip_prefix("go")?.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

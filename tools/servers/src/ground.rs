@@ -1,4 +1,4 @@
-//! The folders that instances live in, each held by a lock while its holder lives.
+//! The folders of instances, each protected by a lock while its holder lives.
 
 use std::env;
 use std::fs::{self, DirEntry, File};
@@ -16,42 +16,42 @@ use crate::process;
 const LOCK: &str = "lock";
 const KEPT: &str = "up";
 const RUN: &str = "run-";
-/// Another call may be fetching software meanwhile.
+/// How long to wait for the lock. Its holder may be fetching software.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
-/// A folder of instances that nobody else touches as long as this value lives.
+/// A folder of instances that is locked while this value lives.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) folder: PathBuf,
-    /// The system gives it back when this program ends, in whatever way.
+    /// The lock. The system releases it when this program ends, even by a crash.
     _lock: File,
 }
 
 impl Ground {
-    /// The one of `servers up` and `servers down`, whose instances stay between calls.
+    /// The folder of `servers up` and `servers down`, whose instances keep running between calls.
     pub(super) fn kept(root: &Path) -> Result<Self, String> {
         let base = open_base(root)?;
         Self::take(&base.join(KEPT))
     }
 
-    /// A fresh one for this run of the program.
+    /// A new folder for this run of the program.
     pub(super) fn of_this_run(root: &Path) -> Result<Self, String> {
         let base = open_base(root)?;
         let _gate = gate(&base)?;
         Self::take(&base.join(format!("{RUN}{}", system::id())))
     }
 
-    /// Refuses to be filled if there is too little room.
+    /// Fails if the disk has too little free space.
     pub(super) fn check_space(&self) -> Result<(), String> {
         disk::check(&self.folder, disk::DATA)
     }
 
-    /// Where an instance of this name lives.
+    /// The folder of the instance of this name.
     pub(super) fn place_of(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Ends whatever is in it and removes it.
+    /// Stops all instances and removes the folder.
     pub(super) fn clear(&self) -> Result<(), String> {
         entries(&self.folder)
             .iter()
@@ -67,16 +67,16 @@ impl Ground {
     }
 }
 
-/// Clears the folder of a run that has ended, if that left it.
+/// Clears the folder of a run that has ended, if the run left it behind.
 pub(super) fn clear_after(run: &Path) -> Result<(), String> {
     if !run.exists() {
         return Ok(());
     }
-    // The system may need a moment to give back the lock of a process that was killed.
+    // The system may need a moment to release the lock of a killed process.
     Ground { _lock: lock::exclusive(&run.join(LOCK), PATIENCE, "ends")?, folder: run.to_owned() }.clear()
 }
 
-/// Makes sure of the folder of this workspace, and takes away what interrupted runs left in it.
+/// Creates the folder of this workspace if necessary, and removes the leftovers of interrupted runs.
 fn open_base(root: &Path) -> Result<PathBuf, String> {
     let base = base(root, &env::temp_dir(), &our_id()?);
     make_open_folder(&base)?;
@@ -91,10 +91,10 @@ fn gate(base: &Path) -> Result<File, String> {
     lock::exclusive(&base.join(LOCK), PATIENCE, "begins")
 }
 
-/// Clears the folder of a run unless that still holds its lock.
+/// Clears the folder of a run unless the run still holds its lock.
 fn sweep(run: &Path) -> Result<(), String> {
     let file = match File::create(run.join(LOCK)) {
-        // Its guard has been quicker.
+        // The guard of that run has removed the folder in the meantime.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         created => created.map_err(|error| told(run, &error))?,
     };
@@ -105,16 +105,16 @@ fn sweep(run: &Path) -> Result<(), String> {
     Ground { folder: run.to_owned(), _lock: file }.clear()
 }
 
-/// Short, as the path of a socket must be; of its own for each user and workspace.
+/// A folder per user and workspace. Its path is short, because the path of a socket must be.
 fn base(root: &Path, temp: &Path, user: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     root.hash(&mut hasher);
     temp.join(format!("pillarbox-{user}-{:08x}", hasher.finish() >> 32))
 }
 
-/// Makes a folder that every user can pass through; one that somebody else made is not trusted.
+/// Creates a folder that every user can enter. Fails if another user owns it, because it can't be trusted.
 fn make_open_folder(folder: &Path) -> Result<(), String> {
-    // It fails on what is there, also if another call has been quicker; who owns it is seen below.
+    // Fails if the folder exists, also if another process has just created it. The owner is checked below.
     let made = process::answer(Command::new("mkdir").args(["-m", "755"]).arg(folder));
     let is_ours = || process::succeeds(Command::new("sh").args(["-c", "test -O \"$0\""]).arg(folder));
     match fs::symlink_metadata(folder) {

@@ -1,4 +1,4 @@
-//! A second process that takes a run's servers and their data away if the run is killed.
+//! A second process that stops the servers of a run and removes their data if the run is killed.
 
 use std::env;
 use std::io::{self, Read};
@@ -9,23 +9,24 @@ use std::time::Duration;
 use super::{ground, runner};
 use crate::process;
 
-/// What this program is asked for to be a guard; only it asks so itself.
+/// The internal command that starts this program as a guard.
 pub const GUARD: &str = "guard";
-/// On an orderly end there is nothing left to do.
+/// How long to wait for the guard. After an orderly end it has nothing to do.
 const LEFT: Duration = Duration::from_secs(30);
 
 /// The guard of one run.
 #[derive(Debug)]
 pub(super) struct Guard {
-    /// Its standard input ends when we do, in whatever way.
+    /// The guard process. Its standard input closes when we end, even by a crash.
     process: Child,
 }
 
 impl Guard {
-    /// Starts to guard the folder of a run.
+    /// Starts a guard for the folder of a run.
     pub(super) fn set(folder: &Path) -> io::Result<Self> {
         let mut guard = Command::new(env::current_exe()?);
-        // It outlives an interrupt of the terminal, and keeps nothing open that somebody reads to its end.
+        // Detached, to survive an interrupt of the terminal and to keep no pipe open that someone reads to
+        // its end.
         runner::detach(&mut guard);
         guard.arg(GUARD).arg(folder).current_dir("/");
         let guard = guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -40,7 +41,7 @@ impl Drop for Guard {
     }
 }
 
-/// Waits until whoever started this has ended, then clears the folder of its run.
+/// Waits until the parent process has ended, then clears the folder of its run.
 pub fn run(folder: &Path) -> bool {
     let ended = io::stdin().lock().read_to_end(&mut Vec::new());
     ended.is_ok() && ground::clear_after(folder).is_ok()

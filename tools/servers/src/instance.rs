@@ -1,4 +1,4 @@
-//! One running server: known by the record in its folder, so that whoever comes later can end it.
+//! One running server, recorded in its folder so that a later process can stop it.
 
 use std::fmt;
 use std::fs;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::process;
 
 const RECORD: &str = "record";
-/// A server that was asked to end has nothing to save.
+/// How long a server has to end after its stop signal. It has nothing to save.
 const ASKED: Duration = Duration::from_secs(20);
 const KILLED: Duration = Duration::from_secs(10);
 
-/// What must be known to use a server and to end it.
+/// The data to use and to stop a server.
 #[derive(Debug, PartialEq)]
 pub(super) struct Record {
     pub(super) pid: u32,
@@ -46,12 +46,12 @@ impl FromStr for Record {
 pub(super) struct Instance {
     folder: PathBuf,
     pub(super) record: Record,
-    /// Present if this program started it, which then has to take note of its end.
+    /// The child process, if this program started it and so must wait for it.
     child: Option<Child>,
 }
 
 impl Instance {
-    /// Writes down what was started in the folder.
+    /// Records the started server in the folder.
     pub(super) fn note(folder: &Path, record: Record, child: Child) -> Result<Self, String> {
         let instance = Self { folder: folder.to_owned(), record, child: Some(child) };
         match fs::write(folder.join(RECORD), instance.record.to_string()) {
@@ -60,18 +60,18 @@ impl Instance {
         }
     }
 
-    /// Finds what runs in the folder.
+    /// Loads the record of the folder, if there is one.
     pub(super) fn load(folder: &Path) -> Option<Self> {
         let record = fs::read_to_string(folder.join(RECORD)).ok()?.parse().ok()?;
         let mut instance = Self { folder: folder.to_owned(), record, child: None };
         instance.is_alive().then_some(instance)
     }
 
-    /// Tells whether the process is there and is ours.
+    /// Whether the process exists and is this server.
     pub(super) fn is_alive(&mut self) -> bool {
         match &mut self.child {
             Some(child) => matches!(child.try_wait(), Ok(None)),
-            // The number may have gone to another process since.
+            // The process id may belong to another process by now.
             None => {
                 let pid = self.record.pid;
                 command_line(pid).contains(&*self.folder.to_string_lossy()) || works_in(pid, &self.folder)
@@ -79,12 +79,12 @@ impl Instance {
         }
     }
 
-    /// How the process ended, if this program started it and it has.
+    /// The exit status, if this program started the process and it has ended.
     pub(super) fn exit(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().ok()?
     }
 
-    /// Ends the process and removes the folder.
+    /// Stops the process and removes the folder.
     pub(super) fn end(mut self) -> Result<(), String> {
         let signal = self.record.stop_signal.clone();
         self.stop(&signal, ASKED);
@@ -94,12 +94,12 @@ impl Instance {
         remove(&self.folder)
     }
 
-    /// Sends a signal and waits; tells whether the process is gone.
+    /// Sends a signal and waits. Returns whether the process has ended.
     pub(super) fn stop(&mut self, signal: &str, limit: Duration) -> bool {
         if !self.is_alive() {
             return true;
         }
-        // Every shell can do it; the program of that name comes with a package.
+        // The shell's built-in `kill`, because the program `kill` may not be installed.
         let mut kill = Command::new("sh");
         kill.args(["-c", "kill -s \"$0\" \"$1\"", signal, &self.record.pid.to_string()]);
         process::succeeds(&mut kill);
@@ -107,12 +107,12 @@ impl Instance {
     }
 }
 
-/// Ends what runs in the folder, if anything, and removes the folder.
+/// Stops the server of the folder, if one runs, and removes the folder.
 pub(super) fn clear(folder: &Path) -> Result<(), String> {
     Instance::load(folder).map_or_else(|| remove(folder), Instance::end)
 }
 
-/// Removes a folder in which the last processes of a server may still write.
+/// Removes a folder. Retries, because the last processes of a server may still write to it.
 pub(super) fn remove(folder: &Path) -> Result<(), String> {
     let mut removed = Ok(());
     process::wait_until(KILLED, || {
@@ -125,7 +125,7 @@ pub(super) fn remove(folder: &Path) -> Result<(), String> {
     removed
 }
 
-/// How a process was called; nothing if it is over.
+/// The command line of a process; empty if it has ended.
 fn command_line(pid: u32) -> String {
     let by_system = || -> io::Result<String> {
         let words = fs::read(format!("/proc/{pid}/cmdline"))?;
@@ -137,7 +137,8 @@ fn command_line(pid: u32) -> String {
     process::answer(Command::new("ps").args(["-o", "args=", "-p", &pid.to_string()])).unwrap_or_default()
 }
 
-/// A process that is ending has lost its command line, and still holds files and memory for a while.
+/// Whether the process runs in the folder. A process that is ending has no command line any more, but still
+/// holds files and memory for a while.
 fn works_in(pid: u32, folder: &Path) -> bool {
     fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|place| place.starts_with(folder))
 }

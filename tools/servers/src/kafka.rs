@@ -1,4 +1,4 @@
-//! Kafka, one node that is broker and controller.
+//! Kafka, as one node that is both broker and controller.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use super::{Necessity, Server, Site, apt, cache, fetch, port};
 use crate::process;
 
 const NAME: &str = "kafka";
-/// Tells tests that start servers of their own which folder the libraries are in.
+/// The variable that names the folder of the libraries for tests that start their own servers.
 const LIBRARIES: &str = "PILLARBOX_TEST_KAFKA_LIBS";
 const VERSION: &str = "4.1.0";
 const FETCHED: Duration = Duration::from_secs(10 * 60);
-/// How long a registry may be silent, in milliseconds, by the names of Maven before 3.9 and since.
+/// Timeouts of a registry in milliseconds, with the option names of Maven before 3.9 and since.
 const BOUNDS: [&str; 4] = [
     "-Dmaven.wagon.rto=20000",
     "-Dmaven.wagon.http.retryHandler.count=2",
     "-Daether.connector.connectTimeout=10000",
     "-Daether.connector.requestTimeout=20000",
 ];
-/// Named in full, since the short name is looked up first, which fails without a reason.
+/// The full name of the plugin. Maven would look up a short name first, which fails without a reason.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 const POM: &str = include_str!("kafka/pom.xml");
-/// Also started by tests of sinks, which restart a server of their own.
+/// The start script, which tests of sinks use too, to restart their own server.
 const RUN: &str = include_str!("kafka/run.sh");
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Server for Kafka {
         15_390
     }
 
-    /// One for clients and one for its controller.
+    /// One port for clients and one for the controller.
     fn ports(&self) -> u16 {
         2
     }
@@ -79,7 +79,7 @@ impl Server for Kafka {
         shell
     }
 
-    /// A shell is what starts; whether that user can look into the libraries shows here.
+    /// The libraries behind the shell script that is started: the servers' user must be able to read these.
     fn program(&self, site: &Site) -> PathBuf {
         libraries(&site.home)
     }
@@ -104,7 +104,7 @@ fn fetch_libraries(part: &Path) -> Result<PathBuf, String> {
     let mut copy = Command::new("mvn");
     copy.args(["-B", "-q", "-Dstyle.color=never", COPY]);
     copy.arg(format!("-DoutputDirectory={}", libraries(&home).display()));
-    // Nothing else stays of what Maven fetches for it.
+    // Maven's own downloads stay below `part`, which is deleted afterwards.
     copy.arg(format!("-Dmaven.repo.local={}", part.join("repository").display())).args(BOUNDS);
     copy.env("MAVEN_OPTS", "-XX:-UsePerfData");
     fetch::run(&mut copy, part, FETCHED)?;

@@ -1,4 +1,4 @@
-//! The real servers that tests and benchmarks talk to: throw-away instances, brought up and taken down.
+//! Starts and stops throw-away instances of the real servers that tests and benchmarks use.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -44,85 +44,85 @@ pub use apt::install;
 pub use fleet::{Fleet, Pending};
 pub use guard::{GUARD, run as guard};
 
-/// Whether a test run fails for lack of a server, or only names it as one that could not run.
+/// What a test run does if a server can't start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Necessity {
-    /// It fails.
+    /// The run fails.
     Must,
-    /// It names it.
+    /// The run reports the server as one that could not run, and continues.
     May,
 }
 
-/// Where one instance finds its software and keeps its data.
+/// The folders of one instance.
 #[derive(Debug)]
 pub struct Site {
-    /// The folder of the software, with `bin` in it.
+    /// The folder of the software, which contains `bin`.
     home: PathBuf,
-    /// Belongs to the user that the server runs as; empty at first.
+    /// The data folder. It is empty at first and belongs to the user that the server runs as.
     data: PathBuf,
-    /// What the server prints.
+    /// The file of the server's output.
     log: PathBuf,
 }
 
 impl Site {
-    /// What the server has printed so far.
+    /// The output of the server so far.
     fn read_log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 }
 
-/// A kind of server. Another one is a file that implements this and a line in [`ALL`].
+/// A kind of server. To add one, implement this in a new file and add a line to [`ALL`].
 pub trait Server: Debug + Sync {
-    /// What it is called on the command line.
+    /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// The environment variable that tells the tests its URL.
+    /// The environment variable that contains the URL for tests.
     fn variable(&self) -> &'static str;
 
-    /// Whether a test run can do without it.
+    /// Whether a test run needs the server.
     fn need(&self) -> Necessity;
 
-    /// The first port to try, below those that the system gives to clients.
+    /// The first port to try. It is below the ephemeral ports of the system.
     fn preferred_port(&self) -> u16;
 
-    /// How many ports in a row it takes.
+    /// The number of consecutive ports that the server uses.
     fn ports(&self) -> u16 {
         1
     }
 
-    /// The signal that ends it soonest without leaving anything behind.
+    /// The signal that stops the server fastest without leaving anything behind.
     fn stop_signal(&self) -> &'static str;
 
-    /// Looks for the software on this machine; it counts only if all is there that is used of it.
+    /// Finds the software on this machine, if every part that we use is installed.
     fn find(&self) -> Option<PathBuf>;
 
-    /// Gets the software, or says what to install.
+    /// Fetches the software. The error says what to install.
     fn install(&self) -> Result<PathBuf, String>;
 
-    /// The commands that fill the data folder, each run as the servers' user.
+    /// The commands that initialise the data folder. Each runs as the servers' user.
     fn preparation(&self, site: &Site) -> Vec<Command>;
 
-    /// The server itself, staying in the foreground; the data folder is among its arguments.
+    /// The command of the server in the foreground. Its arguments contain the data folder.
     fn command(&self, site: &Site, port: u16) -> Command;
 
-    /// The file that the servers' user must be able to read.
+    /// A file that the servers' user must be able to read.
     fn program(&self, site: &Site) -> PathBuf {
         self.command(site, self.preferred_port()).get_program().into()
     }
 
-    /// Tells whether this very instance, and no other on the port, takes connections.
+    /// Whether this instance, and not another server on the port, accepts connections.
     fn is_ready(&self, site: &Site, port: u16) -> bool;
 
-    /// How clients reach it.
+    /// The URL for clients.
     fn url(&self, port: u16) -> String;
 
-    /// More that the tests are told by environment variables, whoever runs the server.
+    /// Further environment variables for tests, also if someone else runs the server.
     fn extras(&self, _home: &Path) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }
 
-/// Every server there is.
+/// All servers.
 pub static ALL: [&dyn Server; 11] = [
     &postgres::FIFTEEN,
     &postgres::EIGHTEEN,
@@ -148,7 +148,7 @@ pub fn names() -> String {
     ALL.map(Server::name).join(", ")
 }
 
-/// What describes the same servers for Docker.
+/// The Compose file that describes the same servers.
 #[cfg(test)]
 fn compose() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compose.yaml");

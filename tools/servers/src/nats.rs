@@ -6,9 +6,9 @@ use std::process::Command;
 use super::debian::{self, Suite, Unpacked};
 use super::{Necessity, Server, Site, port};
 
-/// Tells tests that start servers of their own which program to start.
+/// The variable that names the program for tests that start their own servers.
 const PROGRAM: &str = "PILLARBOX_TEST_NATS_SERVER";
-/// The program's place by the habits of Debian, of archives and of Homebrew.
+/// Where Debian, archives and Homebrew install the program.
 const PLACES: [(&str, &str); 4] = [
     ("/usr", "sbin/nats-server"),
     ("/usr", "bin/nats-server"),

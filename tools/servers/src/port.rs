@@ -1,27 +1,27 @@
-//! Chooses ports that nobody listens on.
+//! Chooses free ports.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// From here on the system hands out ports to clients, which would hold them at any moment.
+/// The first ephemeral port. Any client may hold one of these at any time.
 const FIRST_OF_CLIENTS: u16 = 32_768;
-/// Far enough to pass over the preferred ports of the other servers.
+/// Distance between tries, large enough to skip the preferred ports of the other servers.
 const STEP: u16 = 20;
 const MAX_TRIES: u16 = 100;
 const CONNECTED: Duration = Duration::from_secs(1);
 
-/// The first of as many free ports as are asked for in a row, counted from the preferred one.
+/// The first of `count` consecutive free ports, searched from the preferred one.
 pub(super) fn choose(preferred: u16, count: u16) -> Result<u16, String> {
     let are_free = |port: u16| (port..port.saturating_add(count)).all(is_free);
     first_free(preferred, are_free).ok_or_else(|| format!("no free port from {preferred} on"))
 }
 
-/// Tells whether a server could listen on the port now.
+/// Whether a server could listen on the port now.
 pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Tells whether anybody listens on the port.
+/// Whether a server listens on the port.
 pub(super) fn takes_connections(port: u16) -> bool {
     TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), CONNECTED).is_ok()
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL: the oldest release that is supported and the newest.
+//! PostgreSQL: the oldest supported release and the newest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use super::debian::{self, Suite, Unpacked};
 use super::{Necessity, Server, Site, exports, port};
 
-/// Tells tests that start servers of their own where the programs are.
+/// The variable that names the folder of the programs for tests that start their own servers.
 const BIN: &str = "PILLARBOX_TEST_POSTGRES_BIN";
 
-/// `fsync` stays on: tests kill servers and look for what they had promised to keep.
+/// `fsync` stays on, because tests kill servers and check that committed data is still there.
 const SETTINGS: [(&str, &str); 5] = [
     ("wal_level", "logical"),
     ("max_connections", "300"),
@@ -19,7 +19,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("log_min_messages", "warning"),
 ];
 
-/// An order of text that differs from that of bytes, as most databases in use have.
+/// Uses a collation that differs from the order of bytes, as most databases in production do.
 const INITDB: [&str; 7] = [
     "--username=postgres",
     "--auth=trust",
@@ -30,11 +30,11 @@ const INITDB: [&str; 7] = [
     "--no-sync",
 ];
 
-/// Folders of a release by the habits of Debian, Red Hat and Homebrew, before its number.
+/// Where Debian, Red Hat and Homebrew install a release, without its number.
 const HOMES: [&str; 4] =
     ["/usr/lib/postgresql/", "/usr/pgsql-", "/opt/homebrew/opt/postgresql@", "/usr/local/opt/postgresql@"];
 
-/// One release.
+/// A release of PostgreSQL.
 #[derive(Debug)]
 pub(super) struct Postgres {
     name: &'static str,
@@ -42,7 +42,7 @@ pub(super) struct Postgres {
     need: Necessity,
     port: u16,
     release: &'static str,
-    /// Where the software comes from if it is not there.
+    /// The packages to unpack if the release is not installed.
     unpacked: Unpacked,
 }
 
@@ -133,7 +133,7 @@ impl Server for Postgres {
     fn command(&self, site: &Site, port: u16) -> Command {
         let mut postgres = Command::new(site.home.join("bin/postgres"));
         postgres.arg("-D").arg(&site.data).args(["-p", &port.to_string()]);
-        // Relative to the data folder, as the path of a socket must be short.
+        // Relative to the data folder, because the path of a socket must be short.
         postgres.args(["-c", "unix_socket_directories=.", "-c", "listen_addresses=127.0.0.1"]);
         SETTINGS.iter().for_each(|(name, value)| {
             postgres.args(["-c", &format!("{name}={value}")]);
@@ -155,7 +155,8 @@ impl Server for Postgres {
 }
 
 impl Postgres {
-    /// Where it may be installed; for the oldest release what the user says goes first.
+    /// Where the release may be installed. For the oldest release, the folder that the user has set comes
+    /// first.
     fn homes(&self, lookup: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
         let said = lookup(BIN).filter(|_| self.is_oldest());
         let said = said.and_then(|bin| Path::new(&bin).parent().map(Path::to_owned));
@@ -172,12 +173,12 @@ impl Postgres {
     }
 }
 
-/// Tells whether the server of a data folder has started.
+/// Whether the server of a data folder has started.
 pub(super) fn is_ready_in(data: &Path) -> bool {
     says_ready(&fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default())
 }
 
-/// The eighth line of `postmaster.pid` tells how far the server has come; `pg_ctl` waits for it too.
+/// Whether the eighth line of `postmaster.pid` says `ready`. `pg_ctl` waits for it too.
 fn says_ready(status: &str) -> bool {
     status.lines().nth(7).is_some_and(|line| line.trim_end() == "ready")
 }

@@ -1,4 +1,4 @@
-//! Runs other programs and tells how they ended.
+//! Runs other programs and reports how they ended.
 
 use std::borrow::Cow;
 use std::env;
@@ -10,34 +10,34 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much of a failed command's output is shown.
+/// Maximum lines of a failed command's output in a message.
 const LINES_SHOWN: usize = 10;
-/// How much of the command itself.
+/// Maximum characters of the command in a message.
 const LETTERS_SHOWN: usize = 200;
 
-/// How often something is looked at again that gives no signal.
+/// Poll interval for conditions without a signal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Enough for a program that has next to nothing to do.
+/// Time limit of a program that does little.
 pub const SHORT: Duration = Duration::from_secs(30);
 
-/// Runs a command that prints for itself; the error says how it failed.
+/// Runs a command with our output streams. The error says how it failed.
 pub fn run(command: &mut Command) -> Result<(), String> {
     judge(command.status())
 }
 
-/// Tells whether a command succeeds, and shows nothing of it.
+/// Whether a command succeeds. Its output is hidden.
 pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Tells whether a program of this name can be started.
+/// Whether a program of this name is on the PATH.
 pub fn is_there(program: &str) -> bool {
     env::var_os("PATH").is_some_and(|paths| env::split_paths(&paths).any(|path| path.join(program).is_file()))
 }
 
-/// What a command that has little to say prints, without the end of the line.
+/// The standard output of a short command, without the trailing line break.
 pub fn answer(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("did not start: {error}"))?;
     let complaint = last_lines(&String::from_utf8_lossy(&output.stderr));
@@ -45,8 +45,8 @@ pub fn answer(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Runs a command whose output goes to the end of a file; the error says which by `line`, how it ended and its last
-/// lines.
+/// Runs a command and appends its output to a file. The error contains `line`, how the command ended and the
+/// last lines of its output.
 pub fn logged(command: &mut Command, line: &str, log: &Path, limit: Duration) -> Result<(), String> {
     let told = |error: io::Error| format!("`{line}`: {}: {error}", log.display());
     let file = File::options().create(true).append(true).open(log).map_err(told)?;
@@ -56,14 +56,14 @@ pub fn logged(command: &mut Command, line: &str, log: &Path, limit: Duration) ->
         .map_err(|why| format!("`{line}` failed: {why}{}", last_lines(&read_from(log, begin))))
 }
 
-/// The last lines of an output, each on a line of its own, to stand after the reason of a failure.
+/// The last lines of an output, to append to the reason of a failure.
 pub fn last_lines(text: &str) -> String {
     let plain = text.replace("\u{1b}[0m", "");
     let lines: Vec<&str> = plain.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(LINES_SHOWN)..].iter().map(|line| format!("\n    {line}")).collect()
 }
 
-/// A command as one would type it, without whole scripts and cut where only a program would go on reading.
+/// A command for messages, as a user would type it, shortened and without scripts.
 pub fn line_of(command: &Command) -> String {
     let words = [command.get_program()].into_iter().chain(command.get_args());
     let line = words.map(shown).collect::<Vec<_>>().join(" ");
@@ -82,7 +82,7 @@ fn read_from(log: &Path, begin: u64) -> String {
     String::from_utf8_lossy(&bytes[begin..]).into_owned()
 }
 
-/// Runs a command without input, and ends it at the limit.
+/// Runs a command without input, and kills it at the limit.
 pub fn finish(command: &mut Command, limit: Duration) -> Result<(), String> {
     let spawned = command.stdin(Stdio::null()).spawn();
     let mut child = spawned.map_err(|error| format!("did not start: {error}"))?;
@@ -93,7 +93,8 @@ pub fn finish(command: &mut Command, limit: Duration) -> Result<(), String> {
     }
 }
 
-/// The same command, not outliving the thread that starts it, as far as the system can see to it.
+/// The same command, bound to the thread that starts it: the system kills it when the thread ends, if the
+/// system supports this.
 pub fn bound(command: &Command) -> Command {
     let program = command.get_program();
     let mut bound = if is_there("setpriv") {
@@ -116,7 +117,7 @@ pub fn bound(command: &Command) -> Command {
     bound
 }
 
-/// Looks again and again until it is so; tells whether it was within the limit.
+/// Polls a condition. Returns whether it became true within the limit.
 pub fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     loop {
@@ -130,14 +131,14 @@ pub fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Kills a program that took longer than it may; the answer says so.
+/// Kills a program that exceeded its limit. Returns a message that says so.
 pub fn end(child: &mut Child, limit: Duration) -> String {
     let ended = child.kill().and_then(|()| child.wait());
     let left = if ended.is_ok() { "ended" } else { "still running" };
     format!("took longer than {limit:?} and was {left}")
 }
 
-/// Nothing for a program that succeeded, else how it failed.
+/// Converts an exit status to a result. The error says how the program failed.
 pub fn judge(status: io::Result<ExitStatus>) -> Result<(), String> {
     match status {
         Ok(status) if status.success() => Ok(()),

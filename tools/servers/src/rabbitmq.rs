@@ -1,4 +1,4 @@
-//! RabbitMQ, with an epmd of its own that ends with it.
+//! RabbitMQ, with its own epmd, which ends with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +8,13 @@ use super::{Necessity, Server, Site, port};
 use crate::process;
 
 const NAME: &str = "rabbitmq";
-/// Tells tests that start servers of their own which folder the scripts are in.
+/// The variable that names the folder of the scripts for tests that start their own servers.
 const BIN: &str = "PILLARBOX_TEST_RABBITMQ_BIN";
 const SCRIPT: &str = "bin/rabbitmq-server";
-/// Folders with the scripts themselves: those among the system's programs insist on the system's data.
+/// Folders of the original scripts. The scripts on the PATH always use the system's data folder.
 const HOMES: [&str; 3] =
     ["/usr/lib/rabbitmq", "/opt/homebrew/opt/rabbitmq/libexec", "/usr/local/opt/rabbitmq/libexec"];
-/// Also started by tests of sinks, which restart a server of their own.
+/// The start script, which tests of sinks use too, to restart their own server.
 const RUN: &str = include_str!("rabbitmq/run.sh");
 
 static UNPACKED: Unpacked = Unpacked {
@@ -30,7 +30,7 @@ static UNPACKED: Unpacked = Unpacked {
     ],
 };
 const UNPACKED_HOME: &str = "usr/lib/rabbitmq";
-/// Erlang's own script insists on the folder that it would be installed in.
+/// Replaces Erlang's script, which works only in the folder that it was built for.
 const ERL: &str = r#"#!/bin/sh
 ROOTDIR=${0%/*}/../../erlang BINDIR=${0%/*}/../../erlang/erts-13.1.5/bin EMU=beam PROGNAME=erl
 export ROOTDIR BINDIR EMU PROGNAME
@@ -60,7 +60,7 @@ impl Server for RabbitMq {
         15_672
     }
 
-    /// One for clients, one for its epmd and one for other nodes.
+    /// One port for clients, one for epmd and one for other nodes.
     fn ports(&self) -> u16 {
         3
     }
@@ -112,12 +112,12 @@ impl Server for RabbitMq {
     }
 }
 
-/// Puts Erlang's programs beside the scripts, where `run.sh` looks first.
+/// Adds Erlang's programs beside the scripts, where `run.sh` looks first.
 fn complete(root: &Path) -> Result<(), String> {
     let bin = root.join(UNPACKED_HOME).join("bin");
     write_script(&bin.join("erl"), ERL)?;
     write_script(&bin.join("epmd"), EPMD)?;
-    // Only what runs is kept, with the part that needs the most libraries.
+    // Only working software is cached. `crypto` needs the most libraries, so it is the part to try.
     let erl = format!("{UNPACKED_HOME}/bin/erl");
     debian::try_program(root, &erl, &["-noshell", "-eval", "crypto:start(), halt()."])
 }

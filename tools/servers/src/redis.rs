@@ -6,12 +6,12 @@ use std::process::Command;
 use super::debian::{self, Suite, Unpacked};
 use super::{Necessity, Server, Site, port};
 
-/// Tells tests that start servers of their own which program to start.
+/// The variable that names the program for tests that start their own servers.
 const PROGRAM: &str = "PILLARBOX_TEST_REDIS_SERVER";
 const HOMES: [&str; 4] = ["/usr", "/usr/local", "/opt/homebrew/opt/redis", "/usr/local/opt/redis"];
 const DAEMON: &str = "bin/redis-server";
 
-/// Debian's server is a link to a program of another package.
+/// Debian's `redis-server` is a link to a program of another package.
 static UNPACKED: Unpacked = Unpacked {
     suite: Suite::Bookworm,
     package: "redis-server",
@@ -19,7 +19,7 @@ static UNPACKED: Unpacked = Unpacked {
     programs: &["usr/bin/redis-server"],
 };
 
-/// A write is with the system when it is answered, and read again after a restart.
+/// A write is in the append-only file when it is answered, and is read again after a restart.
 const SETTINGS: [(&str, &str); 3] = [("appendonly", "yes"), ("save", ""), ("maxmemory-policy", "noeviction")];
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Server for Redis {
     fn command(&self, site: &Site, port: u16) -> Command {
         let mut daemon = Command::new(site.home.join(DAEMON));
         daemon.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(&site.data);
-        // An instance is known again by the folder in its arguments, which Redis would write over.
+        // We recognise an instance by the folder in its arguments, which Redis would overwrite.
         daemon.args(["--set-proc-title", "no"]);
         SETTINGS.iter().for_each(|(name, value)| {
             daemon.args([&format!("--{name}"), *value]);

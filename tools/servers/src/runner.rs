@@ -1,4 +1,4 @@
-//! The user and the environment that a server runs with, whoever starts it.
+//! Runs servers with the same user and environment, independent of who starts them.
 
 use std::env;
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::process::Command;
 
 use crate::process;
 
-/// Has no rights anywhere and is on every system; most servers refuse to be root.
+/// A user without rights that every system has. Most servers refuse to run as root.
 const NOBODY: &str = "nobody";
-/// Where programs are if nobody says it.
+/// The default PATH.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How long a process may live.
+/// The lifetime of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Life {
-    /// Until somebody ends it; an interrupt of our terminal does not reach it.
+    /// Until someone stops it. An interrupt of our terminal does not reach it.
     Detached,
-    /// Not longer than this program, however that ends, as far as the system can see to it.
+    /// At most as long as this program, even if that crashes, if the system supports this.
     Ours,
 }
 
-/// Starts commands as the user of servers.
+/// Starts commands as the servers' user.
 #[derive(Debug)]
 pub(super) struct Runner {
-    /// Ourselves if there is none.
+    /// The servers' user; `None` for the current user.
     user: Option<User>,
     has_setpriv: bool,
 }
@@ -35,7 +35,7 @@ struct User {
 }
 
 impl Runner {
-    /// A user without rights if we are root, and ourselves otherwise.
+    /// Uses a user without rights if we are root, and the current user otherwise.
     pub(super) fn new() -> Result<Self, String> {
         let has_setpriv = process::is_there("setpriv");
         if our_id()? != "0" {
@@ -47,8 +47,8 @@ impl Runner {
         Ok(Self { user: Some(User::nobody()?), has_setpriv })
     }
 
-    /// The same command as the servers' user and with nothing of our environment but the places of programs.
-    /// Its process id is that of the command itself, and its home the folder.
+    /// The same command as the servers' user, with only PATH of our environment and with the folder as its
+    /// home. The process id is that of the command itself.
     pub(super) fn wrap(&self, command: &Command, life: Life, stop_signal: &str, home: &Path) -> Command {
         let program = command.get_program();
         let mut wrapped = if self.has_setpriv {
@@ -60,7 +60,7 @@ impl Runner {
         };
         wrapped.env_clear().env("PATH", env::var_os("PATH").unwrap_or_else(|| PATH.into()));
         wrapped.envs([("LC_ALL", "C"), ("TZ", "UTC")]).envs([("HOME", home), ("TMPDIR", home)]);
-        // Wherever we are may be closed to that user.
+        // The servers' user may have no access to our working directory.
         wrapped.args(command.get_args()).current_dir("/");
         if life == Life::Detached {
             detach(&mut wrapped);
@@ -68,7 +68,7 @@ impl Runner {
         wrapped
     }
 
-    /// Makes a folder that only the servers' user can look into.
+    /// Creates a folder that only the servers' user can access.
     pub(super) fn make_folder(&self, folder: &Path) -> Result<(), String> {
         let mut install = Command::new("install");
         install.args(["-d", "-m", "700"]);
@@ -78,7 +78,7 @@ impl Runner {
         process::answer(install.arg(folder)).map(drop).map_err(|why| format!("{}: {why}", folder.display()))
     }
 
-    /// Tells whether the servers' user can read a file, which may lie in somebody's closed home.
+    /// Whether the servers' user can read a file, which may be in a private home folder.
     pub(super) fn can_read(&self, file: &Path) -> bool {
         let mut test = Command::new("test");
         test.arg("-r").arg(file);
@@ -107,12 +107,12 @@ impl User {
     }
 }
 
-/// The number of the user who runs this program.
+/// The id of the user who runs this program.
 pub(super) fn our_id() -> Result<String, String> {
     process::answer(Command::new("id").arg("-u")).map_err(|why| format!("`id -u`: {why}"))
 }
 
-/// Puts a process in a group of its own, which an interrupt of our terminal does not reach.
+/// Puts a process in its own process group, so that an interrupt of our terminal does not reach it.
 #[cfg(unix)]
 pub(super) fn detach(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);

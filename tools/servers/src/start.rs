@@ -1,4 +1,4 @@
-//! Starts one server: fills a folder and waits until it takes connections.
+//! Starts one server: initialises its folder and waits until it accepts connections.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,17 +16,17 @@ const LOG: &str = "log";
 const SOFTWARE: &str = "software";
 const PREPARED: Duration = Duration::from_secs(2 * 60);
 const READY: Duration = Duration::from_secs(60);
-/// Between the choice of a port and its use another program may take it.
+/// Number of ports to try. Another program may take a port between our choice and its use.
 const PORTS_TRIED: usize = 5;
 
-/// A server that takes connections, and where its user finds its software.
+/// A server that accepts connections, and the folder of its software.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) instance: Instance,
     pub(super) home: PathBuf,
 }
 
-/// Starts a server in a folder, from nothing; leaves nothing behind if that fails.
+/// Starts a server in a new folder. Leaves nothing behind if this fails.
 pub(super) fn start(
     server: &dyn Server,
     home: PathBuf,
@@ -45,13 +45,14 @@ pub(super) fn start(
     })
 }
 
-/// Where the software of an instance in the folder is: below the folder, if that was needed.
+/// The software of an instance: the copy below its folder if there is one, or else the original.
 pub(super) fn home_of(found: PathBuf, folder: &Path) -> PathBuf {
     let copied = cache::split(&found).map(|(_, rest)| folder.join(SOFTWARE).join(rest));
     copied.filter(|home| home.exists()).unwrap_or(found)
 }
 
-/// Gives software a place where the servers' user can read the file of it; copies it below the folder, if need be.
+/// Makes sure that the servers' user can read a file of the software, and copies the software below the
+/// folder if necessary.
 pub(super) fn make_readable(home: PathBuf, file: &Path, folder: &Path) -> Result<PathBuf, String> {
     if Runner::new()?.can_read(file) {
         return Ok(home);
@@ -80,7 +81,7 @@ fn begin(server: &dyn Server, home: PathBuf, folder: &Path, life: Life) -> Resul
     Ok(Started { instance, home: site.home })
 }
 
-/// Starts the server on the first port that it gets for itself.
+/// Starts the server on the first free port that it can bind.
 fn listen(
     server: &dyn Server,
     site: &Site,
@@ -120,11 +121,11 @@ fn listen(
     Err(format!("other programs took {PORTS_TRIED} ports away before it listened"))
 }
 
-/// Copies a folder; by links, which are made at once, where both are in one file system.
+/// Copies a folder, by hard links if both are in one file system, which is much faster.
 fn copy_all(from: &Path, to: &Path) -> Result<(), String> {
     let copy = |how: &str| {
         let mut copy = Command::new("cp");
-        // What links point to stays as it is; some point into the system.
+        // Symbolic links are copied as links; some point into the system.
         process::answer(copy.args(["-R", "-P", how]).arg(from.join(".")).arg(to)).map(drop)
     };
     let linked = copy("-l").or_else(|_| instance::remove(to).and_then(|()| copy("-f")));

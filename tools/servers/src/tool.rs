@@ -1,4 +1,4 @@
-//! Programs and libraries that tests use beside servers, and that run without one of ours.
+//! Programs and libraries that tests use in addition to servers.
 
 use std::env;
 use std::fs;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use super::debian::{Suite, Unpacked};
 use super::start;
 
-/// Something of Debian that a test finds by a variable.
+/// A Debian program or library that tests find by an environment variable.
 #[derive(Debug)]
 pub(super) struct Tool {
     pub(super) name: &'static str,
     pub(super) variable: &'static str,
-    /// Where systems put it.
+    /// Where systems install it.
     places: fn() -> Vec<PathBuf>,
     unpacked: Unpacked,
-    /// Its place in the unpacked folder.
+    /// Its path in the unpacked folder.
     file: fn() -> String,
 }
 
-/// A pooler before PostgreSQL.
+/// A connection pooler for PostgreSQL.
 static PGBOUNCER: Tool = Tool {
     name: "pgbouncer",
     variable: "PILLARBOX_TEST_PGBOUNCER",
@@ -35,7 +35,7 @@ static PGBOUNCER: Tool = Tool {
     file: || "usr/sbin/pgbouncer".into(),
 };
 
-/// Gives a process another clock.
+/// A library that changes the clock of a process.
 static LIBFAKETIME: Tool = Tool {
     name: "libfaketime",
     variable: "PILLARBOX_TEST_LIBFAKETIME",
@@ -48,26 +48,26 @@ static LIBFAKETIME: Tool = Tool {
     file: || format!("usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", env::consts::ARCH),
 };
 
-/// Every one of them.
+/// All tools.
 pub(super) static TOOLS: [&Tool; 2] = [&PGBOUNCER, &LIBFAKETIME];
 
 impl Tool {
-    /// The tool as it is installed.
+    /// The installed tool, if there is one.
     fn installed(&self) -> Option<PathBuf> {
         (self.places)().into_iter().find(|place| place.is_file())
     }
 
-    /// The folder of the unpacked one, which is fetched if need be.
+    /// The folder of the unpacked tool, which is fetched if necessary.
     fn home(&self) -> Result<PathBuf, String> {
         self.unpacked.find().map_or_else(|| self.unpacked.get(|home| self.check(home)), Ok)
     }
 
-    /// Tells whether nothing must be fetched.
+    /// Whether nothing has to be fetched.
     pub(super) fn is_there(&self) -> bool {
         self.installed().is_some() || self.unpacked.find().is_some()
     }
 
-    /// Its path, which every user can read; a copy, if one is needed, is made in the folder.
+    /// The path of the tool, readable for every user. If necessary, the tool is copied to the folder.
     pub(super) fn get(&self, folder: &Path) -> Result<PathBuf, String> {
         if let Some(place) = self.installed() {
             return Ok(place);

@@ -1,4 +1,4 @@
-//! As much of MongoDB's wire protocol as it takes to make a replica set and to see that it is one.
+//! The part of MongoDB's wire protocol that initiates a replica set and checks its state.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 const MESSAGE: i32 = 2_013;
 const HEADER: usize = 16;
 const LIMIT: Duration = Duration::from_secs(10);
-/// An answer to what is asked here is a few kilobytes.
+/// Maximum size of an answer. Answers to our commands are a few kilobytes.
 const LONGEST: usize = 1 << 20;
 
 /// A value of a document.
@@ -19,7 +19,7 @@ pub(super) enum Value {
     Array(Vec<(String, Value)>),
 }
 
-/// Sends a command to a server of this machine; its answer as it came, none if there is none.
+/// Sends a command to a local server. Returns the raw answer, or `None` if there is none.
 pub(super) fn ask(port: u16, command: &[(String, Value)]) -> Option<Vec<u8>> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, LIMIT).ok()?;
@@ -33,14 +33,14 @@ pub(super) fn ask(port: u16, command: &[(String, Value)]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// Tells whether a field of an answer is true.
+/// Whether a boolean field of an answer is true.
 pub(super) fn says(answer: &[u8], field: &str) -> bool {
     let wanted = [b"\x08", field.as_bytes(), b"\0\x01"].concat();
     answer.windows(wanted.len()).any(|bytes| bytes == wanted)
 }
 
 fn message(command: &[(String, Value)]) -> Vec<u8> {
-    // Flags, and one section that is a document.
+    // The flags, and one section of the kind "document".
     let body = [&0_i32.to_le_bytes(), &[0][..], &document(command)].concat();
     let length = (HEADER + body.len()) as i32;
     let header = [length, 1, 0, MESSAGE].map(i32::to_le_bytes).concat();

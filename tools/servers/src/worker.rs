@@ -1,4 +1,4 @@
-//! One thread for each server of a run: it gets the software, starts the server, holds it and ends it.
+//! A thread per server of a run, which fetches the software, starts the server and stops it.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,19 +12,19 @@ use super::start::{make_readable, start};
 use super::tool::Tool;
 use super::{Necessity, Server, Site};
 
-/// Enough to use the network well, and few enough not to be in each other's way.
+/// Maximum parallel fetches: enough to use the network, and few enough not to slow each other down.
 const FETCHES_AT_ONCE: usize = 3;
 
-/// What a worker is there for.
+/// The task of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Job {
-    /// A server that somebody else runs; what tests need beside it is found, if it is there.
+    /// A server that someone else runs. The worker only looks for installed software that its tests need.
     Given(&'static dyn Server),
     Start(&'static dyn Server),
     Get(&'static Tool),
 }
 
-/// What a worker tells the run.
+/// A message of a worker to the run.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) job: Job,
@@ -38,12 +38,12 @@ pub(super) enum News {
     Failed(String),
 }
 
-/// A thread and the way to have it end what it started.
+/// A thread, and the channel that makes it stop its server.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) name: &'static str,
     thread: JoinHandle<Result<(), String>>,
-    /// The worker ends its server when this goes.
+    /// The worker stops its server when this is dropped.
     hold: SyncSender<()>,
 }
 
@@ -67,7 +67,7 @@ impl Job {
         }
     }
 
-    /// Does the job; the instance lives as long as its value is kept by the thread that started it.
+    /// Runs the job. The thread must keep the instance, because the server ends with its thread.
     fn run(self, folder: &Path) -> Result<(Option<Instance>, News), String> {
         match self {
             Self::Given(server) => {
@@ -91,7 +91,7 @@ impl Job {
     }
 }
 
-/// What tests are told beside the URL of a server that is not ours.
+/// Further variables for tests of a server that someone else runs.
 fn extras(server: &dyn Server, folder: &Path) -> Vec<Export> {
     let Some(home) = server.find() else { return Vec::new() };
     let site = Site { home: home.clone(), data: folder.join("data"), log: folder.join("log") };
@@ -100,7 +100,7 @@ fn extras(server: &dyn Server, folder: &Path) -> Vec<Export> {
 }
 
 impl Worker {
-    /// Begins a job in a folder; its reports go to the channel, the last one says how it went.
+    /// Starts a job in a folder. Its reports go to the channel; the last one is the result.
     pub(super) fn begin(
         job: Job,
         folder: PathBuf,
@@ -114,7 +114,7 @@ impl Worker {
         Ok(Self { name: job.name(), thread, hold })
     }
 
-    /// Has the server ended, and waits for it.
+    /// Stops the server and waits until it has ended.
     pub(super) fn end(self) -> Result<(), String> {
         drop(self.hold);
         self.thread.join().unwrap_or_else(|_| Err(format!("{}: its thread panicked", self.name)))
@@ -129,12 +129,12 @@ fn work(
     held: &Receiver<()>,
 ) -> Result<(), String> {
     let report = |news| {
-        // A run that ends early listens no more.
+        // Fails if the run has ended early and no longer receives reports.
         let _ = reports.send(Report { job, news });
     };
     let turn = (!job.is_there()).then(|| {
         report(News::Fetching);
-        // What the run waits for goes first.
+        // Required servers do not wait for a turn, because the run waits for them.
         (!job.is_must()).then(|| turns.take())
     });
     let done = job.run(folder);
@@ -142,7 +142,7 @@ fn work(
     match done {
         Ok((instance, news)) => {
             report(news);
-            // The system ends the server with this thread, which therefore stays.
+            // The system kills the server when this thread ends, so the thread waits here.
             let _ = held.recv();
             instance.map_or(Ok(()), Instance::end)
         }
@@ -153,7 +153,7 @@ fn work(
     }
 }
 
-/// Limits how many fetch at once.
+/// Limits the number of parallel fetches.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     taken: Mutex<usize>,
@@ -169,7 +169,7 @@ impl Turns {
     }
 }
 
-/// One of them, given back with its value.
+/// A permit to fetch, returned on drop.
 struct Turn<'a> {
     turns: &'a Turns,
 }

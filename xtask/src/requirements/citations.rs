@@ -1,4 +1,4 @@
-//! Finds where tests cite requirements.
+//! Finds the citations of requirements in tests.
 
 use super::id::Id;
 use crate::tree::Tree;
@@ -10,7 +10,7 @@ pub(super) struct Citation {
     pub(super) line: usize,
 }
 
-/// Every citation that counts: in test code, in an example, or on a test function elsewhere.
+/// Every valid citation: in test code, in an example, or on a test function elsewhere.
 pub(super) fn find(tree: &Tree) -> Vec<Citation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust() {

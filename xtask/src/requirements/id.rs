@@ -1,8 +1,8 @@
-//! The ids of requirements.
+//! Parses the ids of requirements.
 
 use std::fmt;
 
-/// The families, in the order of the page.
+/// The families of ids, in the order of the requirements page.
 pub(super) const FAMILIES: [&str; 4] = ["EVT", "RLY", "OBX", "PBX"];
 
 const DIGITS: usize = 3;
@@ -15,13 +15,13 @@ pub(super) struct Id {
 }
 
 impl Id {
-    /// Every id that a text names.
+    /// Every id in a text.
     pub(super) fn find_all(text: &str) -> Vec<Self> {
         let families = FAMILIES.into_iter().flat_map(|family| text.match_indices(family));
         families.filter_map(|(at, _)| Self::at(text, at)).collect()
     }
 
-    /// The id that begins at this byte, if a whole one does.
+    /// The complete id that begins at this byte, if there is one.
     fn at(text: &str, at: usize) -> Option<Self> {
         let family = FAMILIES.into_iter().find(|family| text[at..].starts_with(family))?;
         let rest = text[at + family.len()..].strip_prefix('-')?;
@@ -32,7 +32,7 @@ impl Id {
         digits.parse().ok().map(|number| Self { family, number })
     }
 
-    /// Tells whether the product may not ship without a test of this row.
+    /// Whether the product must not ship without a test of this requirement.
     pub(super) fn is_mandatory(self) -> bool {
         match self.family {
             "EVT" => true,

@@ -1,4 +1,4 @@
-//! Which rows are proved, and which are not.
+//! Reports which requirements tests cite and which they don't.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,25 +7,25 @@ use super::citations::Citation;
 use super::id::{FAMILIES, Id};
 use super::table::Row;
 
-/// Longer texts are cut, so that a row stays on one line of a terminal.
+/// Maximum characters of a row, so that it fits on one line of a terminal.
 const MAX_LETTERS: usize = 90;
 
-/// What of one family is proved.
+/// The result of one family.
 struct Family {
     name: &'static str,
     rows: usize,
     uncited: Vec<(Id, String)>,
 }
 
-/// The outcome for all families.
+/// The result of all families.
 pub(super) struct Report {
     families: Vec<Family>,
-    /// Citations of rows that do not exist.
+    /// Citations of requirements that do not exist.
     unknown: Vec<Citation>,
 }
 
 impl Report {
-    /// Compares rows and citations.
+    /// Compares requirements with citations.
     pub(super) fn new(rows: &[Row], citations: Vec<Citation>) -> Self {
         let known: BTreeSet<Id> = rows.iter().map(|row| row.id).collect();
         let cited: BTreeSet<Id> = citations.iter().map(|citation| citation.id).collect();
@@ -39,7 +39,7 @@ impl Report {
         Self { families: families.collect(), unknown }
     }
 
-    /// Good: all that must be proved is, and nothing is cited that does not exist.
+    /// Whether tests cite all mandatory requirements, and none that does not exist.
     pub(super) fn is_good(&self) -> bool {
         self.mandatory().next().is_none() && self.unknown.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The rows of the requirements page.
+//! Reads the rows of the requirements page.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ pub(super) struct Row {
     pub(super) behaviour: String,
 }
 
-/// Reads the table rows that begin with an id; the error names the line of a row that is empty or there twice.
+/// Reads the table rows that begin with an id. The error names the line of a row that is empty or a
+/// duplicate.
 pub(super) fn rows(page: &str) -> Result<Vec<Row>, String> {
     let mut seen = BTreeSet::new();
     let mut rows = Vec::new();

@@ -1,8 +1,8 @@
-//! Splits Rust text into code and comments; just enough of the language to know which is which.
+//! Splits Rust source into code and comments, with only as much of the grammar as this needs.
 
 use super::{Line, is_identifier};
 
-/// What the next character belongs to; it outlives the end of a line.
+/// The context of the next character, which continues across lines.
 enum Inside {
     Code,
     Comment { depth: usize },
@@ -14,7 +14,7 @@ struct Lexer {
     inside: Inside,
 }
 
-/// All lines of a text.
+/// Splits a text into lines.
 pub(super) fn lines(text: &str) -> Vec<Line> {
     let mut lexer = Lexer { inside: Inside::Code };
     text.lines().map(|line| lexer.line(line)).collect()
@@ -112,7 +112,7 @@ fn raw_text_opening(rest: &str) -> Option<(usize, &str)> {
     after[hashes..].strip_prefix('"').map(|text| (hashes, text))
 }
 
-/// What follows a character literal; none if the quote begins a lifetime.
+/// The text after a character literal; `None` if the quote begins a lifetime.
 fn character(rest: &str) -> Option<&str> {
     let inner = rest.strip_prefix('\'')?;
     if inner.starts_with('\\') {

@@ -2,14 +2,14 @@
 
 use super::Line;
 
-/// The attributes after which an item is test code.
+/// Attributes that mark the next item as test code.
 const TEST_ATTRIBUTES: [&str; 2] = ["#[cfg(test)]", "#[cfg(all(test"];
 const TEST_FILE_ATTRIBUTE: &str = "#![cfg(test)]";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Outside,
-    /// After the attribute, before the item's body; the depth is that of the brackets around both.
+    /// After the attribute and before the item's body. The depth is that of the brackets around both.
     Announced {
         depth: usize,
     },
@@ -21,12 +21,12 @@ enum Place {
 struct Marker {
     place: Place,
     depth: usize,
-    /// The announced item as far as it has been read.
+    /// The code of the announced item, as far as it has been read.
     item: String,
     modules: Vec<String>,
 }
 
-/// Marks the lines of test-only items; returns the names of test modules that stand in other files.
+/// Marks the lines of test-only items. Returns the names of test modules in other files.
 pub(super) fn mark(lines: &mut [Line]) -> Vec<String> {
     let whole_file = lines.iter().any(|line| line.code.trim() == TEST_FILE_ATTRIBUTE);
     let mut marker = Marker { place: Place::Outside, depth: 0, item: String::new(), modules: Vec::new() };
@@ -37,7 +37,7 @@ pub(super) fn mark(lines: &mut [Line]) -> Vec<String> {
 }
 
 impl Marker {
-    /// Reads one line; tells whether any of it is test code.
+    /// Reads one line. Returns whether any of it is test code.
     fn crosses(&mut self, code: &str) -> bool {
         let mut touched = self.place != Place::Outside;
         for (at, letter) in code.char_indices() {

@@ -1,7 +1,7 @@
-//! The step that compiles everything, once: clippy is the compiler of the workspace's own crates.
+//! The step that compiles everything once, with clippy as the compiler of the workspace's crates.
 //!
-//! `cargo clippy` and `cargo test` share no crate that they compile. Clippy's driver is rustc with more lints, so a build by
-//! it gives the findings and the test programs.
+//! `cargo clippy` and `cargo test` share no build output. Clippy's driver is rustc with more lints, so one
+//! build with it gives both the findings and the test programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,11 +12,11 @@ use super::programs::Program;
 use super::{Course, Outcome};
 use crate::process;
 
-/// Long enough for a small machine, short enough for a hang to be noticed.
+/// Time limit of the build: long enough for a small machine, short enough to notice a hang.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 const DRIVER: &str = "clippy-driver";
 
-/// Test programs that are built, and whether lints found anything.
+/// The test programs, and whether lints have findings.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     pub(super) programs: Vec<Program>,
@@ -24,7 +24,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Takes in a line of cargo's output; tells whether it is meant for people.
+    /// Reads a line of cargo's output. Returns whether it is meant for people.
     fn read(&mut self, line: &str) -> bool {
         if line.starts_with('{') {
             self.programs.extend(Program::in_message(line));
@@ -35,7 +35,8 @@ impl Built {
     }
 }
 
-/// Builds and lints all targets. Tests run even if lints have findings, but not if something does not compile.
+/// Builds and lints all targets. Tests run even if lints have findings, but not if something does not
+/// compile.
 pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     if let Err(why) = component::ensure(course.root, "clippy", "clippy") {
         return Outcome::CouldNotRun(why);
@@ -66,12 +67,13 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     }
 }
 
-/// Makes clippy the compiler of the workspace's crates; programs that are built so are used by later commands.
+/// Makes clippy the compiler of the workspace's crates, so that later commands reuse the programs of this
+/// build.
 pub(super) fn wrap(command: &mut Command, root: &Path) {
     command.env("RUSTC_WORKSPACE_WRAPPER", driver(root)).env("CLIPPY_ARGS", "");
 }
 
-/// Clippy's driver stands beside rustc; its bare name finds rustup's proxy.
+/// Clippy's driver is beside rustc in the sysroot. Its bare name would find rustup's proxy.
 fn driver(root: &Path) -> PathBuf {
     let beside = component::folder(root, "sysroot").map(|sysroot| sysroot.join("bin").join(DRIVER));
     beside.filter(|driver| driver.is_file()).unwrap_or_else(|| DRIVER.into())

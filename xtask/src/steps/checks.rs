@@ -1,4 +1,4 @@
-//! The steps that look at the source: format, tidy, requirements.
+//! The steps that check the source: format, tidy and requirements.
 
 use std::io;
 

@@ -1,11 +1,11 @@
-//! The step that runs the demo just as the README tells a user to.
+//! The step that runs the demo with the command of the README.
 
 use std::time::Duration;
 
 use super::{Course, Outcome};
 use crate::process;
 
-/// The release build counts too.
+/// Time limit of the demo, including its release build.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 const PROOF: &str = "lost 0";
 

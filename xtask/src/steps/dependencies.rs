@@ -1,4 +1,4 @@
-//! The step that keeps builds light: what crates may pull in, and how many they may be.
+//! The step that keeps builds light: checks which crates, and how many, each package depends on.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use super::{Course, Outcome};
 use crate::process;
 
-/// A crate and what it must not depend on: no other database, no release candidate, no library that takes a minute of C.
+/// Crates and the dependencies that they must not have: other databases, release candidates, slow C
+/// libraries.
 const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("pillarbox", &["sqlx-core", "rustls", "ring"]),
     ("pillarbox-postgres", &["sqlx-mysql", "sqlx-sqlite", "rsa", "aws-lc-sys", "ring", "rustls"]),
@@ -14,7 +15,7 @@ const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("pillarbox-cli", &["aws-lc-sys", "native-tls", "openssl-sys"]),
 ];
 
-/// A crate and how many crates it may consist of. The demo is the first thing that anybody builds.
+/// Crates and their maximum number of dependencies. The demo is the first thing that a new user builds.
 const LIMITS: [(&str, usize); 1] = [("pillarbox-demo", 150)];
 
 pub(super) fn run(course: &mut Course<'_>) -> Outcome {
@@ -48,12 +49,12 @@ fn forbidden_in<'a>(
     })
 }
 
-/// Whether a line as `sqlx-core v0.9.0` is about this crate.
+/// Whether a line such as `sqlx-core v0.9.0` is about this crate.
 fn is_named(line: &str, name: &str) -> bool {
     line.split(' ').next() == Some(name)
 }
 
-/// The crates that a package is built from with its default features, tests left out.
+/// The crates that a package depends on with default features, without those of its tests.
 fn tree(root: &Path, package: &str) -> Result<BTreeSet<String>, String> {
     let mut command = process::cargo(root);
     command.args(["tree", "--locked", "--package", package, "--edges", "no-dev", "--prefix", "none"]);

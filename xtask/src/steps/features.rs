@@ -1,13 +1,13 @@
-//! Features that are off by default, and are built and tested all the same.
+//! Features that are off by default but are built and tested too.
 
 use crate::process;
 use pillarbox_servers::install;
 
-/// Kafka's client is C, built by `make`.
+/// The Kafka sink. Its client is C code that needs `make`.
 const KAFKA: [&str; 2] = ["--features", "pillarbox-sinks/kafka"];
 const MAKE: &str = "make";
 
-/// What the builds of a run are told, and what they had to leave out.
+/// The arguments for builds, and the features that had to be left out.
 #[derive(Debug, Default)]
 pub(super) struct Features {
     pub(super) arguments: &'static [&'static str],
@@ -15,7 +15,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Gets what building them takes.
+    /// Installs the tools that the features need.
     pub(super) fn prepare() -> Self {
         let made = if process::is_there(MAKE) { Ok(()) } else { install(MAKE) };
         Self::with(made)

@@ -1,10 +1,10 @@
-//! Test programs, as cargo tells of them when it has built them.
+//! Test programs, read from cargo's messages about a build.
 
 use std::path::{Path, PathBuf};
 
-/// Programs that run longest, with how many of their tests run at once: these begin first.
+/// The slowest programs, with the number of their tests that run at once. These start first.
 ///
-/// Most of these tests wait for servers, so more of them run at once than there are cores.
+/// Most of these tests wait for servers, so more of them run at once than the machine has cores.
 const LONG: [(&str, usize); 12] = [
     ("pillarbox-stores/conformance", 6),
     ("pillarbox-stores/differential", 6),
@@ -19,7 +19,8 @@ const LONG: [(&str, usize); 12] = [
     ("pillarbox-cli/relay_crash", 1),
     ("pillarbox-stores/workers", 1),
 ];
-/// Programs whose tests are about healthy processes: others beside them would let their leases run out.
+/// Programs whose tests need processes to keep their leases. Other programs beside them would delay the
+/// heartbeats.
 const ALONE: [&str; 2] = ["pillarbox-cli/relay_crash", "pillarbox-stores/workers"];
 const THREADS: usize = 2;
 
@@ -34,7 +35,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The program in a line of `cargo --message-format=json`, if it tells of one.
+    /// Parses a line of `cargo --message-format=json`, if it is about a test program.
     pub(super) fn in_message(line: &str) -> Option<Self> {
         let profile = line.split_once(r#""profile":{"#)?.1.split('}').next()?;
         let is_bench = line.contains(r#""kind":["bench"]"#);
@@ -50,24 +51,24 @@ impl Program {
         Some(Self { name: format!("{package}/{name}"), path, folder })
     }
 
-    /// Tests that run at once.
+    /// The number of tests that run at once.
     pub(super) fn threads(&self) -> usize {
         let long = LONG.iter().find(|(name, _)| *name == self.name);
         long.map_or(THREADS, |(_, threads)| *threads)
     }
 
-    /// Whether it must have the machine to itself.
+    /// Whether no other program may run at the same time.
     pub(super) fn runs_alone(&self) -> bool {
         ALONE.contains(&self.name.as_str())
     }
 
-    /// Its place in the order of starts.
+    /// Its position in the order of starts.
     pub(super) fn rank(&self) -> usize {
         LONG.iter().position(|(name, _)| *name == self.name).unwrap_or(LONG.len())
     }
 }
 
-/// The name in a package id as `path+file:///src/stores/mysql#pillarbox-mysql@0.1.0` or `…/xtask#0.1.0`.
+/// The name in a package id such as `path+file:///src/stores/mysql#pillarbox-mysql@0.1.0` or `…/xtask#0.1.0`.
 fn package_in(line: &str) -> Option<String> {
     let id = string_after(line, r#""package_id":""#)?;
     let (place, version) = id.rsplit_once('#')?;
@@ -75,7 +76,7 @@ fn package_in(line: &str) -> Option<String> {
     name.or_else(|| place.rsplit('/').next()).map(str::to_owned)
 }
 
-/// The text up to the next quotation mark; paths and names with one are not read.
+/// The text after a key, up to the next quotation mark. Paths and names that contain one are not supported.
 fn string_after(line: &str, key: &str) -> Option<String> {
     let rest = line.split_once(key)?.1;
     rest.split('"').next().map(|text| text.replace(r"\\", r"\"))

@@ -1,10 +1,10 @@
-//! Which test programs run, and how far they are: told now and then while nothing else is.
+//! The progress of running test programs, printed while there is no other output.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Tests that are over and tests in all, of each program that runs.
+/// The number of finished tests and of all tests, for each running program.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     running: Mutex<BTreeMap<String, (usize, usize)>>,

@@ -1,4 +1,4 @@
-//! Runs test programs, several at once, and shows what each printed if it failed.
+//! Runs several test programs at once, and prints the output of those that fail.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -12,27 +12,27 @@ use super::progress::Progress;
 use super::stopwatch::{self, Stopwatch};
 use crate::process;
 
-/// Programs at once, each with tests at once: about half of the tests wait for something.
+/// Programs that run at once. About half of the tests wait for something, so the machine is not overloaded.
 const PROGRAMS_AT_ONCE: usize = 3;
-/// No program takes nearly as long.
+/// Time limit of a program; none takes nearly this long.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Nobody should wonder for longer whether anything goes on.
+/// Interval of progress lines while there is no other output.
 const TELL_EVERY: Duration = Duration::from_secs(30);
-/// What a failed program printed is shown up to here.
+/// Maximum lines of a failed program's output that are kept.
 const LINES_KEPT: usize = 20_000;
 
-/// A program that is over.
+/// A program that has ended.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) program: String,
     pub(super) ended: Result<(), String>,
     pub(super) took: Duration,
     pub(super) lines: Vec<String>,
-    /// Names and times of its tests.
+    /// The names and times of its tests.
     pub(super) tests: Vec<(String, Duration)>,
 }
 
-/// Runs all programs, those that need the machine for themselves last; each is told of as soon as it is over.
+/// Runs all programs, and last those that must run alone. Calls `each` as soon as a program ends.
 pub(super) fn run(mut programs: Vec<Program>, exports: &[(&str, &str)], mut each: impl FnMut(Finished)) {
     programs.sort_by(|a, b| (a.rank(), &a.name).cmp(&(b.rank(), &b.name)));
     let (alone, together): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::runs_alone);
@@ -77,7 +77,7 @@ fn run_one(program: &Program, exports: &[(&str, &str)], progress: &Progress) -> 
     let listed = process::answer(Command::new(&program.path).arg("--list").current_dir(&program.folder));
     let mut command = Command::new(&program.path);
     command.args(["--test-threads", &threads.to_string()]).current_dir(&program.folder);
-    // Cargo sets these for programs that it runs itself.
+    // `cargo test` sets this variable too.
     command.env("CARGO_MANIFEST_DIR", &program.folder).envs(exports.iter().copied());
     let begun = Instant::now();
     let listed = stopwatch::listed(&listed.unwrap_or_default());

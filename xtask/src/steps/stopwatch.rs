@@ -1,9 +1,10 @@
-//! How long each test of a program takes, which its harness does not tell.
+//! Measures the time of each test, which the test harness does not report.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Follows a harness: it begins tests in the order of its list, a fixed number at once, and the next when one ends.
+/// Mirrors the schedule of the harness: it starts tests in the order of its list, a fixed number at once, and
+/// the next when one ends.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     waiting: VecDeque<String>,
@@ -18,7 +19,7 @@ impl Stopwatch {
         watch
     }
 
-    /// Takes in a line of output; if it tells of a test's end, gives the name and the time it took.
+    /// Reads a line of output. If a test has ended, returns its name and its time.
     pub(super) fn read(&mut self, line: &str, now: Instant) -> Option<(String, Duration)> {
         let (name, _) = line.strip_prefix("test ")?.split_once(" ... ")?;
         let name = name.trim_end().trim_end_matches(" - should panic");
@@ -34,7 +35,7 @@ impl Stopwatch {
     }
 }
 
-/// The names in what a harness prints for `--list`.
+/// The test names in the output of `--list`.
 pub(super) fn listed(output: &str) -> Vec<String> {
     output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! The steps that run the tests of every crate: programs, then documentation.
+//! The steps that run the test programs and the documentation tests of every crate.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use super::{Course, Outcome, build, component};
 use crate::process;
 use pillarbox_servers::Pending;
 
-/// Where the system looks for libraries.
+/// The environment variable of the library search path.
 const LIBRARIES: &str =
     if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
-/// Every block of code in the documentation is compiled.
+/// Time limit of the documentation tests. It is long because every code block is compiled.
 const DOCUMENTS: Duration = Duration::from_secs(20 * 60);
 
-/// Runs the test programs with the servers up.
+/// Runs the test programs while the servers run.
 pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     if course.built.is_none() {
-        // The step was asked for by name, or the build failed and says so again.
+        // The step was requested by name without a build, or the build failed and will report that again.
         let built = build::run(course);
         if course.built.is_none() {
             return built;
@@ -28,7 +28,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     };
     let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
-    // Cargo does this for programs that it runs itself: tests of macros load the standard library.
+    // As `cargo test` does: tests of macros load the standard library.
     let libraries = component::folder(course.root, "target-libdir").unwrap_or_default().display().to_string();
     let exports: Vec<(&str, &str)> = fleet.exports().chain([(LIBRARIES, libraries.as_str())]).collect();
     let mut failed = 0;
@@ -43,7 +43,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     judge(&[tested, ended])
 }
 
-/// Compiles and runs the code in the documentation, with what the build has made.
+/// Compiles and runs the code in the documentation, and reuses the build.
 pub(super) fn documents(course: &mut Course<'_>) -> Outcome {
     let mut command = process::cargo(course.root);
     command.args(["test", "--doc", "--workspace", "--no-fail-fast"]).args(course.features.arguments);
@@ -64,7 +64,7 @@ fn show(finished: &Finished) {
     println!("{program:<36}{:>8.1} s  {counts}", took.as_secs_f64());
 }
 
-/// Passed if all is well, or failed with every reason.
+/// Passed if there is no error, or else failed with all of them.
 fn judge(results: &[Result<(), String>]) -> Outcome {
     let reasons: Vec<&str> =
         results.iter().filter_map(|result| result.as_ref().err()).map(String::as_str).collect();

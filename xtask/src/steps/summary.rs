@@ -1,4 +1,4 @@
-//! What a test run ends with: a table of steps, what could not run, what failed, and the count of tests.
+//! The end of a test run: a table of steps, what could not run, what failed, and the number of tests.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,21 +6,22 @@ use std::time::Duration;
 use super::Outcome;
 use super::tally::Tally;
 
-/// A step that is over.
+/// A step that has ended.
 pub(super) struct Ran {
     pub(super) step: &'static str,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
 }
 
-/// The whole run.
+/// The summary of a run.
 pub(super) struct Summary {
     pub(super) ran: Vec<Ran>,
     pub(super) tally: Tally,
 }
 
 impl Summary {
-    /// Failed tests, or failed steps where there are more of these, so that no failed run counts none.
+    /// The number of failed tests or of failed steps, whichever is larger, so that a failed run never shows
+    /// 0.
     pub(super) fn failed(&self) -> u64 {
         let steps = self.ran.iter().filter(|ran| matches!(ran.outcome, Outcome::Failed(_))).count();
         self.tally.failed.max(steps as u64)

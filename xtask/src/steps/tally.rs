@@ -1,4 +1,4 @@
-//! Counts tests from what test programs print.
+//! Counts tests from the output of test programs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,24 +7,24 @@ const RESULT: &str = "test result: ";
 const COULD_NOT_RUN: &str = "could not run: ";
 const TEST: &str = "test ";
 const FAILED: &str = " ... FAILED";
-/// Tests that the summary shows.
+/// The number of slow tests in the summary.
 const SLOWEST: usize = 10;
 
-/// The numbers of all test programs together.
+/// The totals of all test programs.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) passed: u64,
     pub(super) failed: u64,
-    /// The names of those that failed.
+    /// The names of failed tests.
     pub(super) failures: BTreeSet<String>,
-    /// Names and reasons, as the tests gave them.
+    /// Names and reasons of tests that could not run, as the tests printed them.
     pub(super) could_not_run: BTreeSet<String>,
-    /// The slowest, the slowest of all first, as `program test`.
+    /// The slowest tests as `program test`, slowest first.
     pub(super) slowest: Vec<(Duration, String)>,
 }
 
 impl Tally {
-    /// Takes in one line of output.
+    /// Reads one line of output.
     pub(super) fn read(&mut self, line: &str) {
         if let Some(what) = line.strip_prefix(COULD_NOT_RUN) {
             self.could_not_run.insert(what.trim().to_owned());
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// Takes in how long the tests of a program took.
+    /// Adds the times of a program's tests.
     pub(super) fn time(&mut self, program: &str, tests: Vec<(String, Duration)>) {
         self.slowest.extend(tests.into_iter().map(|(name, took)| (took, format!("{program} {name}"))));
         self.slowest.sort_by(|a, b| b.cmp(a));
@@ -44,7 +44,7 @@ impl Tally {
     }
 }
 
-/// The number that stands before a word, as in `ok. 5 passed; 0 failed; 1 ignored`; none counts as nothing.
+/// The number before a word, as in `ok. 5 passed; 0 failed; 1 ignored`, or 0 if there is none.
 fn number_before(result: &str, word: &str) -> u64 {
     let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
     words.windows(2).find(|pair| pair[1] == word).and_then(|pair| pair[0].parse().ok()).unwrap_or(0)

@@ -1,11 +1,11 @@
-//! The engine takes time and randomness as arguments, so that a seed replays a run.
+//! Rule: the engine takes time and randomness as arguments, so that a seed replays a run.
 
 use super::Finding;
 use crate::source::{Line, Source, has_word};
 use crate::tree::Tree;
 
 const ENGINE: &str = "crates/pillarbox/src/engine";
-/// The parts of the engine that are given even tokio's time.
+/// The parts of the engine that must not read even tokio's clock.
 const STEPS: [&str; 4] = ["/core.rs", "/state/", "/steps/", "/sources/"];
 
 const CLOCKS: [&str; 3] = ["SystemTime::now", "Timestamp::now", "Zoned::now"];
@@ -47,7 +47,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Tokio's clock is the one that tests can pause.
+/// Whether `Instant` is tokio's, whose clock tests can pause.
 fn imports_tokio_instant(source: &Source) -> bool {
     source.lines.iter().any(|line| line.code.contains("tokio::time::") && line.code.contains("Instant"))
 }

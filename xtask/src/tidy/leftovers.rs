@@ -1,10 +1,10 @@
-//! Nothing unfinished, switched off or silenced stays in the tree.
+//! Rule: the tree contains nothing unfinished, disabled or silenced.
 
 use super::{Finding, in_text};
 use crate::source::{Line, Source, has_word};
 use crate::tree::Tree;
 
-// The marks are put together here, so that a plain search of the tree does not end in this file.
+// Concatenated, so that a search for the marks does not find this file.
 const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const MACROS: [&str; 3] = [concat!("to", "do!"), concat!("unimple", "mented!"), "dbg!"];
 const IGNORE: &str = concat!("#[ign", "ore");
@@ -46,7 +46,7 @@ fn has_unchecked_example(line: &Line) -> bool {
     line.doc.strip_prefix("```").is_some_and(|language| language.contains("ignore"))
 }
 
-/// The lines of allowances without a reason, which may stand some lines further down.
+/// The lines of `allow` attributes without a reason. The reason may follow some lines later.
 fn silent_allowances(source: &Source) -> impl Iterator<Item = usize> {
     let allows = |line: &Line| ALLOWS.iter().any(|allow| line.code.contains(allow));
     source.line_numbers(allows).filter(|number| {

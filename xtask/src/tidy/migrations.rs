@@ -1,11 +1,11 @@
-//! Migrations have the same numbers and names in every store.
+//! Rule: migrations have the same numbers and names in every store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
 use crate::tree::Tree;
 
-/// The migrations of each store, without their endings.
+/// The migrations of each store, without file extensions.
 type Stores<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Names say what a thing is; words that fit anything are left out.
+//! Rule: names avoid words that fit anything.
 
 use super::Finding;
 use crate::tree::{File, Tree};
@@ -32,7 +32,7 @@ fn file_name(file: &File) -> Option<Finding> {
         .map(|part| Finding::new(&file.path, 1, message(part)))
 }
 
-/// Pairs of a keyword and the name after it.
+/// Pairs of a keyword and the name that it declares.
 fn declared_names(code: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut words = code.split(|letter: char| !(letter == '_' || letter.is_alphanumeric()));
     let mut keyword = words.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Every file opens with one line on what it is responsible for, and so does every statement in a file of SQL.
+//! Rule: every file begins with one line on its responsibility, and so does every statement in an SQL file.
 
 use super::Finding;
 use crate::tree::{File, Tree};
@@ -12,7 +12,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     rust.chain(sql).chain(tree.ending(".sql").flat_map(statements)).collect()
 }
 
-/// Statements whose name no comment follows.
+/// Statements without a comment after their name.
 fn statements(file: &File) -> Vec<Finding> {
     let lines: Vec<&str> = file.text.lines().collect();
     let bare =

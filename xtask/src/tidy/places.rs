@@ -1,4 +1,4 @@
-//! No file names a folder of the machine it was written on.
+//! Rule: no file contains a path of the machine it was written on.
 
 use super::{Finding, in_text};
 use crate::tree::Tree;

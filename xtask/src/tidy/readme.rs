@@ -1,4 +1,4 @@
-//! The README is there and names the two commands that everything starts with.
+//! Rule: the README exists and names the two commands that a newcomer starts with.
 
 use super::Finding;
 use crate::tree::Tree;

@@ -1,4 +1,4 @@
-//! Files stay small enough to be read whole.
+//! Rule: files are short enough to read as a whole.
 
 use super::Finding;
 use crate::tree::Tree;

@@ -1,4 +1,4 @@
-//! Tests wait on signals and never sleep.
+//! Rule: tests wait on signals and never sleep.
 
 use super::Finding;
 use crate::source::has_word;

@@ -1,14 +1,14 @@
-//! The name of a public type is unique in the workspace, so that it says which type is meant.
+//! Rule: the name of a public type is unique in the workspace.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
 use crate::tree::{File, Tree};
 
-/// Where the crates are that others use.
+/// The folders of library crates.
 const LIBRARIES: [&str; 3] = ["crates/", "stores/", "tools/"];
 const KEYWORDS: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
-/// Names that two crates still have; the list only gets shorter.
+/// Exceptions. Do not add names to this list.
 const SHARED: [&str; 1] = ["WakeUp"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -17,7 +17,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (file, source) in tree.rust().filter(|(file, _)| is_library(file)) {
         for (index, line) in source.lines.iter().enumerate().filter(|(_, line)| !line.in_test) {
             let Some(name) = public_type(&line.code).filter(|name| !SHARED.contains(name)) else { continue };
-            // One file may have the type twice, for different systems.
+            // A file may declare a type twice, for different operating systems.
             let other = first.entry(name).or_insert(&file.path);
             if *other != file.path {
                 let message = format!("`{name}` is the name of a public type in {other} too");
@@ -32,7 +32,7 @@ fn is_library(file: &File) -> bool {
     LIBRARIES.iter().any(|folder| file.path.starts_with(folder)) && file.path.contains("/src/")
 }
 
-/// The type that a line declares for all to see.
+/// The public type that a line declares.
 fn public_type(code: &str) -> Option<&str> {
     let declared = code.trim_start().strip_prefix("pub ")?;
     let name = KEYWORDS.iter().find_map(|keyword| declared.strip_prefix(keyword))?;

@@ -1,4 +1,4 @@
-//! `completions`: the script a shell needs to complete commands and options.
+//! `completions`: prints the completion script of a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -7,7 +7,7 @@ use pillarbox_terminal::output::Output;
 
 use crate::cli::Cli;
 
-/// Which shell.
+/// Arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  pillarbox completions bash > ~/.local/share/bash-completion/completions/pillarbox"

@@ -1,4 +1,4 @@
-//! `config`: the configuration of the relay.
+//! `config`: prints and checks the configuration of the relay.
 
 use clap::Subcommand;
 use pillarbox_relay::config::{ShownKey, default_file, json_schema, reference};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Session;
 use super::relay::{ConfigFile, Flags, misconfigured};
 
-/// What to do with the configuration.
+/// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Print the JSON schema of the configuration file, for editors

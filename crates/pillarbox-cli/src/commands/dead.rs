@@ -1,4 +1,4 @@
-//! `dead`: looking at dead events, bringing them back, deleting them.
+//! `dead`: lists, shows, replays and discards dead events.
 
 use clap::{Args, Subcommand};
 use pillarbox::model::{EventId, Status};
@@ -16,7 +16,7 @@ use crate::environment::operator;
 use crate::target::database_now;
 use crate::view::{Summary, Whole};
 
-/// What to do with dead events.
+/// Subcommands of `dead`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dead {
     /// List dead events, without payloads
@@ -42,7 +42,7 @@ Many are replayed in transactions of 500; what dies again meanwhile stays dead."
     Discard(Change),
 }
 
-/// Which dead events to list.
+/// Arguments of `dead list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(crate) struct List {
     limit: Limit,
 }
 
-/// Which dead events to change.
+/// Arguments of `dead replay` and `dead discard`.
 #[derive(Debug, Args)]
 pub(crate) struct Change {
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) struct Change {
     consent: Consent,
 }
 
-/// Which dead events.
+/// Options that select dead events.
 #[derive(Debug, Args)]
 pub(crate) struct Filter {
     /// Event ids
@@ -138,7 +138,7 @@ fn must_be_dead(id: &str, status: Status) -> CommandResult {
     }
 }
 
-/// What is done to dead events.
+/// The action and the wording of a command that changes dead events.
 struct ActionWords {
     verb: &'static str,
     did: &'static str,
@@ -146,7 +146,7 @@ struct ActionWords {
     change: Batch,
 }
 
-/// Changes one batch and tells how many rows that were.
+/// Changes one batch and returns the number of changed rows.
 type Batch = for<'a> fn(&'a dyn Table, Select, usize) -> pillarbox::port::Answer<'a, u64>;
 
 const REPLAY: ActionWords = ActionWords {
@@ -198,7 +198,7 @@ impl Change {
         session.output.answer(&changed(false, total))
     }
 
-    /// How many there are; every one that is named must be there and dead.
+    /// The number of selected events. Fails if a named event does not exist or is not dead.
     async fn expected(&self, store: &dyn Table) -> CommandResult<u64> {
         for id in &self.filter.ids {
             must_be_dead(id, find(store, id).await?.record.status)?;
@@ -206,7 +206,8 @@ impl Change {
         Ok(store.admin().count(self.filter.select()).await?)
     }
 
-    /// What is dead by now and no later, or a replay of events that die again would never end.
+    /// Selects only events that are dead by now. Otherwise a replay of events that go dead again would never
+    /// end.
     async fn snapshots(&self, store: &dyn Table) -> CommandResult<Vec<Select>> {
         let ended_before = Some(database_now(store).await?);
         let select = Select { ended_before, ..self.filter.select() };

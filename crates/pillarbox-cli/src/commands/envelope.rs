@@ -1,4 +1,4 @@
-//! What events and messages of the queue are written with alike: headers, times, ids.
+//! Options that `write` and `queue enqueue` share: headers, times and ids.
 
 use clap::Args;
 use pillarbox::model::{EventBuilder, When};
@@ -6,7 +6,7 @@ use pillarbox_terminal::error::CommandResult;
 
 use crate::parse;
 
-/// Headers, times, ids.
+/// Headers, times and ids of an event or message.
 #[derive(Debug, Args)]
 pub(crate) struct Envelope {
     /// Header; may be repeated

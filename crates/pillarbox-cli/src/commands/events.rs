@@ -1,4 +1,4 @@
-//! `events`: looking at events, taking pending ones back.
+//! `events`: lists and shows events, and cancels pending ones.
 
 mod show;
 
@@ -15,7 +15,7 @@ use crate::environment::operator;
 use crate::view::Whole;
 pub(crate) use show::dead_table;
 
-/// What to do with events.
+/// Subcommands of `events`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Events {
     /// List events, without payloads
@@ -35,7 +35,7 @@ Examples:
     Cancel(CancelIds),
 }
 
-/// Which events to list.
+/// Arguments of `events list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Only events with this status
@@ -54,12 +54,12 @@ pub(crate) struct List {
     limit: Limit,
 }
 
-/// A status, or both that are still to be delivered.
+/// A status, or `pending` for both statuses of pending events.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StatusFilter {
-    // Written, not yet tried
+    // Written, no failed attempt yet
     New,
-    // Failed, to be tried again
+    // Failed, will be retried
     Retry,
     // New or retry
     Pending,
@@ -81,7 +81,7 @@ impl StatusFilter {
     }
 }
 
-/// Which events to take back.
+/// Arguments of `events cancel`.
 #[derive(Debug, Args)]
 pub(crate) struct CancelIds {
     /// Event ids
@@ -103,7 +103,7 @@ impl Events {
     }
 }
 
-/// The event of this id, or that it is not there.
+/// Finds the event with this id, or fails.
 pub(crate) async fn find(store: &dyn Table, id: &str) -> CommandResult<Shown> {
     let shown = store.admin().show(EventId::from_row(id)).await?;
     shown.ok_or_else(|| CommandError::not_found(format!("there is no event {id:?}")))

@@ -1,4 +1,4 @@
-//! `groups`: those that are held back, and letting them go.
+//! `groups`: lists held groups, and pauses, resumes, unblocks and skips.
 
 mod held;
 
@@ -17,7 +17,7 @@ use crate::environment::operator;
 pub(crate) use held::{Held, table};
 use held::{Listed, Listing};
 
-/// What to do with groups.
+/// Subcommands of `groups`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Groups {
     /// List the groups that are blocked or paused
@@ -42,7 +42,7 @@ pub(crate) enum Groups {
     Skip(Release),
 }
 
-/// Which groups to hold back.
+/// Arguments of `groups pause`.
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
     /// Groups: the message group, or TYPE/ID of the aggregate
@@ -56,7 +56,7 @@ pub(crate) struct Pause {
     dry_run: bool,
 }
 
-/// Which groups to let go.
+/// Arguments of `groups resume`, `unblock` and `skip`.
 #[derive(Debug, Args)]
 pub(crate) struct Release {
     /// Groups: the message group, or TYPE/ID of the aggregate
@@ -111,7 +111,7 @@ impl Pause {
     }
 }
 
-/// The words of a command that releases groups.
+/// The action and the wording of a command that releases groups.
 struct ActionWords {
     action: GroupAction,
     state: GroupState,
@@ -161,7 +161,8 @@ impl Release {
 }
 
 impl Release {
-    /// Page after page: only the names of those that were changed are kept, for the answer.
+    /// Releases all held groups page by page. Only the names of changed groups are kept in memory, for the
+    /// output.
     async fn all_that_are_held(&self, store: &dyn Table, words: &ActionWords) -> CommandResult<Vec<String>> {
         let mut changed = Vec::new();
         let mut next = Some(HeldGroups::first());
@@ -191,7 +192,7 @@ impl Release {
 }
 
 impl ActionWords {
-    /// How many groups are held so.
+    /// The number of groups in the state that the command ends.
     async fn count(&self, store: &dyn Table) -> CommandResult<u64> {
         let stats = store.admin().stats().await?;
         Ok(match self.state {
@@ -201,7 +202,7 @@ impl ActionWords {
     }
 }
 
-/// The groups of these names, each of which must be held so.
+/// The groups of these names. Fails if one of them is not in the state that the command ends.
 async fn named(store: &dyn Table, names: &[String], words: &ActionWords) -> CommandResult<Vec<GroupKey>> {
     let groups: Vec<GroupKey> = names.iter().map(|name| GroupKey::new(name.as_str())).collect();
     let held = store.admin().held(groups.clone()).await?;

@@ -1,4 +1,4 @@
-//! `join`: messages of the queue whose last end enqueues another.
+//! `join`: enqueues another message when all messages of a join have ended.
 
 mod show;
 mod wait;
@@ -17,7 +17,7 @@ use crate::environment::operator;
 use show::{Listed, Shown};
 use wait::Wait;
 
-/// What to do with joins.
+/// Subcommands of `join`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Join {
     /// Start a join with a number of steps and print its id
@@ -68,7 +68,7 @@ Once for each join. Where the end has come already, it is enqueued now.")]
     List(List),
 }
 
-/// A join to be started.
+/// Arguments of `join start`.
 #[derive(Debug, Args)]
 pub(crate) struct Start {
     /// Number of steps
@@ -85,7 +85,7 @@ pub(crate) struct Start {
     metadata: Option<String>,
 }
 
-/// Which messages become steps.
+/// Arguments of `join attach`.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// Join id
@@ -95,7 +95,7 @@ pub(crate) struct Attach {
     messages: Vec<String>,
 }
 
-/// How a step has ended.
+/// Arguments of `join report`.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// Join id
@@ -111,7 +111,7 @@ pub(crate) struct Report {
     failed: bool,
 }
 
-/// Which joins to list.
+/// Arguments of `join list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Only joins of this owner
@@ -124,16 +124,16 @@ pub(crate) struct List {
     limit: Limit,
 }
 
-/// Where a join stands.
+/// The status of a join.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Status {
-    // Its end has not come, or nobody waits for it
+    // Not all steps have ended, or `join wait` was not called
     Pending,
-    // All steps ended, well enough
+    // All steps ended, and failed steps did not count against it
     Completed,
-    // All steps ended, and one that failed was too many
+    // All steps ended, and a failed step made the join fail
     Failed,
-    // Taken back
+    // Cancelled by `join cancel`
     Cancelled,
 }
 
@@ -244,14 +244,14 @@ impl Printable for Started {
     }
 }
 
-/// What was done to a join.
+/// The result of a change of a join.
 #[derive(Debug, Serialize)]
 struct Changed {
     action: &'static str,
     #[serde(skip)]
     did: String,
     join: String,
-    /// False: it had been done before.
+    /// False if the same change had been made before.
     changed: bool,
 }
 

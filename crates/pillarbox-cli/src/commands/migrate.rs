@@ -1,4 +1,4 @@
-//! `migrate`: creates or upgrades the tables, or prints how.
+//! `migrate`: creates or upgrades the tables, or prints the SQL.
 
 use clap::Args;
 use pillarbox::model::Layout;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Session;
 
-/// How to migrate.
+/// Arguments of `migrate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +53,8 @@ impl Migrate {
     }
 }
 
-/// New native tables beside a foreign outbox look like an empty one: its pending events would wait for ever, and nobody be told.
+/// Refuses to create native tables beside tables of items with pending events. The new tables would look like
+/// an empty outbox, and the pending events would wait forever without a warning.
 async fn refuse_beside_pending(session: &Session, store: &AnyTable) -> CommandResult {
     let is_there = store.admin().count(Select::default()).await.is_ok();
     if store.items().is_some() || is_there {
@@ -81,7 +82,7 @@ impl Printable for Printed {
     }
 }
 
-/// What was done to several tables.
+/// The results of several tables.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Several(Vec<Migrated>);

@@ -1,4 +1,4 @@
-//! One file a command: its arguments, what it does, how its answer looks.
+//! One file per command: its arguments, its action and its output.
 
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -28,12 +28,12 @@ use pillarbox_terminal::output::Output;
 use crate::cli::{Cli, Command};
 use crate::target::Target;
 
-/// Where a command reads and prints.
+/// The outbox that a command uses, and its output.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) output: Output,
     pub(crate) target: Target,
-    /// Ended with the command.
+    /// The stores to shut down when the command ends.
     opened: Opened,
 }
 
@@ -48,14 +48,14 @@ impl fmt::Debug for Opened {
 }
 
 impl Session {
-    /// The store that the command line names.
+    /// Opens the store that the command line selects.
     pub(crate) async fn store(&self) -> CommandResult<AnyTable> {
         let store = self.target.connect().await?;
         self.opened.0.lock().unwrap_or_else(PoisonError::into_inner).push(store.clone());
         Ok(store)
     }
 
-    /// Waits for what the stores still do.
+    /// Waits for the background work of the stores.
     async fn close(self) {
         let opened = self.opened.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         for store in opened {
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// Its queue, where its tables have one.
+    /// Opens the queue of the store. Fails for tables of items, which have none.
     pub(crate) async fn queue(&self) -> CommandResult<Queue<Arc<dyn Store>>> {
         match self.store().await? {
             AnyTable::Native(store) => Ok(Queue::new(store)),
@@ -73,7 +73,7 @@ impl Session {
     }
 }
 
-/// Runs the command.
+/// Runs a command and closes its stores.
 pub(crate) async fn run(cli: Cli, output: Output) -> CommandResult {
     let session = Session { output, target: cli.target, opened: Opened::default() };
     let outcome = run_on(&session, cli.command).await;

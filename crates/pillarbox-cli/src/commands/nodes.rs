@@ -1,4 +1,4 @@
-//! `nodes`: who delivers.
+//! `nodes`: lists the nodes that deliver.
 
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Session;
 
-/// What to do with nodes.
+/// Subcommands of `nodes`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Nodes {
     /// List the nodes, their leases and the number of slots they hold
@@ -27,7 +27,7 @@ impl Nodes {
     }
 }
 
-/// A node as it is shown.
+/// A node for display.
 #[derive(Debug, Serialize)]
 pub(crate) struct Node {
     node: String,
@@ -35,11 +35,11 @@ pub(crate) struct Node {
     lane: i16,
     slots: usize,
     joined_at: Timestamp,
-    /// `null`: its lease has ended, and nobody has taken over yet.
+    /// `null` if its lease has expired and no node has evicted it yet.
     expires_in_ms: Option<u64>,
     #[serde(skip)]
     expires_in: Option<std::time::Duration>,
-    /// What the node last told of its sink; `null` where nothing has failed.
+    /// The state of the sink that the node published last; `null` if the sink has never failed.
     pub(crate) sink: Option<Value>,
 }
 
@@ -58,14 +58,14 @@ impl From<&NodeInfo> for Node {
     }
 }
 
-/// The state of a node's sink, as the node told it.
+/// The state of the sink, from the state that the node published.
 fn sink_of(state: &str) -> Option<Value> {
     let state: Value = serde_json::from_str(state).ok()?;
     state.get("sink").filter(|sink| sink.is_object()).cloned()
 }
 
 impl Node {
-    /// What its sink fails of, for people; none where it does not fail.
+    /// A text about the current failure of the sink; `None` if it does not fail.
     pub(crate) fn failure(&self) -> Option<String> {
         let sink = self.sink.as_ref()?;
         let failure = sink.get("last_failure").filter(|failure| failure["recovered_at"].is_null())?;
@@ -85,7 +85,7 @@ impl Node {
     }
 }
 
-/// A table of nodes.
+/// Formats nodes as a table.
 pub(crate) fn table(ink: Ink, nodes: &[Node]) -> String {
     use TableColumn::{Number, Whole, Wrapped};
     let columns =

@@ -1,4 +1,4 @@
-//! Reads lists page by page, so that no more than a page of payloads is ever in memory.
+//! Reads lists page by page, so that at most one page of payloads is in memory.
 
 use clap::{Args, ValueEnum};
 use pillarbox::model::{EventId, Seq};
@@ -7,11 +7,11 @@ use pillarbox_terminal::error::CommandResult;
 
 use crate::view::Summary;
 
-/// Rows come with their payloads, of up to a mebibyte each.
+/// Rows per page. It is small because a row includes its payload, of up to 1 MiB.
 const PAGE: usize = 100;
 const LIMIT_MAX: i64 = 100_000;
 
-/// Which order, by number.
+/// The order by sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
     // Oldest first
@@ -20,7 +20,7 @@ pub(crate) enum Order {
     Newest,
 }
 
-/// How many.
+/// The limit of a list.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Limit {
     /// Show at most this many
@@ -28,7 +28,7 @@ pub(crate) struct Limit {
     pub(crate) limit: u64,
 }
 
-/// Reads up to `limit` events in order.
+/// Reads at most `limit` events in order.
 pub(crate) async fn read(
     store: &dyn Table,
     select: Select,

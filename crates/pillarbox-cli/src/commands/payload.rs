@@ -1,4 +1,4 @@
-//! Where a payload comes from: the command line, a file, or standard input.
+//! Reads a payload from the command line, a file or standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use pillarbox::model::{EventBuilder, Invalid};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 
-/// What was read: text, or bytes that are none.
+/// The content of a payload: text, or bytes that are not UTF-8.
 #[derive(Debug)]
 pub(crate) enum Content {
     Text(String),
@@ -22,12 +22,12 @@ impl Content {
     }
 }
 
-/// Reads what a message or a continuation carries: as [`read`] does, and `-` too is standard input.
+/// Reads the payload of a message or a continuation. Like [`read`], but `-` means standard input too.
 pub(crate) fn read_or_input(source: &str, max: usize) -> CommandResult<Content> {
     read(if source == "-" { "@-" } else { source }, max)
 }
 
-/// Reads `text`, `@FILE` or `@-`, and no more than the limit of it.
+/// Reads `text`, `@FILE` or `@-`, up to the limit.
 pub(crate) fn read(source: &str, max: usize) -> CommandResult<Content> {
     let bytes = match source.strip_prefix('@') {
         None => return Ok(Content::Text(source.to_owned())),

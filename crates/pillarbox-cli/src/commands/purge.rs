@@ -1,4 +1,4 @@
-//! `purge`: deletes rows that ended long ago.
+//! `purge`: deletes rows that have been done or dead for longer than a given time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::bulk::{Changed, Consent, Sentence, in_batches};
 use crate::parse;
 use crate::target::database_now;
 
-/// What to delete.
+/// Arguments of `purge`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct Purge {
     consent: Consent,
 }
 
-/// How a row ended.
+/// The status of the rows to delete.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Ended {
     // Delivered

@@ -1,4 +1,4 @@
-//! `queue`: the work queue, for scripts and for workers in any language.
+//! `queue`: the work queue for scripts and for workers in any language.
 
 mod claim;
 mod enqueue;
@@ -15,7 +15,7 @@ use enqueue::Enqueue;
 use settle::{Abandon, Ack, Extend, Fail};
 use work::Work;
 
-/// What to do with the queue.
+/// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queue {
     /// Enqueue a message and print its id
@@ -69,7 +69,7 @@ impl Queue {
     }
 }
 
-/// How many to free.
+/// Arguments of `queue reap`.
 #[derive(Debug, Args)]
 pub(crate) struct Reap {
     /// Release at most this many [default: all]

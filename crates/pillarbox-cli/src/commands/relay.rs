@@ -1,4 +1,4 @@
-//! `relay`: the daemon that delivers what is in the tables.
+//! `relay`: runs the daemon that delivers events.
 
 mod flags;
 mod report;
@@ -24,15 +24,18 @@ Examples:
   pillarbox relay --config relay.toml --admin 127.0.0.1:7080
   pillarbox relay --url sqlite:orders.db --sink stdout: --until-empty
 
-Every option but --config and --until-empty is a key of the file too, and a variable: --poll-interval is `poll-interval = \"1s\"` and
-PILLARBOX_POLL_INTERVAL. A flag goes over a variable, a variable over the file. `pillarbox config default` prints a file with every
-key, `pillarbox config check` tells what would run. Secrets are better in files or variables: flags are seen in lists of processes.
+Every option except --config and --until-empty is also a key of the file and an environment variable:
+--poll-interval is `poll-interval = \"1s\"` and PILLARBOX_POLL_INTERVAL.
+Flags override environment variables, which override the file.
+`pillarbox config default` prints a file with every key; `pillarbox config check` prints the effective values.
+Keep secrets in files or environment variables: other users can see flags in the process list.
 
-Ctrl-C and SIGTERM end it: nothing more is read, what is in memory is delivered within --drain, the rest is given back. A second one
-ends it at once. The log goes to standard error; PILLARBOX_LOG sets its levels, as in pillarbox=debug.
-When the reader of its standard output or error has gone, it ends in the same way, with exit code 0.";
+Ctrl-C and SIGTERM shut the relay down: it stops reading, delivers buffered events for at most --drain and
+releases the rest. A second signal ends it at once.
+If the reader of its standard output or error is gone, it shuts down in the same way, with exit code 0.
+The log goes to standard error; PILLARBOX_LOG sets its levels, as in pillarbox=debug.";
 
-/// What to deliver.
+/// Arguments of `relay`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Relay {
@@ -45,7 +48,7 @@ pub(crate) struct Relay {
     flags: Flags,
 }
 
-/// Where the configuration is.
+/// The option that names the configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
     /// Configuration file in TOML
@@ -54,7 +57,7 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads the configuration: the file, the variables, and what is given on the command line.
+    /// Loads the configuration from the file, environment variables and the command line.
     pub(crate) fn load(&self, session: &Session, flags: &Flags) -> CommandResult<RelayConfig> {
         let file = match &self.config {
             None => None,
@@ -72,9 +75,9 @@ impl ConfigFile {
     }
 }
 
-/// How it came to its end.
+/// The reason why the relay stops.
 enum Ending {
-    /// By a signal, or because nobody reads its output any more.
+    /// A signal arrived, or the reader of its output is gone.
     Told,
     Empty,
 }
@@ -112,7 +115,7 @@ impl Relay {
             }
             return Ok(Ending::Told);
         }
-        // Whoever waits for the end is better told than kept waiting for a database that is away.
+        // With `--until-empty` an unavailable database is an error instead of a reason to wait.
         if let Some(trouble) = relay.troubles().into_iter().next() {
             return Err(CommandError::of_kind(trouble.kind, &trouble.to_string()));
         }
@@ -124,7 +127,7 @@ impl Relay {
     }
 }
 
-/// Closes the relay; told again, it stops at once.
+/// Closes the relay. A second interrupt stops it at once.
 async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> CommandResult {
     tokio::select! {
         () = relay.close() => Ok(()),
@@ -135,7 +138,7 @@ async fn close(relay: &mut Running, interrupts: &mut Interrupts) -> CommandResul
     }
 }
 
-/// The failure of a command whose configuration has these problems.
+/// The error of a command whose configuration has these problems.
 pub(super) fn misconfigured(problems: Problems) -> CommandError {
     let message = match problems.0.as_slice() {
         [problem] => format!("the configuration is wrong: {problem}"),

@@ -16,7 +16,7 @@ use report::Report;
 
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How to look.
+/// Arguments of `stats`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! `write`: events in transactions of their own.
+//! `write`: writes events in their own transactions.
 
 mod ids;
 
@@ -13,11 +13,11 @@ use super::{Session, payload};
 use crate::bulk::BATCH;
 use ids::Ids;
 
-/// No more than this in one transaction, also when payloads are large.
+/// Maximum bytes of payloads in one transaction.
 const BATCH_BYTES: usize = 8 * 1_024 * 1_024;
 const COUNT_MAX: u64 = 10_000_000;
 
-/// What to write.
+/// Arguments of `write`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +58,7 @@ impl Write {
             return Err(CommandError::usage("--count and --message-id exclude each other")
                 .hint("events with the same message id are one event"));
         }
-        // Checked before the store is opened, so that a slip of the pen costs nothing.
+        // Checked before the store is opened, so that a mistake in the arguments fails fast.
         let plain = self.fields()?;
         let store = session.store().await?;
         let limits = store.facts().limits;

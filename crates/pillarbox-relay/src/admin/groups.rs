@@ -1,4 +1,4 @@
-//! Groups that are blocked or paused: a page of them, and what an operator does with one.
+//! Lists held groups, and pauses, resumes, unblocks or skips one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use super::refusal::refusal;
 use super::routes::{AdminState, store_failed};
 use crate::source::Part;
 
-/// Groups in an answer, unless the caller asks for another number.
+/// Default number of groups in a response.
 const LIMIT: usize = 100;
-/// The most groups in an answer.
+/// Maximum number of groups in a response.
 const LIMIT_MAX: usize = 1_000;
-/// Who did it, in the words of the caller.
+/// The request header that names the caller for the audit entry.
 const ACTOR: &str = "x-pillarbox-actor";
 
 #[derive(Serialize)]
@@ -48,14 +48,14 @@ impl ShownGroup {
     }
 }
 
-/// Query of a page.
+/// Query parameters of the list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     limit: Option<usize>,
-    /// The table that the page begins in; by default the source's first.
+    /// The table that the page begins in; by default the first of the source.
     table: Option<String>,
-    /// The last group of the page before, of that table.
+    /// The last group of the previous page, in that table.
     after: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Wanted {
 #[derive(Serialize)]
 struct Page {
     groups: Vec<ShownGroup>,
-    /// What to ask for to see more; none: these were the last.
+    /// The query of the next page; none on the last page.
     next: Option<Next>,
 }
 
@@ -74,7 +74,7 @@ struct Next {
 }
 
 impl Wanted {
-    /// The limit, or why it is invalid.
+    /// The limit, or the reason why it is invalid.
     fn limit(&self) -> Result<usize, String> {
         match self.limit.unwrap_or(LIMIT) {
             limit @ 1..=LIMIT_MAX => Ok(limit),
@@ -111,7 +111,7 @@ pub(super) async fn groups(
     let mut after = wanted.after.map(GroupKey::new);
     let mut shown: Vec<ShownGroup> = Vec::new();
     for part in parts.iter().skip(first) {
-        // One more than is shown tells whether there is more.
+        // Reads one group more than it shows, to know whether there is a next page.
         let page = HeldGroups { after: after.take(), limit: limit + 1 - shown.len() };
         match part.store.admin().groups(page).await {
             Ok(held) => shown.extend(held.into_iter().map(|held| ShownGroup::of(part, held))),
@@ -132,13 +132,13 @@ fn bad(why: impl Into<Cow<'static, str>>) -> Response {
     refusal(StatusCode::BAD_REQUEST, why).into_response()
 }
 
-/// The body of an action.
+/// The JSON body of an action; an empty body is valid too.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GroupActionBody {
-    /// Reason, shown with the group.
+    /// The reason, shown with the group.
     reason: Option<String>,
-    /// Only in this table; by default in each of the source.
+    /// Acts only on this table; by default on every table of the source.
     table: Option<String>,
 }
 
@@ -146,7 +146,7 @@ struct GroupActionBody {
 struct Changed {
     action: &'static str,
     group: String,
-    /// The tables in which something changed.
+    /// The tables in which the action changed the group.
     changed: Vec<String>,
 }
 
@@ -200,7 +200,8 @@ fn action_named(name: &str) -> Option<GroupAction> {
     all.into_iter().find(|action| action.as_str() == name)
 }
 
-/// Who asked: `admin`, and the name that the caller gives, if it is a plain one.
+/// The author of an audit entry: `admin`, or `admin/NAME` if the header has at most 64 visible ASCII
+/// characters.
 fn actor(headers: &HeaderMap) -> String {
     let plain =
         |name: &&str| !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_graphic());

@@ -1,4 +1,4 @@
-//! Who may ask: token, host, origin and kind of content are judged before any route.
+//! Authorises requests by token, host, origin and content type, before any route runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio::time::timeout;
 
 use super::refusal::{Refusal, refusal};
 
-/// What a request may take.
+/// Timeout of a request.
 const LONGEST_REQUEST: Duration = Duration::from_secs(10);
-/// What anybody may ask: the answers say yes or no, and at most which source's endpoint fails, by class.
+/// Routes without a token. They reveal at most which source's endpoint fails, and the class of the failure.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// What requests are judged by.
+/// The rules for requests.
 #[derive(Clone)]
 pub(super) struct Guard {
     is_loopback: bool,
@@ -33,7 +33,8 @@ impl Guard {
 
     fn judge(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
-        // A page of another site whose name was made to mean this machine still sends its own name.
+        // Against DNS rebinding: a web page whose name resolves to this machine still sends its own name as
+        // Host.
         if self.is_loopback && !is_local(headers) {
             return Err(refusal(StatusCode::MISDIRECTED_REQUEST, "the Host header names another machine"));
         }
@@ -58,7 +59,8 @@ impl Guard {
     }
 }
 
-/// Changes come from programs: browsers say where a request of theirs comes from, and forms can't send JSON.
+/// Refuses changes from web pages of other sites. Browsers send the origin of a request, and forms can't send
+/// JSON.
 fn may_change(headers: &HeaderMap) -> Result<(), Refusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text("sec-fetch-site");
@@ -89,7 +91,7 @@ fn is_local(headers: &HeaderMap) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Judges a request, bounds its time, and marks the answer as one to keep nowhere.
+/// Checks a request, limits its time, and forbids caching of the response.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let mut response = match guard.judge(&request) {
         Err(refused) => refused.into_response(),

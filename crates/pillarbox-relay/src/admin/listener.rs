@@ -1,4 +1,4 @@
-//! Connections of the admin server: a limited number at once, closed when they are idle.
+//! Limits the connections of the admin server in number, idle time and age.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// Connections at once; others wait to be accepted.
+/// Maximum open connections. Further clients wait to be accepted.
 const CONNECTIONS: usize = 64;
-/// A connection that is idle for this long is closed, even in the middle of a request.
+/// Idle timeout of a connection, which also ends a request that stalls.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum age of a connection.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The pause after accepting has failed, as it does when there are too many open files.
+/// Pause after a failed accept, which would otherwise fail in a busy loop when file descriptors run out.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A listener whose connections are bounded in number and time.

@@ -1,4 +1,4 @@
-//! The admin server: health, metrics, and the groups of each source.
+//! The admin server: health, metrics, and actions on the groups of each source.
 
 mod groups;
 mod guard;
@@ -21,10 +21,10 @@ use crate::relay::Shared;
 use guard::Guard;
 use listener::BoundedListener;
 
-/// How long shutdown waits for requests.
+/// How long shutdown waits for requests in progress.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// A server that runs until it is closed.
+/// The running admin server. It stops accepting connections when it is closed or dropped.
 pub(crate) struct Server {
     address: SocketAddr,
     stop: CancellationToken,

@@ -1,4 +1,4 @@
-//! What the admin server says when it does not do what was asked.
+//! Error responses of the admin server.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// A refusal: its status, and why.
+/// An error response: its status code and the reason, sent as JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     status: StatusCode,

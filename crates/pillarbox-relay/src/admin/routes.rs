@@ -20,11 +20,11 @@ use crate::metrics::text;
 use crate::relay::{Shared, SourceReport};
 use crate::source::{Health, Source, SourceStatus};
 
-/// The largest body of a request.
+/// Maximum size of a request body.
 const BODY_BYTES: usize = 16 * 1_024;
-/// How long a store may take to say that it is there.
+/// Timeout of the check of one store for `/readyz`.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long an answer to `/readyz` holds, so that asking often costs the database nothing.
+/// How long the result of `/readyz` is cached, so that frequent probes do not load the database.
 const READY_FOR: Duration = Duration::from_millis(500);
 
 /// State of the routes.
@@ -33,7 +33,7 @@ pub(super) struct AdminState {
     ready: tokio::sync::Mutex<Option<(Instant, Readiness)>>,
 }
 
-/// The routes behind their guard.
+/// The routes, with the guard in front of all of them.
 pub(super) fn router(shared: Arc<Shared>, judge: Guard) -> Router {
     let state = Arc::new(AdminState { shared, ready: tokio::sync::Mutex::new(None) });
     Router::new()
@@ -50,7 +50,7 @@ pub(super) fn router(shared: Arc<Shared>, judge: Guard) -> Router {
 }
 
 async fn ready(State(state): State<Arc<AdminState>>) -> Response {
-    // One caller looks, the others wait for what it finds.
+    // The lock is held during the check: one request runs it, concurrent ones wait for its result.
     let mut known = state.ready.lock().await;
     let readiness = match &*known {
         Some((at, readiness)) if at.elapsed() < READY_FOR => readiness.clone(),
@@ -62,17 +62,17 @@ async fn ready(State(state): State<Arc<AdminState>>) -> Response {
     };
     match readiness {
         Readiness::Ready => "ready\n".into_response(),
-        // A restart would not repair an endpoint, so it is ready all the same.
+        // Answers 200: a restart of the relay would not repair the endpoint.
         Readiness::Degraded(why) => format!("degraded: {why}\n").into_response(),
         Readiness::NotReady => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
     }
 }
 
-/// What `/readyz` answers.
+/// The result of `/readyz`.
 #[derive(Clone)]
 enum Readiness {
     Ready,
-    /// It runs, but some endpoints fail.
+    /// All sources run, but some endpoints fail.
     Degraded(String),
     NotReady,
 }
@@ -91,7 +91,7 @@ impl Readiness {
     }
 }
 
-/// Every source runs, is a member among those that share its tables, and its store answers.
+/// Whether every enabled source runs, is registered as a node of its tables, and its stores answer.
 async fn is_ready(shared: &Shared) -> bool {
     for source in shared.sources.iter().filter(|source| source.config.enabled) {
         if source.status() != SourceStatus::Running {
@@ -145,7 +145,7 @@ async fn sources(State(state): State<Arc<AdminState>>) -> Response {
 }
 
 impl AdminState {
-    /// A source that runs, by its name.
+    /// The running source of this name.
     pub(super) fn source(&self, name: &str) -> Result<&Source, Refusal> {
         let source = self.shared.sources.iter().find(|source| source.config.name == name);
         match source {
@@ -160,5 +160,5 @@ impl AdminState {
 
 pub(super) fn store_failed(error: &pillarbox::port::StoreError) -> Response {
     tracing::warn!(%error, "an admin request failed");
-    refusal(StatusCode::SERVICE_UNAVAILABLE, "the store did not answer").into_response()
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "the store failed; see the log of the relay").into_response()
 }

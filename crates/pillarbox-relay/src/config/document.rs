@@ -1,4 +1,4 @@
-//! The file: keys at the top, in `[outbox-processor]`, and in `[[source]]` tables, with the line of each.
+//! Reads the file: keys at the top, in `[outbox-processor]` and in `[[source]]`, each with its line number.
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Value};
@@ -8,21 +8,21 @@ use super::keys::{KEYS, key};
 use super::layers::{Layer, problem};
 use super::problem::{Origin, Problem, nearest};
 
-/// The table whose keys mean what they mean at the top.
+/// The table whose keys mean the same as at the top.
 const PREFIX: &str = "outbox-processor";
 const SOURCE: &str = "source";
 const NAME: &str = "name";
-/// Sources in one relay.
+/// Maximum number of sources in one relay.
 const MAX_SOURCES: usize = 256;
 
-/// A file that was read.
+/// The settings of a file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) top: Layer,
     pub(super) sources: Vec<Table>,
 }
 
-/// A `[[source]]`.
+/// The settings of a `[[source]]`.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) name: String,
@@ -30,13 +30,13 @@ pub(super) struct Table {
     pub(super) layer: Layer,
 }
 
-/// Reads a file and adds its problems.
+/// Reads a file and appends its problems to `problems`.
 pub(super) fn read(text: &str, file: &str, problems: &mut Vec<Problem>) -> Document {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, file, problems, document: Document::default() };
     for error in errors {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
-        // The rest of an error's text quotes the file.
+        // Only the first line: the rest of the text quotes the file, which may contain secrets.
         let what = error.message().lines().next().unwrap_or("not TOML").to_owned();
         reader.problems.push(Problem::new("file", Some(format!("line {line} of {file}")), what));
     }
@@ -127,7 +127,7 @@ impl Reader<'_> {
     }
 }
 
-/// Empty if it is not a name, which the source then says.
+/// The name, or an empty string if it is invalid; the caller then reports the problem.
 fn source_name(value: &DeValue<'_>) -> String {
     let is_plain = |name: &&str| {
         name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
@@ -147,7 +147,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// The value without positions; none for a number that is out of range.
+/// The value without positions in the file, or `None` for a number that is out of range.
 fn owned(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),

@@ -1,42 +1,43 @@
-//! What is known of a key: its name, where it may stand, its kind of value, its default, its bounds.
+//! The description of a configuration key: name, scope, kind of value, bounds, default and help text.
 
 use pillarbox_stores::stores;
 
 use super::value::HumanDuration;
 
-/// Where a key may stand.
+/// The parts of the configuration that may set a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyScope {
-    /// At the top, for all sources, and in a `[[source]]`, for that one.
+    /// At the top for all sources, or in a `[[source]]` for that source.
     Source,
-    /// The same, and it says which tables are read: a flag or variable never overrides that of a `[[source]]`.
+    /// Like `Source`, for keys that select the tables to read. It is an error if a flag or environment
+    /// variable sets such a key and a `[[source]]` sets it too.
     Place,
-    /// At the top only: the relay has one.
+    /// At the top only, for the relay as a whole.
     Relay,
 }
 
-/// What the values of a key look like.
+/// The kind of a key's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     /// `true` or `false`.
     Bool,
-    /// A whole number from the first to the second.
+    /// A whole number from the first to the second, inclusive.
     Count(u64, u64),
-    /// A duration from the first to the second, in milliseconds.
+    /// A duration between two bounds in milliseconds, inclusive.
     Duration(u64, u64),
     /// `none`, or a duration of at least a minute.
     Retention,
-    /// One of these words, in any case.
+    /// One of these words, in upper or lower case.
     Choice(&'static [&'static str]),
-    /// A kind of database that this build has, in any case.
+    /// A database that this build supports, in upper or lower case.
     DatabaseType,
-    /// A text.
+    /// Any text.
     Text,
     /// A text that is never shown.
     Secret,
-    /// Texts, in a list or separated by commas, that are never shown.
+    /// A list of texts, or one text separated by commas. The texts are never shown.
     Secrets,
-    /// Names and values, in a table or as NAME=VALUE separated by commas, that are never shown.
+    /// A table of names and values, or NAME=VALUE pairs separated by commas. The values are never shown.
     Pairs,
 }
 
@@ -47,7 +48,7 @@ impl ValueKind {
         matches!(self, Self::Secret | Self::Secrets | Self::Pairs)
     }
 
-    /// The words that its values are chosen from; none: any value of the kind will do.
+    /// The possible words; empty for kinds that are not a choice.
     #[must_use]
     pub fn words(self) -> Vec<&'static str> {
         match self {
@@ -59,7 +60,7 @@ impl ValueKind {
         }
     }
 
-    /// What a value must be, in words.
+    /// A phrase that describes valid values, for error messages.
     #[must_use]
     pub fn expected(self) -> String {
         match self {
@@ -80,7 +81,7 @@ impl ValueKind {
         }
     }
 
-    /// The name of its values on the command line.
+    /// The placeholder of a value in `--help`.
     #[must_use]
     pub const fn value_name(self) -> &'static str {
         match self {
@@ -97,59 +98,59 @@ impl ValueKind {
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Its name in the file; with `--` before it the flag.
+    /// The name in the file. The flag is this name with `--` in front.
     pub name: &'static str,
-    /// What it is about.
+    /// The section of the documents that lists it.
     pub section: Section,
-    /// Where it may stand.
+    /// The parts of the configuration that may set it.
     pub scope: KeyScope,
-    /// What its values look like.
+    /// The kind of its values, with bounds.
     pub kind: ValueKind,
-    /// Its default as it stands in a file; none: not set.
+    /// The default in TOML; `None` if the key is not set by default.
     pub default: Option<&'static str>,
-    /// A value for people to start from, where there is no default.
+    /// An example value for the default file, used for keys without a default.
     pub example: &'static str,
-    /// What it does; the first sentence stands alone.
+    /// The help text. Its first sentence stands alone.
     pub doc: &'static str,
 }
 
 impl Key {
-    /// The variable that sets it: `PILLARBOX_POLL_INTERVAL`.
+    /// The environment variable that sets it, such as `PILLARBOX_POLL_INTERVAL`.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("PILLARBOX_{}", self.name.replace('-', "_").to_ascii_uppercase())
     }
 
-    /// What it does, without the space that begins a line of documentation.
+    /// The help text, without the space that begins a doc comment.
     #[must_use]
     pub fn help(&self) -> &'static str {
         self.doc.trim()
     }
 }
 
-/// What keys are about; they are listed in this order.
+/// The sections of the documents, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
-    /// Which tables.
+    /// Keys that select databases and tables.
     Tables,
-    /// How they are read.
+    /// Keys about reading and buffering rows.
     Reading,
-    /// How events are delivered.
+    /// Keys about batches, retries and retention.
     Delivery,
-    /// The HTTP API of batches.
+    /// Keys of the HTTP sink.
     Api,
-    /// Other sinks.
+    /// Keys of all other sinks.
     Sinks,
-    /// The relay itself.
+    /// Keys of the relay as a whole: admin server, metrics and log.
     Relay,
 }
 
 impl Section {
-    /// All of them.
+    /// All sections in order.
     pub const ALL: [Self; 6] =
         [Self::Tables, Self::Reading, Self::Delivery, Self::Api, Self::Sinks, Self::Relay];
 
-    /// Its heading.
+    /// The heading in the documents.
     #[must_use]
     pub const fn heading(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Every key, once: the struct that files are read into, the flags, the variables, the schema and the documents come from here.
+//! Defines every key once: typed struct, flags, environment variables, schema and documents derive from it.
 
 use pillarbox::engine::{OnDead, Ungrouped};
 use pillarbox::model::Layout;
@@ -15,7 +15,7 @@ macro_rules! keys {
         $(#[doc = $doc:literal])+
         $section:ident $scope:ident $name:literal $field:ident: $type:ty [$kind:expr] = $default:expr, $example:literal;
     )+) => {
-        /// The keys; what is not set is left to the defaults, or to nothing.
+        /// The typed values of all keys; `None` for keys that are neither set nor have a default.
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct Keys {
@@ -26,7 +26,7 @@ macro_rules! keys {
             )+
         }
 
-        /// What is known of each key, in the order of the documents.
+        /// The description of every key, in the order of the documents.
         pub const KEYS: &[Key] = &[
             $(Key {
                 name: $name,
@@ -170,7 +170,7 @@ keys! {
     Relay Relay "log-format" log_format: LogFormat [ValueKind::Choice(&["text", "json"])] = Some("\"text\""), "text";
 }
 
-/// The key of this name.
+/// Finds a key by its name.
 #[must_use]
 pub(crate) fn key(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)

@@ -1,4 +1,6 @@
-//! Layers of settings, one over the other: defaults, file, `[[source]]`, variables, flags. Each value keeps where it came from.
+//! Layers of settings that override each other: defaults, file, `[[source]]`, environment variables, flags.
+//!
+//! Each value keeps its origin, for messages and for `pillarbox config check`.
 
 use std::collections::BTreeMap;
 
@@ -20,28 +22,29 @@ const EITHER: [(&str, &str); 5] = [
     ("sink", "api-base-url"),
 ];
 
-/// Secrets that are shown without their credentials.
+/// Secrets that are URLs, which are shown without credentials instead of as `***`.
 const URLS: [&str; 3] = ["database-url", "api-base-url", "sink"];
 
-/// A key and its value, secrets hidden.
+/// A key and its value for display, with secrets hidden.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ShownKey {
-    /// The key.
+    /// The name of the key.
     pub key: &'static str,
-    /// Its value; secrets as `***`, URLs without users, passwords and queries.
+    /// The value. Secrets appear as `***`, URLs without user, password and query.
     pub value: String,
-    /// Flag, variable or line of the file that sets it; none: the default.
+    /// The flag, environment variable or line of the file that sets it; `None` for the default.
     pub from: Option<String>,
 }
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
     pub(super) value: Value,
     pub(super) origin: Origin,
 }
 
-/// Settings by the names of their keys: every one is of its key's kind and within its bounds.
+/// Settings by the name of their key. Every value has been checked against the kind and the bounds of its
+/// key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layer(BTreeMap<&'static str, Setting>);
 
@@ -56,7 +59,7 @@ impl Layer {
         Self(settings.collect())
     }
 
-    /// Adds a value of the file; the error says what is wrong with it.
+    /// Adds a value if it is valid. The error says what a valid value is.
     pub(super) fn take(&mut self, name: &str, value: Value, origin: Origin) -> Result<(), String> {
         let key = key(name).ok_or_else(String::new)?;
         let value = checked(key, value).ok_or_else(|| format!("it must be {}", key.kind.expected()))?;
@@ -64,7 +67,8 @@ impl Layer {
         Ok(())
     }
 
-    /// Adds the text of a flag or variable, read as the first type that fits.
+    /// Adds the text of a flag or environment variable, as an integer, a bool or a string: the first that is
+    /// valid.
     pub(super) fn take_text(&mut self, name: &str, text: &str, origin: Origin) -> Result<(), String> {
         let number = text.parse::<i64>().ok().map(Value::Integer);
         let switch = text.parse::<bool>().ok().map(Value::Boolean);
@@ -79,7 +83,8 @@ impl Layer {
         last
     }
 
-    /// Puts another layer over this one. Of two keys that exclude each other, the upper layer's replaces the lower one's.
+    /// Overrides this layer with `upper`. A key of `upper` also removes the key that it excludes from this
+    /// layer.
     pub(super) fn under(mut self, upper: &Self) -> Self {
         for (one, other) in EITHER {
             for (one, other) in [(one, other), (other, one)] {
@@ -92,23 +97,23 @@ impl Layer {
         self
     }
 
-    /// Where a key's value came from.
+    /// The origin of a key's value; the default if the key is not set.
     pub(super) fn origin(&self, name: &str) -> Origin {
         self.0.get(name).map_or(Origin::Default, |setting| setting.origin.clone())
     }
 
-    /// Whether a file, variable or flag sets it.
+    /// Whether the file, an environment variable or a flag sets the key.
     pub(super) fn is_given(&self, name: &str) -> bool {
         self.origin(name) != Origin::Default
     }
 
-    /// The keys that are set, of a scope.
+    /// The keys of a scope that are set, with their origins.
     pub(super) fn given_in(&self, scope: KeyScope) -> impl Iterator<Item = (&'static str, &Origin)> {
         let of_scope = move |name: &&'static str| key(name).is_some_and(|key| key.scope == scope);
         self.0.iter().filter(move |(name, _)| of_scope(name)).map(|(name, setting)| (*name, &setting.origin))
     }
 
-    /// Every key that has a value, secrets hidden, with its origin.
+    /// Every key that has a value, in the order of [`KEYS`], with secrets hidden.
     pub(super) fn shown(&self, file: &str) -> Vec<ShownKey> {
         let settings = KEYS.iter().filter_map(|key| Some((key, self.0.get(key.name)?)));
         let shown = settings.map(|(key, setting)| ShownKey {
@@ -119,7 +124,7 @@ impl Layer {
         shown.collect()
     }
 
-    /// The values as a struct.
+    /// The values as the typed struct.
     pub(super) fn keys(&self) -> Keys {
         let settings = self.0.iter().filter_map(|(name, setting)| Some((key(name)?, setting)));
         let table = settings.map(|(key, setting)| (key.name.to_owned(), plain(key, &setting.value)));
@@ -137,7 +142,7 @@ fn shown(key: &Key, value: &Value) -> String {
     }
 }
 
-/// The value, if it is of the key's kind and within its bounds.
+/// Returns the value if it is of the key's kind and within its bounds.
 fn checked(key: &Key, value: Value) -> Option<Value> {
     let plain = plain(key, &value);
     let fits = match key.kind {
@@ -160,7 +165,7 @@ fn checked(key: &Key, value: Value) -> Option<Value> {
     (fits && Keys::deserialize(Value::Table(alone)).is_ok()).then_some(value)
 }
 
-/// The value as its type reads it: words in lower case.
+/// The value in the form that its type deserialises: words in lower case.
 fn plain(key: &Key, value: &Value) -> Value {
     match (key.kind, value) {
         (ValueKind::Choice(_) | ValueKind::DatabaseType, Value::String(word)) => {
@@ -170,7 +175,7 @@ fn plain(key: &Key, value: &Value) -> Value {
     }
 }
 
-/// Where a value of this key is set.
+/// The flag, environment variable or line of the file for messages; `None` for a default.
 pub(super) fn place(name: &str, origin: &Origin, file: &str) -> Option<String> {
     match origin {
         Origin::Default => None,
@@ -180,7 +185,7 @@ pub(super) fn place(name: &str, origin: &Origin, file: &str) -> Option<String> {
     }
 }
 
-/// A problem of a key that is set.
+/// A problem of a key, with the place that sets it.
 pub(super) fn problem(name: &str, origin: &Origin, file: &str, what: impl Into<String>) -> Problem {
     Problem::new(name, place(name, origin, file), what)
 }

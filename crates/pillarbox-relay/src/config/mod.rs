@@ -1,4 +1,4 @@
-//! Configuration: one set of keys from a file, variables and flags, checked whole before anything starts.
+//! Loads the configuration from a file, environment variables and flags, and reports all problems at once.
 
 mod document;
 mod key;
@@ -32,13 +32,13 @@ use key::KeyScope::Place;
 use layers::{Layer, place, problem};
 use resolve::Resolver;
 
-/// The name of the one source where no `[[source]]` names any.
+/// The name of the source if the file has no `[[source]]`.
 const ONLY_SOURCE: &str = "default";
 
-/// What a relay is made of.
+/// The checked configuration of a relay.
 #[derive(Debug, Clone)]
 pub struct RelayConfig {
-    /// The databases to drain, each with its sink.
+    /// The databases to drain, each with its sink; at least one.
     pub sources: Vec<SourceConfig>,
     /// The admin server; none: not started.
     pub admin: Option<AdminConfig>,
@@ -54,7 +54,7 @@ pub struct RelayConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Readable lines.
+    /// Lines for people.
     #[default]
     Text,
     /// One JSON document per line.
@@ -70,7 +70,7 @@ pub struct AdminConfig {
     pub token: Option<Secret>,
 }
 
-/// Settings of the push of metrics by OTLP.
+/// Settings for pushing metrics by OTLP.
 #[derive(Debug, Clone)]
 pub struct OtlpConfig {
     /// URL that metrics are posted to.
@@ -86,7 +86,7 @@ pub struct OtlpConfig {
 pub struct SourceConfig {
     /// Name of the source.
     pub name: String,
-    /// Whether it is drained.
+    /// Whether the source is drained.
     pub enabled: bool,
     /// URL of the database.
     pub database_url: Secret,
@@ -126,7 +126,7 @@ pub struct SourceConfig {
     pub retry_min: Duration,
     /// Maximum delay before a retry.
     pub retry_max: Duration,
-    /// What a group does when its head goes dead.
+    /// What a group does when one of its events goes dead.
     pub on_dead: OnDead,
     /// What happens to delivered rows.
     pub on_done: OnDone,
@@ -138,45 +138,46 @@ pub struct SourceConfig {
     pub retention_dead: Option<Retention>,
     /// How long shutdown keeps delivering buffered rows.
     pub drain: Duration,
-    /// The sink.
+    /// The sink that events are delivered to.
     pub sink: SinkConfig,
-    /// The keys with values, secrets hidden.
+    /// The keys with their values for display, with secrets hidden.
     pub shown: Vec<ShownKey>,
 }
 
-/// The key that names a sink.
+/// The key that selects the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkKind {
-    /// `api-base-url`: the HTTP API of batches, a path for each table.
+    /// `api-base-url`: an HTTP API with a batch endpoint per table.
     Api,
-    /// `sink`: what its URL says.
+    /// `sink`: the scheme of the URL selects the sink.
     Url,
 }
 
-/// A sink: its URL and options.
+/// The URL and options of a sink.
 #[derive(Debug, Clone)]
 pub struct SinkConfig {
-    /// The key that names it.
+    /// The key that sets the URL.
     pub kind: SinkKind,
-    /// The URL.
+    /// The URL, which may contain credentials.
     pub url: Secret,
-    /// Options that the URL does not contain. Without a destination, the API has a path for each table.
+    /// Options that the URL does not contain. Without a destination, `api-base-url` uses one path per table.
     pub options: SinkOptions,
 }
 
 /// The inputs of a configuration.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// The name of the file and its text.
+    /// The name and the text of the file.
     pub file: Option<(String, String)>,
-    /// Variables by the names of their keys.
+    /// Values of environment variables, by key.
     pub variables: Vec<(String, String)>,
-    /// Flags by the names of their keys.
+    /// Values of flags, by key.
     pub flags: Vec<(String, String)>,
 }
 
 impl RelayConfig {
-    /// Loads a configuration: flags override variables, variables the file, the file the defaults. The error lists every problem.
+    /// Loads a configuration. Flags override environment variables, which override the file, which overrides
+    /// the defaults. The error lists every problem.
     pub fn load(input: &Input) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let (file, text) = input.file.as_ref().map_or(("", ""), |(name, text)| (name, text));

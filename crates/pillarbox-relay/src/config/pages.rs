@@ -1,4 +1,4 @@
-//! What is printed of the keys: the default file, the JSON schema, the page of the reference.
+//! Documents generated from the keys: the default file, the JSON schema and the reference page.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use super::key::{Key, KeyScope, Section, ValueKind};
 use super::keys::KEYS;
 use super::value::HumanDuration;
 
-/// A file with every key, its documentation and its default, which loads to the defaults.
+/// A configuration file with every key, its help text and its default. Loading it gives the defaults.
 #[must_use]
 pub fn default_file() -> String {
     let mut text = String::from(
-        "# Configuration of `pillarbox relay`. Every key is also a flag (--poll-interval) and a variable\n\
-         # (PILLARBOX_POLL_INTERVAL): a flag goes over a variable, a variable over this file. Keys without a default\n\
-         # are commented out. They may also stand in a table [outbox-processor].\n",
+        "# Configuration of `pillarbox relay`. Every key is also a flag (--poll-interval) and an environment variable\n\
+         # (PILLARBOX_POLL_INTERVAL). Flags override environment variables, which override this file. Keys without\n\
+         # a default are commented out. The keys may also be in a table [outbox-processor].\n",
     );
     for section in Section::ALL {
         let _ = write!(text, "\n## {}\n", section.heading());
@@ -33,13 +33,13 @@ pub fn default_file() -> String {
         }
     }
     text.push_str(
-        "\n# Several databases in one relay: a table each, with a name. Its keys go over those above.\n\
+        "\n# Several databases in one relay: one table per database, with a name. Its keys override those above.\n\
          # [[source]]\n# name = \"orders\"\n# database-url = \"postgres://relay@localhost/orders\"\n",
     );
     text
 }
 
-/// The schema of the file, for editors.
+/// The JSON schema of the file, for editors.
 #[must_use]
 pub fn json_schema() -> Value {
     let mut top = table_schema();
@@ -67,7 +67,7 @@ fn table_schema() -> Value {
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// The schema of a key.
+/// The JSON schema of one key.
 fn property(key: &Key) -> Value {
     let mut schema = match key.kind {
         ValueKind::Bool => json!({ "type": "boolean" }),
@@ -102,7 +102,7 @@ fn default_of(key: &Key) -> Option<Value> {
     serde_json::to_value(table.get("value")?).ok()
 }
 
-/// The page of the reference: a table of keys for each section.
+/// The reference page in Markdown: a table of keys for each section.
 #[must_use]
 pub fn reference() -> String {
     let mut text = String::from(

@@ -1,36 +1,36 @@
-//! Problems of a configuration: all at once, each with its place. No message contains a value that may be secret.
+//! Problems of a configuration, each with its place; no message contains a value that may be secret.
 
 use std::fmt;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The default.
     Default,
-    /// The file, on this line.
+    /// The file, outside of `[[source]]`.
     File {
         /// The line, from 1.
         line: usize,
     },
-    /// A `[[source]]` of the file, on this line.
+    /// A `[[source]]` of the file.
     Table {
         /// The line, from 1.
         line: usize,
     },
-    /// A variable.
+    /// An environment variable.
     Variable,
-    /// A flag.
+    /// A flag of the command line.
     Flag,
 }
 
-/// One problem.
+/// One problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The key, or the part of the file.
     pub key: String,
-    /// The flag, variable or line of the file that sets it; none: it is missing.
+    /// The flag, environment variable or line of the file that sets the key; `None` if nothing sets it.
     pub place: Option<String>,
-    /// The message.
+    /// The message: what is wrong and what is allowed.
     pub what: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems of a configuration.
+/// All problems of a configuration, displayed one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -67,7 +67,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// The known name that is most similar to an unknown one, if any is.
+/// The known name most similar to an unknown one, if any is similar enough to be a typing mistake.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect::<String>().to_ascii_lowercase().replace('_', "-");
     let near = known.map(|candidate| (strsim::levenshtein(&name, candidate), candidate)).min();

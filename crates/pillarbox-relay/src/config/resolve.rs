@@ -1,4 +1,4 @@
-//! From layers of settings to what runs: every key checked against the others, all problems at once.
+//! Resolves layers of settings to a configuration: checks keys against each other and collects all problems.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use super::problem::Problem;
 use super::{AdminConfig, OtlpConfig, SinkConfig, SinkKind, SourceConfig};
 use crate::metrics::is_header;
 
-/// The largest file that a secret is read from.
+/// Maximum size of a file that contains a secret, in bytes.
 const SECRET_BYTES: u64 = 64 * 1_024;
-/// Where OTLP over HTTP takes metrics.
+/// The path of metrics in OTLP over HTTP.
 const METRICS_PATH: &str = "/v1/metrics";
 
-/// One source on its way from settings to what runs.
+/// Resolves the settings of one source, or those of the relay.
 pub(super) struct Resolver<'a> {
     layer: &'a Layer,
     keys: Keys,
     file: &'a str,
-    /// What stands before the problems of one of several sources.
+    /// The name of the source in messages, if the file has `[[source]]` tables.
     source: Option<&'a str>,
     problems: &'a mut Vec<Problem>,
 }
@@ -89,7 +89,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The address of the admin server, and its token.
+    /// The admin server's address and token. An address other than loopback needs a token.
     pub(super) fn admin(&mut self) -> Option<AdminConfig> {
         let token = self.text_or_file(
             "admin-token",
@@ -116,7 +116,7 @@ impl<'a> Resolver<'a> {
         Some(AdminConfig { address, token })
     }
 
-    /// Where metrics are pushed: the path of OTLP behind the URL, unless it is there already.
+    /// The push of metrics. Appends OTLP's path to the URL unless it is already there.
     pub(super) fn otlp(&mut self) -> Option<OtlpConfig> {
         let headers = self.keys.otlp_headers.clone().unwrap_or_default().0;
         for (name, _) in headers.iter().filter(|(name, value)| !is_header(name, value.reveal())) {
@@ -133,7 +133,7 @@ impl<'a> Resolver<'a> {
         Some(OtlpConfig { url: Secret::new(url), headers, interval: set(self.keys.otlp_interval).0 })
     }
 
-    /// Tables of items: at least one is read, and delivered rows stay in it.
+    /// Checks the keys of the flowcatalyst layout: at least one table is set, and delivered rows are kept.
     fn check_items(&mut self, tables: [Option<&TableName>; 2]) {
         if tables.iter().all(Option::is_none) {
             self.wrong("events-table", "it and dispatch-jobs-table are both empty: nothing is left to read");
@@ -152,7 +152,7 @@ impl<'a> Resolver<'a> {
             ("events-table", self.keys.events_table.as_deref(), EVENTS),
             ("dispatch-jobs-table", self.keys.dispatch_jobs_table.as_deref(), DISPATCH_JOBS),
         ];
-        // An empty name says that there is none, which holds in every layout.
+        // An empty name means "no such table", which is valid in every layout.
         let own = item_tables
             .into_iter()
             .find(|(_, table, usual)| table.is_some_and(|name| name != *usual && !name.is_empty()));
@@ -167,7 +167,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A table's name; none where it is empty or not set.
+    /// The table name of this key; `None` if it is empty or not set.
     fn table(&mut self, key: &'static str) -> Option<TableName> {
         let name = match key {
             "table" => self.keys.table.clone(),
@@ -209,7 +209,7 @@ impl<'a> Resolver<'a> {
         if kind.name == "mongodb" { self.mongo_url(&url) } else { url }
     }
 
-    /// The URL with the database in it.
+    /// The MongoDB URL with `mongo-database` added if the URL names no database.
     fn mongo_url(&mut self, url: &Secret) -> Secret {
         let (place, query) = match url.reveal().split_once('?') {
             Some((place, query)) => (place, format!("?{query}")),
@@ -273,7 +273,7 @@ impl<'a> Resolver<'a> {
             egress: Egress {
                 plain_http: set(keys.egress_allow_http),
                 internal: allow_private,
-                // An operator who opens the inside names whole services there, on whatever port.
+                // Internal services listen on any port, so `egress-allow-private` also allows every port.
                 ports: if allow_private { Vec::new() } else { Egress::default().ports },
             },
             proxy: keys.api_proxy,
@@ -294,7 +294,7 @@ impl<'a> Resolver<'a> {
         text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new).collect()
     }
 
-    /// A secret that stands in the settings or in a file, never in both.
+    /// A secret that is set either directly or by a file; it is an error to set both.
     fn text_or_file(&mut self, key: &str, text: Option<Secret>, file: Option<String>) -> Option<Secret> {
         let file_key = format!("{key}-file");
         match (text, file) {
@@ -337,14 +337,14 @@ impl<'a> Resolver<'a> {
         if let Some(source) = self.source {
             found.what = format!("source {source}: {}", found.what);
         }
-        // What stands at the top is wrong once, not once for each source.
+        // Without the check, a problem at the top would be reported once per source.
         if !self.problems.contains(&found) {
             self.problems.push(found);
         }
     }
 }
 
-/// The value of a key that has a default.
+/// The value of a key that always has one, because it has a default.
 fn set<T>(value: Option<T>) -> T {
     value.expect("the table of keys has a default for it")
 }

@@ -1,4 +1,4 @@
-//! Types of configuration values that the standard library lacks.
+//! Types of configuration values: durations, retention times, lists of secrets, name-value pairs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use pillarbox_sinks::Secret;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// Units by their length in milliseconds, the longest first.
+/// Units with their length in milliseconds, longest first.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-/// Rows are kept for at least this long.
+/// The shortest retention time that can be configured.
 const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
 
 /// A duration as people write it: a whole number and a unit, as in `500ms`, `30s`, `5m`, `2h`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct HumanDuration(pub Duration);
 
-/// Why a text is not a [`HumanDuration`].
+/// The reason why a text is not a [`HumanDuration`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It is not a whole number and a unit.
+    /// The text is not a whole number followed by a unit.
     #[error("a duration is a whole number and a unit, as in 500ms, 30s, 5m, 2h or 7d")]
     Malformed,
-    /// Its milliseconds do not fit into 64 bits.
+    /// The number of milliseconds does not fit into 64 bits.
     #[error("the duration is too long")]
     TooLong,
 }
@@ -51,7 +51,7 @@ impl FromStr for HumanDuration {
 }
 
 impl fmt::Display for HumanDuration {
-    /// In the largest unit that leaves a whole number.
+    /// Uses the largest unit that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0.as_millis();
         let unit = UNITS.iter().find(|(_, unit)| ms > 0 && ms.is_multiple_of(u128::from(*unit)));
@@ -71,9 +71,9 @@ impl<'de> Deserialize<'de> for HumanDuration {
 /// How long rows are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retention {
-    /// Until someone deletes them.
+    /// The relay never deletes them.
     Forever,
-    /// This long after their end.
+    /// The relay deletes them this long after they were done or went dead.
     For(Duration),
 }
 
@@ -99,7 +99,7 @@ impl<'de> Deserialize<'de> for Retention {
     }
 }
 
-/// Several secrets: a list, or one text with commas between them.
+/// Several secrets: a list, or one text separated by commas.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Secrets(pub(crate) Vec<Secret>);
 
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Secrets {
     }
 }
 
-/// Names and values: a table, or one text with commas between them.
+/// Names and values: a table, or NAME=VALUE pairs separated by commas.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Pairs(pub(crate) BTreeMap<String, Secret>);
 

@@ -1,4 +1,4 @@
-//! The metrics of each table: one list, exported to Prometheus and by OTLP.
+//! Defines the metrics of each table once, for Prometheus and for OTLP.
 
 mod otlp;
 mod prometheus;
@@ -14,11 +14,11 @@ pub(crate) use prometheus::text;
 use crate::failures::Failures;
 use crate::source::Health;
 
-/// What one metric is called and means.
+/// The names, unit and help text of one metric.
 struct Metric {
-    /// Its name in Prometheus.
+    /// The name in Prometheus.
     prometheus: &'static str,
-    /// Its name in OpenTelemetry.
+    /// The name in OpenTelemetry.
     otel: &'static str,
     unit: &'static str,
     help: &'static str,
@@ -62,7 +62,7 @@ const COUNTERS: [Metric; 6] = [
         help: "Events that went dead because the endpoint kept failing on them while it accepted others.",
     },
 ];
-/// Has a series for each class of [`Cause`].
+/// The one metric with a series per class of [`Cause`].
 const FAILURES: Metric = Metric {
     prometheus: "pillarbox_endpoint_failures_total",
     otel: "pillarbox.endpoint_failures",
@@ -140,7 +140,7 @@ impl std::ops::Add for SourceCounts {
     }
 }
 
-/// Counts what one engine does.
+/// The counters of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     delivered: AtomicU64,
@@ -163,7 +163,7 @@ impl Meter {
         }
     }
 
-    /// All its values now; without health the engine does not run.
+    /// The current values. Without `health` the engine does not run, and its gauges are 0.
     pub(crate) fn reading(
         &self,
         source: &str,
@@ -229,14 +229,14 @@ impl MetricsExporter for Meter {
     }
 }
 
-/// The values of one table, in the order of the metrics.
+/// The values of one table, in the order of [`COUNTERS`] and [`GAUGES`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reading {
     source: String,
     table: String,
     counters: [u64; COUNTERS.len()],
     gauges: [f64; GAUGES.len()],
-    /// Failed requests by class.
+    /// Failed requests by class, in the order of [`Cause::CLASSES`].
     failures: [u64; Cause::CLASSES.len()],
 }
 

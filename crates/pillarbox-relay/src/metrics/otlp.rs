@@ -1,4 +1,4 @@
-//! Readings by OpenTelemetry: pushed to a collector by OTLP over HTTP, as JSON.
+//! Pushes metrics to an OpenTelemetry collector by OTLP over HTTP, as JSON.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,13 +15,13 @@ use super::{COUNTERS, FAILURES, GAUGES, Metric, Reading};
 use crate::config::OtlpConfig;
 use crate::relay::Shared;
 
-/// How long a collector may take.
+/// Timeout of a push.
 const ANSWER: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(5);
-/// OTLP's word for counters that count from the start.
+/// OTLP's aggregation temporality for counters that count from the start of the process.
 const CUMULATIVE: u8 = 2;
 
-/// Pushes metrics in the background, as long as it is there.
+/// Pushes metrics in the background until it is closed or dropped.
 pub(crate) struct Exporter {
     stop: CancellationToken,
     task: JoinSet<()>,
@@ -33,12 +33,12 @@ struct Pusher {
     headers: HeaderMap,
     resource: Value,
     begun: SystemTime,
-    /// Whether the last one went wrong, which is told once.
+    /// Whether the last push failed. Only the first failure in a row is logged as a warning.
     failing: bool,
 }
 
 impl Exporter {
-    /// Starts to push at the interval of the configuration.
+    /// Starts pushing at the configured interval.
     pub(crate) fn start(
         config: OtlpConfig,
         label: Option<&str>,
@@ -51,7 +51,7 @@ impl Exporter {
         task.spawn(async move {
             let interval = pusher.config.interval;
             while stopped.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
-                // One that is under way when the relay ends gives way to the last one.
+                // Shutdown cancels a push in progress; the final push below contains its values too.
                 stopped.run_until_cancelled(pusher.push(&shared.readings())).await;
             }
             pusher.push(&shared.readings()).await;
@@ -59,7 +59,7 @@ impl Exporter {
         Ok(Self { stop, task })
     }
 
-    /// Pushes once more and ends.
+    /// Pushes once more and stops.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
         if let Some(Err(error)) = self.task.join_next().await {
@@ -104,7 +104,7 @@ impl Pusher {
         }
     }
 
-    /// The error tells nothing of the address, which may hold a secret.
+    /// Posts one request. The error does not mention the URL, which may contain a secret.
     async fn send(&self, readings: &[Reading]) -> Result<(), String> {
         let body = body(readings, &self.resource, self.begun, SystemTime::now()).to_string();
         let post = self.http.post(self.config.url.reveal()).headers(self.headers.clone());
@@ -119,7 +119,7 @@ impl Pusher {
     }
 }
 
-/// Whether a header can be sent.
+/// Whether this is a valid HTTP header.
 pub(crate) fn is_header(name: &str, value: &str) -> bool {
     header(name, value).is_some()
 }
@@ -130,7 +130,7 @@ fn header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name.parse().ok()?, value))
 }
 
-/// Who counts. The instance tells relays with the same settings apart.
+/// The OTLP resource. The random instance id distinguishes relays with the same settings.
 fn resource(label: Option<&str>) -> Value {
     let mut attributes = vec![
         attribute("service.name", "pillarbox-relay"),
@@ -145,7 +145,7 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// One request: whole numbers of 64 bits are texts in OTLP's JSON.
+/// The body of one request. OTLP's JSON writes 64-bit integers as strings.
 fn body(readings: &[Reading], resource: &Value, begun: SystemTime, now: SystemTime) -> Value {
     let counters = COUNTERS.iter().enumerate().map(|(index, metric)| {
         let points =
@@ -175,7 +175,7 @@ fn body(readings: &[Reading], resource: &Value, begun: SystemTime, now: SystemTi
     ] })
 }
 
-/// What counts from the start.
+/// A cumulative, monotonic counter.
 fn sum(points: Vec<Value>) -> Value {
     json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true })
 }

@@ -1,4 +1,4 @@
-//! Readings in the text form of Prometheus.
+//! Formats metrics in the Prometheus text format.
 
 use std::fmt::{Display, Write as _};
 
@@ -19,7 +19,8 @@ pub(crate) fn text(readings: &[Reading]) -> String {
     page
 }
 
-/// Failed requests: a series a class, those without any too, so that a rate has a beginning.
+/// Failed requests, one series per class. Classes without failures are included, so that a rate starts at
+/// zero.
 fn by_class(page: &mut String, readings: &[Reading]) {
     let Metric { prometheus: name, help, .. } = FAILURES;
     // Writing to a string can't fail.

@@ -1,4 +1,4 @@
-//! Answers item by item: which of the events an endpoint took, by its own words.
+//! Reads item-by-item responses: which events of a batch the endpoint accepted.
 
 use pillarbox::port::Verdict;
 use serde_json::{Map, Value};
@@ -7,21 +7,21 @@ use super::part::Part;
 use super::words::{Meaning, UnknownWords};
 use crate::transport::Answer;
 
-/// The longest unknown word that an error or the log shows, in characters.
+/// Maximum length of an unknown status in errors and logs, in characters.
 const WORD_MAX: usize = 64;
 
-/// What an answer says of the items.
+/// The content of a response body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// Nothing item by item.
+    /// The body has no result per event.
     Nothing,
-    /// A verdict for each, in the order they were sent.
+    /// A verdict for each event, in the order of the request.
     Each(Vec<Verdict>),
-    /// It speaks of items, but not of these.
+    /// The results do not match the events of the request. Contains the reason.
     Mismatch(String),
 }
 
-/// Reads the body of an answer to these events.
+/// Reads the body of the response to a request with these events.
 pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer, unknown: &UnknownWords) -> Said {
     let Some(items) = item_list(body) else { return Said::Nothing };
     if items.len() != parts.len() {
@@ -35,12 +35,12 @@ pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer, unknown: &U
     Said::Each(verdicts.collect())
 }
 
-/// Whether a body that was cut might have been an answer item by item.
+/// Whether a truncated body may have been an item-by-item response.
 pub(super) fn may_be_items(body: &[u8]) -> bool {
     matches!(body.trim_ascii_start().first(), Some(b'[' | b'{'))
 }
 
-/// The list in the body, if one of its elements says how it went.
+/// The list of results in the body, if at least one element is a result.
 fn item_list(body: &[u8]) -> Option<Vec<Value>> {
     if !may_be_items(body) {
         return None;
@@ -56,7 +56,7 @@ fn item_list(body: &[u8]) -> Option<Vec<Value>> {
     items.iter().filter_map(Value::as_object).any(tells).then_some(items)
 }
 
-/// Whether an element says how it went.
+/// Whether an element is a result: it has a status, a success flag or an error.
 fn tells(item: &Map<String, Value>) -> bool {
     let status = match item.get("status") {
         Some(Value::String(_)) => true,
@@ -66,7 +66,7 @@ fn tells(item: &Map<String, Value>) -> bool {
     status || item.get("success").is_some_and(Value::is_boolean) || item.contains_key("error")
 }
 
-/// For each event the place of its result: by id where all results carry ids of ours, else as they stand.
+/// The position of each event's result: by id if the results have the ids of events, otherwise in order.
 fn by_id(items: &[Value], parts: &[Part<'_>]) -> Result<Vec<usize>, String> {
     let ids: Option<Vec<&str>> = items.iter().map(|item| item.get("id")?.as_str()).collect();
     let place = |part: &Part<'_>| ids.as_ref()?.iter().position(|id| *id == part.event.id().as_str());
@@ -78,7 +78,7 @@ fn by_id(items: &[Value], parts: &[Part<'_>]) -> Result<Vec<usize>, String> {
     all.ok_or_else(|| "the answer has results of some of the events only".to_owned())
 }
 
-/// What a result says. A list may hold nothing for what went well.
+/// The verdict of one result. An element that is not an object, such as null, means success.
 fn verdict(item: &Value, answer: &Answer, unknown: &UnknownWords) -> Verdict {
     let Some(item) = item.as_object() else { return Verdict::Accepted };
     let status = item.get("status").filter(|status| !status.is_null());
@@ -89,7 +89,7 @@ fn verdict(item: &Value, answer: &Answer, unknown: &UnknownWords) -> Verdict {
     let blame = match said {
         Some(Meaning::Yes) | None if says_no => Meaning::Item,
         Some(Meaning::Yes) | None => return Verdict::Accepted,
-        // A plain yes beside a word that says nothing.
+        // An explicit success outweighs an unknown status.
         Some(Meaning::Unknown) if success == Some(true) && !says_no => return Verdict::Accepted,
         Some(meaning) => meaning,
     };
@@ -125,7 +125,7 @@ fn meaning(status: &Value) -> Meaning {
     }
 }
 
-/// A status as it is shown: short, on one line, without secrets.
+/// A status for errors and logs: short, on one line and without secrets.
 fn word(status: &Value, answer: &Answer) -> String {
     let text = match status {
         Value::String(word) => word.to_lowercase(),
@@ -136,7 +136,7 @@ fn word(status: &Value, answer: &Answer) -> String {
     answer.clean(&text).chars().take(WORD_MAX).collect()
 }
 
-/// The error a result holds; null, false and an empty text are none.
+/// The error text of a result. Null, false and an empty string mean no error.
 fn error_text(error: &Value) -> Option<String> {
     match error {
         Value::Null | Value::Bool(false) => None,

@@ -1,4 +1,4 @@
-//! The batch sink: events of one group in one request, as a JSON array.
+//! The batch sink: posts a batch of events in one request, as a JSON array.
 
 mod items;
 mod part;

@@ -1,4 +1,4 @@
-//! Parts: an event as one element of the array, and where it goes.
+//! Encodes an event as one element of the array, and selects its URL.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use crate::options::SinkOptions;
 use crate::template::Template;
 use crate::transport::{Schemes, Target, path_template};
 
-/// Where items of the type `DISPATCH_JOB` go.
+/// The default path for events of the type `DISPATCH_JOB`.
 pub const DISPATCH_JOBS_PATH: &str = "/api/dispatch/jobs/batch";
-/// Where all others go.
+/// The default path for all other events.
 pub const EVENTS_PATH: &str = "/api/events/batch";
 
-/// One event of a request.
+/// One event of a request, with its URL and its JSON.
 pub(super) struct Part<'a> {
     pub(super) event: &'a Event,
     pub(super) url: Arc<Url>,
     pub(super) json: Cow<'a, [u8]>,
 }
 
-/// Makes parts of events.
+/// Encodes events as parts.
 pub(super) struct Maker {
     paths: Paths,
     format: Format,
     source: String,
 }
 
-/// Where events go.
+/// The rule that selects the URL of an event.
 enum Paths {
-    /// By their type.
+    /// By the type of the event.
     ByType { events: Arc<Url>, jobs: Arc<Url> },
-    /// All to one.
+    /// The same URL for all events.
     One(Arc<Url>),
-    /// By a template, below the target.
+    /// A template below the path of the target.
     Template(Box<Target>, Template),
 }
 
@@ -77,7 +77,7 @@ impl Maker {
         })
     }
 
-    /// The kind of content that an array of parts is.
+    /// The content type of the array.
     pub(super) fn content_type(&self) -> &'static str {
         match self.format {
             Format::CloudEventsStructured => "application/cloudevents-batch+json",
@@ -85,7 +85,7 @@ impl Maker {
         }
     }
 
-    /// The part of an event; an error is the event's own fault.
+    /// Encodes an event. An error is the event's own fault.
     pub(super) fn part<'a>(&self, delivery: &'a Delivery) -> Result<Part<'a>, String> {
         let event = &delivery.event;
         let json = match self.format {
@@ -93,7 +93,9 @@ impl Maker {
             Format::Raw | Format::CloudEventsBinary if is_json(event.payload().as_bytes()) => {
                 Cow::Borrowed(event.payload().as_bytes())
             }
-            Format::Raw | Format::CloudEventsBinary => return Err("the payload is not JSON".to_owned()),
+            Format::Raw | Format::CloudEventsBinary => {
+                return Err("the payload is not JSON; the format `cloudevents` sends it in base64".to_owned());
+            }
         };
         let url = self.paths.of(event)?;
         Ok(Part { event, url, json })

@@ -1,4 +1,4 @@
-//! Requests: headers and body of a run of events.
+//! Builds the headers and the body of a request.
 
 use std::io::Write as _;
 
@@ -13,16 +13,17 @@ use super::part::Part;
 use crate::envelope::trace;
 use crate::options::Compression;
 
-/// What an id in a list does not hold as it is: whatever could end it or is not visible ASCII.
+/// Characters that are percent-encoded in a list of ids: separators, and all but visible ASCII.
 const OUTSIDE_LIST: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
-/// Longest list of event ids in a header, in bytes.
+/// Maximum length of the list of event ids in a header, in bytes. A longer list is replaced by its first and
+/// last id.
 const IDS_MAX: usize = 4_096;
-/// Bodies above this are compressed on a thread of their own, in bytes.
+/// Bodies larger than this, in bytes, are compressed on a blocking thread.
 const INLINE_MAX: usize = 128 * 1024;
-/// A level that costs little more than the fastest.
+/// The default level of zstd, little slower than the fastest.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The headers of a request that carries these events.
+/// The headers of a request with these events.
 pub(super) fn headers(parts: &[Part<'_>], content_type: &'static str, compression: Compression) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -51,7 +52,7 @@ pub(super) fn headers(parts: &[Part<'_>], content_type: &'static str, compressio
     headers
 }
 
-/// The same for the same events in the same order, whenever they are sent.
+/// A key that depends only on the events and their order, so that a redelivery has the same one.
 fn idempotency_key(parts: &[Part<'_>]) -> String {
     let mut hash = Sha256::new();
     for id in parts.iter().map(|part| part.event.id().as_str()) {
@@ -63,12 +64,12 @@ fn idempotency_key(parts: &[Part<'_>]) -> String {
     format!("{:032x}", u128::from_be_bytes(first))
 }
 
-/// An id as it stands in a list.
+/// Encodes an id for a list.
 fn listed(id: &str) -> String {
     utf8_percent_encode(id, OUTSIDE_LIST).to_string()
 }
 
-/// The array of the payloads, byte for byte and in order, compressed if asked for.
+/// The JSON array of the parts, byte for byte and in order, and compressed if configured.
 pub(super) async fn body(parts: &[Part<'_>], compression: Compression) -> Result<Bytes, String> {
     let len = parts.iter().map(|part| part.json.len() + 1).sum::<usize>();
     let mut body = Vec::with_capacity(len + 2);

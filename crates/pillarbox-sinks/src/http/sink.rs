@@ -1,4 +1,4 @@
-//! The sink itself: runs of events, one request each, and a verdict for each event.
+//! Posts runs of events, one request per run, and derives a verdict for each event.
 
 use http::StatusCode;
 use pillarbox::port::{Delivery, Handed, Sink, Verdict};
@@ -13,14 +13,14 @@ use crate::fault::Fault;
 use crate::options::{Answers, Compression, SinkOptions};
 use crate::transport::{Answer, Blame, Body, Client, Post};
 
-/// How much of an answer is read, in bytes, and for each event besides.
+/// Maximum bytes of a response that are read: a base, and an amount per event in addition.
 const ANSWER_MAX: usize = 64 * 1024;
 const ANSWER_MAX_PER_EVENT: usize = 1_024;
 
 /// Posts batches of events as JSON arrays.
 ///
-/// The events of a batch go in one request; where their paths differ, in as many as there are runs of one path, in order
-/// and up to the first that fails.
+/// A batch is sent in one request. If the paths of its events differ, each run of events with the same path
+/// gets its own request, in order and up to the first that fails.
 pub struct BatchSink {
     client: Client,
     maker: Maker,
@@ -30,7 +30,7 @@ pub struct BatchSink {
 }
 
 impl BatchSink {
-    /// A sink for the API at this URL.
+    /// Opens the sink of an API. It connects with the first delivery.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         Ok(Self {
             maker: Maker::new(url, options)?,
@@ -41,8 +41,9 @@ impl BatchSink {
         })
     }
 
-    /// Sends what stands before the first event that can't be sent. Such an event and a refused one are not overtaken: under a policy that
-    /// blocks the group behind it, what follows would have been delivered too early.
+    /// Sends the events before the first one that can't be encoded. Nothing is sent past such an event or
+    /// past a refused one: if that event goes dead and blocks its group, the later events must not have been
+    /// delivered.
     async fn send(&self, batch: &[Delivery]) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(batch.len());
         let mut parts = Vec::with_capacity(batch.len());
@@ -71,7 +72,7 @@ impl BatchSink {
         verdicts
     }
 
-    /// Sends a run, and gives a verdict for each of its events.
+    /// Posts a run and returns a verdict for each of its events.
     async fn post(&self, run: &[Part<'_>]) -> Vec<Verdict> {
         let unavailable = |fault: Fault| vec![fault.verdict(); run.len()];
         let Some(first) = run.first() else { return Vec::new() };
@@ -101,7 +102,7 @@ impl BatchSink {
             }
             Blame::Items if lone => vec![Verdict::Failed { error: answer.error(), after: answer.after }],
             Blame::TooLarge if lone => vec![Verdict::Rejected { error: answer.error() }],
-            // The engine sends them again in parts, from the first on.
+            // On `Refused` the engine sends the events again in smaller batches, from the first one.
             Blame::Items | Blame::TooLarge => {
                 let mut verdicts = vec![Verdict::Skipped; run.len()];
                 verdicts[0] = Verdict::Refused { error: answer.error() };
@@ -110,7 +111,7 @@ impl BatchSink {
         }
     }
 
-    /// An answer that says yes, unless its body says otherwise of some.
+    /// The verdicts of a response with a 2xx status, whose body may still report failed events.
     fn judge_good(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
         let unclear = |why: &str| {
             let error = format!("the endpoint answered {}, but {why}", answer.status.as_u16());

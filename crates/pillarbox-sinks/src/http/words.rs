@@ -1,9 +1,9 @@
-//! The words of an item's `status`: which say yes, whose fault the others are, and which nobody knows.
+//! Interprets the `status` of an item: success, fault of the event, fault of the endpoint, or unknown.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Words that say yes, in lower case and without what parts them.
+/// Words that mean success, in lower case and without separators.
 const YES: &[&str] = &[
     "accepted",
     "alreadyexists",
@@ -43,7 +43,7 @@ const YES: &[&str] = &[
     "written",
 ];
 
-/// Words that say no for a reason of the event.
+/// Words for a failure that is the event's fault.
 const ITEM: &[&str] = &[
     "badrequest",
     "conflict",
@@ -72,7 +72,7 @@ const ITEM: &[&str] = &[
     "validationfailed",
 ];
 
-/// Words that say no for a reason of the endpoint.
+/// Words for a failure that is the endpoint's fault.
 const ENDPOINT: &[&str] = &[
     "aborted",
     "badgateway",
@@ -113,26 +113,27 @@ const ENDPOINT: &[&str] = &[
     "unprocessed",
 ];
 
-/// Unknown words that a sink remembers, so that each is logged once.
+/// Maximum number of unknown words that a sink remembers in order to log each once.
 const REMEMBERED_MAX: usize = 64;
 
-/// What an item's `status` says.
+/// The meaning of an item's `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// The event was taken.
+    /// The endpoint accepted the event.
     Yes,
-    /// It was not, by its own fault.
+    /// The event failed by its own fault.
     Item,
-    /// It was not, by its own fault, and never will be.
+    /// The event failed by its own fault, and no retry can help.
     TooLarge,
-    /// It was not, by the endpoint's fault.
+    /// The event failed by the endpoint's fault.
     Endpoint,
-    /// Nobody knows.
+    /// The word is unknown.
     Unknown,
 }
 
 impl Meaning {
-    /// The meaning of a word, however it is spelt: `INTERNAL_ERROR`, `internal-error` and `InternalError` are one.
+    /// The meaning of a word in any spelling: `INTERNAL_ERROR`, `internal-error` and `InternalError` are
+    /// equal.
     pub(super) fn of_word(word: &str) -> Self {
         let code = word.split_whitespace().next().and_then(|code| code.parse().ok());
         if let Some(code) = code.filter(|code| (100..600).contains(code)) {
@@ -152,7 +153,7 @@ impl Meaning {
         }
     }
 
-    /// The meaning of a status from 100 to 599, as that of a response to the one event.
+    /// The meaning of an HTTP status code, as if it were the response to a request with only this event.
     pub(super) fn of_code(code: u64) -> Self {
         match code {
             200..=299 => Self::Yes,
@@ -164,12 +165,12 @@ impl Meaning {
     }
 }
 
-/// The unknown words an endpoint has used, each logged once.
+/// The unknown words that an endpoint has used.
 #[derive(Debug, Default)]
 pub(super) struct UnknownWords(Mutex<BTreeSet<String>>);
 
 impl UnknownWords {
-    /// Logs a word that was not seen before. Beyond the bound new words are not logged.
+    /// Logs a word that was not seen before. Once the memory is full, new words are not logged.
     pub(super) fn saw(&self, word: &str) {
         if self.remember(word) {
             tracing::warn!(

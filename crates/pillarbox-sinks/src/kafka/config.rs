@@ -1,4 +1,4 @@
-//! The settings of Kafka's client: ours, which the guarantees rest on, and the user's.
+//! Settings of the Kafka client: those that the delivery guarantees depend on, and those of the user.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::address::Address;
 use crate::error::SinkError;
 use crate::options::SinkOptions;
 
-/// What a user may set; a name that ends with a dot stands for all that begin with it.
+/// Properties that a user may set. A name that ends with a dot is a prefix.
 const OPEN: [&str; 14] = [
     "batch.num.messages",
     "batch.size",
@@ -26,10 +26,10 @@ const OPEN: [&str; 14] = [
     "socket.",
     "ssl.",
 ];
-/// These load code.
+/// Properties that would load code, so they can't be set.
 const CLOSED: [&str; 2] = ["ssl.engine.location", "ssl.providers"];
 
-/// The settings for the servers of an address.
+/// The client's settings for an address. They are checked by creating a client.
 pub(super) fn of(
     address: &mut Address,
     options: &SinkOptions,
@@ -39,12 +39,12 @@ pub(super) fn of(
     let mut config = ClientConfig::new();
     for (name, value) in [
         ("client.id", "pillarbox"),
-        // Without any wait each record would be sent, and paid for, by itself.
+        // Without a delay the producer would send each record in a request of its own.
         ("linger.ms", "2"),
-        // The bounds of what waits in memory.
+        // Limits of the producer's queue in memory.
         ("queue.buffering.max.messages", "100000"),
         ("queue.buffering.max.kbytes", "65536"),
-        // As clients in other languages place a key.
+        // The same partition per key as the Java client.
         ("partitioner", "murmur2"),
     ] {
         config.set(name, value);
@@ -65,7 +65,7 @@ pub(super) fn of(
     }
     config.set("bootstrap.servers", servers.join(","));
     config.set("enable.idempotence", "true").set("acks", "all");
-    // A record that is refused for good stops those behind it, instead of letting them pass.
+    // A record that is refused for good also fails the records after it, instead of letting them pass.
     config.set("enable.gapless.guarantee", "true");
     let ms = |time: Duration| time.as_millis().clamp(1_000, 600_000).to_string();
     config.set("delivery.timeout.ms", ms(timeout));
@@ -74,7 +74,8 @@ pub(super) fn of(
     tried(config)
 }
 
-/// A client that can't be made is told of at once; the client's own words may hold the value.
+/// Fails early if the client can't be created. The client's own error is dropped, because it may contain the
+/// value.
 fn tried(config: ClientConfig) -> Result<ClientConfig, SinkError> {
     let made: Result<FutureProducer, _> = config.create();
     let reason = "the client of Kafka can't be made with these options: TLS and SCRAM need a build of librdkafka with OpenSSL";

@@ -1,4 +1,4 @@
-//! Runs of records that are out: one wait for all of a run, instead of one for each record.
+//! Collects the results of records in flight, so that a delivery waits once per run, not once per record.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,33 +6,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rdkafka::error::KafkaError;
 use tokio::sync::oneshot;
 
-/// The first record of a run that failed, by its place, and why.
+/// The position of the first failed record of a run, and its error.
 pub(super) type Failed = Option<(usize, KafkaError)>;
 
-/// The runs of one producer. Every record has a number; those of a run follow each other.
+/// The runs of one producer. Every record has a number, and the numbers of a run are consecutive.
 #[derive(Clone, Default)]
 pub(super) struct Runs(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
     next: usize,
-    /// By the number of their first record.
+    /// Runs in flight, by the number of their first record.
     out: BTreeMap<usize, Run>,
 }
 
 struct Run {
     records: usize,
-    /// How many answers are missing.
+    /// Number of results that are still missing.
     left: usize,
     failed: Failed,
     done: oneshot::Sender<Failed>,
 }
 
-/// A run whose records are being handed over. Dropped, it waits for no more of them than were.
+/// A run whose records are being handed over. If it is dropped, the run expects results only for the records
+/// that were handed over.
 pub(super) struct Begun<'r> {
     runs: &'r Runs,
     first: usize,
-    /// How many records are still to be handed over.
+    /// Number of records that are still to be handed over.
     missing: usize,
     done: oneshot::Receiver<Failed>,
 }
@@ -42,10 +43,10 @@ impl Runs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers this many records.
+    /// Registers a run and assigns its numbers.
     pub(super) fn begin(&self, records: usize) -> Begun<'_> {
         let mut table = self.table();
-        // Whoever had the low numbers is long gone when they come round again.
+        // When the numbers wrap around, the runs with low numbers have long ended.
         let first = if table.next.checked_add(records).is_some() { table.next } else { 0 };
         table.next = first + records;
         let (sender, done) = oneshot::channel();
@@ -53,7 +54,7 @@ impl Runs {
         Begun { runs: self, first, missing: records, done }
     }
 
-    /// A record has its answer.
+    /// Records the result of a record.
     pub(super) fn answer(&self, number: usize, error: Option<KafkaError>) {
         let mut table = self.table();
         let Some((&first, run)) = table.out.range_mut(..=number).next_back() else { return };
@@ -71,23 +72,23 @@ impl Runs {
 }
 
 impl Begun<'_> {
-    /// The number of the record at this place.
+    /// The number of the record at this position.
     pub(super) fn number(&self, place: usize) -> usize {
         self.first + place
     }
 
-    /// One more record was handed over, and gets an answer.
+    /// Notes that one more record was handed over, so its result will arrive.
     pub(super) fn handed_over(&mut self) {
         self.missing -= 1;
     }
 
-    /// Waits for the answers of all that were handed over; none: the producer is gone.
+    /// Waits for the results of all records that were handed over. `None` means that the producer is gone.
     pub(super) async fn done(mut self) -> Option<Failed> {
         self.shorten();
         (&mut self.done).await.ok()
     }
 
-    /// What was not handed over gets no answer.
+    /// Stops expecting results for records that were not handed over.
     fn shorten(&mut self) {
         let missing = std::mem::take(&mut self.missing);
         if missing > 0 {
@@ -109,7 +110,7 @@ impl Table {
         if run.left == 0
             && let Some(run) = self.out.remove(&first)
         {
-            // Nobody may wait any more.
+            // Fails if the delivery has stopped waiting, which is fine.
             let _ = run.done.send(run.failed);
         }
     }

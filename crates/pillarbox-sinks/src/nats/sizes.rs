@@ -1,12 +1,13 @@
-//! Sizes that subjects have taken: a larger message ends its flight, so that nothing is published past one that its stream refuses.
+//! Remembers message sizes per subject, so that no message is published past one that its stream may refuse.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Subjects that are remembered; beyond that all are forgotten, which costs each one round trip.
+/// Maximum number of remembered subjects. Above it all are forgotten, which costs one round trip per subject.
 const SUBJECTS_MAX: usize = 8_192;
 
-/// The largest message that each subject has taken, in bytes. A stream's `max_msg_size` is not told to publishers.
+/// The largest accepted message of each subject, in bytes. NATS does not tell publishers a stream's
+/// `max_msg_size`, so a message above the largest accepted one may be refused.
 #[derive(Default)]
 pub(super) struct Sizes(Mutex<BTreeMap<String, usize>>);
 
@@ -15,7 +16,8 @@ impl Sizes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages of these sizes can go without waiting: up to and with the first that may be refused.
+    /// How many messages of these sizes can be sent without waiting: up to and including the first that may
+    /// be refused.
     pub(super) fn flight(&self, subject: &str, sizes: impl Iterator<Item = usize>) -> usize {
         let taken = self.table().get(subject).copied();
         let mut count = 0;
@@ -28,7 +30,7 @@ impl Sizes {
         count
     }
 
-    /// A message of this size was taken.
+    /// Records that the stream accepted a message of this size.
     pub(super) fn taken(&self, subject: &str, size: usize) {
         let mut table = self.table();
         match table.get_mut(subject) {

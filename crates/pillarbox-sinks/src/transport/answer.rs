@@ -1,4 +1,4 @@
-//! Answers: a status and the beginning of a body, whatever the endpoint sends.
+//! The response of an endpoint: its status and at most the beginning of its body.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use pillarbox::port::{Cause, Verdict};
 use super::text::shown;
 use crate::secret::Secret;
 
-/// What an endpoint answered.
+/// The response of an endpoint.
 pub(crate) struct Answer {
     /// The status.
     pub(crate) status: StatusCode,
-    /// How long it asks to be left alone.
+    /// The delay of the Retry-After header.
     pub(crate) after: Option<Duration>,
     /// The body, or its beginning.
     pub(crate) body: Body,
     pub(super) secret: Option<Secret>,
 }
 
-/// How much of a body came.
+/// The body of a response, and whether it is complete.
 pub(crate) enum Body {
-    /// All of it.
+    /// The complete body.
     Whole(Vec<u8>),
-    /// As much as is taken; more was to come.
+    /// The beginning of a body that is longer than the limit.
     Cut(Vec<u8>),
-    /// So much, then the connection broke or time was up.
+    /// The bytes received before the connection broke or the request timed out.
     Broken(Vec<u8>),
 }
 
@@ -45,7 +45,7 @@ impl Answer {
         Self { status, after: None, body: Body::Whole(bytes.to_vec()), secret: None }
     }
 
-    /// The answer as an error: the status, and what the endpoint says to it.
+    /// An error text: the status, a hint for the operator, and the beginning of the body.
     pub(crate) fn error(&self) -> String {
         let hint = match self.status.as_u16() {
             300..=399 => " (redirects are not followed: set the URL it leads to)",
@@ -58,12 +58,12 @@ impl Answer {
         format!("the endpoint answered {}{hint}{colon}{said}", self.status.as_u16())
     }
 
-    /// The endpoint's failure, as this answer tells it.
+    /// The verdict if this response is the endpoint's fault.
     pub(crate) fn unavailable(&self, error: String) -> Verdict {
         Verdict::Unavailable { cause: Cause::Answered(self.status.as_u16()), error, after: self.after }
     }
 
-    /// A text of the endpoint's, fit for an error.
+    /// Makes a text of the endpoint safe for an error.
     pub(crate) fn clean(&self, text: &str) -> String {
         shown(text, self.secret.as_ref().map(Secret::reveal))
     }

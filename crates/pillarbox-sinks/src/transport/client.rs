@@ -1,4 +1,4 @@
-//! The client: posts bodies, and never follows, hangs or reads without bound.
+//! The HTTP client: follows no redirects, and limits the time and the size of every response.
 
 use std::error::Error;
 use std::io;
@@ -24,12 +24,12 @@ use crate::fault::{Fault, cause_of};
 use crate::options::{Http2, SinkOptions};
 use crate::tls::ensure_tls_provider;
 
-/// How long a connection is kept for the next request.
+/// How long an idle connection is kept open.
 const IDLE: Duration = Duration::from_secs(30);
-/// Largest file of certificates, in bytes.
+/// Maximum size of a certificate file, in bytes.
 const CA_FILE_MAX: u64 = 1_048_576;
 
-/// One client for one sink.
+/// The HTTP client of one sink.
 pub(crate) struct Client {
     http: reqwest::Client,
     token: Option<Token>,
@@ -38,17 +38,17 @@ pub(crate) struct Client {
     retry_after_max: Duration,
 }
 
-/// A request.
+/// A POST request.
 pub(crate) struct Post {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// How much of the answer's body is read.
+    /// Maximum bytes of the response body that are read.
     pub(crate) answer_max: usize,
 }
 
 impl Client {
-    /// A client that goes where `egress` allows; without one it goes anywhere.
+    /// A client that connects only to addresses that `egress` allows, or to any address without `egress`.
     pub(crate) fn new(options: &SinkOptions, egress: Option<Arc<Egress>>) -> Result<Self, SinkError> {
         ensure_tls_provider();
         let mut builder = reqwest::Client::builder()
@@ -81,7 +81,8 @@ impl Client {
         })
     }
 
-    /// Posts, with the token; if that is refused and its file has another by now, once more.
+    /// Posts with the token. If the endpoint refuses the token and its file contains another one by now,
+    /// posts again.
     pub(crate) async fn post(&self, post: &Post) -> Result<Answer, Fault> {
         let Some(token) = &self.token else { return self.once(post, None).await };
         let bearer = token.current().await.map_err(|error| Fault::new(Cause::Unauthorized, error))?;
@@ -109,7 +110,7 @@ impl Client {
         Ok(Answer { status, after, body, secret })
     }
 
-    /// Why there is no answer. Nothing of the URL is told: parts of it may be secret.
+    /// The reason why there is no response. It does not contain the URL, parts of which may be secret.
     fn unreached(&self, error: &reqwest::Error) -> Fault {
         if let Some(blocked) = causes(error).find_map(|cause| cause.downcast_ref::<Blocked>()) {
             return blocked.to_string().into();
@@ -125,7 +126,7 @@ impl Client {
     }
 }
 
-/// Trusts the certificates of a file besides the system's.
+/// Adds the certificates of the configured file to those of the system.
 fn trusting(builder: ClientBuilder, options: &SinkOptions) -> Result<ClientBuilder, SinkError> {
     let Some(path) = &options.ca_file else { return Ok(builder) };
     let bad = |reason: String| SinkError::option("ca-file", reason);
@@ -142,7 +143,7 @@ fn trusting(builder: ClientBuilder, options: &SinkOptions) -> Result<ClientBuild
     Ok(builder.tls_certs_merge(certificates))
 }
 
-/// Reads at most `max` bytes; the client's time-out ends an endless trickle.
+/// Reads at most `max` bytes. The client's timeout ends a response that never completes.
 async fn read(mut response: Response, max: usize) -> Body {
     let mut bytes = Vec::new();
     loop {
@@ -162,7 +163,7 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn
     std::iter::successors(Some(error), |error| (**error).source()).take(16)
 }
 
-/// The class of what went wrong on the way to an answer.
+/// The class of an error that prevented a response.
 fn cause(error: &reqwest::Error) -> Cause {
     let known = causes(error).find_map(|cause| {
         if cause.is::<Unresolved>() {
@@ -177,13 +178,14 @@ fn cause(error: &reqwest::Error) -> Cause {
     known.unwrap_or_default()
 }
 
-/// Whether it is an error of TLS. It comes in an I/O error, which the connector wraps in another; neither tells it as its source.
+/// Whether this is a TLS error. It is wrapped in an I/O error, which the connector wraps in another one.
+/// Neither returns it as its `source`, so both are unwrapped here.
 fn is_tls(error: &io::Error) -> bool {
     let inner = error.get_ref();
     inner.is_some_and(|inner| inner.is::<rustls::Error>() || inner.downcast_ref().is_some_and(is_tls))
 }
 
-/// The innermost cause.
+/// The text of the innermost cause.
 fn root(error: &reqwest::Error) -> String {
     let last = causes(error).skip(1).last();
     last.map_or_else(|| "the client gave up".to_owned(), |cause| shown(&cause.to_string(), None))

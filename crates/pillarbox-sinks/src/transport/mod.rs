@@ -1,4 +1,4 @@
-//! What the sinks that speak HTTP share: client, target, token, answer.
+//! Parts shared by the HTTP sinks: client, target, token and answer.
 #![cfg_attr(
     not(all(feature = "http", feature = "webhook")),
     allow(dead_code, unused_imports, reason = "each of the two sinks leaves out what only the other needs")

@@ -1,4 +1,4 @@
-//! The resolver: names become addresses only if egress rules allow every one of them.
+//! Resolves host names, and refuses a name if egress rules forbid any of its addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::egress::Egress;
 
-/// Most addresses of one name that are looked at.
+/// Maximum number of addresses of one name. Further addresses are dropped, so they are never connected to.
 const ADDRESSES_MAX: usize = 64;
 
-/// Resolves names, and refuses those that lead where nothing may go; without rules every address is good. The client
-/// connects to what it is given here, so no second look-up can lead elsewhere.
+/// Resolves host names under egress rules; without rules it allows every address. The client connects to the
+/// addresses that were checked here, so DNS rebinding does not get around the rules.
 pub(super) struct Resolver(pub(super) Option<Arc<Egress>>);
 
-/// Why a name has no address.
+/// The error for a name that can't be resolved.
 #[derive(Debug, thiserror::Error)]
 #[error("the host name has no address: {0}")]
 pub(super) struct Unresolved(String);

@@ -1,4 +1,4 @@
-//! Retry-After: how long an endpoint asks to be left alone.
+//! Parses the Retry-After header.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use http::header::{DATE, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// The wait the headers ask for, at most `max`. What can't be read asks for none.
+/// The delay that the headers ask for, at most `max`. An invalid value counts as none.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp, max: Duration) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     let asked = if digits {
-        // More digits than a number holds are a long wait all the same.
+        // A number that overflows still asks for a long delay.
         value.parse().map_or(Duration::MAX, Duration::from_secs)
     } else {
-        // Counted from the endpoint's own clock where it tells it: ours may differ.
+        // Relative to the endpoint's clock, if it sends a Date header, because our clock may differ.
         let from = headers.get(DATE).and_then(|date| http_date(date.to_str().ok()?)).unwrap_or(now);
         let wait = http_date(value)?.duration_since(from);
         wait.try_into().unwrap_or(Duration::ZERO)

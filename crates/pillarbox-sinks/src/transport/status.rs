@@ -1,26 +1,26 @@
-//! The status table: whose fault an answer is.
+//! Classifies HTTP status codes by whose fault a failure is.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-/// Whose fault a status says it is.
+/// Whose fault a response is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// Nobody's: taken.
+    /// Success.
     None,
-    /// The items'.
+    /// One or more events of the request are at fault.
     Items,
-    /// The items', and for one alone there is no hope.
+    /// The request is too large. An event that is refused alone will never be accepted.
     TooLarge,
-    /// The endpoint's.
+    /// The endpoint is at fault.
     Endpoint,
-    /// Nobody's: the endpoint wants fewer requests.
+    /// Nobody is at fault: the endpoint asks for fewer requests.
     Throttled,
 }
 
 impl Blame {
-    /// What the table says of a status, and of the wait that came with it.
+    /// Classifies a status and the Retry-After delay that came with it.
     pub(crate) fn of(status: StatusCode, after: Option<Duration>) -> Self {
         match status.as_u16() {
             200..=299 => Self::None,

@@ -1,4 +1,4 @@
-//! Targets: the URL of an endpoint, and where below it an event goes.
+//! The URL of an endpoint, and the URLs of events below it.
 
 use pillarbox::Event;
 use reqwest::Url;
@@ -6,26 +6,26 @@ use reqwest::Url;
 use crate::error::SinkError;
 use crate::template::Template;
 
-/// Which schemes a target may have.
+/// The schemes that a target may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schemes {
-    /// https alone.
+    /// Only https.
     Https,
     /// https and http.
     Any,
 }
 
-/// An endpoint. Scheme, host and port are fixed; only what follows them can depend on the event.
+/// The URL of an endpoint. Scheme, host and port are fixed; only path and query can depend on the event.
 pub(crate) struct Target {
     url: Url,
-    /// `https://host:port`, without a slash at its end.
+    /// `https://host:port`, without a trailing slash.
     origin: String,
-    /// The path of the URL, without a slash at its end.
+    /// The path of the URL, without a trailing slash.
     path: String,
 }
 
 impl Target {
-    /// Reads the URL of an endpoint.
+    /// Parses and checks the URL of an endpoint.
     pub(crate) fn parse(text: &str, schemes: Schemes) -> Result<Self, SinkError> {
         let url = Url::parse(text).map_err(|error| SinkError::url(format!("can't be read: {error}")))?;
         match (url.scheme(), schemes) {
@@ -49,23 +49,24 @@ impl Target {
         Ok(Self { url, origin, path })
     }
 
-    /// The URL as it was given.
+    /// The configured URL.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// A path below the endpoint's; its query goes along.
+    /// The URL of a path below the endpoint's path, with the endpoint's query.
     pub(crate) fn below(&self, path: &str) -> Result<Url, String> {
         let query = self.url.query().map_or_else(String::new, |query| format!("?{query}"));
         self.at(&format!("{}{path}{query}", self.path))
     }
 
-    /// What an event makes of a template below the endpoint's path; an error is the event's fault.
+    /// The URL of an event, by a template below the endpoint's path. An error is the event's fault.
     pub(crate) fn rendered_below(&self, template: &Template, event: &Event) -> Result<Url, String> {
         self.below(&template.render_path(event).map_err(|error| error.to_string())?)
     }
 
-    /// What an event makes of a template in place of all that follows the host; an error is the event's fault.
+    /// The URL of an event, by a template that replaces everything after the host. An error is the event's
+    /// fault.
     pub(crate) fn rendered(&self, template: &Template, event: &Event) -> Result<Url, String> {
         self.at(&template.render_path(event).map_err(|error| error.to_string())?)
     }
@@ -80,12 +81,12 @@ impl Target {
     }
 }
 
-/// Whether a URL drops the segment, or the one before it.
+/// Whether URL normalisation would remove this segment, or the one before it.
 fn is_dots(segment: &str) -> bool {
     matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }
 
-/// The template of a path: it begins with a slash and goes down only.
+/// Parses the template of a path, which begins with a slash and has no `.` or `..` segments.
 pub(crate) fn path_template(text: &str) -> Result<Template, SinkError> {
     let bad = |reason: &str| Err(SinkError::option("destination", reason));
     if !text.starts_with('/') || text.starts_with("//") {

@@ -1,9 +1,9 @@
-//! Texts of others, made fit for an error.
+//! Makes text from an endpoint safe for error messages.
 
-/// Most bytes of another's text in an error.
+/// Maximum bytes of such a text in an error.
 const SHOWN_MAX: usize = 1_024;
 
-/// The beginning of a text, in one line, without control characters and without the secret.
+/// The beginning of a text on one line, without control characters and without the secret.
 pub(crate) fn shown(text: &str, secret: Option<&str>) -> String {
     let open = match secret.filter(|secret| !secret.is_empty()) {
         Some(secret) => text.replace(secret, "***"),

@@ -1,4 +1,4 @@
-//! The bearer token: given as text, or read from a file that may change.
+//! The bearer token, from the configuration or from a file that may change.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::secret::{Secret, TokenSource};
 
-/// Largest token file that is read, in bytes.
+/// Maximum bytes read of a token file.
 const TOKEN_MAX: u64 = 16 * 1024;
-/// Files are local; one that cannot be read in this time is a pipe or a dead mount.
+/// Timeout of reading the file. A local file that takes longer is a pipe or a dead mount.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A token, and where it comes from.
+/// A token and its source.
 pub(super) struct Token {
     source: TokenSource,
     last: Mutex<Option<Bearer>>,
 }
 
-/// A token as it is sent.
+/// A token as an HTTP header.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Bearer {
     pub(super) header: HeaderValue,
@@ -35,7 +35,7 @@ impl Token {
         Ok(Self { source, last: Mutex::new(last) })
     }
 
-    /// The token as it was read last.
+    /// The token that was read last. Reads the file if it was not read yet.
     pub(super) async fn current(&self) -> Result<Bearer, String> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match last {
@@ -44,7 +44,7 @@ impl Token {
         }
     }
 
-    /// The token after `refused` was refused, if there is another.
+    /// Reads the token again, and returns it if it differs from the refused one.
     pub(super) async fn another(&self, refused: &Bearer) -> Option<Bearer> {
         self.read().await.ok().filter(|bearer| bearer != refused)
     }

@@ -1,4 +1,4 @@
-//! The webhook sink: one event, one signed request.
+//! The webhook sink: one signed request per event.
 
 mod signature;
 mod sink;

@@ -1,4 +1,4 @@
-//! Signatures by Standard Webhooks: HMAC-SHA256 over id, time and body.
+//! Signs requests according to Standard Webhooks: HMAC-SHA256 over id, timestamp and body.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,17 +9,17 @@ use sha2::Sha256;
 use crate::error::SinkError;
 use crate::secret::Secret;
 
-/// What a secret begins with.
+/// Prefix of every secret.
 const PREFIX: &str = "whsec_";
-/// Sizes of a key that the standard allows, in bytes.
+/// The key sizes that the standard allows, in bytes.
 const KEY_MIN: usize = 24;
 const KEY_MAX: usize = 64;
-/// What an id does not hold as it is.
+/// Characters that are percent-encoded in an id.
 const OUTSIDE_ID: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
-/// Most secrets at once.
+/// Maximum number of secrets.
 const SECRETS_MAX: usize = 8;
 
-/// Signs requests, by every secret.
+/// Signs each request with every secret.
 pub(super) struct Signer {
     keys: Vec<Hmac<Sha256>>,
 }
@@ -47,7 +47,7 @@ impl Signer {
         Ok(Self { keys: secrets.iter().enumerate().map(key).collect::<Result<_, _>>()? })
     }
 
-    /// The value of `webhook-signature`: one signature for each secret.
+    /// The value of `webhook-signature`: one signature per secret, separated by spaces.
     pub(super) fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let signature = |key: &Hmac<Sha256>| {
             let mut mac = key.clone();
@@ -59,7 +59,8 @@ impl Signer {
     }
 }
 
-/// An id as it is signed: the full stop parts what is signed, so it and all that a header can't hold are percent-encoded.
+/// Encodes an id for the signature and the header. Full stops separate the signed fields, so they are
+/// percent-encoded, as are all characters that a header can't contain.
 pub(super) fn signed_id(id: &str) -> String {
     utf8_percent_encode(id, OUTSIDE_ID).to_string()
 }

@@ -1,4 +1,4 @@
-//! The sink itself: events one after another, up to the first that is not taken.
+//! Posts the events of a batch one after another, up to the first that is not accepted.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::options::{Compression, SinkOptions};
 use crate::template::Template;
 use crate::transport::{Blame, Client, Post, Schemes, Target, path_template};
 
-/// What stands before the URL of the endpoint.
+/// Prefix of the scheme, which is removed to get the URL of the endpoint.
 const PREFIX: &str = "webhook+";
-/// How much of an answer is read, in bytes: only errors show it.
+/// Maximum bytes of a response that are read. Only error texts show them.
 const ANSWER_MAX: usize = 4 * 1024;
 
-/// Posts each event alone, signed by Standard Webhooks.
+/// Posts each event in its own request, signed according to Standard Webhooks.
 pub struct WebhookSink {
     client: Client,
     target: Target,
@@ -32,7 +32,8 @@ pub struct WebhookSink {
 }
 
 impl WebhookSink {
-    /// A sink for the endpoint of a URL such as `webhook+https://example.com/in/{type}`. What follows the host is a template.
+    /// Opens the sink of a URL such as `webhook+https://example.com/in/{type}`. The part after the host is a
+    /// template.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let url = match url.split_at_checked(PREFIX.len()) {
             Some((prefix, url)) if prefix.eq_ignore_ascii_case(PREFIX) => url,
@@ -61,7 +62,7 @@ impl WebhookSink {
         })
     }
 
-    /// The request of an event; an error is the event's own fault.
+    /// Encodes and signs the request of an event. An error is the event's own fault.
     fn request(&self, delivery: &Delivery, now: Timestamp) -> Result<Post, String> {
         let url = match &self.path {
             Some(template) => self.target.rendered(template, &delivery.event)?,
@@ -112,7 +113,7 @@ impl WebhookSink {
             let verdict = self.post(delivery).await;
             let accepted = verdict == Verdict::Accepted;
             verdicts.push(verdict);
-            // A rejected event may block its group: nothing goes past it.
+            // A rejected event may block its group, so nothing is sent past it.
             if !accepted {
                 break;
             }
@@ -128,7 +129,8 @@ impl Sink for WebhookSink {
     }
 }
 
-/// Ports, and addresses that stand in the URL itself: these are not resolved, so no resolver sees them.
+/// Checks the port and a literal IP address of the URL. The resolver, which checks host names, never sees
+/// these.
 fn check_egress(url: &Url, egress: &Egress) -> Result<(), SinkError> {
     let port = url.port_or_known_default().unwrap_or_default();
     if !egress.allows_port(port) {
@@ -143,7 +145,7 @@ fn check_egress(url: &Url, egress: &Egress) -> Result<(), SinkError> {
     }
 }
 
-/// What follows the host, if a place of it depends on the event.
+/// The part after the host, if it contains template places.
 fn rest_of(url: &str) -> Option<&str> {
     let (_, after) = url.split_once("://")?;
     let rest = &after[after.find(['/', '?'])?..];

@@ -1,4 +1,4 @@
-//! MongoDB: from the options of the list to those of its store.
+//! Opens MongoDB stores with the options of the registry.
 
 use std::sync::Arc;
 

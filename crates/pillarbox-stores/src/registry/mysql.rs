@@ -1,4 +1,4 @@
-//! MySQL and MariaDB: from the options of the list to those of their store.
+//! Opens MySQL and MariaDB stores with the options of the registry.
 
 #![expect(
     clippy::unused_async,
@@ -29,7 +29,7 @@ pub(crate) fn items_schema_sql(url: &str, options: &Options) -> Result<String, C
     Ok(builder(url, options)?.items_schema_sql())
 }
 
-/// A schema is a database here, which the URL names.
+/// Refuses the option `schema`: in MySQL a schema is a database, which the URL names.
 fn builder(url: &str, options: &Options) -> Result<MysqlStoreBuilder, ConnectError> {
     if options.schema.is_some() {
         return Err(ConnectError::NoSuchOption { store: "mysql", option: "schema" });

@@ -1,4 +1,4 @@
-//! PostgreSQL: from the options of the list to those of its store.
+//! Opens PostgreSQL stores with the options of the registry.
 
 #![expect(
     clippy::unused_async,

@@ -1,4 +1,4 @@
-//! SQLite: from the options of the list to those of its store.
+//! Opens SQLite stores with the options of the registry.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) async fn open_items(url: &str, options: &Options) -> Result<Arc<dyn I
     Ok(Arc::new(blocking(|| builder.open_items()).await?))
 }
 
-/// Opening waits for locks of other processes.
+/// Opens on a blocking thread, because opening waits for locks of other processes.
 async fn blocking<S: Send + 'static>(
     open: impl FnOnce() -> Result<S, StoreError> + Send + 'static,
 ) -> Result<S, StoreError> {

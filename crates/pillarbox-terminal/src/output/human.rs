@@ -1,10 +1,10 @@
-//! Numbers, sizes and spans of time as people read them.
+//! Formats numbers, sizes and durations for people.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A span in its two largest units: `350ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
+/// A duration in its two largest units: `350ms`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`.
 pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     let pair = |large: u64, small: u64, names: (&str, &str)| match small {
@@ -20,7 +20,7 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// How long ago, in its largest unit: `3m ago`; `in 3m` for what is still to come.
+/// The distance of a time from now in its largest unit: `3m ago`, or `in 3m` for the future.
 pub fn ago(at: Timestamp, now: Timestamp) -> String {
     let distance = largest(now.duration_since(at).unsigned_abs());
     if at <= now { format!("{distance} ago") } else { format!("in {distance}") }
@@ -31,7 +31,7 @@ fn largest(distance: Duration) -> String {
     full.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// A count with its thousands apart: `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -61,7 +61,7 @@ pub fn bytes(size: usize) -> String {
     }
 }
 
-/// Enough of a text to know it by.
+/// The first `most` characters of a text, with an ellipsis if it is longer.
 pub fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,17 +1,17 @@
-//! Colours: on a terminal, and none elsewhere.
+//! Colours text on a terminal.
 
 use std::env;
 use std::io::IsTerminal;
 
 use owo_colors::OwoColorize;
 
-/// Whether what is printed is coloured.
+/// Whether output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ink {
-    /// As it is.
+    /// Without colours.
     #[default]
     Plain,
-    /// With colours of the terminal.
+    /// With terminal colours.
     Coloured,
 }
 
@@ -23,22 +23,22 @@ impl Ink {
         if stream.is_terminal() && !refused && !dumb { Self::Coloured } else { Self::Plain }
     }
 
-    /// What matters most.
+    /// Marks the most important text.
     pub fn bold(self, text: &str) -> String {
         self.paint(text, |text| text.bold().to_string())
     }
 
-    /// What went wrong.
+    /// Marks a failure.
     pub fn red(self, text: &str) -> String {
         self.paint(text, |text| text.red().bold().to_string())
     }
 
-    /// What needs a look.
+    /// Marks a warning.
     pub fn yellow(self, text: &str) -> String {
         self.paint(text, |text| text.yellow().to_string())
     }
 
-    /// What went well.
+    /// Marks a success.
     pub fn green(self, text: &str) -> String {
         self.paint(text, |text| text.green().bold().to_string())
     }

@@ -1,11 +1,11 @@
-//! How far a long command has got.
+//! The progress bar of long commands.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Commands over fewer things than this are over before a display would help.
+/// Minimum number of rows for a progress bar. With fewer rows a command ends before a bar would help.
 const WORTH_SHOWING: u64 = 2_000;
 
-/// A bar on standard error, or nothing where nobody watches.
+/// A progress bar on standard error, hidden if nobody watches.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
@@ -21,7 +21,7 @@ impl Progress {
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    /// Adds this many to those that are done.
+    /// Advances the bar by this many rows.
     pub fn add(&self, count: u64) {
         self.0.inc(count);
     }

@@ -1,4 +1,4 @@
-//! Tables without lines: a header, then a row each.
+//! Formats tables without borders.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, presets};
 use pillarbox::model::Status;
@@ -6,14 +6,14 @@ use pillarbox::model::Status;
 use super::Ink;
 use crate::printable::one_line;
 
-/// A column by its name.
+/// The name and the kind of a column.
 #[derive(Debug, Clone, Copy)]
 pub enum TableColumn {
-    /// Never broken: ids, words.
+    /// A column whose values are never wrapped, such as ids.
     Whole(&'static str),
-    /// Never broken, and to the right.
+    /// A column that is never wrapped and is aligned to the right.
     Number(&'static str),
-    /// Broken into lines where the terminal is narrow.
+    /// A column that is wrapped if the terminal is narrow.
     Wrapped(&'static str),
 }
 
@@ -25,7 +25,7 @@ impl TableColumn {
     }
 }
 
-/// A table for people, as wide as the terminal where there is one.
+/// A table for people, at most as wide as the terminal.
 pub struct TextTable {
     inner: comfy_table::Table,
     ink: Ink,
@@ -50,12 +50,12 @@ impl TextTable {
         Self { inner, ink }
     }
 
-    /// Adds a row of texts, made safe for a terminal.
+    /// Adds a row of texts, without characters that would control the terminal.
     pub fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.inner.add_row(cells.into_iter().map(|cell| Cell::new(one_line(cell.as_ref()))));
     }
 
-    /// Adds a row whose second cell is a status, in its colour.
+    /// Adds a row whose second cell is a coloured status.
     pub fn row_with_status<T: AsRef<str>>(
         &mut self,
         first: &str,
@@ -76,7 +76,8 @@ impl TextTable {
     }
 }
 
-/// Names and values below each other, as they are; a value of several lines stands beside its name.
+/// Formats names and values in two columns, without wrapping. The lines of a long value are indented to its
+/// column.
 pub fn fields(ink: Ink, pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| {

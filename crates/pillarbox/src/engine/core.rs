@@ -1,4 +1,4 @@
-//! The engine's state: one owner, plain data, no I/O. The steps that change it are in `steps`, where rows come from in `sources`.
+//! The engine's state: plain data with one owner, changed by `steps` and `sources` without I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,41 +27,42 @@ use super::tasks::caught::CaughtPolicy;
 use crate::model::{EventId, GroupKey, Lane, NodeId, Seq, Slot};
 use crate::port::{ByteLimits, Change, Fence, Outcome, Source};
 
-/// Groups that may be held back in memory; beyond that reading waits.
+/// Maximum number of groups in memory; reading waits while there are more.
 pub(super) const GROUPS_MAX: usize = 100_000;
 
-/// What the engine is doing on the whole.
+/// The life cycle of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Takes in and delivers.
+    /// Reads and delivers.
     Running,
-    /// Takes in nothing, delivers what is in memory.
+    /// Reads nothing more, delivers the events in memory.
     Draining,
-    /// Delivers nothing more.
+    /// Delivers nothing more, settles the remaining outcomes.
     Stopped,
 }
 
-/// What the group of an event does while its outcome is settled.
+/// Whether the group of an event continues while the event's outcome is being settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupDuringSettle {
-    /// Sends the next event, unless the attempt at this one was recorded ahead: the next one may crash the process too.
+    /// Sends the next event, unless this event's attempt was recorded before sending: the next event may
+    /// crash the process too, and then this outcome must be in the store.
     Continues,
     /// Sends nothing: a crash before the outcome is stored would reorder the group.
     Waits,
 }
 
-/// The workers, and what keeps them from work.
+/// Counts of workers, and whether they may send.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    /// How many wait for work.
+    /// Number of workers that wait for work.
     pub(crate) idle: usize,
-    /// How many deliver a batch.
+    /// Number of workers that deliver a batch.
     pub(crate) busy: usize,
-    /// Nothing may be sent for now, by lease or breaker: idle workers are not woken for what is there.
+    /// Lease or circuit breaker forbid sending for now, so idle workers are not woken for queued events.
     pub(crate) halted: bool,
 }
 
-/// What happened, to be counted and logged outside the lock.
+/// Counts of one step, to be exported and logged outside the lock.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) hot: u64,
@@ -70,22 +71,22 @@ pub(crate) struct Tally {
     pub(crate) success: u64,
     pub(crate) failure: u64,
     pub(crate) stale: u64,
-    /// Outcomes that have waited for locks of others for long.
+    /// Number of outcomes that have waited long for other transactions' locks.
     pub(crate) busy: Option<usize>,
-    /// Rows that a sweep found below the cursor, and the lowest of their numbers.
+    /// Number of rows that a sweep found below the cursor, and the lowest of their sequence numbers.
     pub(crate) passed_by: Option<(u64, Seq)>,
     pub(crate) dead: Vec<(EventId, String)>,
-    /// How many of the dead ones died of the endpoint's failures.
+    /// Number of dead events whose last failures were endpoint failures.
     pub(crate) dead_of_endpoint: u64,
     pub(crate) undecodable: Vec<(EventId, String)>,
 }
 
-/// How much came of reads so far.
+/// Progress of reads, compared before and after a read to see whether it found anything new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Rows that were admitted.
+    /// Number of rows admitted to memory.
     pub(super) cold: u64,
-    /// Outcomes that wait, among them those of rows that could not be admitted.
+    /// Number of queued outcomes, which includes those of rows that were settled instead of admitted.
     settles: usize,
 }
 
@@ -118,13 +119,13 @@ impl std::fmt::Debug for EngineSettings {
     }
 }
 
-/// The first of these times.
+/// Returns the earliest of these times.
 pub(super) fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
     times.into_iter().flatten().min()
 }
 
 impl Core {
-    /// An engine that has no node yet: it delivers only what it is handed.
+    /// Creates the state of an engine without a node, which delivers only the events passed to it.
     pub(crate) fn new(mut settings: EngineSettings, seed: u64) -> Self {
         settings.retry = Arc::new(CaughtPolicy(settings.retry));
         Self {
@@ -149,15 +150,16 @@ impl Core {
         }
     }
 
-    /// Rows come from here, before anything has come from elsewhere.
+    /// Sets the row source. Must be called before any row is in memory.
     pub(crate) fn read_from(&mut self, source: impl RowSource + 'static) {
         self.reads.rereads = source.rereads();
         self.groups.read_ahead(!source.rereads());
         self.source = Box::new(source);
     }
 
-    /// Runs a step of the source on the core. The source is not in its place meanwhile: what the core has to tell it waits in the
-    /// read schedule.
+    /// Runs a step of the source on the core.
+    ///
+    /// The source is detached meanwhile, so the core passes requests to it through the read schedule.
     pub(super) fn with_source<R>(&mut self, step: impl FnOnce(&mut dyn RowSource, &mut Self) -> R) -> R {
         let mut source = std::mem::replace(&mut self.source, Box::new(NoSource));
         let result = step(&mut *source, self);
@@ -165,7 +167,7 @@ impl Core {
         result
     }
 
-    /// What is asked of the store next; at most one read is under way at a time.
+    /// Decides the next read. At most one read is in progress at a time.
     pub(crate) fn next_read(&mut self, now: Instant) -> Read {
         self.reads.reader = Reader::Busy;
         if !self.is_running() || !self.node.has_lease(now) {
@@ -175,12 +177,14 @@ impl Core {
         self.with_source(|source, core| source.next(core, now))
     }
 
-    /// How many rows may be claimed now, where rows are claimed.
+    /// Decides how many rows may be claimed now. Needs no node lease: each claim has its own.
     pub(crate) fn next_claim(&mut self, now: Instant) -> Read {
         self.with_source(|source, core| source.next(core, now))
     }
 
-    /// The store's answer to a read that began in this incarnation. Returns what is to be given back at once.
+    /// Merges the store's answer to a read. Returns outcomes that release rows which could not be admitted.
+    ///
+    /// The answer to a read of an earlier incarnation is ignored: the rows may belong to another node now.
     #[must_use]
     pub(crate) fn merge(&mut self, answer: Answer, incarnation: u64, asked: Asked) -> Vec<Outcome> {
         if self.is_past(incarnation) {
@@ -190,7 +194,7 @@ impl Core {
         self.with_source(|source, core| source.merge(core, answer, asked))
     }
 
-    /// A read failed.
+    /// Handles a failed read.
     pub(crate) fn read_failed(&mut self, failed: Failed, incarnation: u64, now: Instant) {
         if self.is_past(incarnation) {
             self.read_over();
@@ -208,7 +212,7 @@ impl Core {
         std::mem::take(&mut self.tally)
     }
 
-    /// Rows waiting or being delivered: hot, cold.
+    /// Number of hot and cold rows in memory, queued or being delivered.
     pub(crate) fn depths(&self) -> (usize, usize) {
         (self.buffer.hot_rows(), self.buffer.cold_rows())
     }
@@ -231,7 +235,7 @@ impl Core {
         }
     }
 
-    /// How long until something is sent that waits for the endpoint or for a retry.
+    /// Time until the next event that waits for the endpoint or for a retry is sent.
     fn next_attempt(&self, now: Instant) -> Option<Duration> {
         let at = match self.breaker.gate(now) {
             Gate::Shut(until) => until,
@@ -240,20 +244,21 @@ impl Core {
         at.map(|at| at.saturating_duration_since(now))
     }
 
-    /// Nothing in memory, nothing being delivered, nothing unsettled.
+    /// Whether no event is in memory or being delivered, and no outcome is unsettled.
     pub(crate) fn is_empty(&self) -> bool {
         let rows = self.buffer.hot_rows() + self.buffer.cold_rows();
         self.workers.busy == 0 && self.all_settled() && rows == 0
     }
 
-    /// Nothing is being delivered, nothing unsettled, and what is in memory only waits for its endpoint or for a back-off.
+    /// Whether shutdown can stop waiting: nothing is being delivered or unsettled, and the events in memory
+    /// only wait for their endpoint or for a backoff.
     pub(crate) fn is_drained(&self, now: Instant) -> bool {
         let moves = self.is_runnable() || !self.quarantine.is_empty();
         let sends = self.breaker.outlook(now) == Outlook::Sending;
         self.is_empty() || (self.workers.busy == 0 && self.all_settled() && !(moves && sends))
     }
 
-    /// No batch is being delivered and none could be.
+    /// Whether no batch is being delivered and none is ready.
     pub(super) fn is_idle(&self) -> bool {
         self.workers.busy == 0 && !self.is_runnable()
     }
@@ -266,9 +271,10 @@ impl Core {
         self.phase == Phase::Running
     }
 
-    /// Which tasks should look again.
+    /// Returns the tasks that have something to do.
     ///
-    /// The time is needed only at shutdown; reading the clock after every step would cost more than the step.
+    /// `now` is only needed during shutdown; reading the clock after every step would
+    /// cost more than the step.
     pub(crate) fn signals(&mut self, now: Option<Instant>) -> Signals {
         let drained = match self.phase {
             Phase::Running => false,
@@ -284,17 +290,17 @@ impl Core {
         }
     }
 
-    /// Whether rows may be taken in, as far as shutdown and endpoint are concerned.
+    /// Whether shutdown and endpoint allow reading.
     pub(super) fn may_take_in(&self) -> bool {
         self.is_running() && !self.reads.held
     }
 
-    /// Whether something hints at rows, and there may be more groups in memory.
+    /// Whether rows may be pending and there is room for more groups in memory.
     pub(super) fn wants_rows(&self) -> bool {
         (self.reads.wake || self.reads.more) && self.groups.len() < GROUPS_MAX
     }
 
-    /// Reads wait for room for a good part of a page, so that a slow sink causes few and large reads.
+    /// Minimum room for a read. Waiting for a good part of a page makes a slow sink cause few large reads.
     pub(super) fn read_at_room(&self) -> usize {
         self.reads.page.min(self.settings.cold_rows / 2).max(1)
     }
@@ -313,7 +319,8 @@ impl Core {
         self.phase = Phase::Stopped;
     }
 
-    /// Gives the rest back: it is pending in the store, where another node reads it.
+    /// Drops all events from memory. Their rows are pending in the store, or become so,
+    /// for another node to read.
     pub(crate) fn give_back(&mut self, now: Instant) {
         for item in self.quarantine.give_back() {
             self.drop_item(item, now);
@@ -329,7 +336,7 @@ impl Core {
         self.node.incarnation
     }
 
-    /// Whether what began in that incarnation is to be ignored.
+    /// Whether that incarnation has ended, so that results of calls begun in it must be ignored.
     pub(crate) fn is_past(&self, incarnation: u64) -> bool {
         incarnation != self.node.incarnation
     }
@@ -338,7 +345,7 @@ impl Core {
         self.node.lane
     }
 
-    /// Sets the right by which outcomes are settled, where there is no node.
+    /// Sets the fence of settles for an engine without a node.
     pub(crate) fn settle_by(&mut self, fence: Fence) {
         self.node.fence = fence;
     }
@@ -351,7 +358,7 @@ impl Core {
         self.settles.is_empty()
     }
 
-    /// Whether this node was lost since it registered.
+    /// Whether this node was lost after it registered.
     pub(crate) fn is_without_node(&self, node: NodeId) -> bool {
         self.node.id() != Some(node)
     }
@@ -360,13 +367,13 @@ impl Core {
         NodeId::from_random(self.rng.u128(..))
     }
 
-    /// Whatever was taken may be worked on until then.
+    /// Allows work until the new end of the lease, and lets halted workers continue.
     pub(super) fn renew_lease(&mut self, until: Instant) {
         self.node.lease_until = Some(until);
         self.workers.halted = false;
     }
 
-    /// The poll interval is over.
+    /// Handles the end of a poll interval.
     pub(crate) fn poll_tick(&mut self, now: Instant) {
         self.reads.poll_tick(self.settings.poll_interval, now);
     }
@@ -375,20 +382,25 @@ impl Core {
         self.rng.f64()
     }
 
-    /// Whether rows stay pending in the store while they are in memory, so that what leaves memory is read again. Where rows are
-    /// claimed or taken by a leader, a cancel leaves them alone meanwhile; what others hand in can't be read again.
+    /// Whether rows stay pending in the store while they are in memory, so that an event can leave
+    /// memory and be read again.
+    ///
+    /// False for claimed rows and rows taken by a leader, which a cancel leaves alone meanwhile, and for
+    /// events passed in by a caller, which the engine cannot read.
     pub(super) fn rereads(&self) -> bool {
         self.node.lane.is_some() && self.reads.rereads
     }
 
-    /// The reader waits, at most until then.
+    /// Makes the reader wait, at most until this time.
     pub(super) fn idle(&mut self, until: Option<Instant>) -> Read {
         self.reads.reader = Reader::Idle;
         Read::Idle(until)
     }
 
-    /// Whether reading waits for the endpoint, and until when at most: while the endpoint is taken to be down, only what serves
-    /// as a probe is read, when its time has come.
+    /// Returns `Some` if reading waits for the endpoint, with the end of the wait if it is known.
+    ///
+    /// While the circuit breaker is open, the engine reads only a probe, when one is due
+    /// and none is in memory.
     pub(super) fn hold_reads(&mut self, now: Instant) -> Option<Option<Instant>> {
         let held = match self.breaker.outlook(now) {
             Outlook::Paused(until) => Some(until),
@@ -410,7 +422,8 @@ impl Core {
         self.reread_moved();
     }
 
-    /// Rows that were settled, moved and seen, all before their settle was confirmed, are read again.
+    /// Rereads rows that were settled, promoted and read under their new number before the settle was
+    /// confirmed. Their ids were still in flight, so that read skipped them.
     pub(super) fn reread_moved(&mut self) {
         if let Some(seq) = self.in_flight.take_again() {
             self.reads.reread_from(seq);
@@ -418,34 +431,35 @@ impl Core {
         }
     }
 
-    /// A page was read; the next is larger while there are more.
+    /// Sets the size of the next page, which grows while reads are cut short.
     pub(super) fn turn_page(&mut self, cut: bool) {
         self.reads.turn_page(cut, self.settings.fetch_rows, self.settings.cold_rows);
     }
 
-    /// After rows were found the next poll comes soon.
+    /// Schedules an early poll after a read that found rows.
     pub(super) fn poll_soon(&mut self, fruitful: bool, now: Instant) {
         self.reads.poll_soon(fruitful, self.settings.quick_poll, self.settings.poll_interval, now);
     }
 
-    /// The limits of a read of this many bytes.
+    /// Byte limits of a read with this total.
     pub(super) fn byte_limits(&self, total: usize) -> ByteLimits {
         ByteLimits { total, row: self.settings.row_bytes }
     }
 
-    /// An item is in memory from here on.
+    /// Counts an item as in memory.
     pub(super) fn enter(&mut self, item: &Item) {
         self.buffer.entered(item);
         self.slots.entered(item.slot);
     }
 
-    /// An item leaves memory undelivered: its row is pending and may be read again, or goes back to being so.
+    /// Removes an undelivered item from memory. Its row is pending and can be read again, or is released.
     pub(super) fn drop_item(&mut self, item: Item, now: Instant) {
         self.remember(&item, None);
         self.return_item(item, now);
     }
 
-    /// Gives an item back as it was taken: without an attempt that was recorded for a delivery that was never made.
+    /// Returns an item to the store in its former state, and undoes an attempt recorded for a
+    /// delivery that was not made.
     pub(super) fn return_item(&mut self, item: Item, now: Instant) {
         let change = match item.recorded {
             _ if self.leases.lost(&item) => None,
@@ -458,14 +472,15 @@ impl Core {
         }
     }
 
-    /// An item is out of memory, and whatever becomes of its row is decided elsewhere.
+    /// Removes an item from memory without an outcome.
     pub(super) fn forget_item(&mut self, item: &Item) {
         self.buffer.left(item);
         self.slots.left(item.slot);
         self.in_flight.forget(item.id());
     }
 
-    /// Queues an outcome; the id stays known until it is settled.
+    /// Queues an outcome. The id stays in flight until the settle is confirmed, so that no
+    /// read admits the row again.
     pub(super) fn settle_later(
         &mut self,
         item: Item,
@@ -484,7 +499,7 @@ impl Core {
         self.push_unsettled(Unsettled { outcome, slot: item.slot, group }, now);
     }
 
-    /// A group waits for an outcome.
+    /// Makes a group wait for an outcome. Rows of it in a read in progress come after the row being settled.
     fn hold_back(&mut self, key: &GroupKey, slot: Slot) {
         self.groups.entry(key, slot).settling += 1;
         self.groups.overtakes(key);
@@ -496,7 +511,7 @@ impl Core {
         }
     }
 
-    /// Room for rows and bytes that are read.
+    /// Room for read rows: number of rows, and bytes.
     pub(crate) fn cold_room(&self) -> (usize, usize) {
         let bytes = self.settings.buffer_bytes.saturating_sub(self.buffer.bytes());
         if bytes == 0 || self.is_full_of_outcomes() {
@@ -512,13 +527,14 @@ impl Core {
         self.settings.hot_rows.saturating_sub(self.buffer.hot_rows())
     }
 
-    /// Outcomes that can't be settled are in memory too: intake waits for them.
+    /// Whether unsettled outcomes fill the memory. Intake then waits, because a store that cannot settle
+    /// would otherwise make them pile up.
     fn is_full_of_outcomes(&self) -> bool {
         let rows = self.settings.hot_rows + self.settings.cold_rows;
         self.settles.len() >= rows.max(self.settings.settle_rows * 4)
     }
 
-    /// A moment of the database's clock on ours.
+    /// Converts a time of the database's clock to the local clock; past times become `now`.
     pub(super) fn local(at: Timestamp, db_now: Timestamp, now: Instant) -> Instant {
         const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         match Duration::try_from(at.duration_since(db_now)) {

@@ -1,7 +1,8 @@
-//! The one engine: row sources, bounded buffer, groups, workers, fenced settling, membership.
+//! The delivery engine: row sources, bounded buffer, groups, workers, fenced settling and membership.
 //!
-//! `core` owns the state, whose parts are in `state`. `steps` change it, with the time and randomness as arguments and without
-//! I/O. `sources` decide what is asked of the store next, and what an answer means. `tasks` own the calls to store and sink.
+//! `core` owns the state; its parts are in `state`. `steps` change the state without I/O, with time and
+//! randomness as arguments. `sources` decide what to request from the store next and interpret the answers.
+//! `tasks` call the store and the sink.
 
 mod core;
 mod routes;
@@ -24,6 +25,7 @@ pub(crate) use tasks::claimer::{Claimer, claim_at_once};
 pub(crate) use tasks::heart::Heart;
 pub(crate) use tasks::settler::settle_now;
 
-/// A map whose iteration order is the same in every run.
+/// A hash map with a fixed seed: its iteration order is the same in every
+/// run, which makes tests reproducible.
 pub(crate) type Map<K, V> =
     std::collections::HashMap<K, V, std::hash::BuildHasherDefault<std::hash::DefaultHasher>>;

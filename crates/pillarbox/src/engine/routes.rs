@@ -1,4 +1,4 @@
-//! A circuit breaker for each route of a sink that leads to several dependencies: one that is down holds nobody else up.
+//! Circuit breakers by route, so that one failing dependency of a sink does not delay the other routes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,28 +10,29 @@ use super::Map;
 use super::state::breaker::{Breaker, Outlook, Sent};
 use crate::port::Verdict;
 
-/// Routes whose failures are counted. What fails beyond that counts as a failure of the whole sink.
+/// Maximum number of routes with a circuit breaker. Failures of further routes count as
+/// failures of the whole sink.
 const MOST: usize = 1_024;
 
-/// How long an event waits whose route is being probed: nobody knows when the answer comes.
+/// Wait of an event while its route is being probed, because the time of the answer is unknown.
 const WHILE_PROBED: Duration = Duration::from_secs(1);
 
-/// The breakers of the routes that have failed before.
+/// The circuit breakers of all routes that have failed before.
 #[derive(Debug, Default)]
 pub(crate) struct RouteBreakers {
     table: Mutex<Map<String, Breaker>>,
-    /// Whether any route has ever failed: until then an event costs no lock and no name.
+    /// Whether any route has ever failed. Until then an event needs no lock and no route name.
     troubled: AtomicBool,
 }
 
-/// An event on its way through a route. One that is dropped has told nothing of the dependency.
+/// A delivery through a route. Dropping it without a verdict counts neither as success nor as failure.
 pub(crate) struct Passage<'a> {
     breakers: &'a RouteBreakers,
     sent: Option<(String, Sent)>,
 }
 
 impl RouteBreakers {
-    /// Lets an event through, unless the breaker of its route is open: then, how long it waits.
+    /// Begins a delivery; if the circuit breaker of its route is open, returns how long the event waits.
     pub(crate) fn enter(&self, route: impl FnOnce() -> String) -> Result<Passage<'_>, Duration> {
         let mut passage = Passage { breakers: self, sent: None };
         if !self.troubled.load(Ordering::Relaxed) {
@@ -48,13 +49,13 @@ impl RouteBreakers {
         Ok(passage)
     }
 
-    /// Whether events of this route are worth taking now.
+    /// Whether an event of this route could be delivered now.
     pub(crate) fn lets_through(&self, route: &str) -> bool {
         let paused = |breaker: &Breaker| matches!(breaker.outlook(Instant::now()), Outlook::Paused(_));
         !self.troubled.load(Ordering::Relaxed) || !self.lock().get(route).is_some_and(paused)
     }
 
-    /// A route failed that had not failed before; none if there are too many of them.
+    /// Creates the circuit breaker of a route at its first failure; `None` if there are too many routes.
     fn first_failure(&self, route: String) -> Option<(String, Sent)> {
         self.troubled.store(true, Ordering::Relaxed);
         let mut table = self.lock();
@@ -74,7 +75,8 @@ impl RouteBreakers {
 }
 
 impl Passage<'_> {
-    /// Tells the breaker what came of the event. A failure of the dependency is one of its route alone.
+    /// Reports the verdict to the circuit breaker of the route,
+    /// and turns `Unavailable` into `RouteUnavailable`.
     pub(crate) fn judge(mut self, verdict: Verdict, route: impl FnOnce() -> String) -> Verdict {
         let mut sent = self.sent.take();
         if sent.is_none() && matches!(verdict, Verdict::Unavailable { .. }) {

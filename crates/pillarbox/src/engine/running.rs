@@ -1,4 +1,4 @@
-//! A running engine: owns its loops, and closes them in order.
+//! The running engine: owns its tasks and stops them in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,16 @@ use super::tasks::{heartbeat, reader, settler, worker};
 use crate::model::{NodeId, Slot};
 use crate::port::{AnyTable, Heartbeat, MetricsExporter, Sink, StoreError};
 
-/// How long the last settles and leaving may take beyond the drain.
+/// Maximum time for the last settles and for leaving, after the drain.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A task that panicked is restarted after this.
+/// Delay before a panicked task is restarted.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// The engine: reads or is handed events, delivers them to a sink, settles. The doors are built on it.
+/// The delivery engine: reads events or receives them from a caller, delivers them to
+/// a sink, and settles them.
+///
+/// The events API, the queue API and the relay are built on it.
 pub struct Engine {
     shared: Arc<Shared>,
     tracker: TaskTracker,
@@ -38,40 +41,41 @@ pub struct Engine {
     closed: bool,
 }
 
-/// What an engine is made of.
+/// The components of an engine.
 pub struct EngineParts {
-    /// Where events are.
+    /// Table that contains the events.
     pub table: AnyTable,
-    /// Where they go.
+    /// Target of deliveries.
     pub sink: Arc<dyn Sink>,
-    /// What is counted.
+    /// Receiver of counters and gauges.
     pub metrics: Arc<dyn MetricsExporter>,
     /// Limits, leases, retries and order.
     pub settings: EngineSettings,
-    /// The seed of all randomness: jitter and node ids. Never use one twice outside of tests.
+    /// Seed of jitter and node ids. Never use the same seed twice outside of tests: node ids would collide.
     pub seed: u64,
 }
 
-/// How an engine is, at a moment.
+/// A snapshot of an engine's state, for health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineHealth {
     /// Whether its node is registered and its lease has not expired.
     pub member: bool,
     /// The node, while it is registered.
     pub node: Option<NodeId>,
-    /// Whether it holds the first slot. One of the engines that share a table does: work that only one should do is its work.
+    /// Whether it holds the first slot. At most one engine of a table does, so it can run tasks
+    /// that only one should run.
     pub first: bool,
-    /// How many slots it holds, its own lane not counted; where rows are taken under leadership: 1 if it leads.
+    /// Number of slots it holds, without lanes. For a table of items: 1 if it leads.
     pub slots: usize,
-    /// Whether nothing is sent for now, because the endpoint failed.
+    /// Whether the circuit breaker is open, because the endpoint failed.
     pub breaker_open: bool,
-    /// How long until something is sent that waits for the endpoint or for a retry, if it is known.
+    /// Time until the next event that waits for the endpoint or for a retry is sent, if known.
     pub next_attempt: Option<Duration>,
-    /// Events in memory: waiting or out.
+    /// Number of events in memory, queued or being delivered.
     pub in_memory: usize,
-    /// Batches being delivered.
+    /// Number of batches being delivered.
     pub out: usize,
-    /// How often one of its tasks panicked and was restarted. Anything but zero is worth a look at the log.
+    /// Number of tasks that panicked and were restarted. If it is not zero, check the log.
     pub restarts: u64,
 }
 
@@ -88,7 +92,7 @@ impl Engine {
         Self::node(parts.shared()).await
     }
 
-    /// Starts workers and settler; events are handed in.
+    /// Starts workers and settler, for events that a caller passes in.
     pub(crate) fn dispatcher(shared: Arc<Shared>) -> Self {
         let tracker = TaskTracker::new();
         let workers = shared.settings.workers;
@@ -114,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Registers a node, then starts everything.
+    /// Registers a node, then starts all tasks.
     pub(crate) async fn node(shared: Arc<Shared>) -> Result<Self, StoreError> {
         if let AnyTable::Items(_) = shared.table {
             shared.with(|core| core.read_from(LeaderSource::default()));
@@ -137,7 +141,7 @@ impl Engine {
         Ok(running)
     }
 
-    /// How it is.
+    /// Returns the current state of the engine.
     #[must_use]
     pub fn health(&self) -> EngineHealth {
         self.shared.with(|core| core.health(Instant::now()))
@@ -152,7 +156,8 @@ impl Engine {
         &self.shared
     }
 
-    /// Stops intake, drains to the deadline, settles, gives the rest back, and leaves.
+    /// Stops reading, drains for at most the drain time, settles, releases the rest,
+    /// and removes the node. Idempotent.
     pub async fn close(&mut self) {
         if self.closed {
             return;
@@ -162,7 +167,8 @@ impl Engine {
         let deadline = Instant::now() + self.shared.settings.drain;
         self.until_quiet(deadline).await;
         let trusted = self.shared.with(|core| {
-            // Told before what has not been tried leaves memory.
+            // Computed before `give_back`: afterwards untried quarantined events are no longer in memory, and
+            // their slots would wrongly count as trusted.
             let trusted = core.trusted();
             core.stop();
             core.give_back(Instant::now());
@@ -203,7 +209,8 @@ impl Engine {
         }
     }
 
-    /// The node's row goes last, when its settles are through: its slots are free at once.
+    /// Removes the node's row, which frees its slots immediately. Runs last, because the
+    /// row fences the node's settles.
     async fn leave(&mut self, trusted: Vec<Slot>, end: Instant) {
         let Some(member) = self.member.take() else {
             return;
@@ -212,7 +219,8 @@ impl Engine {
             return;
         };
         if !trusted.is_empty() {
-            // Without this, processes that end before their first heartbeat would pass a quarantine on for ever.
+            // Without this, processes that end before their first heartbeat would
+            // pass a quarantine on forever.
             let last =
                 Heartbeat { trusted, ..self.shared.with(|core| core.next_heartbeat(node, Instant::now())) };
             if !matches!(timeout_at(end, self.shared.table.heartbeat(last)).await, Ok(Ok(_))) {
@@ -223,13 +231,13 @@ impl Engine {
         }
         match timeout_at(end, self.shared.table.leave(node)).await {
             Ok(Ok(())) => tracing::info!(%node, "node left"),
-            Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease runs out by itself"),
-            Err(_) => tracing::warn!("leaving took too long: the lease runs out by itself"),
+            Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease expires by itself"),
+            Err(_) => tracing::warn!("leaving took too long: the lease expires by itself"),
         }
     }
 }
 
-/// Runs a task to its end. One that panics is restarted, and the engine with it.
+/// Runs a task to its end. After a panic it resets the engine's state and restarts the task.
 async fn lasting<F, Fut>(shared: Arc<Shared>, name: &'static str, run: F)
 where
     F: Fn(Arc<Shared>) -> Fut,
@@ -241,7 +249,8 @@ where
     }
 }
 
-/// Without a close that came to its end: intake stops, rows stay pending, the lease runs out.
+/// Aborts all tasks if `close` did not complete. Rows stay pending, and other nodes take
+/// over when the lease expires.
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.closed {

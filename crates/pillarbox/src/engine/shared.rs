@@ -1,4 +1,4 @@
-//! What the loops share: the core under a lock that is never held over an await, and the signals between them.
+//! State shared by the tasks: the core under a lock that is never held over an await, and signals.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use super::tasks::caught::called;
 use crate::model::{Event, EventId, Lane, Written};
 use crate::port::{AnyTable, ErrorKind, MetricsExporter, Sink, StoreError};
 
-/// Which loops have something to do.
+/// The tasks that have something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Signals {
     pub(crate) work: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Signals {
     pub(crate) drained: bool,
 }
 
-/// The engine's state and its ports.
+/// The engine's state, its ports, and one signal for each kind of task.
 pub(crate) struct Shared {
     core: Mutex<Core>,
     pub(crate) settings: EngineSettings,
@@ -34,11 +34,11 @@ pub(crate) struct Shared {
     pub(crate) read: Notify,
     pub(crate) heartbeat: Notify,
     pub(crate) drained: Notify,
-    /// Until when claims may be worked on; none where rows are not claimed.
+    /// End of the time in which claimed rows may be processed; `None` if no rows are claimed.
     pub(crate) lease: watch::Sender<Option<Instant>>,
-    /// What logs call the store, where that is not its own name.
+    /// Name of the store in logs, if it differs from the store's own name.
     pub(crate) name: OnceLock<String>,
-    /// The store may delete nothing: what is done is kept.
+    /// The database role lacks the permission to delete, so done rows are kept.
     pub(crate) keeps_done: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
         })
     }
 
-    /// Runs a step on the core, then wakes the loops that have something to do and reports what happened.
+    /// Runs a step on the core, then wakes tasks and exports counts outside the lock.
     pub(crate) fn with<R>(&self, step: impl FnOnce(&mut Core) -> R) -> R {
         let (result, signals, tally) = {
             let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,26 +91,26 @@ impl Shared {
         result
     }
 
-    /// The store's name in every line of the log.
+    /// Name of the store in logs.
     pub(crate) fn store_name(&self) -> &str {
         self.name.get().unwrap_or(&self.table.facts().name)
     }
 
-    /// Hands something to the exporter. One that panics loses it, and stops nothing.
+    /// Calls the metrics exporter. A panic loses this value and is logged.
     pub(crate) fn measure(&self, export: impl FnOnce(&dyn MetricsExporter)) {
         if let Err(panic) = called(|| export(&*self.metrics)) {
             tracing::error!(store = self.store_name(), panic, "the metrics exporter panicked");
         }
     }
 
-    /// What a call has failed of that panicked.
+    /// The error of a store call that panicked.
     pub(crate) fn panicked(&self, operation: &'static str) -> StoreError {
         StoreError::new(ErrorKind::Unexpected, operation, self.store_name(), "panicked: see the log")
     }
 
-    /// A loop ended by a panic.
+    /// Resets the engine's state after a task panicked, and requests a heartbeat to register again.
     pub(crate) fn restart(&self, name: &str, panic: &str) {
-        tracing::error!(store = self.store_name(), name, panic, "a loop ended by a panic and begins anew");
+        tracing::error!(store = self.store_name(), name, panic, "task panicked and is restarted");
         self.with(|core| core.restarted(Instant::now()));
         self.heartbeat.notify_one();
     }
@@ -165,7 +165,8 @@ impl Shared {
     }
 }
 
-/// Ids on their way into the store: until it is pushed or dropped, reads leave these events alone.
+/// Ids of events that are being committed. Reads skip these events until the
+/// reservation is pushed or dropped.
 pub(crate) struct Reservation {
     shared: Arc<Shared>,
     ids: Vec<EventId>,
@@ -174,25 +175,27 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves the ids on this node's lane; none where the hot path is closed.
+    /// Reserves the ids on this node's lane; `None` if there is no hot path: shutdown,
+    /// ordered groups, or no node.
     pub(crate) fn new(shared: &Arc<Shared>, ids: Vec<EventId>) -> Option<Self> {
         let (lane, incarnation) = shared.with(|core| core.reserve(&ids, Instant::now()))?;
         Some(Self { shared: Arc::clone(shared), ids, lane, incarnation })
     }
 
-    /// The lane the rows belong to.
+    /// Lane of the rows.
     pub(crate) fn lane(&self) -> Lane {
         self.lane
     }
 
-    /// Committed: to the hot line with them.
+    /// Queues the committed events on the hot path.
     pub(crate) fn push(mut self, events: &[Event], written: &[Written]) {
         self.ids.clear();
         self.shared.with(|core| core.push_hot(events, written, self.lane, self.incarnation));
     }
 }
 
-/// Rolled back, failed or unknown: the reader decides.
+/// Ends the reservation after a rollback, an error or an unknown commit: the reader
+/// finds the rows that exist.
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.ids.is_empty() {

@@ -1,4 +1,4 @@
-//! Our transaction on drivers whose transaction can't leave its thread: a closure that runs on the store's writer.
+//! The outbox transaction for blocking drivers: a closure that runs on the store's writer thread.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -9,7 +9,8 @@ use crate::engine::Reservation;
 use crate::model::{Event, EventId, IntoEvent, Written};
 use crate::port::{Body, Cancel, CommitError, StoreError, Transact, TransactError};
 
-/// The transaction a closure works on: the driver's, that also takes events.
+/// A transaction of a blocking driver that also accepts events; passed
+/// to the closure of [`Writer::transaction`].
 pub struct BlockingTransaction<'a, S: Transact> {
     writer: &'a Writer<S>,
     tx: &'a S::Tx,
@@ -17,12 +18,13 @@ pub struct BlockingTransaction<'a, S: Transact> {
 }
 
 impl<S: Transact> BlockingTransaction<'_, S> {
-    /// Checks an event and buffers it. Its id; none if a hook suppressed it.
+    /// Checks an event and buffers it. Returns its id, or `None` if a hook suppressed it.
     pub fn write(&mut self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
         Ok(self.write_all([event])?.pop())
     }
 
-    /// Checks events and buffers them as one batch. Their ids in order; none if a hook suppressed them.
+    /// Checks events and buffers them as one batch. Returns their ids in order, or no ids if
+    /// a hook suppressed the batch.
     pub fn write_all<E: IntoEvent>(
         &mut self,
         events: impl IntoIterator<Item = E>,
@@ -35,9 +37,10 @@ impl<S: Transact> BlockingTransaction<'_, S> {
         Ok(ids)
     }
 
-    /// Takes pending events back, if and when this commits; the ids that were still pending.
+    /// Cancels pending events when this transaction commits. Returns the ids of the cancelled events.
     ///
-    /// Events written on this transaction can be taken back too. One that is being delivered may still arrive.
+    /// Events written on this transaction can be cancelled too. An event whose delivery is
+    /// under way may still arrive.
     pub fn cancel(&mut self, ids: &[EventId], by: impl Into<String>) -> Result<Vec<EventId>, StoreError> {
         let (mut cancelled, left) = self.gathered.take_back(ids);
         if !left.is_empty() {
@@ -47,12 +50,13 @@ impl<S: Transact> BlockingTransaction<'_, S> {
         Ok(cancelled)
     }
 
-    /// Runs after a successful commit, on the store's writer thread: keep it short.
+    /// Registers a callback that runs after a successful commit. It runs on the store's
+    /// writer thread: keep it short.
     pub fn after_commit(&mut self, callback: impl FnOnce() + Send + 'static) {
         self.gathered.after_commit.push(Box::new(callback));
     }
 
-    /// Runs after a rollback.
+    /// Registers a callback that runs after a rollback.
     pub fn after_rollback(&mut self, callback: impl FnOnce() + Send + 'static) {
         self.gathered.after_rollback.push(Box::new(callback));
     }
@@ -66,7 +70,8 @@ impl<S: Transact> Deref for BlockingTransaction<'_, S> {
     }
 }
 
-/// What runs on the writer: the user's closure, then the insert; after the commit the hot path.
+/// One transaction on the writer thread: runs the user's closure, then the insert; after
+/// the commit, the hot path.
 struct Run<S: Transact, F> {
     writer: Writer<S>,
     body: Option<F>,
@@ -115,15 +120,18 @@ where
     }
 
     fn failed(&mut self) {
+        // Dropping the reservation makes the reader look for the rows, in case the
+        // commit went through after all.
         self.reservation = None;
         self.gathered.rolled_back(&self.writer.hooks);
     }
 }
 
 impl<S: Transact> Writer<S> {
-    /// Runs a closure in a transaction on the store's writer, inserts its events, commits; listeners run now.
+    /// Runs a closure in a transaction on the store's writer thread, inserts its events and commits.
     ///
-    /// Once begun it runs to its end, also when the caller stops waiting.
+    /// Delivery starts right after the commit. A transaction that has begun runs to its end even if the
+    /// returned future is dropped.
     pub fn transaction<R, E, F>(&self, body: F) -> impl Future<Output = Result<R, TransactError<E>>> + Send
     where
         F: FnOnce(&mut BlockingTransaction<'_, S>) -> Result<R, E> + Send + 'static,

@@ -1,19 +1,19 @@
-//! What a transaction has gathered: batches of events, and callbacks for its end.
+//! The buffer of a transaction: batches of events, and callbacks for its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::hook::{Hooks, Moment};
 use crate::model::{Event, EventId};
 
-/// Something to run when a transaction has ended.
+/// A callback that runs when a transaction has ended.
 pub type Callback = Box<dyn FnOnce() + Send>;
 
 /// The events and callbacks of one transaction.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Not yet inserted, one entry for each write.
+    /// Batches that are not inserted yet, one for each write.
     pub(super) waiting: Vec<Vec<Event>>,
-    /// Inserted by an early flush.
+    /// Batches that are inserted, by a flush or by the commit.
     pub(super) flushed: Vec<Vec<Event>>,
     pub(super) after_commit: Vec<Callback>,
     pub(super) after_rollback: Vec<Callback>,
@@ -24,13 +24,13 @@ impl Gathered {
         self.waiting.iter().flatten().cloned().collect()
     }
 
-    /// Whether nothing depends on how the transaction ends.
+    /// Whether there are no events and no callbacks, so that nothing depends on the transaction's outcome.
     pub(super) fn is_empty(&self) -> bool {
         let events = self.waiting.is_empty() && self.flushed.is_empty();
         events && self.after_commit.is_empty() && self.after_rollback.is_empty()
     }
 
-    /// Drops events that are not inserted yet; returns the dropped ones and the others.
+    /// Drops events that are not inserted yet. Returns the dropped ids and the remaining ids.
     pub(super) fn take_back(&mut self, ids: &[EventId]) -> (Vec<EventId>, Vec<EventId>) {
         let waits = |id: &&EventId| self.waiting.iter().flatten().any(|event| event.id() == *id);
         let (dropped, others): (Vec<_>, Vec<_>) = ids.iter().partition(waits);
@@ -41,7 +41,7 @@ impl Gathered {
         (dropped.into_iter().cloned().collect(), others.into_iter().cloned().collect())
     }
 
-    /// The waiting batches are in.
+    /// Runs the after-write hooks for the batches that were just inserted.
     pub(super) fn inserted(&mut self, hooks: &Hooks) {
         for batch in &self.waiting {
             hooks.run(Moment::Write, batch);
@@ -57,7 +57,7 @@ impl Gathered {
         self.end(hooks, Moment::Rollback);
     }
 
-    /// Nobody knows how it ended: neither kind of callback runs.
+    /// Drops all callbacks unrun, because the outcome of the commit is unknown.
     pub(super) fn unknown(&mut self) {
         *self = Self::default();
     }

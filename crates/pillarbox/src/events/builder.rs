@@ -1,4 +1,4 @@
-//! The four compositions, and what can be set on each.
+//! The outbox builder: the four compositions and their settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::model::{AggregateType, EventType, Invalid};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Part, Sink, Store, Table};
 use crate::rules::{Lease, RetryPolicy};
 
-/// Which composition it is.
+/// The kind of outbox, one for each constructor of [`Outbox`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Composition {
     SingleNode,
@@ -24,12 +24,12 @@ pub(super) enum Composition {
     WriterOnly,
 }
 
-/// Sets up an outbox; `start` reports everything that is wrong with it at once.
+/// Configures an outbox; [`OutboxBuilder::start`] reports all configuration problems at once.
 #[must_use = "a builder does nothing until it is started"]
 pub struct OutboxBuilder<S: Table> {
     composition: Composition,
     store: Arc<S>,
-    /// The same store, if this outbox delivers.
+    /// The same store, if this outbox delivers; `None` if it only writes.
     delivers: Option<Arc<dyn Store>>,
     listeners: Listeners,
     registry: Option<Arc<dyn ListenerRegistry>>,
@@ -83,44 +83,52 @@ impl<S: Table> OutboxBuilder<S> {
     }
 
     settings! {
-        /// Listeners that run at once. Default: 4.
+        /// Number of listeners that run concurrently. Default: 4.
         workers: usize => settings.workers;
-        /// Committed events that may wait in memory. Default: 1000.
+        /// Capacity of the hot queue: committed events that are buffered in memory
+        /// without a read. Default: 1000.
         hot_capacity: usize => settings.hot_rows;
-        /// Events read from the store that may wait in memory. Default: 1000.
+        /// Capacity of the cold queue: events read from the store that are buffered in memory. Default: 1000.
         cold_capacity: usize => settings.cold_rows;
-        /// Bytes that may wait in memory. Default: 64 MiB.
+        /// Maximum size of all buffered events, hot and cold together, in bytes. Default: 64 MiB.
         buffer_bytes: usize => settings.buffer_bytes;
-        /// Attempts before an event is dead. Default: 10.
+        /// Number of failed attempts after which an event is dead. Default: 10.
         max_attempts: u32 => settings.max_attempts;
-        /// How long closing waits for what is in memory. Default: 5 s.
+        /// How long shutdown keeps delivering buffered events before it releases the rest. Default: 5 s.
         drain_timeout: Duration => settings.drain;
-        /// A delivery that takes longer has failed. Default: 5 min.
+        /// Deadline of one delivery; a delivery that exceeds it has failed. Default: 5 min.
         deadline: Duration => settings.deadline;
-        /// The longest time between two reads, even if nothing hints at new rows. Default: 5 s.
+        /// Maximum time between two reads when no wake-up arrives. Default: 5 s.
         poll_interval: Duration => settings.poll_interval;
-        /// Rows of a first read; pages grow while more are waiting. Default: 50.
+        /// Rows in the first page of a read; pages grow while more rows are pending. Default: 50.
         batch_size: usize => settings.fetch_rows;
-        /// Rows younger than this are left to later reads. Default: none.
+        /// Minimum age of a row before a read returns it. Default: zero.
         skip_recent: Duration => settings.skip_recent;
-        /// What happens to rows that are done. Default: keep.
+        /// Whether delivered rows are kept or deleted. Default: keep.
         on_done: OnDone => settings.on_done;
-        /// What happens to a group whose head died, where order is kept. Default: block.
+        /// Whether a dead event blocks its group; only applies to `ordered`. Default: block.
         on_dead: OnDead => settings.on_dead;
-        /// What counts and gauges go to. Default: nothing.
+        /// Receiver of counters and gauges. Default: none.
         metrics: Arc<dyn MetricsExporter> => metrics;
-        /// Replaces the in-flight tracker.
+        /// Replaces the in-flight tracker, which prevents concurrent deliveries
+        /// of one event. Default: [`InFlightSet`].
         in_flight: Arc<dyn InFlightTracker> => tracker;
     }
 
-    /// A row of more bytes than this, all columns together, is set aside as dead without being loaded. Not below what a
-    /// writer with this payload limit can leave. Default: 16 MiB, or more where the payload limit is larger.
+    /// Maximum size of a row in bytes, all columns together; a larger row is
+    /// marked dead without being loaded.
+    ///
+    /// Must not be less than the largest row that a writer with this payload limit can write. Default: 16
+    /// MiB, or more if the payload limit requires it.
     pub fn max_row_bytes(mut self, bytes: usize) -> Self {
         self.max_row_bytes = Some(bytes);
         self
     }
 
-    /// A listener for an event type: of no aggregate, and of every aggregate type without a listener of its own.
+    /// Registers a listener for an event type.
+    ///
+    /// It receives events without an aggregate, and events of any aggregate type that has no
+    /// listener for this event type.
     pub fn listener(mut self, event_type: impl EventType, listener: impl Listener) -> Self {
         if let Err(error) = self.listeners.register(event_type, listener) {
             self.problems.push(error.into());
@@ -128,7 +136,7 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
-    /// A listener for an event type of an aggregate type.
+    /// Registers a listener for an event type of one aggregate type.
     pub fn listener_for(
         mut self,
         aggregate_type: impl AggregateType,
@@ -141,13 +149,13 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
-    /// A registry of one's own, instead of listeners.
+    /// Uses a custom registry; listeners registered on this builder are then ignored.
     pub fn registry(mut self, registry: Arc<dyn ListenerRegistry>) -> Self {
         self.registry = Some(registry);
         self
     }
 
-    /// A sink that takes an event type as a listener would; what it says of an event counts as it is.
+    /// Registers a sink for an event type, in place of a listener. Its verdicts are used unchanged.
     pub fn sink(mut self, event_type: impl EventType, sink: Arc<dyn Sink>) -> Self {
         if let Err(error) = self.listeners.register_sink(event_type, sink) {
             self.problems.push(error.into());
@@ -155,7 +163,7 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
-    /// A sink that takes an event type of an aggregate type.
+    /// Registers a sink for an event type of one aggregate type.
     pub fn sink_for(
         mut self,
         aggregate_type: impl AggregateType,
@@ -168,75 +176,82 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
-    /// A sink that takes all events, instead of listeners. It gets batches of at most this many events of one group.
+    /// Sends all events to one sink, in batches of at most this many events of one group.
+    ///
+    /// The sink replaces listeners and registry; interceptors and the in-flight tracker do not run for it.
     pub fn sink_for_all(mut self, sink: Arc<dyn Sink>, batch: usize) -> Self {
         self.sink = Some(sink);
         self.settings.batch = batch;
         self
     }
 
-    /// Adds an interceptor.
+    /// Adds an interceptor; `before` runs in the order of registration, `after` in reverse order.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.interceptors.push(Arc::new(interceptor));
         self
     }
 
-    /// Adds a writer hook.
+    /// Adds a writer hook; hooks run in the order they were added.
     pub fn hook(mut self, hook: Arc<dyn WriterHook>) -> Self {
         self.writer = self.writer.hook(hook);
         self
     }
 
-    /// Where the current trace comes from; by default the task's.
+    /// Sets the source of the current trace context. Default: the trace of the current task.
     pub fn trace_source(mut self, source: Arc<dyn TraceSource>) -> Self {
         self.writer = self.writer.trace_source(source);
         self
     }
 
-    /// Largest payload in bytes. Default: 1 MiB.
+    /// Maximum payload size in bytes. Default: 1 MiB.
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.writer = self.writer.payload_limit(bytes);
         self
     }
 
-    /// How long to wait between attempts. Default: 200 ms to 60 s, doubling, with jitter.
+    /// Backoff between attempts. Default: exponential from 200 ms to 60 s, with a jitter of ±50 %.
     pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
         self.settings.retry = Arc::new(policy);
         self
     }
 
-    /// How long this node lives without a heartbeat: others take over then. Default: 15 s; several nodes must set it.
+    /// Lease of this node: without a heartbeat for this long, other nodes evict it and take over its slots.
+    ///
+    /// Default: 15 s. `multi_node` has no default and requires it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// A label of this node for people, such as host and process.
+    /// Human-readable label of this node, such as host name and process id.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.settings.label = label.into();
         self
     }
 
-    /// Takes no share of what other processes write: this one delivers what it commits, by the hot path. It still reads its own
-    /// events that did not fit into memory, and delayed and failed events when they are due. Not with `ordered`: groups are read.
+    /// Takes no slots: this process delivers only the events it commits itself, by the hot path.
+    ///
+    /// It still reads its own events that did not fit into memory, and delayed and failed events when they
+    /// are due. Not allowed with `ordered`, because grouped events are always read from slots.
     pub fn no_polling(mut self) -> Self {
         self.settings.part = Part::OwnLane;
         self
     }
 
-    /// What old events are deleted, and when. Default: done after 7 days, dead after 30; writer only: nothing.
+    /// Retention of old events. Default: 7 days for done and 30 days for dead events;
+    /// a writer-only outbox purges nothing.
     pub fn purge(mut self, settings: PurgeSettings) -> Self {
         self.purge = Some(settings);
         self
     }
 
-    /// Deletes nothing.
+    /// Disables the purge.
     pub fn no_purge(mut self) -> Self {
         self.purge = None;
         self
     }
 
-    /// The seed of jitter and node ids, for tests that want the same run twice.
+    /// Seed of jitter and node ids, for reproducible tests. Default: random.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -277,7 +292,7 @@ impl<S: Table> OutboxBuilder<S> {
         if problems.is_empty() { Ok(()) } else { Err(StartError::Settings(problems)) }
     }
 
-    /// Checks everything, then starts: the node joins, workers run, the purge schedule begins.
+    /// Checks settings and schema, registers the node, and starts the workers and the purge schedule.
     pub async fn start(mut self) -> Result<Outbox<S>, StartError> {
         self.check()?;
         self.store.admin().check().await?;

@@ -1,4 +1,4 @@
-//! One configuration for everything that can be set, for files and environments of the user's own.
+//! All outbox settings as one serializable struct, for configuration files and environment variables.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,63 +11,67 @@ use crate::model::{Invalid, PAYLOAD_MAX};
 use crate::port::{OnDone, Table};
 use crate::rules::Exponential;
 
-/// Every setting of an outbox. Missing keys have their defaults, unknown ones are refused.
+/// All settings of an outbox. Missing keys take their defaults; unknown keys are an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OutboxConfig {
-    /// Listeners that run at once. Default: 4.
+    /// Number of listeners that run concurrently. Default: 4.
     pub workers: usize,
-    /// Committed events that may wait in memory. Default: 1000.
+    /// Capacity of the hot queue: committed events that are buffered in memory without a read. Default: 1000.
     pub hot_queue_capacity: usize,
-    /// Events read from the store that may wait in memory. Default: 1000.
+    /// Capacity of the cold queue: events read from the store that are buffered in memory. Default: 1000.
     pub cold_queue_capacity: usize,
-    /// Bytes that may wait in memory. Default: 64 MiB.
+    /// Maximum size of all buffered events, hot and cold together, in bytes. Default: 64 MiB.
     pub buffer_bytes: usize,
-    /// Attempts before an event is dead. Default: 10.
+    /// Number of failed attempts after which an event is dead. Default: 10.
     pub max_attempts: u32,
-    /// The delay after the first failure. Default: 200.
+    /// Retry delay after the first failure before jitter, in milliseconds; doubles per attempt. Default: 200.
     pub retry_base_delay_ms: u64,
-    /// The longest delay. Default: 60000.
+    /// Maximum retry delay before jitter, in milliseconds. Default: 60000.
     pub retry_max_delay_ms: u64,
-    /// How long closing waits for what is in memory. Default: 5000.
+    /// How long shutdown keeps delivering buffered events before it releases the
+    /// rest, in milliseconds. Default: 5000.
     pub drain_timeout_ms: u64,
-    /// A delivery that takes longer has failed. Default: 300000.
+    /// Deadline of one delivery, in milliseconds; a delivery that exceeds it has failed. Default: 300000.
     pub listener_deadline_ms: u64,
-    /// Whether the store is read at all, beside the hot path. Default: true.
+    /// Whether this process also delivers events that other processes wrote. If false, it takes no
+    /// slots; see [`OutboxBuilder::no_polling`]. Default: true.
     pub poller_enabled: bool,
-    /// The longest time between two reads, in milliseconds. Default: 5000.
+    /// Maximum time between two reads when no wake-up arrives, in milliseconds. Default: 5000.
     pub poller_interval_ms: u64,
-    /// Rows of a first read; more while more are waiting. Default: 50.
+    /// Rows in the first page of a read; pages grow while more rows are pending. Default: 50.
     pub poller_batch_size: usize,
-    /// Rows younger than this are left to later reads. Default: 0.
+    /// Minimum age of a row before a read returns it, in milliseconds. Default: 0.
     pub poller_skip_recent_ms: u64,
-    /// How long a node lives without a heartbeat. Default: 15000.
+    /// Lease of a node, in milliseconds: without a heartbeat for this long, other
+    /// nodes evict it. Default: 15000.
     pub lease_ms: u64,
-    /// A label of this node for people, such as host and process. Default: empty.
+    /// Human-readable label of this node, such as host name and process id. Default: empty.
     pub label: String,
-    /// What happens to rows that are done: `keep` or `delete`. Default: keep.
+    /// Whether delivered rows are kept or deleted: `keep` or `delete`. Default: keep.
     pub on_done: OnDone,
-    /// What happens to a group whose head died: `block` or `skip`. Default: block.
+    /// Whether a dead event blocks its group or is skipped: `block` or `skip`. Default: block.
     pub on_dead: OnDead,
-    /// Largest payload in bytes. Default: 1 MiB.
+    /// Maximum payload size in bytes. Default: 1 MiB.
     pub payload_limit_bytes: usize,
-    /// A row of more bytes than this, all columns together, is set aside as dead without being loaded. Default: 16 MiB, or
-    /// more where the payload limit is larger.
+    /// Maximum size of a row in bytes, all columns together; a larger row is marked dead without being
+    /// loaded. Default: 16 MiB, or more if the payload limit requires it.
     pub max_row_bytes: Option<usize>,
-    /// Whether old events are deleted. Default: true.
+    /// Whether old events are purged. Default: true.
     pub purge_enabled: bool,
-    /// Keep done events this long. Default: 604800 (7 days).
+    /// Retention of done events, in seconds. Default: 604800 (7 days).
     pub purge_keep_done_seconds: u64,
-    /// Keep dead events this long. Default: 2592000 (30 days).
+    /// Retention of dead events, in seconds. Default: 2592000 (30 days).
     pub purge_keep_dead_seconds: u64,
-    /// Delete every event older than this, whatever its status; for writer only. Default: none.
+    /// Retention of all events regardless of status, in seconds; only for a writer-only outbox, because it
+    /// deletes undelivered events. Default: none.
     pub purge_keep_any_seconds: Option<u64>,
-    /// Rows deleted in one transaction. Default: 500.
+    /// Maximum number of rows deleted in one transaction. Default: 500.
     pub purge_batch_size: usize,
-    /// How often. Default: 3600.
+    /// Time between two purge runs, in seconds. Default: 3600.
     pub purge_interval_seconds: u64,
-    /// What the names of metrics begin with; they go to the recorder of the `metrics` facade, if there is one.
-    /// Default: `outbox`.
+    /// Prefix of metric names; metrics go to the recorder installed in the `metrics`
+    /// facade, if any. Default: `outbox`.
     pub metrics_prefix: String,
 }
 
@@ -105,7 +109,7 @@ impl Default for OutboxConfig {
 }
 
 impl OutboxConfig {
-    /// Every problem at once, each with field, value and bound.
+    /// Returns all invalid settings, each with field, value and bound.
     #[must_use]
     pub fn problems(&self) -> Vec<Invalid> {
         let mut problems = Vec::new();
@@ -123,7 +127,7 @@ impl OutboxConfig {
         problems
     }
 
-    /// Sets a builder to all of this.
+    /// Applies all settings to a builder. Invalid settings surface when the builder starts.
     pub fn apply<S: Table>(&self, builder: OutboxBuilder<S>) -> OutboxBuilder<S> {
         let retry = Exponential { base: ms(self.retry_base_delay_ms), max: ms(self.retry_max_delay_ms) };
         let builder = builder

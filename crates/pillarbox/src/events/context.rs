@@ -1,4 +1,4 @@
-//! The transaction context: for code that can't pass a transaction down.
+//! The transaction context: gives code access to the current transaction without passing it down.
 
 use std::any::Any;
 use std::future::Future;
@@ -14,15 +14,17 @@ tokio::task_local! {
     static CURRENT: Arc<dyn Any + Send + Sync>;
 }
 
-/// Knows the transaction that is current here.
+/// Gives access to the current transaction.
 pub trait TransactionContext<S: Begin>: Send + Sync {
-    /// Whether there is one.
+    /// Whether a transaction is current and has not ended.
     fn is_active(&self) -> bool;
 
-    /// The current transaction, locked for this use; outside of one this fails at once.
+    /// Locks and returns the current transaction; waits while other code holds the lock.
+    ///
+    /// Fails immediately with [`WriteError::NoTransaction`] if there is none.
     fn current(&self) -> impl Future<Output = Result<Current<S>, WriteError>> + Send;
 
-    /// Runs after the current transaction has committed.
+    /// Registers a callback that runs after the current transaction commits.
     fn after_commit(
         &self,
         callback: impl FnOnce() + Send + 'static,
@@ -33,7 +35,7 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
         }
     }
 
-    /// Runs after the current transaction was rolled back or dropped.
+    /// Registers a callback that runs after the current transaction is rolled back or dropped.
     fn after_rollback(
         &self,
         callback: impl FnOnce() + Send + 'static,
@@ -44,7 +46,7 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
         }
     }
 
-    /// Writes an event on the current transaction.
+    /// Writes an event on the current transaction. Returns its id, or `None` if a hook suppressed it.
     fn write(
         &self,
         event: impl IntoEvent + Send,
@@ -53,17 +55,19 @@ pub trait TransactionContext<S: Begin>: Send + Sync {
     }
 }
 
-/// The current transaction, locked.
+/// The current transaction, locked until this guard is dropped.
 pub struct Current<S: Begin>(OwnedMutexGuard<Option<Transaction<S>>>);
 
 impl<S: Begin> Current<S> {
-    /// The transaction; an error if it has ended.
+    /// Returns the transaction, or an error if it has ended.
     pub fn transaction(&mut self) -> Result<&mut Transaction<S>, WriteError> {
         self.0.as_mut().ok_or(WriteError::NoTransaction)
     }
 }
 
-/// The context of the task: set by [`Writer::scope`].
+/// The transaction context of the current task, set by [`Writer::scope`].
+///
+/// Spawned tasks do not inherit it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskContext;
 
@@ -89,26 +93,28 @@ impl<S: Begin> TransactionContext<S> for TaskContext {
     }
 }
 
-/// Why a scope did not commit.
+/// Reasons why a scope did not commit.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError<E> {
-    /// The transaction could not be opened.
+    /// The store failed to open the transaction.
     #[error(transparent)]
     Begin(StoreError),
-    /// The body said no; everything was rolled back.
+    /// The body returned an error, and the transaction was rolled back.
     #[error("the transaction was rolled back")]
     Body(E),
-    /// The commit failed.
+    /// The commit failed, or its outcome is unknown.
     #[error(transparent)]
     Commit(CommitError),
 }
 
 impl<S: Begin> Writer<S> {
-    /// Runs a future with a transaction as its context: commits if it succeeds, rolls back if it fails.
+    /// Runs a future with a transaction as its context: commits if it returns `Ok`, rolls
+    /// back if it returns `Err`.
     pub async fn scope<R, E>(&self, body: impl Future<Output = Result<R, E>>) -> Result<R, ScopeError<E>> {
         let tx = self.begin().await.map_err(ScopeError::Begin)?;
         let scope = Arc::new(Mutex::new(Some(tx)));
         let result = CURRENT.scope(Arc::clone(&scope) as Arc<dyn Any + Send + Sync>, body).await;
+        // Taking the transaction ends the context: a clone that outlives the body finds no transaction.
         let tx = scope.lock_owned().await.take();
         match (result, tx) {
             (Ok(output), Some(tx)) => tx.commit().await.map(|()| output).map_err(ScopeError::Commit),

@@ -1,19 +1,19 @@
-//! Dead events: look, count, bring back.
+//! Dead events: list, count, replay.
 
 use std::sync::Arc;
 
 use crate::model::{EventId, Record, Status};
 use crate::port::{List, Replay, Select, StoreError, Table};
 
-/// Batches of one replay, so that it ends.
+/// Maximum number of batches in one replay, as a bound on its loop.
 const BATCHES_MAX: usize = 1_000_000;
 
-/// Which dead events; everything that is set must match.
+/// Selects dead events; all fields that are set must match.
 #[derive(Debug, Clone, Default)]
 pub struct DeadFilter {
-    /// This event type.
+    /// Only events of this type.
     pub event_type: Option<String>,
-    /// This aggregate type.
+    /// Only events of this aggregate type.
     pub aggregate_type: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl DeadFilter {
     }
 }
 
-/// The dead events of an outbox. A database error is an error, never an empty list or a zero.
+/// Access to the dead events of a store. A database error is returned, never hidden as an empty result.
 #[derive(Clone)]
 pub struct DeadEvents {
     store: Arc<dyn Table>,
@@ -36,32 +36,33 @@ pub struct DeadEvents {
 }
 
 impl DeadEvents {
-    /// The dead events of this store; `by` is who the audit names.
+    /// Access to the dead events of this store; the audit log records `by` as the actor.
     #[must_use]
     pub fn new(store: Arc<dyn Table>, by: impl Into<String>) -> Self {
         Self { store, by: by.into() }
     }
 
-    /// Dead events, oldest first.
+    /// Lists at most `limit` dead events, oldest first.
     pub async fn query(&self, filter: &DeadFilter, limit: usize) -> Result<Vec<Record>, StoreError> {
         self.store.admin().list(List { select: filter.select(), limit, ..List::default() }).await
     }
 
-    /// How many there are, optionally of one type.
+    /// Counts dead events, optionally only those of one event type.
     pub async fn count(&self, event_type: Option<&str>) -> Result<u64, StoreError> {
         let filter = DeadFilter { event_type: event_type.map(str::to_owned), aggregate_type: None };
         self.store.admin().count(filter.select()).await
     }
 
-    /// Brings one back to new, attempts reset; whether it did.
+    /// Replays one dead event: it is pending again with no attempts counted. Returns false
+    /// if it was not dead.
     pub async fn replay(&self, id: &EventId) -> Result<bool, StoreError> {
         let select = Select { ids: vec![id.clone()], ..DeadFilter::default().select() };
         Ok(self.batch(select, 1).await? == 1)
     }
 
-    /// Brings back all that match and are dead now, in batches; how many.
+    /// Replays all matching events that are dead now, in batches. Returns the number of replayed events.
     pub async fn replay_all(&self, filter: &DeadFilter, batch: usize) -> Result<u64, StoreError> {
-        // As many as there are now: one that dies again meanwhile does not keep this going.
+        // The total is fixed up front: an event that dies again meanwhile must not keep the loop running.
         let total = self.store.admin().count(filter.select()).await?;
         let mut replayed = 0;
         for _ in 0..BATCHES_MAX {

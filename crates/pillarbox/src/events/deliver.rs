@@ -1,4 +1,4 @@
-//! The sink of listeners, and of sinks in their place: interceptors, routing, trace, one event at a time.
+//! The sink of the events API: runs interceptors and passes each event to its listener or sink.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::engine::RouteBreakers;
 use crate::model::Event;
 use crate::port::{Delivery, Handed, Sink, Verdict};
 
-/// Hands each event to its listener.
+/// Delivers each event to its listener, one at a time, within the event's trace.
 pub(crate) struct ListenerSink {
     pub(crate) registry: Arc<dyn ListenerRegistry>,
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
@@ -28,6 +28,8 @@ impl ListenerSink {
             Ok(passage) => passage,
             Err(after) => return Verdict::RouteShut { route: route(), after },
         };
+        // Interceptors see the end of every delivery: `Unfinished` reports it if this
+        // future panics or is dropped.
         let unfinished = Unfinished { sink: self, event };
         let verdict = match self.before(event) {
             Ok(()) => self.listen(delivery).await,
@@ -69,7 +71,7 @@ impl ListenerSink {
     }
 }
 
-/// Tells the interceptors of a delivery that panicked or was dropped at its deadline.
+/// Runs the after-interceptors when dropped, for a delivery that panicked or exceeded its deadline.
 struct Unfinished<'a> {
     sink: &'a ListenerSink,
     event: &'a Event,
@@ -91,6 +93,7 @@ impl Sink for ListenerSink {
                 let taken = matches!(verdict, Verdict::Accepted | Verdict::Settled);
                 verdicts.push(verdict);
                 if !taken {
+                    // Events behind a failure stay undelivered, so that the group keeps its order.
                     verdicts.resize(batch.len(), Verdict::Skipped);
                     break;
                 }

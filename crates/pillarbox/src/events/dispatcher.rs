@@ -1,4 +1,4 @@
-//! The dispatcher: bounded queues and workers for events that are handed in. Usable alone.
+//! The dispatcher: bounded queues and workers for events that a caller passes in.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::engine::{Core, Engine, EngineParts, EngineSettings, Shared};
 use crate::model::{Invalid, OwnerId, Row, Slot, Status};
 use crate::port::{Fence, MetricsExporter, NoMetrics, Sink, Source, Store};
 
-/// What a dispatcher is made of.
+/// Configures a [`Dispatcher`].
 pub struct DispatcherBuilder {
     store: Arc<dyn Store>,
     registry: Arc<dyn ListenerRegistry>,
@@ -23,42 +23,43 @@ pub struct DispatcherBuilder {
 }
 
 impl DispatcherBuilder {
-    /// Workers, capacities, attempts, retry policy, drain time.
+    /// Replaces the engine settings: workers, capacities, attempts, retry policy, drain time and others.
     #[must_use]
     pub fn settings(mut self, settings: EngineSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Adds an interceptor.
+    /// Adds an interceptor; `before` runs in the order of registration, `after` in reverse order.
     #[must_use]
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.interceptors.push(Arc::new(interceptor));
         self
     }
 
-    /// Replaces the in-flight tracker.
+    /// Replaces the in-flight tracker, which prevents concurrent deliveries
+    /// of one event. Default: [`InFlightSet`].
     #[must_use]
     pub fn in_flight(mut self, tracker: Arc<dyn InFlightTracker>) -> Self {
         self.tracker = tracker;
         self
     }
 
-    /// Replaces the metrics.
+    /// Sets the receiver of counters and gauges. Default: none.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn MetricsExporter>) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Outcomes are settled under this owner's claims.
+    /// Settles outcomes under this owner's claims, for events that a poller claimed. Default: no fence.
     #[must_use]
     pub fn claimed_by(mut self, owner: OwnerId) -> Self {
         self.fence = Fence::Owner(owner);
         self
     }
 
-    /// Starts the workers.
+    /// Checks the settings and starts the workers. Must be called within a Tokio runtime.
     pub fn start(self) -> Result<Dispatcher, Invalid> {
         self.settings.validate()?;
         let sink: Arc<dyn Sink> = Arc::new(ListenerSink {
@@ -85,14 +86,16 @@ impl DispatcherBuilder {
     }
 }
 
-/// Runs listeners on events that are handed in, and settles them.
+/// Delivers the events that a caller passes in to listeners, and settles them.
+///
+/// Usable without an outbox; as a [`PollHandler`] it receives the events of a poller.
 pub struct Dispatcher {
     shared: Arc<Shared>,
     engine: tokio::sync::Mutex<Engine>,
 }
 
 impl Dispatcher {
-    /// Starts to make one.
+    /// Configures a dispatcher that settles on this store and finds listeners in this registry.
     #[must_use]
     pub fn builder(store: Arc<dyn Store>, registry: impl ListenerRegistry) -> DispatcherBuilder {
         DispatcherBuilder {
@@ -106,23 +109,23 @@ impl Dispatcher {
         }
     }
 
-    /// To the hot queue; false if it is full or the dispatcher is closing.
+    /// Adds an event to the hot queue. Returns false if the queue is full or the dispatcher is closing.
     pub fn enqueue_hot(&self, polled: Polled) -> bool {
         self.shared.with(|core| core.hand_in(row(polled), Source::Hot, Instant::now()))
     }
 
-    /// To the cold queue; false if it is full or the dispatcher is closing.
+    /// Adds an event to the cold queue. Returns false if the queue is full or the dispatcher is closing.
     pub fn enqueue_cold(&self, polled: Polled) -> bool {
         self.shared.with(|core| core.hand_in(row(polled), Source::Cold, Instant::now()))
     }
 
-    /// How much room the cold queue has.
+    /// Number of events that the cold queue has room for.
     #[must_use]
     pub fn cold_room(&self) -> usize {
         self.shared.with(|core| core.cold_room().0)
     }
 
-    /// Stops intake, drains up to the drain time, then stops. Harmless when repeated.
+    /// Stops intake, keeps delivering for at most the drain time, then stops. Idempotent.
     pub async fn close(&self) {
         self.engine.lock().await.close().await;
     }

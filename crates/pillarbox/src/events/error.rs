@@ -1,47 +1,47 @@
-//! What can go wrong at the events door.
+//! Errors of the events API.
 
 use super::AlreadyRegistered;
 use crate::model::Invalid;
 use crate::port::StoreError;
 
-/// Why an event was not written.
+/// Reasons why an event was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A field is wrong.
+    /// A field of the event is missing, too long or malformed.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// A before-write hook said no.
+    /// A before-write hook returned an error or panicked.
     #[error("a before-write hook failed: {0}")]
     Hook(String),
-    /// There is no transaction to write in.
+    /// No transaction is active in this context.
     #[error("no transaction is active here: write inside Outbox::scope, or pass the transaction")]
     NoTransaction,
-    /// The database said no.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why an outbox did not start.
+/// Reasons why an outbox, poller, purger or worker did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Settings that are missing, contradictory or out of range: all of them.
+    /// All settings that are missing, contradictory or out of range.
     #[error("the outbox can't be built: {}", list(.0))]
     Settings(Vec<SettingError>),
-    /// The database said no.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It was closed before.
+    /// The named component was closed before and cannot be restarted.
     #[error("{0} was closed and can't be started again")]
     Closed(&'static str),
 }
 
-/// One thing wrong with the settings.
+/// One configuration problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// Out of range or missing.
+    /// A setting is out of range or missing.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// Two listeners for one pair.
+    /// Two listeners are registered for the same pair of aggregate type and event type.
     #[error(transparent)]
     Listener(#[from] AlreadyRegistered),
 }

@@ -1,4 +1,4 @@
-//! How a listener fails.
+//! The failure of a listener or handler: retry, permanent, unavailable or throttled.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,7 +15,9 @@ enum Kind {
     InFlight,
 }
 
-/// A listener's failure. Any error becomes one that is tried again; `?` does it.
+/// The failure of a listener or handler.
+///
+/// The `?` operator converts any error to a failure that is retried by the retry policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     kind: Kind,
@@ -23,38 +25,43 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Try again, by the retry policy.
+    /// Counts the attempt and retries after the delay of the retry policy.
     #[must_use]
     pub fn retry(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind: Kind::Again(None), message: chain(&*error.into()) }
     }
 
-    /// Try again after this long.
+    /// Counts the attempt and retries after this delay.
     #[must_use]
     pub fn retry_after(error: impl Into<Box<dyn Error + Send + Sync>>, after: Duration) -> Self {
         Self { kind: Kind::Again(Some(after)), message: chain(&*error.into()) }
     }
 
-    /// It will never work: dead at once.
+    /// Gives the event up: it is dead without further attempts.
     #[must_use]
     pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind: Kind::Permanent, message: chain(&*error.into()) }
     }
 
-    /// What the listener needs is down: no attempt is burnt, and after five in a row this listener gets nothing for a while.
+    /// A dependency of the listener is down; retries after `after`, or after a backoff.
+    ///
+    /// Counts no attempt while the dependency is down. After five such failures in a row the circuit breaker
+    /// of this listener opens.
     #[must_use]
     pub fn unavailable(error: impl Into<Box<dyn Error + Send + Sync>>, after: Option<Duration>) -> Self {
         Self { kind: Kind::Unavailable(after), message: chain(&*error.into()) }
     }
 
-    /// What the listener needs wants fewer calls: no attempt is ever counted, all deliveries are paced, and none is begun
-    /// before `after` has passed.
+    /// A dependency of the listener asks for fewer calls.
+    ///
+    /// Never counts an attempt. The engine slows down all deliveries, and starts
+    /// none before `after` has passed.
     #[must_use]
     pub fn throttled(error: impl Into<Box<dyn Error + Send + Sync>>, after: Option<Duration>) -> Self {
         Self { kind: Kind::Throttled(after), message: chain(&*error.into()) }
     }
 
-    /// What a verdict tells interceptors; none where the event was taken.
+    /// Converts a verdict for interceptors; `None` if the event was accepted.
     pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
         let (kind, message) = match verdict {
             Verdict::Accepted | Verdict::Settled => return None,
@@ -72,13 +79,13 @@ impl Failure {
         Some(Self { kind, message: message.to_owned() })
     }
 
-    /// What went wrong, with its causes.
+    /// The error message, followed by its causes.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether it is dead at once.
+    /// Whether the event is dead without further attempts.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         matches!(self.kind, Kind::Permanent | Kind::NoRoute)
@@ -103,7 +110,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
     }
 }
 
-/// The error and its causes, in one line.
+/// Formats the error and its causes in one line.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

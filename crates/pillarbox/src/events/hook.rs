@@ -1,4 +1,4 @@
-//! Writer hooks: what runs around a write and the end of its transaction.
+//! Writer hooks: callbacks around a write and the end of its transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,30 +6,34 @@ use std::sync::Arc;
 use super::Failure;
 use crate::model::Event;
 
-/// Runs around writes. Before-write may change or suppress; what fails later is logged and never reaches the caller.
+/// Callbacks around writes.
+///
+/// `before_write` can change or suppress a write. Failures and panics of the other callbacks are logged and
+/// never reach the caller.
 pub trait WriterHook: Send + Sync + 'static {
-    /// Before the insert: the events to write instead. An empty list suppresses the write; an error fails it.
+    /// Runs before the insert and returns the events to write. An empty list suppresses the
+    /// write; an error fails it.
     fn before_write(&self, events: Vec<Event>) -> Result<Vec<Event>, Failure> {
         Ok(events)
     }
 
-    /// The rows are in, the transaction is still open.
+    /// Runs after the insert, while the transaction is still open.
     fn after_write(&self, _events: &[Event]) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The transaction has committed.
+    /// Runs after the transaction has committed.
     fn after_commit(&self, _events: &[Event]) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The transaction was rolled back, or dropped unfinished.
+    /// Runs after the transaction was rolled back or dropped.
     fn after_rollback(&self, _events: &[Event]) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// After what a hook runs.
+/// The step after which a hook runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Moment {
     Write,
@@ -37,7 +41,7 @@ pub(crate) enum Moment {
     Rollback,
 }
 
-/// The hooks of a writer, in order.
+/// The hooks of a writer, in the order of registration.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks(pub(crate) Vec<Arc<dyn WriterHook>>);
 

@@ -1,4 +1,4 @@
-//! Which events are being delivered right now.
+//! In-flight tracking: prevents two concurrent deliveries of one event in this process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,16 +9,16 @@ use tokio::time::Instant;
 
 use crate::model::EventId;
 
-/// Keeps one event from being run twice at once.
+/// Prevents concurrent deliveries of the same event.
 pub trait InFlightTracker: Send + Sync + 'static {
-    /// False if it is in flight already.
+    /// Marks an event as in flight. Returns false if it is in flight already.
     fn try_acquire(&self, id: &EventId) -> bool;
 
-    /// It is no longer in flight.
+    /// Marks an event as no longer in flight.
     fn release(&self, id: &EventId);
 }
 
-/// The default tracker: a set, whose entries may expire.
+/// The default tracker: a set of ids in memory, optionally with expiry.
 #[derive(Debug, Default)]
 pub struct InFlightSet {
     entries: Mutex<HashMap<EventId, Option<Instant>>>,
@@ -26,13 +26,13 @@ pub struct InFlightSet {
 }
 
 impl InFlightSet {
-    /// Entries stay until they are released.
+    /// Creates a set whose entries stay until they are released.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Entries older than this count as released.
+    /// Creates a set whose entries count as released when they are older than `ttl`.
     #[must_use]
     pub fn with_ttl(ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..Self::default() }
@@ -41,7 +41,7 @@ impl InFlightSet {
 
 impl InFlightTracker for InFlightSet {
     fn try_acquire(&self, id: &EventId) -> bool {
-        // Without a TTL nobody asks for the time of an entry.
+        // Without a TTL the time of an entry is never read, so the clock call is saved.
         let since = self.ttl.map(|_| Instant::now());
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         match entries.entry(id.clone()) {
@@ -67,7 +67,7 @@ impl InFlightTracker for InFlightSet {
     }
 }
 
-/// Releases when dropped: also when a delivery is cancelled or panics.
+/// Releases its event when dropped, so also when a delivery is cancelled or panics.
 pub(crate) struct Acquired<'a> {
     tracker: &'a dyn InFlightTracker,
     id: &'a EventId,
@@ -75,7 +75,8 @@ pub(crate) struct Acquired<'a> {
 
 impl<'a> Acquired<'a> {
     pub(crate) fn new(tracker: &'a dyn InFlightTracker, id: &'a EventId) -> Option<Self> {
-        // Made only if it was acquired: dropping one releases.
+        // `then`, not `then_some`: a value built after a failed acquire would release
+        // another delivery's entry on drop.
         tracker.try_acquire(id).then(|| Self { tracker, id })
     }
 }

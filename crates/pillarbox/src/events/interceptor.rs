@@ -1,16 +1,20 @@
-//! Interceptors: what runs around every delivery, for audit, logs and measures.
+//! Interceptors: callbacks around every delivery, for audit, logs and metrics.
 
 use super::Failure;
 use crate::model::Event;
 
-/// Runs before and after a listener.
+/// Callbacks before and after each delivery to a listener.
 pub trait Interceptor: Send + Sync + 'static {
-    /// Before delivery, in the order of registration; a failure sends the event to retry or dead.
+    /// Runs before the delivery, in the order of registration.
+    ///
+    /// On a failure the listener does not run, and the event is retried or dead as
+    /// if the listener had failed.
     fn before(&self, _event: &Event) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// After delivery, in reverse order; the failure, or none. What it fails with is logged.
+    /// Runs after the delivery, in reverse order, with the delivery's failure if any. Its
+    /// own failure is only logged.
     fn after(&self, _event: &Event, _failure: Option<&Failure>) -> Result<(), Failure> {
         Ok(())
     }
@@ -33,12 +37,12 @@ impl<F: Fn(&Event, Option<&Failure>) + Send + Sync + 'static> Interceptor for Af
     }
 }
 
-/// An interceptor from one closure that runs before.
+/// Creates an interceptor from a closure that runs before each delivery.
 pub fn before(run: impl Fn(&Event) -> Result<(), Failure> + Send + Sync + 'static) -> impl Interceptor {
     Before(run)
 }
 
-/// An interceptor from one closure that runs after.
+/// Creates an interceptor from a closure that runs after each delivery.
 pub fn after(run: impl Fn(&Event, Option<&Failure>) + Send + Sync + 'static) -> impl Interceptor {
     After(run)
 }

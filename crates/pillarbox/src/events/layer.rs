@@ -1,4 +1,4 @@
-//! A tower layer, for axum and others: each request runs with a transaction as its context.
+//! A tower layer, for axum and others, that runs each request with a transaction as its context.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,15 +12,16 @@ use tower_service::Service;
 use super::{ScopeError, Writer};
 use crate::port::Begin;
 
-/// Gives each request a transaction: committed if the answer is below 400, rolled back otherwise.
+/// Runs each request in a transaction: commits if the response status is below 400, rolls back otherwise.
 ///
-/// Handlers find it in [`super::TaskContext`]. If it can't begin or commit, the answer is 500 with an empty body.
+/// Handlers reach the transaction through [`super::TaskContext`]. If it cannot begin or commit, the response
+/// is 500 with an empty body.
 pub struct TransactionLayer<S> {
     writer: Writer<S>,
 }
 
 impl<S: Begin> TransactionLayer<S> {
-    /// A layer over this writer.
+    /// Creates a layer that opens its transactions with this writer.
     #[must_use]
     pub fn new(writer: Writer<S>) -> Self {
         Self { writer }
@@ -41,7 +42,7 @@ impl<S: Begin, I> Layer<I> for TransactionLayer<S> {
     }
 }
 
-/// The service that [`TransactionLayer`] makes.
+/// The service created by [`TransactionLayer`].
 pub struct TransactionService<S, I> {
     writer: Writer<S>,
     inner: I,
@@ -70,7 +71,8 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // The service that was ready is the one to call; its clone waits for the next request.
+        // Only the instance that `poll_ready` reported ready may be called, so the clone
+        // stays for the next request.
         let waiting = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, waiting);
         let writer = self.writer.clone();

@@ -1,4 +1,4 @@
-//! Listeners: code in the process that takes an event.
+//! Listeners: user code in this process that receives events.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,12 +6,12 @@ use std::pin::Pin;
 use super::Failure;
 use crate::model::Event;
 
-/// Takes events of one kind. Closures `|event| async { … }` are listeners; so are types.
+/// Receives the events of one type. Implement it for a type, or use a closure `|event| async { … }`.
 ///
-/// An event may come more than once: drop duplicates by its id. A listener past its deadline is dropped where it
-/// waits, and has failed.
+/// Delivery is at least once: discard duplicates by the event's id. When a listener exceeds its deadline, its
+/// future is dropped at the current await point and the delivery has failed.
 pub trait Listener: Send + Sync + 'static {
-    /// Takes one event.
+    /// Processes one event.
     fn on_event(&self, event: Event) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -26,7 +26,7 @@ where
     }
 }
 
-/// A listener of any type, as registries keep it.
+/// A listener as a trait object, for registries.
 pub(crate) trait AnyListener: Send + Sync {
     fn call(&self, event: Event) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>>;
 }

@@ -1,4 +1,4 @@
-//! Metrics through the `metrics` facade: Prometheus, OpenTelemetry or whatever recorder is installed.
+//! Metrics through the `metrics` facade, for Prometheus, OpenTelemetry or any other recorder.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 use crate::port::MetricsExporter;
 
-/// Counters and gauges with a prefix, by default `outbox`.
+/// Exports counters and gauges to the recorder of the `metrics` facade.
 ///
-/// Names are `{prefix}.enqueue.hot` and so on; Prometheus recorders turn dots into underscores.
+/// Names are `{prefix}.enqueue.hot` and so on, by default with the prefix `outbox`. Prometheus
+/// recorders turn dots into underscores.
 pub struct FacadeMetrics {
     hot: Counter,
     hot_dropped: Counter,
@@ -23,13 +24,13 @@ pub struct FacadeMetrics {
 }
 
 impl FacadeMetrics {
-    /// Metrics named `outbox.…`, with the recorder that is installed now.
+    /// Creates metrics named `outbox.…` on the current recorder; install the recorder first.
     #[must_use]
     pub fn new() -> Self {
         Self::with_prefix("outbox")
     }
 
-    /// Metrics with a prefix of one's own, for several outboxes in one process.
+    /// Creates metrics with a custom prefix, for several outboxes in one process.
     #[must_use]
     pub fn with_prefix(prefix: &str) -> Self {
         let name = |suffix: &str| format!("{prefix}.{suffix}");

@@ -1,4 +1,4 @@
-//! The events door: write an event in a transaction, take it with a listener.
+//! The events API: write events in a transaction, receive them with listeners.
 
 mod blocking;
 mod buffer;

@@ -1,4 +1,4 @@
-//! The outbox: a writer and everything that delivers, as one thing that is closed once.
+//! The outbox: a writer, the engine that delivers its events and the purger, with one `close`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,13 +14,15 @@ use crate::port::{
     WriteSql,
 };
 
-/// What an outbox owns beside its writer.
+/// The background parts of an outbox, which `close` stops.
 pub(super) struct Parts {
     pub(super) engine: Option<Engine>,
     pub(super) purger: Option<Purger>,
 }
 
-/// An outbox. Cheap to clone; close it when the service stops.
+/// A transactional outbox: writes events and, unless it is writer-only, delivers them to listeners.
+///
+/// Cheap to clone; all clones share one engine. Call [`Outbox::close`] when the service stops.
 pub struct Outbox<S: Table> {
     writer: Writer<S>,
     parts: Arc<Mutex<Parts>>,
@@ -33,17 +35,23 @@ impl<S: Table> Clone for Outbox<S> {
 }
 
 impl<S: Store> Outbox<S> {
-    /// One process on this store: committed events go straight to their listener; the reader is the fallback.
+    /// An outbox for one process on this store.
+    ///
+    /// Committed events go straight to their listener; the reader is the fallback.
     pub fn single_node(store: S) -> OutboxBuilder<S> {
         Self::delivering(Composition::SingleNode, store)
     }
 
-    /// Several processes on this store, each with its share; set a lease.
+    /// An outbox for several processes on this store, each of which delivers a share of the slots.
+    ///
+    /// [`OutboxBuilder::lease`] is mandatory.
     pub fn multi_node(store: S) -> OutboxBuilder<S> {
         Self::delivering(Composition::MultiNode, store)
     }
 
-    /// Events of one group are delivered one after another, whatever fails, by any number of processes.
+    /// An outbox that delivers the events of each group one after another, even across failures.
+    ///
+    /// Any number of processes can share the store.
     pub fn ordered(store: S) -> OutboxBuilder<S> {
         Self::delivering(Composition::Ordered, store)
     }
@@ -56,7 +64,7 @@ impl<S: Store> Outbox<S> {
 }
 
 impl<S: Table> Outbox<S> {
-    /// Only writes; a relay or a change-data consumer delivers.
+    /// An outbox that only writes; a relay or a change-data-capture consumer delivers the events.
     pub fn writer_only(store: S) -> OutboxBuilder<S> {
         OutboxBuilder::new(Composition::WriterOnly, Arc::new(store), None)
     }
@@ -65,30 +73,32 @@ impl<S: Table> Outbox<S> {
         Self { writer, parts: Arc::new(Mutex::new(parts)) }
     }
 
-    /// The store.
+    /// The store this outbox writes to.
     #[must_use]
     pub fn store(&self) -> &Arc<S> {
         self.writer.store()
     }
 
-    /// The writer.
+    /// The writer, for code that only writes events.
     #[must_use]
     pub fn writer(&self) -> &Writer<S> {
         &self.writer
     }
 
-    /// The dead events; `by` is who the audit names.
+    /// Access to the dead events; the audit log records `by` as the actor.
     #[must_use]
     pub fn dead(&self, by: impl Into<String>) -> DeadEvents {
         DeadEvents::new(Arc::clone(self.store()) as Arc<dyn Table>, by)
     }
 
-    /// Takes pending events back; the ids that were still pending. One that is being delivered may still arrive.
+    /// Cancels pending events and returns the ids of the cancelled ones.
+    ///
+    /// An event whose delivery is under way may still arrive. The audit log records `by` as the actor.
     pub async fn cancel(&self, ids: &[EventId], by: impl Into<String>) -> Result<Vec<EventId>, StoreError> {
         self.store().admin().cancel(Cancel { ids: ids.to_vec(), by: by.into(), now: None }).await
     }
 
-    /// Writes on a transaction the caller already has. Tell the receipt when it has committed.
+    /// Writes events on a transaction that the caller opened. Call [`Receipt::committed`] after its commit.
     pub async fn write_on<Tx: ?Sized, E: IntoEvent>(
         &self,
         tx: &mut Tx,
@@ -100,7 +110,8 @@ impl<S: Table> Outbox<S> {
         self.writer.write_on(tx, events).await
     }
 
-    /// Writes on a transaction of a blocking driver that the caller already has.
+    /// Writes events on a blocking driver's transaction that the caller opened.
+    /// Call [`Receipt::committed`] after its commit.
     pub fn write_on_blocking<Tx: ?Sized, E: IntoEvent>(
         &self,
         tx: &Tx,
@@ -112,8 +123,9 @@ impl<S: Table> Outbox<S> {
         self.writer.write_on_blocking(tx, events)
     }
 
-    /// The statement that writes the events, for the caller to run with any driver, in a transaction of its own. Tell the
-    /// receipt when that has committed. None where there is nothing to write.
+    /// Builds the INSERT statement for the events, to be run with any driver in the caller's transaction.
+    ///
+    /// Call [`Receipt::committed`] after its commit. The statement is `None` if there is nothing to write.
     pub fn insert_sql<E: IntoEvent>(
         &self,
         events: impl IntoIterator<Item = E>,
@@ -124,7 +136,7 @@ impl<S: Table> Outbox<S> {
         self.writer.insert_sql(events)
     }
 
-    /// Stops: purge, then reading, then delivery, which drains to its deadline. Harmless when repeated.
+    /// Stops the purge, then reading, then delivery, which drains for at most the drain timeout. Idempotent.
     pub async fn close(&self) {
         let mut parts = self.parts.lock().await;
         if let Some(purger) = &parts.purger {
@@ -137,19 +149,23 @@ impl<S: Table> Outbox<S> {
 }
 
 impl<S: Begin> Outbox<S> {
-    /// Opens a transaction: the driver's own, that also takes events.
+    /// Opens a transaction of the driver that also accepts events.
     pub async fn begin(&self) -> Result<Transaction<S>, StoreError> {
         self.writer.begin().await
     }
 
-    /// Runs a future with a transaction as its context: commits if it succeeds, rolls back if it fails.
+    /// Runs a future with a transaction as its context: commits if it returns `Ok`, rolls
+    /// back if it returns `Err`.
     pub async fn scope<R, E>(&self, body: impl Future<Output = Result<R, E>>) -> Result<R, ScopeError<E>> {
         self.writer.scope(body).await
     }
 }
 
 impl<S: Transact> Outbox<S> {
-    /// Runs a closure in a transaction on the store's writer, inserts its events, commits; listeners run now.
+    /// Runs a closure in a transaction on the store's writer thread, inserts its events and commits.
+    ///
+    /// Delivery starts right after the commit. A transaction that has begun runs to its end even if the
+    /// returned future is dropped.
     pub fn transaction<R, E, F>(&self, body: F) -> impl Future<Output = Result<R, TransactError<E>>> + Send
     where
         F: FnOnce(&mut BlockingTransaction<'_, S>) -> Result<R, E> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The poller: reads or claims due events at an interval and hands them to a handler of one's own.
+//! The poller: reads or claims due events at an interval and passes them to a handler.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,40 +17,44 @@ use crate::port::{
 };
 use crate::rules::Lease;
 
-/// Bytes of one read.
+/// Maximum size of one read in bytes.
 const READ_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// An event as a poller hands it over.
+/// An event that a poller passes to its handler.
 #[derive(Debug, Clone)]
 pub struct Polled {
-    /// The event.
+    /// The event to deliver.
     pub event: Event,
-    /// Failed attempts so far; under a claim this one is included.
+    /// Failed attempts so far; under a claim, including the current one.
     pub attempts: u32,
-    /// The row's number.
+    /// Sequence number of the row.
     pub seq: Seq,
-    /// The claim's token; zero without one.
+    /// Token of the claim; zero if the row was only read.
     pub token: Token,
 }
 
-/// Takes what a poller finds.
+/// Receives the events that a poller finds, and settles them.
 pub trait PollHandler: Send + Sync + 'static {
-    /// Takes an event; false ends the cycle, and the rest stays for the next one.
+    /// Accepts an event. Returning false ends the poll; the event and the remaining ones
+    /// stay for the next poll.
     fn handle(&self, polled: Polled) -> bool;
 
-    /// How many events it has room for.
+    /// Maximum number of events that the handler has room for; the poller reads no more than that.
     fn available(&self) -> usize {
         usize::MAX
     }
 
-    /// Rows are about to be read. What this handler ends from here to `poll_over` may still be among them.
+    /// Called before rows are read.
+    ///
+    /// The read may return events that the handler settles between this call and `poll_over`; the handler
+    /// must not deliver them again.
     fn poll_begins(&self) {}
 
-    /// All that was read has been handed in.
+    /// Called when all events of the poll have been passed to `handle`, or the poll failed.
     fn poll_over(&self) {}
 }
 
-/// A poll under way, whatever becomes of it.
+/// A poll in progress. Calls `poll_over` when dropped, so also when the poll fails or panics.
 struct Polling<'a>(&'a dyn PollHandler);
 
 impl<'a> Polling<'a> {
@@ -66,35 +70,35 @@ impl Drop for Polling<'_> {
     }
 }
 
-/// Claim locking: who holds the rows, and for how long.
+/// Claim locking: the owner of the claims and their lease.
 #[derive(Debug, Clone)]
 pub struct ClaimLocking {
-    /// The owner.
+    /// Owner of the claims. Must be unique among concurrent pollers.
     pub owner: OwnerId,
-    /// How long a claim holds.
+    /// How long a claim is valid.
     pub lease: Lease,
 }
 
 impl ClaimLocking {
-    /// Claims for an owner that is made here.
+    /// Claims under a random owner id.
     #[must_use]
     pub fn new(lease: Lease) -> Self {
         Self { owner: OwnerId::random(), lease }
     }
 }
 
-/// How a poller polls.
+/// Settings of a [`Poller`].
 #[derive(Clone)]
 pub struct PollerSettings {
-    /// How often. Default: every 5 s.
+    /// Pause between two polls. Default: 5 s.
     pub interval: Duration,
-    /// Rows in one poll. Default: 50.
+    /// Maximum number of rows in one poll. Default: 50.
     pub batch: usize,
-    /// Rows younger than this are left for later. Default: none.
+    /// Minimum age of a row before a poll returns it. Default: zero.
     pub skip_recent: Duration,
-    /// Claims rows instead of only reading them; several pollers then share a table. Default: none.
+    /// Claims rows instead of only reading them, so that several pollers can share a table. Default: none.
     pub claim: Option<ClaimLocking>,
-    /// What is measured. Default: nothing.
+    /// Receiver of the age of the oldest due row. Default: none.
     pub metrics: Arc<dyn MetricsExporter>,
 }
 
@@ -116,7 +120,9 @@ struct Inner {
     settings: PollerSettings,
 }
 
-/// Polls a store for a handler. Usable alone; an outbox reads by ownership instead.
+/// Polls a store for a handler.
+///
+/// Usable without an outbox. An outbox does not poll this way: it reads the slots that its node holds.
 pub struct Poller {
     inner: Arc<Inner>,
     stop: CancellationToken,
@@ -124,7 +130,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A poller that has not started.
+    /// Creates a poller that is not started; fails if a setting is out of range.
     pub fn new(
         store: Arc<dyn Store>,
         handler: Arc<dyn PollHandler>,
@@ -140,7 +146,7 @@ impl Poller {
         Ok(Self { inner, stop: CancellationToken::new(), task: Mutex::new(None) })
     }
 
-    /// Polls at the interval until closed. Harmless when repeated; after a close it is an error.
+    /// Starts polling at the interval. Has no effect if polling runs already; fails after a close.
     pub fn start(&self) -> Result<(), StartError> {
         let mut running = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if self.stop.is_cancelled() {
@@ -165,19 +171,19 @@ impl Poller {
         Ok(())
     }
 
-    /// One poll by hand; how many events the handler took.
+    /// Polls once now. Returns the number of events that the handler accepted.
     pub async fn poll(&self) -> Result<usize, StoreError> {
         self.inner.poll().await
     }
 
-    /// Ends polling; a cycle under way is finished. Harmless when repeated.
+    /// Stops polling after the poll in progress. Idempotent.
     pub async fn close(&self) {
         self.stop.cancel();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task
             && task.await.is_err()
         {
-            tracing::error!("the poller ended by a panic");
+            tracing::error!("the poller panicked");
         }
     }
 }
@@ -223,7 +229,10 @@ impl Inner {
         Ok(taken)
     }
 
-    /// Rows, and the database's now. A claim tells no time: the oldest row is looked at before it.
+    /// Reads or claims rows, and returns them with the database's time.
+    ///
+    /// A claim does not return the time, so a fetch of one row runs before it; that
+    /// fetch also measures the lag.
     async fn read(&self, rows: usize) -> Result<(Vec<Row>, Timestamp), StoreError> {
         let skip_recent = self.settings.skip_recent;
         let claim = self.settings.claim.as_ref();
@@ -245,7 +254,7 @@ impl Inner {
         Ok((claim_at_once(&*self.store, request).await?, fetched.now))
     }
 
-    /// Claims are given back or ended; rows that were only read need nothing but their end.
+    /// Settles outcomes. Releases are only sent for claimed rows: a row that was only read is still pending.
     async fn settle(&self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let claim = self.settings.claim.as_ref();
         let kept =
@@ -259,7 +268,7 @@ impl Inner {
     }
 }
 
-/// The event of a row as a handler gets it, or why it must never be delivered.
+/// Converts a row for the handler, or returns the reason why its event is dead.
 fn deliverable(row: Row, now: Timestamp) -> Result<Polled, String> {
     let event = row.event.map_err(|why| why.error())?;
     if row.expires_at.is_some_and(|at| at <= now) {

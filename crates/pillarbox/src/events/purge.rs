@@ -1,4 +1,4 @@
-//! The purger: deletes what is done or dead and old, on a schedule.
+//! The purger: deletes done and dead events after their retention time, on a schedule.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,21 +11,23 @@ use super::StartError;
 use crate::model::Invalid;
 use crate::port::{Answer, Purge, PurgeStatus, StoreError, Table};
 
-/// Batches in one run, so that a run ends even if rows come as fast as they go.
+/// Maximum number of batches in one run, so that a run ends even if rows arrive as fast as they are deleted.
 const BATCHES_MAX: usize = 100_000;
 
-/// What is purged, and how often.
+/// Retention times and schedule of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeSettings {
-    /// Keep done events this long; [`Duration::MAX`]: for ever. Default: 7 days.
+    /// Retention of done events; [`Duration::MAX`] keeps them forever. Default: 7 days.
     pub keep_done: Duration,
-    /// Keep dead events this long; [`Duration::MAX`]: for ever. Default: 30 days.
+    /// Retention of dead events; [`Duration::MAX`] keeps them forever. Default: 30 days.
     pub keep_dead: Duration,
-    /// Delete every event older than this, whatever its status: only where something else delivers. Default: none.
+    /// Retention of all events regardless of status; replaces the other two.
+    ///
+    /// Deletes undelivered events, so it is only allowed for a writer-only outbox. Default: none.
     pub keep_any: Option<Duration>,
-    /// Rows deleted in one transaction. Default: 500.
+    /// Maximum number of rows deleted in one transaction. Default: 500.
     pub batch: usize,
-    /// How often. Default: hourly.
+    /// Time between two runs. Default: 1 hour.
     pub interval: Duration,
 }
 
@@ -63,7 +65,7 @@ enum State {
     Closed,
 }
 
-/// Deletes old events. Usable alone.
+/// Deletes old events on a schedule. Usable without an outbox.
 pub struct Purger {
     store: Arc<dyn Table>,
     settings: PurgeSettings,
@@ -72,7 +74,7 @@ pub struct Purger {
 }
 
 impl Purger {
-    /// A purger that has not started.
+    /// Creates a purger that is not started; fails if a setting is out of range.
     pub fn new(store: Arc<dyn Table>, settings: PurgeSettings) -> Result<Self, Invalid> {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(problem);
@@ -81,7 +83,7 @@ impl Purger {
         Ok(Self { store, settings, stop, state })
     }
 
-    /// Starts the schedule; the first run comes after one interval. After a close this is an error.
+    /// Starts the schedule; the first run follows after one interval. Fails after a close.
     pub fn start(&self) -> Result<(), StartError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
@@ -104,12 +106,12 @@ impl Purger {
         Ok(())
     }
 
-    /// One run now: batches until one comes back short. How many rows went.
+    /// Runs a purge now, in batches until one is not full. Returns the number of deleted rows.
     pub async fn run_once(&self) -> Result<u64, StoreError> {
         run_once(&*self.store, &self.settings).await
     }
 
-    /// Ends the schedule; a run under way is finished. Harmless when repeated.
+    /// Stops the schedule after the run in progress. Idempotent.
     pub async fn close(&self) {
         self.stop.cancel();
         let state = {
@@ -119,7 +121,7 @@ impl Purger {
         if let State::Running(handle) = state
             && handle.await.is_err()
         {
-            tracing::error!("the purger ended by a panic");
+            tracing::error!("the purger panicked");
         }
     }
 }
@@ -134,7 +136,7 @@ async fn run_once(store: &dyn Table, settings: &PurgeSettings) -> Result<u64, St
     in_batches(settings, |request| store.admin().purge(request)).await
 }
 
-/// One run, unless another process is at it; it ends after the batch in which it is told to stop.
+/// Runs a purge unless another process is purging. On `stop` it ends after the current batch.
 pub(crate) async fn run_in_turn(
     store: &dyn Table,
     settings: &PurgeSettings,

@@ -1,25 +1,28 @@
-//! A receipt: events that stand in someone else's transaction.
+//! The receipt for events written on a transaction that the caller commits.
 
 use super::Writer;
 use super::hook::Moment;
 use crate::model::{Event, EventId};
 use crate::port::Table;
 
-/// Events written on a transaction of the caller's. Call `committed` after its commit; forgetting it costs only latency.
+/// Receipt for events written on a transaction that the caller commits.
+///
+/// Call [`Receipt::committed`] after the commit. Without that call the events wait for the next poll, and the
+/// after-commit hooks do not run.
 #[must_use = "call committed() after the transaction's commit, or the events wait for the next poll"]
 pub struct Receipt<S: Table> {
     writer: Writer<S>,
     events: Vec<Event>,
-    /// Whether the rows are in, as far as is known.
+    /// Decides when the after-write hooks run.
     written: Known,
 }
 
-/// When the writer gets to know that rows are in.
+/// When the writer knows that the rows are inserted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It has inserted them itself.
+    /// The writer inserted them itself.
     Now,
-    /// Someone else runs the statement: with the commit.
+    /// The caller runs the INSERT statement, so only its commit confirms the rows.
     WithCommit,
 }
 
@@ -28,13 +31,13 @@ impl<S: Table> Receipt<S> {
         Self { writer, events, written }
     }
 
-    /// The ids, in order; empty if a hook suppressed the write.
+    /// Ids of the events, in order; empty if a hook suppressed the write.
     #[must_use]
     pub fn ids(&self) -> Vec<EventId> {
         Writer::<S>::ids(&self.events)
     }
 
-    /// The transaction has committed: the rows are looked up and delivered now.
+    /// Reports the commit: wakes the readers, which deliver the rows now, and runs the hooks.
     pub fn committed(self) {
         self.writer.wake();
         self.writer.hint_due(&self.events);
@@ -46,7 +49,7 @@ impl<S: Table> Receipt<S> {
         }
     }
 
-    /// The transaction was rolled back.
+    /// Reports the rollback and runs the rollback hooks.
     pub fn rolled_back(self) {
         if !self.events.is_empty() {
             self.writer.hooks.run(Moment::Rollback, &self.events);

@@ -1,4 +1,4 @@
-//! The registry: which listener takes which events.
+//! The listener registry: maps pairs of aggregate type and event type to listeners.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::listener::{AnyListener, Listener};
 use crate::model::{AggregateType, EventType, GLOBAL};
 use crate::port::{Delivery, Sink, Verdict};
 
-/// A listener that was found, or a sink that stands in its place.
+/// The listener for an event, or the sink that is registered in its place.
 #[derive(Clone)]
 pub struct Found(Taker);
 
@@ -19,19 +19,19 @@ enum Taker {
 }
 
 impl Found {
-    /// Wraps a listener, for registries of one's own.
+    /// Wraps a listener, for custom registries.
     #[must_use]
     pub fn new(listener: impl Listener) -> Self {
         Self(Taker::Listener(Arc::new(listener)))
     }
 
-    /// Wraps a sink, for registries of one's own. It gets one event at a time.
+    /// Wraps a sink, for custom registries. It receives one event at a time.
     #[must_use]
     pub fn sink(sink: Arc<dyn Sink>) -> Self {
         Self(Taker::Sink(sink))
     }
 
-    /// Hands it an event.
+    /// Delivers an event and returns the verdict.
     pub async fn deliver(&self, delivery: &Delivery) -> Verdict {
         match &self.0 {
             Taker::Listener(listener) => match listener.call(delivery.event.clone()).await {
@@ -46,41 +46,44 @@ impl Found {
     }
 }
 
-/// Finds the one listener for a pair of aggregate type and event type.
+/// Finds the listener for a pair of aggregate type and event type.
 pub trait ListenerRegistry: Send + Sync + 'static {
-    /// The listener, if there is one.
+    /// Returns the listener, or `None` if no listener is registered.
     fn find(&self, aggregate_type: &str, event_type: &str) -> Option<Found>;
 
-    /// The name of the route to that listener. Events with one name share a circuit breaker, and their listener's failures.
+    /// Name of the route to that listener. Events with the same route name share a circuit breaker.
     fn route(&self, aggregate_type: &str, event_type: &str) -> String {
         format!("aggregate type {aggregate_type}, event type {event_type}")
     }
 }
 
-/// A pair that has a listener already.
+/// The error of a second registration for the same pair of aggregate type and event type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a listener for aggregate type {aggregate_type} and event type {event_type} is registered already")]
 pub struct AlreadyRegistered {
-    /// The aggregate type.
+    /// Aggregate type of the pair.
     pub aggregate_type: String,
-    /// The event type.
+    /// Event type of the pair.
     pub event_type: String,
 }
 
-/// The default registry: a table.
+/// The default registry: a hash table with at most one listener for each pair.
 #[derive(Default, Clone)]
 pub struct Listeners {
     table: HashMap<String, HashMap<String, Found>>,
 }
 
 impl Listeners {
-    /// An empty one.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers for an event type: of no aggregate, and of every aggregate type without a listener of its own.
+    /// Registers a listener for an event type.
+    ///
+    /// It receives events without an aggregate, and events of any aggregate type that has no
+    /// listener for this event type.
     pub fn register(
         &mut self,
         event_type: impl EventType,
@@ -89,7 +92,7 @@ impl Listeners {
         self.insert(GLOBAL, &event_type.name(), Found::new(listener))
     }
 
-    /// Registers for an event type of an aggregate type.
+    /// Registers a listener for an event type of one aggregate type.
     pub fn register_for(
         &mut self,
         aggregate_type: impl AggregateType,
@@ -99,7 +102,7 @@ impl Listeners {
         self.insert(&aggregate_type.name(), &event_type.name(), Found::new(listener))
     }
 
-    /// Registers a sink for an event type, as [`Listeners::register`] does a listener.
+    /// Registers a sink for an event type, with the same routing as [`Listeners::register`].
     pub fn register_sink(
         &mut self,
         event_type: impl EventType,
@@ -108,7 +111,7 @@ impl Listeners {
         self.insert(GLOBAL, &event_type.name(), Found::sink(sink))
     }
 
-    /// Registers a sink for an event type of an aggregate type.
+    /// Registers a sink for an event type of one aggregate type.
     pub fn register_sink_for(
         &mut self,
         aggregate_type: impl AggregateType,
@@ -128,7 +131,7 @@ impl Listeners {
         Ok(self)
     }
 
-    /// Whether there is none at all.
+    /// Whether no listener and no sink is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()

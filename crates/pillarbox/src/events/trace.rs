@@ -1,4 +1,4 @@
-//! The current trace: where the writer takes it from, and where a listener finds it.
+//! The current trace context: the writer stores it with an event, and the event's listener runs in it.
 
 use std::future::Future;
 
@@ -8,13 +8,13 @@ tokio::task_local! {
     static CURRENT: TraceContext;
 }
 
-/// Tells the trace that is current where an event is written.
+/// Supplies the trace context that is stored with a written event.
 pub trait TraceSource: Send + Sync + 'static {
-    /// The trace, if there is one.
+    /// Returns the current trace context, if any.
     fn current(&self) -> Option<TraceContext>;
 }
 
-/// The trace of the task, as set by [`scope`]; a listener runs in the scope of its event's trace.
+/// The trace context of the current task, as set by [`scope`]. A listener runs in its event's trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskTrace;
 
@@ -30,13 +30,13 @@ impl<F: Fn() -> Option<TraceContext> + Send + Sync + 'static> TraceSource for F 
     }
 }
 
-/// The trace of the task.
+/// Returns the trace context of the current task, if any.
 #[must_use]
 pub fn current() -> Option<TraceContext> {
     CURRENT.try_with(Clone::clone).ok()
 }
 
-/// Runs a future within a trace: what it writes belongs to it.
+/// Runs a future within a trace: events that it writes carry this trace context.
 pub async fn scope<F: Future>(context: TraceContext, future: F) -> F::Output {
     CURRENT.scope(context, future).await
 }

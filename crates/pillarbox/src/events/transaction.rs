@@ -1,4 +1,4 @@
-//! Our transaction: buffers events and inserts them all right before its commit.
+//! The outbox transaction: buffers events and inserts them right before its commit.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,7 +7,7 @@ use super::{WriteError, Writer};
 use crate::model::{Event, EventId, IntoEvent};
 use crate::port::{Begin, Cancel, CommitError, StoreError};
 
-/// A transaction of the driver that also takes events. Dropped unfinished, it is rolled back.
+/// A transaction of the driver that also accepts events. Dropping it without a commit rolls it back.
 pub struct Transaction<S: Begin> {
     writer: Writer<S>,
     tx: Option<S::Tx>,
@@ -19,12 +19,13 @@ impl<S: Begin> Transaction<S> {
         Self { writer, tx: Some(tx), gathered: Gathered::default() }
     }
 
-    /// Checks an event and buffers it. Its id; none if a hook suppressed it.
+    /// Checks an event and buffers it. Returns its id, or `None` if a hook suppressed it.
     pub fn write(&mut self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
         Ok(self.write_all([event])?.pop())
     }
 
-    /// Checks events and buffers them as one batch. Their ids in order; none if a hook suppressed them.
+    /// Checks events and buffers them as one batch. Returns their ids in order, or no ids if
+    /// a hook suppressed the batch.
     pub fn write_all<E: IntoEvent>(
         &mut self,
         events: impl IntoIterator<Item = E>,
@@ -37,7 +38,9 @@ impl<S: Begin> Transaction<S> {
         Ok(ids)
     }
 
-    /// Inserts what is buffered now, for those who must read their rows. Such events are looked up before delivery.
+    /// Inserts the buffered events now, so that this transaction can read their rows.
+    ///
+    /// Flushed events do not take the hot path: the reader reads them from the store after the commit.
     pub async fn flush(&mut self) -> Result<(), WriteError> {
         let events = self.gathered.waiting_events();
         let Some(tx) = self.tx.as_mut().filter(|_| !events.is_empty()) else {
@@ -48,9 +51,10 @@ impl<S: Begin> Transaction<S> {
         Ok(())
     }
 
-    /// Takes pending events back, if and when this commits; the ids that were still pending.
+    /// Cancels pending events when this transaction commits. Returns the ids of the cancelled events.
     ///
-    /// Events written on this transaction can be taken back too. One that is being delivered may still arrive.
+    /// Events written on this transaction can be cancelled too. An event whose delivery is
+    /// under way may still arrive.
     pub async fn cancel(
         &mut self,
         ids: &[EventId],
@@ -64,25 +68,28 @@ impl<S: Begin> Transaction<S> {
         Ok(cancelled)
     }
 
-    /// Runs after a successful commit.
+    /// Registers a callback that runs after a successful commit.
     pub fn after_commit(&mut self, callback: impl FnOnce() + Send + 'static) {
         self.gathered.after_commit.push(Box::new(callback));
     }
 
-    /// Runs after a rollback, or when the transaction is dropped unfinished.
+    /// Registers a callback that runs after a rollback, or when the transaction is dropped.
     pub fn after_rollback(&mut self, callback: impl FnOnce() + Send + 'static) {
         self.gathered.after_rollback.push(Box::new(callback));
     }
 
-    /// Inserts all events in one statement, as the last before COMMIT, and commits; listeners run now.
+    /// Inserts all buffered events as the last statement before COMMIT, and
+    /// commits. Delivery starts right after.
+    ///
+    /// On [`CommitError::Unknown`] no callback runs, because the transaction may or may not have committed.
     pub async fn commit(mut self) -> Result<(), CommitError> {
         let Some(tx) = self.tx.take() else {
             return Ok(());
         };
         let events = self.gathered.waiting_events();
         let flushed = !self.gathered.flushed.is_empty();
-        // One that an earlier error has aborted may seem to commit: where something depends on it, the insert is asked,
-        // if need be without rows.
+        // COMMIT can report success for a transaction that an earlier error aborted. If events or callbacks
+        // depend on the outcome, `commit_with` detects this by its insert, which runs even without rows.
         let (reservation, result) = if self.gathered.is_empty() {
             (None, self.writer.store.commit(tx).await.map(|()| Vec::new()))
         } else {
@@ -114,7 +121,7 @@ impl<S: Begin> Transaction<S> {
         }
     }
 
-    /// Rolls back: no row is left.
+    /// Rolls back, so that no event is written, and then runs the rollback callbacks.
     pub async fn rollback(mut self) -> Result<(), WriteError> {
         if let Some(tx) = self.tx.take() {
             self.writer.store.rollback(tx).await?;
@@ -123,7 +130,7 @@ impl<S: Begin> Transaction<S> {
         Ok(())
     }
 
-    /// The events written so far.
+    /// The events written so far, flushed or buffered.
     pub fn written(&self) -> impl Iterator<Item = &Event> {
         self.gathered.flushed.iter().chain(&self.gathered.waiting).flatten()
     }

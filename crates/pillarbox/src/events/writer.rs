@@ -1,4 +1,4 @@
-//! The writer: checks events, runs hooks, and puts rows on a transaction.
+//! The writer: checks events, runs hooks, and inserts rows on a transaction.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::engine::{Reservation, Shared};
 use crate::model::{Event, EventId, IntoEvent, Lane, Limits, NewRow, Placement, When, Written};
 use crate::port::{Begin, BlockingWriteOn, Cancel, Insert, Order, StoreError, Table, WriteOn, WriteSql};
 
-/// Writes events on transactions. Cheap to clone; usable without an outbox.
+/// Writes events on transactions. Cheap to clone, and usable without an outbox.
 pub struct Writer<S> {
     pub(super) store: Arc<S>,
     pub(super) hooks: Hooks,
     limits: Limits,
     trace: Arc<dyn TraceSource>,
-    /// Where committed events are pushed; none where something else delivers.
+    /// The engine that delivers committed events; `None` if another process delivers.
     engine: Option<Arc<Shared>>,
 }
 
@@ -36,14 +36,15 @@ impl<S> Clone for Writer<S> {
 }
 
 impl<S: Table> Writer<S> {
-    /// A writer without hooks: after a commit nothing happens, a poller or a change-data consumer delivers.
+    /// Creates a writer without hooks and without an engine: a poller,
+    /// relay or change-data-capture consumer delivers.
     #[must_use]
     pub fn new(store: Arc<S>) -> Self {
         let limits = store.facts().limits;
         Self { store, hooks: Hooks::default(), limits, trace: Arc::new(TaskTrace), engine: None }
     }
 
-    /// Adds a hook; they run in the order they were added.
+    /// Adds a hook; hooks run in the order they were added.
     #[must_use]
     pub fn hook(mut self, hook: Arc<dyn WriterHook>) -> Self {
         self.hooks.0.push(hook);
@@ -54,14 +55,14 @@ impl<S: Table> Writer<S> {
         &self.limits
     }
 
-    /// Largest payload in bytes.
+    /// Sets the maximum payload size in bytes.
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.limits.payload = bytes;
         self
     }
 
-    /// Where the current trace comes from; by default the task's.
+    /// Sets the source of the current trace context. Default: the trace of the current task.
     #[must_use]
     pub fn trace_source(mut self, source: Arc<dyn TraceSource>) -> Self {
         self.trace = source;
@@ -73,7 +74,7 @@ impl<S: Table> Writer<S> {
         self
     }
 
-    /// The store it writes to.
+    /// The store this writer writes to.
     #[must_use]
     pub fn store(&self) -> &Arc<S> {
         &self.store
@@ -84,7 +85,7 @@ impl<S: Table> Writer<S> {
         &self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Event>, WriteError> {
-        // Where there is no column for headers, a trace has no place.
+        // The trace context is stored in the headers, which some layouts do not have.
         let trace = self.trace.current().filter(|_| self.limits.layout.has_headers());
         let events = events.into_iter().map(|event| event.into_event(&self.limits, trace.as_ref()));
         let events = events.collect::<Result<Vec<_>, _>>()?;
@@ -95,12 +96,14 @@ impl<S: Table> Writer<S> {
             .hooks
             .before_write(events)
             .map_err(|failure| WriteError::Hook(failure.message().to_owned()))?;
-        // What a hook made of them has to keep the limits of this writer too.
+        // Hooks can change events, so the limits are checked again.
         events.iter().try_for_each(|event| event.check(&self.limits))?;
         Ok(events)
     }
 
-    /// Rows for events that are about to be committed, and their reservation on the hot path.
+    /// Creates rows for events that this process is about to commit, and reserves them for the hot path.
+    ///
+    /// Without a reservation the rows go to the slots of their groups.
     pub(super) fn place(&self, events: &[Event]) -> (Vec<NewRow>, Option<Reservation>) {
         let reservation = self.engine.as_ref().and_then(|engine| {
             Reservation::new(engine, events.iter().map(|event| event.id().clone()).collect())
@@ -109,18 +112,19 @@ impl<S: Table> Writer<S> {
         (rows(events, lane), reservation)
     }
 
-    /// Rows for events whose commit is somebody else's.
+    /// Creates rows for events whose commit this writer does not control. The reader delivers them.
     pub(super) fn place_unreserved(&self, events: &[Event]) -> Vec<NewRow> {
         rows(events, self.own_lane())
     }
 
-    /// The lane this process delivers by itself; none where events go to the slots of their groups.
+    /// The lane of this node, or `None` if events go to the slots of their groups.
     fn own_lane(&self) -> Option<Lane> {
         let engine = self.engine.as_ref()?;
         engine.with(|core| core.lane().filter(|_| core.settings().order == Order::None))
     }
 
-    /// Tells the engine what was committed: hot where reserved, else by waking the reader.
+    /// Reports committed events to the engine: reserved events take the hot path,
+    /// otherwise the reader wakes up.
     pub(super) fn committed(&self, events: &[Event], written: &[Written], reservation: Option<Reservation>) {
         match (reservation, &self.engine) {
             (Some(reservation), _) => reservation.push(events, written),
@@ -129,7 +133,7 @@ impl<S: Table> Writer<S> {
         self.hint_due(events);
     }
 
-    /// Rows may be there: the reader looks, here and where else their slots may be held.
+    /// Wakes the reader of this process, and of other nodes if they may hold the slots of the new rows.
     pub(super) fn wake(&self) {
         if let Some(engine) = &self.engine {
             engine.with(|core| core.hint());
@@ -139,6 +143,7 @@ impl<S: Table> Writer<S> {
         }
     }
 
+    /// Schedules a read for the earliest due time of delayed events.
     pub(super) fn hint_due(&self, events: &[Event]) {
         let Some(engine) = &self.engine else {
             return;
@@ -168,7 +173,7 @@ impl<S: Begin> Writer<S> {
 }
 
 impl<S: Table> Writer<S> {
-    /// Writes on a transaction the caller already has. Tell the receipt when it has committed.
+    /// Writes events on a transaction that the caller opened. Call [`Receipt::committed`] after its commit.
     pub async fn write_on<Tx: ?Sized, E: IntoEvent>(
         &self,
         tx: &mut Tx,
@@ -185,10 +190,10 @@ impl<S: Table> Writer<S> {
         Ok(Receipt::new(self.clone(), events, Known::Now))
     }
 
-    /// The statement that writes the events, for the caller to run with any driver, in a transaction of its own. Tell the
-    /// receipt when that has committed.
+    /// Builds the INSERT statement for the events, to be run with any driver in the caller's transaction.
     ///
-    /// None where there is nothing to write. After-write hooks run with the receipt's `committed`.
+    /// Call [`Receipt::committed`] after its commit; the after-write hooks run then. The statement is `None`
+    /// if there is nothing to write.
     pub fn insert_sql<E: IntoEvent>(
         &self,
         events: impl IntoIterator<Item = E>,
@@ -204,7 +209,8 @@ impl<S: Table> Writer<S> {
         Ok((insert, Receipt::new(self.clone(), events, Known::WithCommit)))
     }
 
-    /// Takes pending events back on a transaction the caller already has; the ids that were still pending.
+    /// Cancels pending events on a transaction that the caller opened. Returns the
+    /// ids of the cancelled events.
     pub async fn cancel_on<Tx: ?Sized>(
         &self,
         tx: &mut Tx,
@@ -217,7 +223,8 @@ impl<S: Table> Writer<S> {
         self.store.cancel_on(tx, Cancel { ids: ids.to_vec(), by: by.into(), now: None }).await
     }
 
-    /// Takes pending events back on a transaction of a blocking driver that the caller already has.
+    /// Cancels pending events on a blocking driver's transaction that the caller opened. Returns the
+    /// ids of the cancelled events.
     pub fn cancel_on_blocking<Tx: ?Sized>(
         &self,
         tx: &Tx,
@@ -230,7 +237,8 @@ impl<S: Table> Writer<S> {
         self.store.cancel_blocking(tx, &Cancel { ids: ids.to_vec(), by: by.into(), now: None })
     }
 
-    /// Writes on a transaction of a blocking driver that the caller already has.
+    /// Writes events on a blocking driver's transaction that the caller opened.
+    /// Call [`Receipt::committed`] after its commit.
     pub fn write_on_blocking<Tx: ?Sized, E: IntoEvent>(
         &self,
         tx: &Tx,

@@ -1,4 +1,4 @@
-//! The operators' port over the shared state.
+//! The memory store's admin port, implemented on the shared state.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Claiming rows under a lease.
+//! Claims: takes due rows for an owner under a lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ impl State {
                 row.unlock();
                 row.lock = Some(Lock { by: Arc::clone(&by), until });
                 row.token = Token(row.token.0 + 1);
+                // The count of an expired claim stays and stands for this attempt; the owner decides whether
+                // the expired claim was an attempt of its own.
                 row.attempts = row.attempts.saturating_add(u32::from(!lapsed));
             });
             let row = &self.rows[&seq];
@@ -34,7 +36,7 @@ impl State {
         claimed
     }
 
-    /// Which topics have messages that could be claimed.
+    /// Topics of messages that could be claimed, except the given ones.
     pub(super) fn due_topics(&self, request: &DueTopics, now: Timestamp) -> Vec<String> {
         let due = self.index.due(Lane::QUEUE, now).map(|seq| &self.rows[&seq]);
         let topics = due.filter(|row| !row.is_claimed(now)).map(|row| row.event_type().to_owned());
@@ -42,7 +44,7 @@ impl State {
         others.into_iter().take(request.limit).collect()
     }
 
-    /// Gives back what was claimed until too long ago.
+    /// Frees rows whose claim expired at least `older_than` ago.
     pub(super) fn reap(&mut self, request: &Reap, now: Timestamp) -> u64 {
         let before = earlier(now, request.older_than);
         let over = |row: &Stored| {
@@ -59,7 +61,7 @@ impl State {
         rows.len() as u64
     }
 
-    /// The first of these rows, up to the limit in bytes.
+    /// The first of these rows, up to the byte limit.
     pub(super) fn fitting(&self, mut found: Vec<i64>, limits: &ByteLimits) -> Vec<i64> {
         let size = |seq: &i64| {
             let row = &self.rows[seq];

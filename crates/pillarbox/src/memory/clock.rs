@@ -1,4 +1,4 @@
-//! The memory store's clock: it stands in for a database's, and a test can move it.
+//! The memory store's clock: replaces a database's clock, and can be moved by tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// A clock that runs with tokio's, paused or not, and can be moved. A clone is the same clock.
+/// A clock that follows Tokio's clock, paused or not, and can be moved. All clones share one clock.
 #[derive(Debug, Clone)]
 pub struct MemoryClock {
     base_us: i64,
@@ -16,13 +16,13 @@ pub struct MemoryClock {
 }
 
 impl MemoryClock {
-    /// A clock that shows this time now.
+    /// Creates a clock that shows this time now.
     #[must_use]
     pub fn starting_at(base: Timestamp) -> Self {
         Self { base_us: base.as_microsecond(), start: Instant::now(), offset_us: Arc::default() }
     }
 
-    /// The time, in whole microseconds.
+    /// Returns the current time, in whole microseconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let elapsed_us = i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX);
@@ -32,12 +32,12 @@ impl MemoryClock {
         Timestamp::from_microsecond(now_us).unwrap_or(end)
     }
 
-    /// Moves it forward.
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.jump(SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX));
     }
 
-    /// Moves it either way, as a database's clock may when it is set or fails over.
+    /// Moves the clock in either direction, like a database's clock that is set or fails over.
     pub fn jump(&self, by: SignedDuration) {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         let moved = |offset: i64| Some(offset.saturating_add(by));
@@ -46,7 +46,7 @@ impl MemoryClock {
 }
 
 impl Default for MemoryClock {
-    /// The wall clock's time now.
+    /// Starts at the wall clock's current time.
     fn default() -> Self {
         Self::starting_at(Timestamp::now())
     }

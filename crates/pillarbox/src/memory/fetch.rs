@@ -1,4 +1,4 @@
-//! Reading pending rows in order.
+//! Fetching: reads pending rows in order, behind a cursor.
 
 use jiff::Timestamp;
 
@@ -8,13 +8,13 @@ use super::time::earlier;
 use crate::model::{Lane, Row, Seq, Token};
 use crate::port::{Cursor, Fetch, Fetched, Scope};
 
-/// Why a read ended.
+/// The reason why a read ended.
 enum End {
-    /// Nothing more was there.
+    /// There were no more rows.
     Nothing,
-    /// A limit was reached, and there was more.
+    /// A limit was reached, and there were more rows.
     Cut,
-    /// The next row, with this number, is too young.
+    /// The next row, with this number, is younger than `skip_recent`.
     Young(i64),
 }
 
@@ -73,12 +73,14 @@ impl State {
         (rows, End::Nothing)
     }
 
-    /// A cursor beyond the last number belongs to numbers that were given before: reading starts from the beginning.
+    /// Returns the cursor to read from. A cursor beyond the last number stems from numbers that were lost, so
+    /// reading starts from the beginning.
     fn started(&self, given: &Cursor) -> Cursor {
         if given.decided.0 > self.last { Cursor::default() } else { given.clone() }
     }
 
-    /// How far a reader may go on from: never past a number that an open transaction may still commit.
+    /// The next cursor position. It never passes a number that an open transaction may still commit, or the
+    /// row would be skipped.
     fn next(&self, from: Seq, rows: &[Row], end: &End) -> Seq {
         let committed = self.decided();
         let seen = match end {

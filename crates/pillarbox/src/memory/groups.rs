@@ -1,4 +1,4 @@
-//! Groups that are held back, and letting them go.
+//! Held groups: lists, blocks, pauses and releases them.
 
 use std::ops::Bound;
 
@@ -51,7 +51,8 @@ impl State {
         }
     }
 
-    /// Lets the group go that stands behind this event; false if none does. A paused one stays paused.
+    /// Releases the group that is blocked behind this event. Returns false if there is none.
+    /// A paused group stays paused.
     pub(super) fn free_group_behind(&mut self, event: &EventId) -> bool {
         let behind = |held: &&mut HeldGroup| held.event.as_ref() == Some(event);
         let Some(held) = self.groups.values_mut().find(behind) else { return false };

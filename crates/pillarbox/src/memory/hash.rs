@@ -1,13 +1,13 @@
-//! A hash of our own: it spreads groups over slots, and is the same in every run, as maps here are.
+//! A hash that is the same in every run: distributes groups over slots, and makes maps deterministic.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::rules::SLOTS;
 
-/// A map whose order does not depend on the run.
+/// A hash map whose iteration order is the same in every run.
 pub(super) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Mixer>>;
 
-/// Multiplies and folds, eight bytes at a time.
+/// A multiplicative hasher that processes eight bytes at a time.
 #[derive(Clone, Default)]
 pub(super) struct Mixer(u64);
 
@@ -26,7 +26,7 @@ impl Hasher for Mixer {
         }
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        // The length tells a text from the same one with zeros behind it.
+        // The length distinguishes a text from the same text with trailing zero bytes.
         self.mix(u64::from_le_bytes(last) ^ ((bytes.len() as u64) << 56));
     }
 
@@ -35,7 +35,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// The slot that this key falls into.
+/// Slot of a key.
 pub(super) fn slot_of(key: &str) -> i16 {
     let mut hasher = Mixer::default();
     hasher.write(key.as_bytes());

@@ -1,4 +1,4 @@
-//! Where pending rows are found: by slot and number, and by time where they wait for it.
+//! The index of pending rows: by slot and number, and by due time for lanes −1 and −2.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::stored::Stored;
 use crate::model::Lane;
 
-/// What the index holds of a pending row.
+/// The indexed columns of a pending row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     slot: i16,
@@ -17,17 +17,17 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key of a row; none if it is not pending.
+    /// Key of a row; `None` if it is not pending.
     pub(super) fn of(row: &Stored) -> Option<Self> {
         row.status.is_pending().then(|| Self { slot: row.slot().0, available_at: row.available_at })
     }
 }
 
-/// The pending rows.
+/// The index of all pending rows.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     slots: BTreeMap<i16, BTreeSet<i64>>,
-    /// Those of lanes −1 and −2, by (lane, time, number).
+    /// Rows of lanes −1 and −2, by (lane, due time, number).
     timed: BTreeSet<(i16, Timestamp, i64)>,
 }
 
@@ -48,7 +48,7 @@ impl Index {
         }
     }
 
-    /// The rows of these slots from a number on, in the order of their numbers.
+    /// Rows of these slots from a number on, merged in the order of their numbers.
     pub(super) fn rows<'a>(
         &'a self,
         slots: &[RangeInclusive<i16>],
@@ -75,24 +75,24 @@ impl Index {
         })
     }
 
-    /// The rows of lane −1 or −2 that are due, by (time, number).
+    /// Due rows of lane −1 or −2, in the order of due time and number.
     pub(super) fn due(&self, lane: Lane, now: Timestamp) -> impl Iterator<Item = i64> {
         let range = (lane.0, Timestamp::MIN, i64::MIN)..=(lane.0, now, i64::MAX);
         self.timed.range(range).map(|(_, _, seq)| *seq)
     }
 
-    /// The earliest time after this one that a row of lane −1 is due.
+    /// Earliest due time after this time in lane −1.
     pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
         let range = (Lane::DELAYED.0, after, i64::MAX)..;
         self.timed.range(range).next().map(|(_, at, _)| *at)
     }
 
-    /// How many pending rows a lane has.
+    /// Number of pending rows in a lane.
     pub(super) fn count(&self, lane: Lane) -> u64 {
         self.slots.get(&lane.0).map_or(0, |rows| rows.len() as u64)
     }
 
-    /// The private lanes that have pending rows.
+    /// Lanes of nodes that have pending rows.
     pub(super) fn lanes(&self) -> Vec<i16> {
         let used = self.slots.range(Lane::FIRST.0..).filter(|(_, rows)| !rows.is_empty());
         used.map(|(lane, _)| *lane).collect()

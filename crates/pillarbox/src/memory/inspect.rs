@@ -1,4 +1,4 @@
-//! What people look at: pages, one event, counts, the state of it all.
+//! Inspection: lists, single events, counts, statistics and nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Joins: the member is the truth, the join counts the members that really changed.
+//! Joins: a member's state is authoritative, and the join counts each change of a member once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::model::{
 };
 use crate::port::{JoinAction, JoinChange, JoinChanged, JoinShown, ListJoins};
 
-/// The tables of joins.
+/// The tables of joins and their members.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JoinTables {
     joins: BTreeMap<JoinId, JoinRecord>,
     members: BTreeMap<(JoinId, EventId), JoinMember>,
 }
 
-/// A message that a join ended in, to be added to the queue.
+/// The continuation of an ended join, to be added to the queue.
 #[derive(Debug)]
 pub(super) struct Fired {
     message: EventId,
@@ -28,7 +28,8 @@ pub(super) struct Fired {
 }
 
 impl JoinTables {
-    /// Changes one join. `step` tells of a message of the queue how it stands as a step, if it is there.
+    /// Changes one join. `step` returns the state of a message as a step, or `None` if it
+    /// is not in the queue.
     pub(super) fn change(
         &mut self,
         request: &JoinChange,
@@ -61,14 +62,14 @@ impl JoinTables {
         }
     }
 
-    /// The steps of joins that have not ended.
+    /// Steps of pending joins.
     pub(super) fn open_steps(&self) -> BTreeSet<EventId> {
         let open =
             |join: &JoinId| self.joins.get(join).is_some_and(|join| join.status == JoinStatus::Pending);
         self.members.keys().filter(|(join, _)| open(join)).map(|(_, step)| step.clone()).collect()
     }
 
-    /// The messages that a change would attach.
+    /// Messages that a change would newly attach.
     fn not_attached(&self, request: &JoinChange) -> Vec<EventId> {
         let JoinAction::Attach { messages } = &request.action else { return Vec::new() };
         let member = |message: &EventId| (request.join.clone(), message.clone());
@@ -155,7 +156,9 @@ impl JoinTables {
         (JoinChanged::Changed, self.fire(id, now))
     }
 
-    /// Messages have ended: each counts in the joins it is a pending member of, which then end in the order of their ids.
+    /// Counts ended messages in all joins of which they are pending members.
+    ///
+    /// Returns the continuations of joins that end by this, in the order of join ids.
     fn ended(&mut self, messages: &[(EventId, StepState)], now: Timestamp) -> Vec<Fired> {
         let mut joins = BTreeSet::new();
         for (message, state) in messages {
@@ -181,7 +184,8 @@ impl JoinTables {
         });
     }
 
-    /// Ends a join whose last step has ended, if someone has said what happens then.
+    /// Ends a join if its last step has ended and its continuations are set.
+    /// Returns the continuation, if any.
     fn fire(&mut self, id: &JoinId, now: Timestamp) -> Option<Fired> {
         let join = self.joins.get(id).filter(|join| join.status == JoinStatus::Pending)?;
         let status = join.verdict()?;
@@ -218,7 +222,7 @@ impl JoinTables {
         joins.into_iter().take(request.limit).cloned().collect()
     }
 
-    /// Deletes joins that ended before a time, at most `limit` of them, and their members.
+    /// Deletes at most `limit` joins that ended before a time, and their members.
     pub(super) fn purge(&mut self, before: Timestamp, limit: usize) {
         let old = |join: &&JoinRecord| join.status != JoinStatus::Pending && join.updated_at < before;
         let old: Vec<JoinId> =
@@ -230,7 +234,7 @@ impl JoinTables {
     }
 }
 
-/// How a message of the queue stands as a step of a join.
+/// State of a row as a step of a join; `None` if it is not in the queue.
 pub(super) fn step_of(row: &Stored) -> Option<StepState> {
     (row.lane == Some(Lane::QUEUE)).then(|| StepState::of(row.status))
 }
@@ -254,7 +258,7 @@ impl State {
         changed
     }
 
-    /// Messages of one call are done, dead or gone: what it means for their joins.
+    /// Updates the joins of messages that ended in one call: done, dead or cancelled.
     pub(super) fn steps_ended(
         &mut self,
         steps: impl IntoIterator<Item = (EventId, StepState)>,
@@ -265,7 +269,8 @@ impl State {
         self.continue_with(fired, now);
     }
 
-    /// Adds the messages that joins ended in; one whose id is taken was added before.
+    /// Adds the continuations of ended joins to the queue. One whose id exists was
+    /// added before and is skipped.
     fn continue_with(&mut self, fired: impl IntoIterator<Item = Fired>, now: Timestamp) {
         for Fired { message, continuation, headers } in fired {
             if self.by_id.contains_key(&message) {

@@ -1,4 +1,4 @@
-//! The operations of a leader: takes rows of many groups, releases rows that no process has in memory.
+//! The operations of a leader: takes rows of many groups, and releases rows that no process has in memory.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl State {
         Taken { leads: true, rows: taken.into_iter().map(row).collect() }
     }
 
-    /// Some rows of each group, in the order of groups and numbers.
+    /// At most `each` rows of each group, in the order of groups and numbers.
     fn next_of_groups(&self, request: &Take) -> Vec<i64> {
         let mut free: Vec<(Option<&GroupKey>, i64)> = self
             .rows

@@ -1,6 +1,7 @@
-//! The memory store: a real store for one process, and the reference that every other store is held to.
+//! The memory store: a store for one process, and the reference implementation of the store port.
 //!
-//! It is small on purpose. What a store does is said in `docs/reference/store-port.md`; here it is said in code.
+//! It is deliberately small: `docs/reference/store-port.md` specifies a store, and this module is
+//! the same specification in code.
 
 mod admin;
 mod claim;

@@ -1,4 +1,4 @@
-//! Membership: joining, renewing, evicting; taking and giving slots.
+//! Membership: registers, renews and evicts nodes, and distributes slots.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::port::{GroupStates, Heartbeat, HeldGroups, HeldSlot, Membership, Quar
 use crate::rules::{SlotState, free_lane, share};
 
 impl State {
-    /// `None`: a node with this id is there already, and nothing changes.
+    /// Registers a node. Returns `None` and changes nothing if a live node has this id.
     pub(super) fn register(&mut self, request: &Register, now: Timestamp) -> Option<Membership> {
         if self.nodes.get(&request.node).is_some_and(|node| node.expires_at > now) {
             return None;
@@ -55,11 +55,12 @@ impl State {
         }
     }
 
-    /// Removes every node that has expired, but the one that is just renewing.
+    /// Evicts all expired nodes except the one that is renewing, and marks their slots as suspect.
     fn evict(&mut self, now: Timestamp, renewing: Option<NodeId>) {
         let expired =
             |(id, node): (&NodeId, &Node)| (node.expires_at <= now && Some(*id) != renewing).then_some(*id);
         let dead: Vec<NodeId> = self.nodes.iter().filter_map(expired).collect();
+        // The evicted node cannot have read rows that were written later, so those are not suspect.
         let upto = Seq(self.highest_pending());
         for node in dead {
             self.nodes.remove(&node);
@@ -107,7 +108,7 @@ impl State {
         }
     }
 
-    /// Takes what is free and due to the node; answers what it should give.
+    /// Takes free slots up to the node's share. Returns the slots that it should give up.
     fn take_share(&mut self, node: NodeId, released: &[Slot], suspect: &mut Vec<Slot>) -> Vec<Slot> {
         let mut nodes: Vec<_> =
             self.nodes.iter().map(|(id, node)| (node.joined_at, *id, node.lane)).collect();
@@ -149,7 +150,8 @@ impl State {
             .map(|(slot, holding)| HeldSlot {
                 slot: Slot(*slot),
                 suspect: suspect.contains(&Slot(*slot)),
-                // Numbers that a leader gives mean nothing to the next.
+                // A leader numbers rows itself, so a bound by sequence number means
+                // nothing to the next leader.
                 quarantine: holding.quarantine.filter(|_| !self.led),
             })
             .collect();

@@ -1,4 +1,4 @@
-//! What operators do to rows: replay, discard, cancel, purge.
+//! Operator actions on rows: replay, discard, cancel and purge.
 
 use std::collections::BTreeSet;
 
@@ -52,14 +52,14 @@ impl State {
         cancelled
     }
 
-    /// Whether it is there, pending and not under a live claim, nor taken by a leader.
+    /// Whether the event exists, is pending, and is neither under a live claim nor taken by a leader.
     pub(super) fn may_cancel(&self, id: &EventId, now: Timestamp) -> bool {
         let row = self.find(id).map(|seq| &self.rows[&seq]);
         let taken = |row: &Stored| row.is_claimed(now) || (self.led && row.lock.is_some());
         row.is_some_and(|row| transition(row.status, Move::Cancel).is_some() && !taken(row))
     }
 
-    /// A step that was taken back will never come: it has failed.
+    /// Deletes a pending event. If it is a step of a join, the step has failed and is returned.
     pub(super) fn cancel_one(&mut self, id: &EventId) -> Option<(EventId, StepState)> {
         let row = self.find(id).and_then(|seq| self.remove(seq))?;
         row.joined.then(|| (row.id.clone(), StepState::Failed))
@@ -85,7 +85,7 @@ impl State {
         rows.len() as u64
     }
 
-    /// The dead heads that groups are blocked behind.
+    /// Dead events behind which groups are blocked.
     fn heads(&self) -> BTreeSet<EventId> {
         self.groups.values().filter_map(|held| held.event.clone()).collect()
     }
@@ -102,7 +102,7 @@ impl Stored {
         self.done_at.unwrap_or(self.created_at)
     }
 
-    /// Whether everything that is set in the selection matches.
+    /// Whether the row matches all fields that are set in the selection.
     pub(super) fn matches(&self, select: &Select) -> bool {
         (select.ids.is_empty() || select.ids.contains(&self.id))
             && (select.statuses.is_empty() || select.statuses.contains(&self.status))

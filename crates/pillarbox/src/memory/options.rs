@@ -3,19 +3,19 @@
 use super::MemoryClock;
 use crate::model::Limits;
 
-/// How a memory store is made.
+/// The settings of a memory store.
 #[derive(Debug, Clone)]
 pub struct MemoryOptions {
-    /// Its name in logs. Default: `memory`.
+    /// Name of the store in logs. Default: `memory`.
     pub name: String,
-    /// The bounds of fields. Default: 1 MiB of payload, no NUL.
+    /// Limits of event fields. Default: 1 MiB of payload, no NUL.
     pub limits: Limits,
-    /// Most rows it holds, done and dead ones included; a write beyond that is refused as unavailable, like a
-    /// full disk. Default: no bound but memory.
+    /// Maximum number of rows, including done and dead ones. A write beyond that fails as unavailable, like a
+    /// full disk. Default: unlimited.
     pub max_rows: usize,
-    /// Whether a leader takes the rows, group by group, as from tables whose rows have no numbers. Default: no.
+    /// Whether a leader takes the rows, as from a table of items. Default: false.
     pub led: bool,
-    /// Its clock. Default: starts at the wall clock's time.
+    /// Clock of the store. Default: starts at the wall clock's time.
     pub clock: MemoryClock,
 }
 

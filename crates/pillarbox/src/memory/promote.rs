@@ -1,4 +1,4 @@
-//! Moving delayed rows whose time has come to the end of the order.
+//! Promotion: moves due rows out of lane −1 to the end of the order.
 
 use jiff::Timestamp;
 

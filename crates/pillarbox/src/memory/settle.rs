@@ -1,4 +1,4 @@
-//! Applying outcomes, fenced.
+//! Settling: applies outcomes to rows under a fence.
 
 use jiff::Timestamp;
 
@@ -29,7 +29,7 @@ impl State {
         Settled { reused, ..Settled::all_but(stale) }
     }
 
-    /// Rows that are taken by a leader are found by their id.
+    /// Sequence number of the row. A leader numbers rows itself, so its rows are found by id.
     fn number_of(&self, outcome: &Outcome) -> Option<i64> {
         if self.led { self.find(&outcome.id) } else { Some(outcome.seq.0) }
     }
@@ -39,7 +39,7 @@ impl State {
         row.is_some_and(|row| row.id == outcome.id && may_change(row, outcome, fence, self.led))
     }
 
-    /// Whether a number of these outcomes is that of another event, which is pending.
+    /// Whether another pending event has the number of one of these outcomes, that is, numbers were reused.
     pub(super) fn reused(&self, request: &Settle) -> bool {
         let another = |outcome: &Outcome| {
             let row = self.rows.get(&outcome.seq.0);
@@ -48,7 +48,7 @@ impl State {
         !self.led && request.outcomes.iter().any(another)
     }
 
-    /// Changes the row; the step that ends with it, if it is one.
+    /// Applies an outcome to its row. Returns the join step that ends by this, if any.
     fn apply(&mut self, outcome: &Outcome, request: &Settle, now: Timestamp) -> Option<(EventId, StepState)> {
         let seq = self.number_of(outcome)?;
         match &outcome.change {
@@ -106,13 +106,13 @@ impl State {
         row.joined.then(|| (row.id.clone(), state))
     }
 
-    /// Rows that others may ask for are kept when they are done.
+    /// Whether a done row must be kept: for deduplication by message id, or as a step of a join.
     fn is_kept(&self, seq: i64) -> bool {
         let row = &self.rows[&seq];
         row.message_id().is_some() || row.joined
     }
 
-    /// Puts a group behind its dead head. One that is paused stays so, and is blocked once it is resumed.
+    /// Blocks a group behind its dead event. A paused group stays paused, and is blocked when it is resumed.
     fn block(&mut self, group: &GroupKey, outcome: &Outcome, error: &str, now: Timestamp) {
         match self.groups.get_mut(group) {
             Some(held) if held.event.is_some() => return,
@@ -172,13 +172,13 @@ fn fail(row: &mut Stored, error: &str, counts: Counts) {
 }
 
 impl Stored {
-    /// Undoes this many attempts, and the claim's.
+    /// Removes the claim, and undoes this many attempts and the one counted by the claim.
     fn give_back(&mut self, attempts: u32) {
         let claimed = u32::from(self.unlock().is_some());
         self.attempts = self.attempts.saturating_sub(attempts + claimed);
     }
 
-    /// Ends the life of the row; whose claim it was is noted.
+    /// Marks the row as done or dead, and stores the owner of the claim.
     fn end_by(&mut self, status: Status, fence: &Fence, now: Timestamp) {
         self.end(status, now);
         if let Fence::Owner(owner) = fence {

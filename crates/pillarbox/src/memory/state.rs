@@ -1,4 +1,4 @@
-//! All that a memory store holds, and the few steps by which rows come, change and go.
+//! The tables of a memory store, and the basic operations on rows, which keep the index consistent.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::{EventId, GroupKey, Lane, NodeId, Status};
 use crate::port::{AuditEntry, HeldGroup, Quarantine};
 use crate::rules::SLOTS;
 
-/// A member.
+/// The row of a node.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) label: String,
@@ -22,7 +22,7 @@ pub(super) struct Node {
     pub(super) state: Option<String>,
 }
 
-/// Who holds a slot.
+/// The row of a slot: its holder, and its quarantine.
 #[derive(Debug, Default)]
 pub(super) struct Holding {
     pub(super) holder: Option<NodeId>,
@@ -30,24 +30,24 @@ pub(super) struct Holding {
     pub(super) quarantine: Option<Quarantine>,
 }
 
-/// An open transaction that has drawn numbers, and the lowest of them.
+/// An open transaction that has inserted rows, and the lowest of their numbers.
 #[derive(Debug)]
 pub(super) struct OpenFrom {
     transaction: u64,
     lowest: i64,
 }
 
-/// The tables.
+/// All tables of a memory store.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rows: BTreeMap<i64, Box<Stored>>,
     pub(super) index: Index,
-    /// The number of each event; those of open transactions have no row yet.
+    /// Sequence number of each event, including events of open transactions, which have no row yet.
     pub(super) by_id: FixedMap<EventId, i64>,
     pub(super) by_message: FixedMap<Box<str>, i64>,
-    /// The last number drawn.
+    /// The last assigned sequence number.
     pub(super) last: i64,
-    /// How often it was put back, and gave numbers again from there.
+    /// Number of times that `put_back` made sequence numbers reusable.
     pub(super) origin: i64,
     pub(super) open: Vec<OpenFrom>,
     pub(super) transactions: u64,
@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) epoch: i64,
     pub(super) joins: JoinTables,
     pub(super) audit: Vec<AuditEntry>,
-    /// Rows are taken by the node that holds the one slot.
+    /// Whether a leader, the holder of the only slot, takes the rows.
     pub(super) led: bool,
 }
 
@@ -83,14 +83,15 @@ impl State {
         }
     }
 
-    /// A number that was never used.
+    /// Assigns the next sequence number.
     pub(super) fn draw(&mut self) -> i64 {
         self.last += 1;
         self.last
     }
 
-    /// Forgets the newest rows that are not dead, at most this many, and gives their numbers again. Numbers of open
-    /// transactions are not given again: with one open nothing happens.
+    /// Removes at most `rows` of the newest rows, up to the first dead one, and reuses their numbers.
+    ///
+    /// Has no effect while a transaction has assigned numbers, because those must not be reused.
     pub(super) fn put_back(&mut self, rows: usize) -> Vec<EventId> {
         if self.led || !self.open.is_empty() {
             return Vec::new();
@@ -103,19 +104,19 @@ impl State {
         gone
     }
 
-    /// Notes a transaction that has drawn this number first.
+    /// Registers an open transaction with its lowest number. Returns its id for `close`.
     pub(super) fn open_from(&mut self, lowest: i64) -> u64 {
         self.transactions += 1;
         self.open.push(OpenFrom { transaction: self.transactions, lowest });
         self.transactions
     }
 
-    /// Forgets a transaction that has ended.
+    /// Removes a transaction that has ended.
     pub(super) fn close(&mut self, transaction: u64) {
         self.open.retain(|open| open.transaction != transaction);
     }
 
-    /// The last number that no open transaction may still commit below or at.
+    /// Highest number up to which no open transaction can still commit a row. A cursor may advance to it.
     pub(super) fn decided(&self) -> i64 {
         self.open.iter().map(|open| open.lowest - 1).min().unwrap_or(self.last)
     }
@@ -128,7 +129,7 @@ impl State {
         self.place(seq, row);
     }
 
-    /// Adds a row whose ids are known.
+    /// Adds a row whose ids are already indexed.
     pub(super) fn place(&mut self, seq: i64, mut row: Box<Stored>) {
         if self.led {
             row.home = 0;
@@ -148,7 +149,7 @@ impl State {
         Some(row)
     }
 
-    /// Frees the ids of a row that is gone.
+    /// Frees the ids of a removed row.
     pub(super) fn forget(&mut self, row: &Stored) {
         self.by_id.remove(&row.id);
         if let Some(message) = row.message_id() {
@@ -156,12 +157,12 @@ impl State {
         }
     }
 
-    /// The number of the row of this event.
+    /// Sequence number of a committed event.
     pub(super) fn find(&self, id: &EventId) -> Option<i64> {
         self.by_id.get(id).copied().filter(|seq| self.rows.contains_key(seq))
     }
 
-    /// Changes a row and keeps the index true.
+    /// Changes a row and updates the index.
     pub(super) fn change(&mut self, seq: i64, change: impl FnOnce(&mut Stored)) {
         let Some(row) = self.rows.get_mut(&seq) else { return };
         let before = Key::of(row);
@@ -173,7 +174,7 @@ impl State {
         }
     }
 
-    /// Moves a row to the end of the order.
+    /// Changes a row and moves it to the end of the order under a new number.
     pub(super) fn renumber(&mut self, seq: i64, change: impl FnOnce(&mut Stored)) {
         if let Some(mut row) = self.remove(seq) {
             change(&mut row);

@@ -1,4 +1,4 @@
-//! The handle: the store port over the shared state.
+//! The memory store's handle: implements the store port on the shared state.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,24 +21,24 @@ use crate::port::{
 };
 use crate::rules::SLOTS;
 
-/// An outbox in memory. A clone is the same outbox.
+/// A store in memory. Cheap to clone; all clones share the same rows.
 #[derive(Clone)]
 pub struct MemoryStore(pub(super) Arc<Shared>);
 
-/// A row that can't be read as an event, as some other writer might leave it.
+/// A malformed row, as another writer might leave it, for tests.
 #[derive(Debug, Clone)]
 pub struct Unreadable {
-    /// Its id.
+    /// Id of the row.
     pub id: EventId,
-    /// Its type.
+    /// Event type of the row.
     pub event_type: String,
-    /// Its group.
+    /// Group of the row.
     pub group: Option<GroupKey>,
-    /// What is wrong with it.
+    /// Reason why the row cannot be decoded.
     pub reason: String,
 }
 
-/// What all clones share.
+/// The state shared by all clones.
 pub(super) struct Shared {
     facts: Facts,
     clock: MemoryClock,
@@ -101,13 +101,13 @@ impl Shared {
 }
 
 impl MemoryStore {
-    /// An empty store with the default settings.
+    /// Creates an empty store with the default settings.
     #[must_use]
     pub fn new() -> Self {
         Self::with(MemoryOptions::default())
     }
 
-    /// An empty store with these settings.
+    /// Creates an empty store with these settings.
     #[must_use]
     pub fn with(options: MemoryOptions) -> Self {
         let facts = Facts {
@@ -129,19 +129,22 @@ impl MemoryStore {
         }))
     }
 
-    /// Its clock.
+    /// The store's clock, which a test can move.
     #[must_use]
     pub fn clock(&self) -> &MemoryClock {
         &self.0.clock
     }
 
-    /// Loses the newest rows, as a server does that fails over to a copy which is behind: their numbers are given again.
-    /// For tests; the ids of the rows that are gone. Nothing happens while a transaction is open.
+    /// Loses the newest rows and reuses their sequence numbers, like a server that fails
+    /// over to a stale replica.
+    ///
+    /// For tests. Stops at the first dead row. Returns the ids of the lost rows. Has no effect while a
+    /// transaction that has inserted rows is open, or on a store with a leader.
     pub fn put_back(&self, rows: usize) -> Vec<EventId> {
         self.0.lock().put_back(rows)
     }
 
-    /// Adds a row that can't be read, to see what becomes of it.
+    /// Adds a malformed row, for tests. Returns its sequence number.
     pub fn plant(&self, row: Unreadable) -> Seq {
         let now = self.0.now(None);
         let mut state = self.0.lock();

@@ -1,4 +1,4 @@
-//! A row as the memory store keeps it.
+//! The row of a memory store.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use crate::model::{
 };
 use crate::port::ByteLimits;
 
-/// A claim on a row.
+/// A claim on a row, or the mark of a leader that took it.
 #[derive(Debug, Clone)]
 pub(super) struct Lock {
     pub(super) by: Arc<str>,
     pub(super) until: Timestamp,
 }
 
-/// Everything in a row but its number.
+/// All columns of a row except its sequence number.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) id: EventId,
     pub(super) event: Decoded,
-    /// The type of a row that can't be read; others have it in their event.
+    /// Event type of a malformed row; a decoded event contains its own.
     pub(super) unread_type: Option<String>,
     pub(super) group: Option<GroupKey>,
     pub(super) lane: Option<Lane>,
-    /// The slot it has while it is in no lane.
+    /// Slot of the row while it is in no lane.
     pub(super) home: i16,
     pub(super) status: Status,
     pub(super) attempts: u32,
@@ -39,16 +39,16 @@ pub(super) struct Stored {
     pub(super) last_error: Option<String>,
     pub(super) processed_by: Option<String>,
     pub(super) lock: Option<Lock>,
-    /// Its last claim was reaped, and nobody has settled or claimed it since.
+    /// Whether its last claim was reaped, and the row has not been settled or claimed since.
     pub(super) reaped: bool,
     pub(super) token: Token,
-    /// Is or was a step of a join.
+    /// Whether it is or was a step of a join.
     pub(super) joined: bool,
     pub(super) history: Vec<Attempt>,
 }
 
 impl Stored {
-    /// A fresh row.
+    /// Creates a new row in its lane: the queue, −1 if it is delayed, or as placed.
     pub(super) fn new(row: &NewRow, now: Timestamp) -> Self {
         let event = row.event.clone();
         let due = event.due().map_or(now, |due| cut(due.resolve(now)));
@@ -67,7 +67,7 @@ impl Stored {
         }
     }
 
-    /// A fresh row in its slot.
+    /// Creates a new row in the slot of its group, or of its id if it has no group.
     pub(super) fn unplaced(id: EventId, group: Option<GroupKey>, event: Decoded, now: Timestamp) -> Self {
         Self {
             home: slot_of(group.as_ref().map_or(id.as_str(), GroupKey::as_str)),
@@ -108,37 +108,37 @@ impl Stored {
         self.event.as_ref().map_or(GLOBAL, Event::aggregate_type)
     }
 
-    /// Whether someone holds a claim that has not run out.
+    /// Whether a claim on the row has not expired.
     pub(super) fn is_claimed(&self, now: Timestamp) -> bool {
         self.lock.as_ref().is_some_and(|lock| lock.until > now)
     }
 
-    /// Whether its last claim ended without an outcome; the caller sees to it that no claim is alive.
+    /// Whether its last claim expired without an outcome. The caller must have checked that no claim is live.
     pub(super) fn has_lapsed(&self) -> bool {
         self.lock.is_some() || self.reaped
     }
 
-    /// Settled: no claim is left, nor what one that ran out leaves behind.
+    /// Removes a claim, and the trace of a reaped one.
     pub(super) fn unlock(&mut self) -> Option<Lock> {
         self.reaped = false;
         self.lock.take()
     }
 
-    /// To lane −1, but for rows of the queue.
+    /// Moves the row to lane −1; rows of the queue stay in their lane.
     pub(super) fn put_off(&mut self) {
         if self.lane != Some(Lane::QUEUE) {
             self.lane = Some(Lane::DELAYED);
         }
     }
 
-    /// Ends the life of the row.
+    /// Marks the row as done or dead.
     pub(super) fn end(&mut self, status: Status, now: Timestamp) {
         self.status = status;
         self.done_at = Some(now);
         self.unlock();
     }
 
-    /// Back to new; number, lane, token and history are as they were.
+    /// Makes the row new again. Number, lane, token and history stay unchanged.
     pub(super) fn revive(&mut self, now: Timestamp) {
         self.status = Status::New;
         self.attempts = 0;
@@ -149,7 +149,7 @@ impl Stored {
         self.unlock();
     }
 
-    /// As it is read for delivery, within limits.
+    /// Converts the row for delivery. A row above the size limit is returned without its event.
     pub(super) fn to_row(&self, seq: i64, token: Token, limits: &ByteLimits) -> Row {
         let size = self.size(token);
         Row {
@@ -174,13 +174,13 @@ impl Stored {
         }
     }
 
-    /// What it counts against limits; only claims tell the last error.
+    /// Size in bytes for limits. It includes the last error under a token, because claims return it.
     pub(super) fn size(&self, token: Token) -> usize {
         let error = self.last_error.as_ref().filter(|_| token != Token::default());
         self.event.as_ref().map_or(0, Event::size) + error.map_or(0, String::len)
     }
 
-    /// As people see it.
+    /// Converts the row for inspection.
     pub(super) fn to_record(&self, seq: i64) -> Record {
         Record {
             seq: Seq(seq),

@@ -1,4 +1,4 @@
-//! Transactions: numbers are drawn when rows are inserted, and rows appear when it commits, as on a server.
+//! Transactions: an insert assigns sequence numbers, and the commit makes the rows visible, as on a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::write::Draft;
 use crate::model::{EventId, NewRow, Written};
 use crate::port::{Cancel, ErrorKind, Fence, JoinChange, JoinChanged, Settle, Settled, StoreError};
 
-/// An open transaction of a memory store. Dropped unfinished it is rolled back.
+/// An open transaction of a memory store. Dropping it without a commit rolls it back.
 pub struct MemoryTransaction {
     shared: Arc<Shared>,
-    /// Its number among the open ones; none before it has drawn a number, and after its end.
+    /// Id among the open transactions; `None` before the first insert and after the end.
     open: Option<u64>,
     draft: Draft,
     cancels: Vec<Cancelled>,
@@ -23,12 +23,12 @@ pub struct MemoryTransaction {
     joins: Vec<(JoinChange, JoinChanged)>,
 }
 
-/// An event that goes when the transaction commits.
+/// An event that is deleted when the transaction commits.
 struct Cancelled {
     id: EventId,
     by: String,
     at: Timestamp,
-    /// Written by this transaction: it never gets into the table.
+    /// Whether this transaction wrote the event, so that it never enters the table.
     own: bool,
 }
 
@@ -44,7 +44,7 @@ impl MemoryTransaction {
         }
     }
 
-    /// Whether it was begun on this store.
+    /// Whether the transaction was begun on this store.
     pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
     }
@@ -60,7 +60,7 @@ impl MemoryTransaction {
         Ok(written)
     }
 
-    /// Takes events back: what this transaction wrote itself at once, what is in the table when it commits.
+    /// Cancels events: those written by this transaction immediately, those in the table at its commit.
     pub(super) fn cancel(&mut self, request: &Cancel) -> Vec<EventId> {
         let at = self.shared.now(request.now);
         let mut state = self.shared.lock();
@@ -76,7 +76,7 @@ impl MemoryTransaction {
         cancelled
     }
 
-    /// Settles when it commits; what it answers now must then still hold.
+    /// Settles at the commit, which is refused if the answer given here no longer holds then.
     pub(super) fn settle(&mut self, mut request: Settle) -> Settled {
         request.now = Some(self.shared.now(request.now));
         let settled = foreseen(&self.shared.lock(), &request);
@@ -84,7 +84,7 @@ impl MemoryTransaction {
         settled
     }
 
-    /// Changes a join when it commits; what it answers now must then still hold.
+    /// Changes a join at the commit, which is refused if the answer given here no longer holds then.
     pub(super) fn change_join(&mut self, mut request: JoinChange) -> JoinChanged {
         request.now = Some(self.shared.now(request.now));
         self.joins.push((request, JoinChanged::Unchanged));
@@ -95,7 +95,7 @@ impl MemoryTransaction {
         changed
     }
 
-    /// What the changes of joins would answer, one after another.
+    /// Answers that the transaction's join changes would give now, one after another.
     fn foreseen_joins(&self, state: &State) -> Vec<JoinChanged> {
         let step = |id: &EventId| {
             let drafted = self.draft.rows.iter().find(|(_, row)| row.id == *id).map(|(_, row)| &**row);
@@ -133,7 +133,8 @@ impl MemoryTransaction {
         Ok(())
     }
 
-    /// A server's row locks would have made others wait; here the second to come is refused.
+    /// Checks for conflicts with other transactions. A server's row locks would make the second one wait;
+    /// here its commit is refused.
     fn check(&self, state: &State) -> Result<(), StoreError> {
         let gone = |one: &&Cancelled| !one.own && !state.may_cancel(&one.id, one.at);
         if let Some(gone) = self.cancels.iter().find(gone) {
@@ -153,7 +154,7 @@ impl MemoryTransaction {
     }
 }
 
-/// What a settle would answer.
+/// The answer that a settle would give now.
 fn foreseen(state: &State, request: &Settle) -> Settled {
     let held = !matches!(&request.fence, Fence::Node(node) if !state.nodes.contains_key(node));
     let outcomes = request.outcomes.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Adding rows: drafted first, then added all at once. A draft holds its ids against other writers, as a unique index does.
+//! Writing: rows are drafted first, which reserves their ids like a unique index, and then added together.
 
 use std::collections::hash_map::Entry;
 
@@ -8,19 +8,19 @@ use super::state::State;
 use super::stored::Stored;
 use crate::model::{EventId, Lane, NewRow, Seq, Written};
 
-/// Rows that have their numbers and ids but are not in the table yet.
+/// Rows that have their numbers and ids but are not in the table yet. Other writers cannot use those ids.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// By number, ascending.
+    /// Rows in ascending order of numbers.
     pub(super) rows: Vec<(i64, Box<Stored>)>,
 }
 
-/// An event with this id or its message id is there already, or in another open transaction.
+/// The error of an event whose id or message id exists already, in the table or in an open transaction.
 #[derive(Debug)]
 pub(super) struct Taken(pub(super) EventId);
 
 impl Draft {
-    /// Adds rows to the draft, or none of them.
+    /// Adds rows to the draft: all or none.
     pub(super) fn extend(
         &mut self,
         state: &mut State,
@@ -68,20 +68,20 @@ impl Draft {
         Some(&self.rows[place].1)
     }
 
-    /// Takes one row back; false if it is not in the draft.
+    /// Removes one row from the draft. Returns false if it is not in the draft.
     pub(super) fn remove(&mut self, state: &mut State, id: &EventId) -> bool {
         let place = self.rows.iter().position(|(_, row)| row.id == *id);
         place.map(|place| state.forget(&self.rows.remove(place).1)).is_some()
     }
 
-    /// Takes rows back, from this place on.
+    /// Removes all rows from this index on, and frees their ids.
     pub(super) fn withdraw(&mut self, state: &mut State, from: usize) {
         for (_, row) in self.rows.drain(from..) {
             state.forget(&row);
         }
     }
 
-    /// Adds all rows; how many.
+    /// Adds all rows to the table, and returns their number.
     pub(super) fn apply(self, state: &mut State) -> usize {
         let count = self.rows.len();
         for (seq, row) in self.rows {

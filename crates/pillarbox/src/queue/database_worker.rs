@@ -1,4 +1,4 @@
-//! The engine of one database, while a worker works for it.
+//! The engine and claimer of one database, while a worker is connected to it.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::worker::Plan;
 use crate::engine::{Claimer, Engine, EngineParts, EngineSettings, Heart, Shared};
 use crate::port::{ClaimFrom, Store, StoreError};
 
-/// Something happened at a database: it may be worth a poll.
+/// Tells the supervisor that a poll of this database may find messages.
 #[derive(Debug, Clone)]
 pub(super) struct Signal {
     pub(super) name: String,
 }
 
-/// The engine of one database.
+/// The engine, claimer and background tasks of one database.
 pub(super) struct DatabaseWorker {
     claimer: Arc<Claimer>,
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ pub(super) struct DatabaseWorker {
 }
 
 impl DatabaseWorker {
-    /// Starts the engine, the renewals, and the watch for hints.
+    /// Starts the engine, the renewal of claims, and the forwarding of wake-ups to `signals`.
     pub(super) fn open<S: Store>(
         name: &str,
         queue: &Queue<S>,
@@ -54,7 +54,7 @@ impl DatabaseWorker {
             seed: plan.seed(),
         };
         let shared = parts.shared();
-        // Stores of one kind may have one name of their own; the database's tells them apart.
+        // Stores can have equal names, so logs use the database's name.
         shared.name.get_or_init(|| name.to_owned());
         let (owner, lease) = (plan.owner.clone(), plan.lease);
         let claimer = Claimer::new(Arc::clone(&shared), Arc::clone(&store), owner, lease, ClaimFrom::Queue);
@@ -73,7 +73,9 @@ impl DatabaseWorker {
         Arc::new(Self { claimer, shared, store, engine, stop, tasks })
     }
 
-    /// Claims as many as make a batch, of topics whose handlers are not known to fail; how many were asked for, and taken.
+    /// Claims at most one batch. Returns the number of messages requested and the number claimed.
+    ///
+    /// Leaves out topics whose circuit breaker is open.
     pub(super) async fn claim(&self, plan: &Plan) -> Result<(usize, usize), StoreError> {
         let handled = plan.handlers.topics();
         let sent = handled.iter().filter(|topic| plan.breakers.lets_through(&route_of(topic)));
@@ -83,7 +85,7 @@ impl DatabaseWorker {
             return Ok((0, 0));
         }
         match self.claimer.claim(plan.batch, topics).await? {
-            // What waits for its handler's dependency is there all the same.
+            // Messages of the topics left out may be due, so this result must not count as an empty queue.
             (_, 0) if !all => Ok((0, 0)),
             taken => Ok(taken),
         }
@@ -93,21 +95,22 @@ impl DatabaseWorker {
         &*self.store
     }
 
-    /// Nothing in memory, nothing out, nothing unsettled.
+    /// Whether no message is in memory, being handled or unsettled.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.with(|core| core.is_empty())
     }
 
-    /// Finishes what is in memory within the drain time, gives the rest back, ends.
+    /// Drains for at most the drain time, releases the remaining messages, and stops all tasks.
     pub(super) async fn close(&self) {
         self.engine.lock().await.close().await;
+        // Renewals stop last: handlers that are still draining need their claims.
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-/// Tells of room in memory, and of what the database tells.
+/// Sends a signal when there is room in memory, and for each wake-up of the database.
 async fn watch<S: Store>(name: String, shared: Arc<Shared>, queue: Queue<S>, signals: mpsc::Sender<Signal>) {
     let mut hints = queue.store().wakeups();
     loop {
@@ -122,7 +125,7 @@ async fn watch<S: Store>(name: String, shared: Arc<Shared>, queue: Queue<S>, sig
             hinted = hinted => hinted,
         };
         if !goes_on {
-            // Whoever told has ended: polling goes on.
+            // The sender of wake-ups has ended; from here on only polls find messages of other processes.
             hints = None;
         }
         if signals.send(Signal { name: name.clone() }).await.is_err() {

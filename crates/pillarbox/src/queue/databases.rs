@@ -1,4 +1,4 @@
-//! Many databases: which there are, by name, and their queues, connected when they are needed.
+//! Many databases: their discovery, and their queues by name, connected on demand.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,31 +12,31 @@ use super::local_wakeup::LocalWakeup;
 use super::{Queue, WorkerBuilder};
 use crate::port::{Answer, Store, StoreError};
 
-/// A database with an outbox.
+/// A database that contains an outbox table.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Database {
-    /// Its name, stable and without secrets: what it is routed by, and what logs say.
+    /// Name of the database, used for routing and in logs. Must be stable and contain no secrets.
     pub name: String,
-    /// How it is reached. A database whose URL changes is connected anew.
+    /// Connection URL. If discovery returns another URL, the worker reconnects.
     pub url: String,
 }
 
-/// The URL may hold a password.
+/// Leaves out the URL, which may contain a password.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Finds the databases there are.
+/// Discovers the databases of a service.
 pub trait Discovery: Send + Sync + 'static {
-    /// Every database. After an error the known ones are kept.
+    /// Returns all databases. After an error the previously discovered set stays.
     fn discover(&self) -> Answer<'_, Vec<Database>>;
 }
 
-/// Connects a store to a database.
+/// Opens the store of a database. Async closures `|database| …` implement it.
 pub trait Connect<S>: Send + Sync + 'static {
-    /// The store.
+    /// Opens the store.
     fn connect<'a>(&'a self, database: &'a Database) -> Answer<'a, S>;
 }
 
@@ -50,7 +50,7 @@ where
     }
 }
 
-/// What a queue is routed by: text or a UUID.
+/// The routing key of a queue: the name of its database, as text or UUID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteKey(String);
 
@@ -72,23 +72,23 @@ impl From<Uuid> for RouteKey {
     }
 }
 
-/// Why a key led nowhere.
+/// Reasons why a routing key gave no queue.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
     /// No database has this name.
     #[error("there is no database for the key {0:?}")]
     Unknown(String),
-    /// It could not be connected.
+    /// The database could not be connected.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// One database and its queue, while it is connected.
+/// One database, and its queue while it is connected.
 pub(super) struct Entry<S> {
     pub(super) database: Database,
     queue: Mutex<Arc<OnceCell<Queue<S>>>>,
     pub(super) wakeup: LocalWakeup,
-    /// Given as a store, not by URL: it stays.
+    /// Created from an open store instead of a URL, so it cannot be reconnected and stays open.
     fixed: bool,
 }
 
@@ -107,14 +107,15 @@ impl<S: Store> Entry<S> {
         Arc::clone(&self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes the connections, if others can be made. Users of the queue keep theirs until they drop it.
+    /// Drops the queue if it can be connected again. Other users keep their connections
+    /// until they drop their clone.
     pub(super) fn let_go(&self) {
         if !self.fixed {
             *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
         }
     }
 
-    /// Whether connections can be made again.
+    /// Whether the database can be connected again by its URL.
     pub(super) fn can_let_go(&self) -> bool {
         !self.fixed
     }
@@ -129,13 +130,13 @@ struct Inner<S> {
     connect: Option<Box<dyn Connect<S>>>,
     discovery: Option<Box<dyn Discovery>>,
     refresh: Duration,
-    /// Grows when the set has changed.
+    /// Incremented when the set has changed.
     changes: watch::Sender<u64>,
-    /// Heard when something was enqueued by this process, in any of them.
+    /// Notified when this process has enqueued messages to any of the databases.
     woken: Arc<watch::Sender<u64>>,
 }
 
-/// The databases of a service. Cheap to clone; a clone is the same set.
+/// The databases of a service. Cheap to clone; all clones share one set.
 pub struct Databases<S> {
     inner: Arc<Inner<S>>,
 }
@@ -159,7 +160,7 @@ impl<S: Store> Databases<S> {
         Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, changes, woken }) }
     }
 
-    /// Stores that are connected already, by name.
+    /// A fixed set of open stores, by name.
     pub fn stores<N: Into<String>>(stores: impl IntoIterator<Item = (N, S)>) -> Self {
         let woken = Arc::default();
         let entry = |(name, store): (N, S)| {
@@ -170,14 +171,14 @@ impl<S: Store> Databases<S> {
         Self::of(entries, None, None, Duration::MAX, woken)
     }
 
-    /// One queue, as a set of one: what a worker on it works for.
+    /// A set that contains only this queue, for a worker on one queue.
     pub(super) fn one(queue: Queue<S>) -> Self {
         let database = Database { name: queue.name().to_owned(), url: String::new() };
         let woken = Arc::clone(queue.wakeup().any());
         Self::of([Entry::fixed(database, queue)], None, None, Duration::MAX, woken)
     }
 
-    /// A fixed list, each connected when it is needed and disconnected when it has been idle.
+    /// A fixed list of databases. A worker connects them on demand and disconnects them when they are idle.
     pub fn listed(databases: impl IntoIterator<Item = Database>, connect: impl Connect<S>) -> Self {
         let woken = Arc::default();
         let entry = |database| Entry::by_url(database, LocalWakeup::beside(&woken));
@@ -185,12 +186,14 @@ impl<S: Store> Databases<S> {
         Self::of(entries, Some(Box::new(connect)), None, Duration::MAX, woken)
     }
 
-    /// Whatever is discovered, every 5 minutes. Empty until [`Databases::refresh`] or a worker has asked first.
+    /// Databases that are discovered every 5 minutes.
+    ///
+    /// The set is empty until the first [`Databases::refresh`] or the first discovery of a worker.
     pub fn discovered(discovery: impl Discovery, connect: impl Connect<S>) -> Self {
         Self::discovered_every(Duration::from_secs(300), discovery, connect)
     }
 
-    /// Whatever is discovered, at this interval.
+    /// Databases that are discovered at this interval, which is at least 10 ms.
     pub fn discovered_every(refresh: Duration, discovery: impl Discovery, connect: impl Connect<S>) -> Self {
         let refresh = refresh.max(Duration::from_millis(10));
         Self::of([], Some(Box::new(connect)), Some(Box::new(discovery)), refresh, Arc::default())
@@ -212,25 +215,26 @@ impl<S: Store> Databases<S> {
         self.inner.woken.subscribe()
     }
 
-    /// How often databases are asked for; none where the list is fixed.
+    /// Interval of the discovery; `None` if the set is fixed.
     #[must_use]
     pub fn refresh_every(&self) -> Option<Duration> {
         self.inner.discovery.as_ref().map(|_| self.inner.refresh)
     }
 
-    /// The names of the databases that are known.
+    /// Names of all databases in the set.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.entries().keys().cloned().collect()
     }
 
-    /// How many of them are connected now.
+    /// Number of databases that are connected now.
     #[must_use]
     pub fn connected(&self) -> usize {
         self.all().iter().filter(|entry| entry.is_connected()).count()
     }
 
-    /// The queue of a key: of the database with that name. Connected once, then shared.
+    /// Returns the queue of the database with this name. Connects it on first use
+    /// and then shares the connection.
     pub async fn queue(&self, key: impl Into<RouteKey>) -> Result<Queue<S>, RouteError> {
         let RouteKey(key) = key.into();
         let entry = self.entries().get(&key).cloned();
@@ -252,8 +256,10 @@ impl<S: Store> Databases<S> {
         Ok(queue.await?.clone())
     }
 
-    /// Discovers databases: adds new ones, removes those that are gone, and leaves alone what has
-    /// not changed. An error keeps everything as it is.
+    /// Runs the discovery now: adds new databases, removes missing ones, and
+    /// replaces those whose URL changed.
+    ///
+    /// Unchanged databases keep their connections. After an error the set stays as it is.
     pub async fn refresh(&self) -> Result<(), StoreError> {
         let Some(discovery) = &self.inner.discovery else { return Ok(()) };
         let found = discovery.discover().await?;
@@ -282,7 +288,7 @@ impl<S: Store> Databases<S> {
         Ok(())
     }
 
-    /// A worker for all of them.
+    /// Configures a worker for all databases of the set.
     pub fn worker(&self) -> WorkerBuilder<S> {
         WorkerBuilder::new(self.clone())
     }

@@ -1,4 +1,4 @@
-//! What can go wrong at the queue door.
+//! Errors of the queue API.
 
 use crate::events::WriteError;
 use crate::model::{Invalid, JoinId, JoinStatus};
@@ -6,16 +6,16 @@ use crate::port::StoreError;
 
 use super::MessageId;
 
-/// Why the queue did not do it.
+/// Reasons why a queue operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// A field is wrong.
+    /// A field is missing, too long, malformed or out of range.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The claim is another's by now, or ended: nothing was changed.
-    #[error("work item {0} is not held any more")]
+    /// The claim has ended or belongs to another owner; nothing was changed.
+    #[error("work item {0} is no longer held")]
     NotHeld(String),
-    /// The database said no.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -25,52 +25,52 @@ impl From<WriteError> for QueueError {
         match error {
             WriteError::Invalid(invalid) => Self::Invalid(invalid),
             WriteError::Store(error) => Self::Store(error),
-            // The queue has no hooks and opens no scope.
+            // Hook and NoTransaction cannot occur: the queue has no hooks and opens no scope.
             other => Self::Invalid(Invalid::Malformed { field: "message", reason: other.to_string() }),
         }
     }
 }
 
-/// Why a join did not change.
+/// Reasons why a join operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// A field is wrong.
+    /// A field is missing, too long, malformed or out of range.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// There is no such join.
+    /// No join has this id.
     #[error("there is no join {0}")]
     NoSuchJoin(JoinId),
-    /// It has ended.
+    /// The join has ended and cannot be changed.
     #[error("join {join} has ended: it is {}", .status.as_str())]
     Ended {
         /// The join that has ended.
         join: JoinId,
-        /// How it ended.
+        /// Its final status.
         status: JoinStatus,
     },
-    /// It has as many messages as steps.
+    /// The expected number of messages is attached already.
     #[error("join {join} expects {expected} steps, and no more can be attached")]
     Full {
         /// The join that is full.
         join: JoinId,
-        /// How many steps it has.
+        /// Its number of steps.
         expected: u32,
     },
-    /// There is no such message in the queue.
+    /// The queue has no message with this id.
     #[error("there is no message {0} in the queue")]
     NoSuchMessage(MessageId),
     /// The message is not a step of the join.
     #[error("message {message} is not attached to join {join}")]
     NotAMember {
-        /// The join.
+        /// The join of the request.
         join: JoinId,
-        /// The message.
+        /// The message that is not attached.
         message: MessageId,
     },
-    /// Someone waits for it already.
+    /// The continuations of the join are set already.
     #[error("join {0} is waited for already, and can be waited for only once")]
     AlreadyWaiting(JoinId),
-    /// The database said no, or can't have joins.
+    /// The store returned an error, or does not support joins.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,4 +1,4 @@
-//! The queue handle: enqueue, claim, and what an owner does with what it claimed. Each is one call of the store.
+//! The queue handle: enqueues, claims and settles messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,36 +14,36 @@ use crate::port::{
 };
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
-/// Most messages of one claim.
+/// Maximum number of messages in one claim.
 pub(super) const BATCH_MAX: usize = 10_000;
 
-/// Bytes of one claim.
+/// Maximum size of one claim in bytes.
 const CLAIM_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// A message that was enqueued.
+/// The result of an enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enqueued {
-    /// Its id; where one with the same logical id was there already, that one's.
+    /// Id of the message; if a message with the same logical id existed already, the id of that one.
     pub message: MessageId,
-    /// Whether it was added.
+    /// Whether the message was added; false if it existed already.
     pub fresh: bool,
 }
 
-/// What came of a number of work items.
+/// The result of settling work items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settlement {
-    /// How many were changed.
+    /// Number of items that were changed.
     pub changed: usize,
-    /// Left alone: unknown, ended, or another's.
+    /// Number of items left unchanged, because they are unknown, have ended, or belong to another claim.
     pub ignored: usize,
 }
 
-/// The work queue of a store. Cheap to clone.
+/// The message queue of a store. Cheap to clone.
 pub struct Queue<S> {
     store: Arc<S>,
     retry: Arc<dyn RetryPolicy>,
     on_done: OnDone,
-    /// Rung when something was enqueued here, for workers of this process.
+    /// Notified after each enqueue, for workers of this process.
     wakeup: LocalWakeup,
 }
 
@@ -59,13 +59,13 @@ impl<S> Clone for Queue<S> {
 }
 
 impl<S: Store> Queue<S> {
-    /// The queue of a store.
+    /// Creates the queue of a store.
     #[must_use]
     pub fn new(store: S) -> Self {
         Self::shared(Arc::new(store))
     }
 
-    /// The queue of a store that others use too.
+    /// Creates the queue of a store that other code shares.
     #[must_use]
     pub fn shared(store: Arc<S>) -> Self {
         Self::with_wakeup(store, LocalWakeup::default())
@@ -75,33 +75,33 @@ impl<S: Store> Queue<S> {
         Self { store, retry: Arc::new(Doubling::default()), on_done: OnDone::Keep, wakeup }
     }
 
-    /// How long abandoned messages wait. Default: 2, 4, 8 … up to 60 s.
+    /// Backoff of abandoned messages. Default: 2, 4, 8 … up to 60 s.
     #[must_use]
     pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
         self.retry = Arc::new(policy);
         self
     }
 
-    /// What happens to messages that are acknowledged. Default: kept until purge.
+    /// Whether acknowledged messages are kept or deleted. Default: kept until the purge.
     #[must_use]
     pub fn on_done(mut self, on_done: OnDone) -> Self {
         self.on_done = on_done;
         self
     }
 
-    /// The store.
+    /// The store of this queue.
     #[must_use]
     pub fn store(&self) -> &Arc<S> {
         &self.store
     }
 
-    /// Joins of messages of this queue.
+    /// The joins of this queue.
     #[must_use]
     pub fn joins(&self) -> QueueJoins<'_, S> {
         QueueJoins::new(self)
     }
 
-    /// How long failed messages wait, and what happens to done ones.
+    /// The retry policy and the `on_done` setting, which a worker on this queue inherits.
     pub(super) fn settling(&self) -> (Arc<dyn RetryPolicy>, OnDone) {
         (Arc::clone(&self.retry), self.on_done)
     }
@@ -114,21 +114,21 @@ impl<S: Store> Queue<S> {
         &self.wakeup
     }
 
-    /// Something may be there to be claimed: workers here and elsewhere are told, where that is possible.
+    /// Wakes the workers of this process, and those of other processes if the database can notify them.
     pub(super) fn notify(&self) {
         self.wakeup.notify();
         self.store.notify();
     }
 
-    /// Enqueues one message in a transaction of its own. Its event type is the topic.
+    /// Enqueues one message in its own transaction. The event type is the topic.
     pub async fn enqueue(&self, message: impl IntoEvent) -> Result<Enqueued, QueueError> {
         let mut enqueued = self.enqueue_all([message]).await?;
-        let silent = "the store did not tell of the row it wrote";
+        let silent = "the store did not return the row it wrote";
         let unexpected = || StoreError::new(ErrorKind::Unexpected, "write", self.name(), silent);
         enqueued.pop().ok_or_else(|| unexpected().into())
     }
 
-    /// Enqueues messages in one transaction, all or none.
+    /// Enqueues messages in one transaction: all or none.
     pub async fn enqueue_all<E: IntoEvent>(
         &self,
         messages: impl IntoIterator<Item = E>,
@@ -140,9 +140,10 @@ impl<S: Store> Queue<S> {
         Ok(self.enqueued(&events, written))
     }
 
-    /// Enqueues messages on a transaction the caller has, and does not end it.
+    /// Enqueues messages on a transaction that the caller opened and must commit.
     ///
-    /// Workers see them after its commit, at their next look; [`Queue::committed`] makes that at once.
+    /// Workers find them at their next poll after the commit. Call
+    /// [`Queue::committed`] to wake them immediately.
     pub async fn enqueue_on<Tx: ?Sized, E: IntoEvent>(
         &self,
         tx: &mut Tx,
@@ -157,7 +158,7 @@ impl<S: Store> Queue<S> {
         Ok(self.enqueued(&events, written))
     }
 
-    /// Enqueues messages on a transaction of a blocking driver that the caller has.
+    /// Enqueues messages on a blocking driver's transaction that the caller opened and must commit.
     pub fn enqueue_on_blocking<Tx: ?Sized, E: IntoEvent>(
         &self,
         tx: &Tx,
@@ -172,7 +173,7 @@ impl<S: Store> Queue<S> {
         Ok(self.enqueued(&events, written))
     }
 
-    /// A transaction that enqueued something has committed: workers look at once.
+    /// Reports the commit of a transaction that enqueued messages, and wakes the workers.
     pub fn committed(&self) {
         self.notify();
     }
@@ -196,9 +197,9 @@ impl<S: Store> Queue<S> {
         written.into_iter().map(|one| Enqueued { message: MessageId(one.id), fresh: one.fresh }).collect()
     }
 
-    /// Claims at most this many due messages. They belong to this owner alone until the lease ends.
+    /// Claims at most `batch` due messages. Only this owner can settle them until the lease ends.
     ///
-    /// A message that has expired, or that can't be read, is ended here as dead and not answered.
+    /// Expired and malformed messages are marked dead and not returned.
     pub async fn claim(
         &self,
         owner: &OwnerId,
@@ -249,8 +250,9 @@ impl<S: Store> Queue<S> {
         Ok(messages)
     }
 
-    /// Work items from their text `ID@TOKEN`, with what the table says of them now. Ids that are unknown or that no claim
-    /// holds any more are work items too: nothing they are used for changes anything.
+    /// Creates work items from their text form `ID@TOKEN` and the current state of their rows.
+    ///
+    /// Unknown ids and ended claims give work items too; settling those changes nothing.
     pub async fn find(&self, texts: &[impl AsRef<str>]) -> Result<Vec<WorkItemId>, QueueError> {
         let parsed =
             texts.iter().map(|text| WorkItemId::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
@@ -270,12 +272,12 @@ impl<S: Store> Queue<S> {
         Ok(parsed.into_iter().map(item).collect())
     }
 
-    /// Marks items as done.
+    /// Marks messages as done.
     pub async fn ack(&self, owner: &OwnerId, items: &[WorkItemId]) -> Result<Settlement, QueueError> {
         self.apply(owner, items, |_| Change::Done).await
     }
 
-    /// Given back, to be tried again after a while, by the retry policy; the reason is kept.
+    /// Releases messages to be retried after the delay of the retry policy, and stores the error.
     pub async fn abandon(
         &self,
         owner: &OwnerId,
@@ -292,7 +294,7 @@ impl<S: Store> Queue<S> {
         .await
     }
 
-    /// Given up for good.
+    /// Marks messages as dead, and stores the error.
     pub async fn fail(
         &self,
         owner: &OwnerId,
@@ -307,7 +309,7 @@ impl<S: Store> Queue<S> {
         .await
     }
 
-    /// Held for this long from now on.
+    /// Extends the claims to this lease, counted from now.
     pub async fn extend(
         &self,
         owner: &OwnerId,
@@ -318,7 +320,9 @@ impl<S: Store> Queue<S> {
         self.apply(owner, items, |_| Change::Extend { lease }).await
     }
 
-    /// Frees at most this many messages whose claim has run out, and returns how many. Claims take them anyway.
+    /// Frees at most `limit` messages whose claim has expired, and returns their number.
+    ///
+    /// Optional: claims also take messages whose claim has expired.
     pub async fn reap(&self, limit: usize) -> Result<u64, QueueError> {
         let reaped = self.store.reap(Reap { older_than: Duration::ZERO, rows: limit, now: None }).await?;
         tracing::info!(store = self.name(), messages = reaped, "reaped");
@@ -343,10 +347,10 @@ impl<S: Store> Queue<S> {
 
     async fn settle(&self, owner: &OwnerId, mut outcomes: Vec<Outcome>) -> Result<Settlement, QueueError> {
         let count = outcomes.len();
-        // Others lock their rows in this order too.
+        // All settles lock their rows in this order, which prevents deadlocks.
         outcomes.sort_by_key(|outcome| outcome.seq);
         let settled = settle_now(&*self.store, self.request(owner, outcomes)).await?;
-        // A join may have ended.
+        // The settled message may have ended a join, whose continuation is now claimable.
         self.wakeup.notify();
         Ok(Settlement { changed: count - settled.stale.len(), ignored: settled.stale.len() })
     }
@@ -356,10 +360,12 @@ impl<S: Store> Queue<S> {
         Settle { fence, outcomes: outcomes.into(), on_done: self.on_done, now: None }
     }
 
-    /// Marks a message done as part of the handler's own transaction: its effect and the mark commit together.
+    /// Marks a message as done in the handler's own transaction, so that its effect
+    /// and its completion commit together.
     ///
-    /// An error says that the claim is another's by now; roll back then. A handler that has used this and committed answers
-    /// `Ok`; the worker leaves the message alone. Should the commit fail, the handler answers with its error as always.
+    /// [`QueueError::NotHeld`] means that the claim was lost: roll back. After a successful commit, return
+    /// `Ok` from the handler; the worker then does not settle the message. If the commit fails, return its
+    /// error from the handler.
     pub async fn complete_on<Tx: ?Sized>(&self, tx: &mut Tx, message: &Message) -> Result<(), QueueError>
     where
         S: WriteOn<Tx>,
@@ -369,7 +375,7 @@ impl<S: Store> Queue<S> {
         held(message, &settled)
     }
 
-    /// Marks a message done as part of a transaction of a blocking driver, as [`Queue::complete_on`] does.
+    /// Marks a message as done in a blocking driver's transaction; see [`Queue::complete_on`].
     pub fn complete_on_blocking<Tx: ?Sized>(&self, tx: &Tx, message: &Message) -> Result<(), QueueError>
     where
         S: BlockingWriteOn<Tx>,
@@ -381,8 +387,9 @@ impl<S: Store> Queue<S> {
 }
 
 impl<S: Store + Transact> Queue<S> {
-    /// Runs a closure in a transaction on the store's writer and commits: for drivers whose transaction can't leave its
-    /// thread. Messages enqueued in it are looked at at once.
+    /// Runs a closure in a transaction on the store's writer thread, commits, and wakes the workers.
+    ///
+    /// For drivers whose transactions cannot leave their thread.
     pub async fn transaction<R, E, F>(&self, body: F) -> Result<R, TransactError<E>>
     where
         F: FnOnce(&S::Tx) -> Result<R, E> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Handlers: code that takes messages of a topic, and the sink that finds them.
+//! Handlers: user code that processes messages of a topic, and the sink that calls it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,13 +11,15 @@ use crate::events::{Failure, trace};
 use crate::model::OwnerId;
 use crate::port::{Delivery, Handed, Sink, Verdict};
 
-/// Takes messages of one topic. Closures `|message| async { … }` are handlers; so are types.
+/// Processes the messages of one topic. Implement it for a type, or use a closure `|message| async { … }`.
 ///
-/// A message may come more than once: remember its [`message_id`](Message::message_id) where that matters, or settle in
-/// the transaction of the effect. A handler past its deadline, or whose claim could not be renewed, is dropped where it
-/// waits, and has failed.
+/// Delivery is at least once: make the handler idempotent by [`message_id`](Message::message_id), or complete
+/// the message in the transaction of its effect with [`Queue::complete_on`](super::Queue::complete_on). When
+/// a handler exceeds its deadline or its claim cannot be renewed, its future is dropped at the current await
+/// point and the attempt has failed.
 pub trait Handler: Send + Sync + 'static {
-    /// Takes one message. A [`Failure`] says whether and when it is tried again; any other error is tried again.
+    /// Processes one message. A [`Failure`] decides whether and when it is retried;
+    /// any other error is retried.
     fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -34,7 +36,7 @@ where
 
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
-/// A handler of any type.
+/// A handler as a trait object.
 pub(super) trait AnyHandler: Send + Sync {
     fn call(&self, message: Message) -> Handled<'_>;
 }
@@ -45,7 +47,7 @@ impl<H: Handler> AnyHandler for H {
     }
 }
 
-/// Handlers by topic, and one for every other topic where there is one.
+/// Handlers by topic, and an optional handler for all other topics.
 #[derive(Default)]
 pub(super) struct Handlers {
     pub(super) by_topic: HashMap<String, Arc<dyn AnyHandler>>,
@@ -57,7 +59,7 @@ impl Handlers {
         self.by_topic.is_empty() && self.fallback.is_none()
     }
 
-    /// The topics that can be handled; none where every one can.
+    /// Topics with a handler; empty if all topics can be handled.
     pub(super) fn topics(&self) -> Arc<[String]> {
         if self.fallback.is_some() {
             return Arc::default();
@@ -70,11 +72,11 @@ impl Handlers {
     }
 }
 
-/// Hands each message to the handler of its topic.
+/// Delivers each message to the handler of its topic.
 pub(super) struct QueueSink {
     pub(super) handlers: Arc<Handlers>,
     pub(super) owner: OwnerId,
-    /// The store's name, in every line of the log.
+    /// Name of the store, for logs.
     pub(super) store: String,
     pub(super) breakers: Arc<RouteBreakers>,
 }
@@ -108,7 +110,7 @@ impl QueueSink {
     }
 }
 
-/// The name of the route to a topic's handler.
+/// Name of the route to a topic's handler, by which its circuit breaker is found.
 pub(super) fn route_of(topic: &str) -> String {
     format!("topic {topic}")
 }

@@ -1,21 +1,21 @@
-//! Ids of the queue, each of its own type.
+//! Ids of the queue: messages, and claims on messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::{EventId, Invalid, Seq, Token};
 
-/// A message: stays the same across retries.
+/// Id of a message, which stays the same across retries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId(pub(crate) EventId);
 
 impl MessageId {
-    /// Reads an id.
+    /// Parses an id and checks its length and characters.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         EventId::new(text).map(Self)
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -34,32 +34,34 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// A message as one claim holds it: what an owner acknowledges, abandons or fails. Its text is `ID@TOKEN`; the token grows
-/// with each claim, so that whoever held an earlier one changes nothing.
+/// Id of one claim on a message, which its owner acknowledges, abandons, fails or extends.
+///
+/// The text form is `ID@TOKEN`. The token increases with each claim, so an earlier claim changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkItemId {
     pub(crate) message: MessageId,
     pub(crate) token: Token,
-    /// Where the row is.
+    /// Sequence number of the row.
     pub(crate) seq: Seq,
-    /// Attempts, this one included.
+    /// Number of attempts, including the current one.
     pub(crate) attempts: u32,
 }
 
 impl WorkItemId {
-    /// The message.
+    /// Id of the claimed message.
     #[must_use]
     pub fn message(&self) -> &MessageId {
         &self.message
     }
 
-    /// The claim's number.
+    /// Token of the claim.
     #[must_use]
     pub fn token(&self) -> i64 {
         self.token.0
     }
 
-    /// The two parts of `ID@TOKEN`; [`Queue::find`](super::Queue::find) makes a work item of them.
+    /// Parses the two parts of `ID@TOKEN`; [`Queue::find`](super::Queue::find) creates a work
+    /// item from such a text.
     pub fn parse(text: &str) -> Result<(MessageId, i64), Invalid> {
         let malformed = |reason: &str| Invalid::Malformed { field: "work item", reason: reason.to_owned() };
         let (id, token) = text.rsplit_once('@').ok_or_else(|| malformed("it has the form ID@TOKEN"))?;
@@ -67,7 +69,9 @@ impl WorkItemId {
         Ok((MessageId::parse(id)?, token))
     }
 
-    /// Each message once: a store changes a row once in a call, and only its newest claim can be held.
+    /// Keeps only the newest claim on each message.
+    ///
+    /// A store changes a row at most once per call, and only the newest claim can still be valid.
     pub(super) fn newest(items: &[Self]) -> Vec<&Self> {
         let mut newest: BTreeMap<&MessageId, &Self> = BTreeMap::new();
         for item in items {

@@ -1,4 +1,4 @@
-//! Joins of messages: a fan-out that ends in one message.
+//! Joins: when all messages of a fan-out have ended, the store enqueues one more message.
 
 use super::{JoinError, MessageId, Queue};
 use crate::model::{
@@ -10,12 +10,12 @@ use crate::port::{
     StoreError, WriteOn,
 };
 
-/// The joins of a queue.
+/// Starts, changes and lists the joins of a queue.
 pub struct QueueJoins<'a, S> {
     queue: &'a Queue<S>,
 }
 
-/// A join to be started.
+/// Describes a join for [`QueueJoins::start`].
 #[derive(Debug, Clone)]
 #[must_use = "a join is not there before it is started"]
 pub struct JoinBuilder {
@@ -26,24 +26,24 @@ pub struct JoinBuilder {
 }
 
 impl JoinBuilder {
-    /// A join of this many steps.
+    /// A join of `expected` steps. A step is one message.
     pub fn of(expected: u32) -> Self {
         Self { id: None, grouping_key: None, expected, metadata: None }
     }
 
-    /// An id of the caller's own; starting a join that is there changes nothing.
+    /// Sets the id. Starting a join whose id exists already changes nothing. Default: random.
     pub fn id(mut self, id: JoinId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// What it belongs to, such as a customer; joins are found by it.
+    /// Sets a key by which joins can be listed, such as a customer id.
     pub fn grouping_key(mut self, key: impl Into<String>) -> Self {
         self.grouping_key = Some(key.into()).filter(|key| !key.is_empty());
         self
     }
 
-    /// A note.
+    /// Sets free text that is stored with the join.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.metadata = Some(metadata.into());
         self
@@ -68,7 +68,7 @@ impl JoinBuilder {
     }
 }
 
-/// What happens at the end of a join.
+/// The continuations of a join: the messages to enqueue when it completes or fails.
 #[derive(Debug, Clone, Default)]
 pub struct Waiting {
     failed_steps: FailedSteps,
@@ -77,27 +77,27 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Nothing yet; a failed step fails the join.
+    /// No continuations yet; a failed step fails the join.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Enqueued when it completes.
+    /// Enqueues this message when the join completes.
     #[must_use]
     pub fn on_complete(mut self, topic: impl Into<String>, payload: impl Into<String>) -> Self {
         self.on_complete = Some(Continuation { topic: topic.into(), payload: payload.into() });
         self
     }
 
-    /// Enqueued when it fails.
+    /// Enqueues this message when the join fails.
     #[must_use]
     pub fn on_fail(mut self, topic: impl Into<String>, payload: impl Into<String>) -> Self {
         self.on_fail = Some(Continuation { topic: topic.into(), payload: payload.into() });
         self
     }
 
-    /// Whether failed steps fail it. Default: they do.
+    /// Sets whether failed steps fail the join. Default: they do.
     #[must_use]
     pub fn failed_steps(mut self, failed_steps: FailedSteps) -> Self {
         self.failed_steps = failed_steps;
@@ -127,7 +127,7 @@ impl Waiting {
     }
 }
 
-/// A text that a column holds as it is.
+/// Checks the length and characters of a text that is stored unchanged.
 fn payload(field: &'static str, text: &str, limits: &Limits) -> Result<(), Invalid> {
     if text.len() > limits.payload {
         return Err(Invalid::TooLong { field, len: text.len(), max: limits.payload });
@@ -140,7 +140,7 @@ fn attach(join: &JoinId, messages: &[MessageId]) -> JoinChange {
     JoinChange { join: join.clone(), action: JoinAction::Attach { messages }, now: None }
 }
 
-/// Whether it was changed, or had been before.
+/// Converts the store's answer: true if the join was changed, false if the change had been made before.
 fn judged(request: &JoinChange, changed: JoinChanged) -> Result<bool, JoinError> {
     let join = || request.join.clone();
     Err(match changed {
@@ -205,14 +205,14 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         judged(request, changed)
     }
 
-    /// Starts a join; its id.
+    /// Starts a join and returns its id.
     pub async fn start(&self, join: JoinBuilder) -> Result<JoinId, JoinError> {
         let request = join.change(self.limits())?;
         let id = request.join.clone();
         self.change(request).await.map(|_| id)
     }
 
-    /// Starts a join on a transaction the caller has.
+    /// Starts a join on a transaction that the caller opened.
     pub async fn start_on<Tx: ?Sized>(&self, tx: &mut Tx, join: JoinBuilder) -> Result<JoinId, JoinError>
     where
         S: WriteOn<Tx>,
@@ -222,7 +222,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change_on(tx, request).await.map(|_| id)
     }
 
-    /// Starts a join on a transaction of a blocking driver.
+    /// Starts a join on a blocking driver's transaction that the caller opened.
     pub fn start_on_blocking<Tx: ?Sized>(&self, tx: &Tx, join: JoinBuilder) -> Result<JoinId, JoinError>
     where
         S: BlockingWriteOn<Tx>,
@@ -232,12 +232,14 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change_on_blocking(tx, &request).map(|_| id)
     }
 
-    /// Makes messages steps of a join, all or none; false if all were before. One that has ended counts at once.
+    /// Attaches messages as steps of a join, all or none. Returns false if all were attached before.
+    ///
+    /// A message that has already ended counts immediately.
     pub async fn attach(&self, join: &JoinId, messages: &[MessageId]) -> Result<bool, JoinError> {
         self.change(attach(join, messages)).await
     }
 
-    /// Attaches on a transaction the caller has: the one that enqueues the messages, for instance.
+    /// Attaches messages on a transaction that the caller opened, such as the one that enqueues them.
     pub async fn attach_on<Tx: ?Sized>(
         &self,
         tx: &mut Tx,
@@ -250,7 +252,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change_on(tx, attach(join, messages)).await
     }
 
-    /// Attaches on a transaction of a blocking driver.
+    /// Attaches messages on a blocking driver's transaction that the caller opened.
     pub fn attach_on_blocking<Tx: ?Sized>(
         &self,
         tx: &Tx,
@@ -263,12 +265,14 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change_on_blocking(tx, &attach(join, messages))
     }
 
-    /// Says what happens at the end of a join, once; where the end has come, it happens now.
+    /// Sets the continuations of a join, which can be done only once.
+    ///
+    /// If all steps have ended already, the store enqueues the continuation immediately.
     pub async fn wait(&self, join: &JoinId, waiting: Waiting) -> Result<(), JoinError> {
         self.change(self.wait_change(join, waiting)?).await.map(drop)
     }
 
-    /// Waits on a transaction the caller has.
+    /// Sets the continuations on a transaction that the caller opened.
     pub async fn wait_on<Tx: ?Sized>(
         &self,
         tx: &mut Tx,
@@ -281,7 +285,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change_on(tx, self.wait_change(join, waiting)?).await.map(drop)
     }
 
-    /// Waits on a transaction of a blocking driver.
+    /// Sets the continuations on a blocking driver's transaction that the caller opened.
     pub fn wait_on_blocking<Tx: ?Sized>(
         &self,
         tx: &Tx,
@@ -294,12 +298,14 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change_on_blocking(tx, &self.wait_change(join, waiting)?).map(drop)
     }
 
-    /// A step has ended well, told by hand; false if it had ended before. Messages of the queue tell it themselves.
+    /// Reports manually that a step has succeeded. Returns false if the step had ended before.
+    ///
+    /// Messages that the queue settles report their steps automatically.
     pub async fn report_completed(&self, join: &JoinId, message: &MessageId) -> Result<bool, JoinError> {
         self.report(join, message, StepState::Completed).await
     }
 
-    /// A step has failed, told by hand; false if it had ended before.
+    /// Reports manually that a step has failed. Returns false if the step had ended before.
     pub async fn report_failed(&self, join: &JoinId, message: &MessageId) -> Result<bool, JoinError> {
         self.report(join, message, StepState::Failed).await
     }
@@ -309,19 +315,19 @@ impl<'a, S: Store> QueueJoins<'a, S> {
         self.change(JoinChange { join: join.clone(), action, now: None }).await
     }
 
-    /// Takes a join back: nothing is enqueued at its end. False if it was taken back before.
+    /// Cancels a join, so that it enqueues no continuation. Returns false if it was cancelled before.
     pub async fn cancel(&self, join: &JoinId, by: impl Into<String>) -> Result<bool, JoinError> {
         let action = JoinAction::Cancel { by: by.into() };
         self.change(JoinChange { join: join.clone(), action, now: None }).await
     }
 
-    /// A join with at most this many of its members.
+    /// Returns a join with at most `members` of its steps.
     pub async fn show(&self, join: &JoinId, members: usize) -> Result<JoinShown, JoinError> {
         let shown = self.port()?.show_join(join.clone(), members).await?;
         shown.ok_or_else(|| JoinError::NoSuchJoin(join.clone()))
     }
 
-    /// Joins, newest first, by grouping key and status.
+    /// Lists at most `limit` joins, newest first, optionally by grouping key and status.
     pub async fn list(
         &self,
         grouping_key: Option<&str>,

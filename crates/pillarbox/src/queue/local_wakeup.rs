@@ -1,11 +1,14 @@
-//! The wakeup: tells the workers of this process that there may be something to claim.
+//! The local wake-up: notifies the workers of this process that messages may be claimable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-/// The wakeup of one queue. Whoever listens to many hears that one was woken, and looks which.
+/// The wake-up of one queue.
+///
+/// Several wake-ups share one channel. A worker of many databases waits on the channel, then compares the
+/// counts to find the queues that were notified.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LocalWakeup {
     woken: Arc<AtomicU64>,
@@ -13,7 +16,7 @@ pub(super) struct LocalWakeup {
 }
 
 impl LocalWakeup {
-    /// A wakeup that is heard together with others.
+    /// Creates a wake-up that also notifies a shared channel.
     pub(super) fn beside(any: &Arc<watch::Sender<u64>>) -> Self {
         Self { woken: Arc::default(), any: Arc::clone(any) }
     }
@@ -23,12 +26,12 @@ impl LocalWakeup {
         self.any.send_modify(|count| *count += 1);
     }
 
-    /// How often it was woken.
+    /// Number of notifications so far.
     pub(super) fn count(&self) -> u64 {
         self.woken.load(Ordering::Acquire)
     }
 
-    /// What is heard of it and those beside it.
+    /// The channel that this wake-up shares with others.
     pub(super) fn any(&self) -> &Arc<watch::Sender<u64>> {
         &self.any
     }

@@ -1,4 +1,4 @@
-//! A message as a worker gets it.
+//! A claimed message, as handlers receive it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{MessageId, WorkItemId};
 use crate::model::{Event, OwnerId, Payload, Row};
 use crate::port::Delivery;
 
-/// A claimed message. Cheap to clone.
+/// A message under a claim. Cheap to clone.
 #[derive(Clone)]
 pub struct Message {
     item: WorkItemId,
@@ -18,7 +18,7 @@ pub struct Message {
     event: Event,
     created_at: Timestamp,
     last_error: Option<String>,
-    /// Settled by its handler, in a transaction of its own.
+    /// Set once the handler has completed the message in its own transaction; shared by all clones.
     settled: Arc<AtomicBool>,
 }
 
@@ -49,85 +49,85 @@ impl Message {
         })
     }
 
-    /// The claim on it: what is acknowledged.
+    /// Id of the claim on this message, for `ack`, `abandon`, `fail` and `extend`.
     #[must_use]
     pub fn id(&self) -> &WorkItemId {
         &self.item
     }
 
-    /// The message: what stays the same across retries. Handlers that must not act twice remember it.
+    /// Id of the message, which stays the same across retries. Use it to make a handler idempotent.
     #[must_use]
     pub fn message_id(&self) -> &MessageId {
         &self.item.message
     }
 
-    /// The topic.
+    /// Topic of the message, which is its event type.
     #[must_use]
     pub fn topic(&self) -> &str {
         self.event.event_type()
     }
 
-    /// The payload.
+    /// Payload of the message.
     #[must_use]
     pub fn payload(&self) -> &Payload {
         self.event.payload()
     }
 
-    /// The whole event: headers, keys, trace, and the payload as a value by `json_as`.
+    /// The whole event: headers, keys, trace and payload. `json_as` decodes the payload.
     #[must_use]
     pub fn event(&self) -> &Event {
         &self.event
     }
 
-    /// When it was enqueued, by the database's clock.
+    /// Time of the enqueue, by the database's clock.
     #[must_use]
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
 
-    /// Whether it is done: not while someone holds it.
+    /// Whether its handler has completed it with [`Queue::complete_on`](super::Queue::complete_on).
     #[must_use]
     pub fn is_processed(&self) -> bool {
         self.is_settled()
     }
 
-    /// When it was done: not yet.
+    /// Time of completion: always `None`, because a claimed message is not done.
     #[must_use]
     pub fn processed_at(&self) -> Option<Timestamp> {
         None
     }
 
-    /// Who ended it: nobody yet.
+    /// Owner that completed the message: always `None`, because a claimed message is not done.
     #[must_use]
     pub fn processed_by(&self) -> Option<&str> {
         None
     }
 
-    /// How often it was tried before.
+    /// Number of attempts before the current one.
     #[must_use]
     pub fn retry_count(&self) -> u32 {
         self.item.attempts.saturating_sub(1)
     }
 
-    /// Why it failed last.
+    /// Error of the last failed attempt, if any.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// What ties related messages together.
+    /// Id that related messages share, if any.
     #[must_use]
     pub fn correlation_id(&self) -> Option<&str> {
         self.event.correlation_id()
     }
 
-    /// When it was due, if a time was set.
+    /// Due time of the message, if one was set.
     #[must_use]
     pub fn due_time(&self) -> Option<Timestamp> {
         self.event.due().map(|due| due.resolve(self.created_at))
     }
 
-    /// Who holds it.
+    /// Owner of the claim.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.owner
@@ -142,7 +142,7 @@ impl Message {
     }
 }
 
-/// Payloads never reach a log.
+/// Leaves out the payload, which must never reach a log.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")

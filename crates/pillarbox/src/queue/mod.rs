@@ -1,4 +1,4 @@
-//! The queue door: messages that workers claim under leases, joins of messages, many databases.
+//! The queue API: messages that workers claim under leases, joins of messages, and many databases.
 
 mod database_worker;
 mod databases;

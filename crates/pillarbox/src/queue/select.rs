@@ -1,23 +1,24 @@
-//! Which database is polled next.
+//! Selection policies: the order in which a worker polls its databases.
 
-/// Which databases of a worker can be polled.
+/// The databases of a worker at the time of a selection.
 #[derive(Debug, Clone, Copy)]
 pub struct SelectionState<'a> {
-    /// Those that may be polled now, by name, ascending. Never empty.
+    /// Names of the databases that can be polled now, in ascending order. Never empty.
     pub ready: &'a [&'a str],
-    /// Those that are being polled, and have not taken long over it.
+    /// Names of the databases that are being polled, without slow polls.
     pub busy: &'a [&'a str],
-    /// The one whose poll ended last, and how many messages it gave.
+    /// Name of the database whose poll ended last, and the number of messages claimed there.
     pub last: Option<(&'a str, usize)>,
 }
 
-/// Chooses the next database.
+/// Selects the database to poll next.
 pub trait Selection: Send + 'static {
-    /// Its place in `ready`; `None` waits for one that is busy, and is asked again when something changes.
+    /// Returns an index into `ready`, or `None` to wait for a busy database.
+    /// Called again when something changes.
     fn select(&mut self, state: SelectionState<'_>) -> Option<usize>;
 }
 
-/// One batch from each in turn.
+/// Polls one batch from each database in turn.
 #[derive(Debug, Clone, Default)]
 pub struct RoundRobin {
     last: Option<String>,
@@ -31,7 +32,7 @@ impl Selection for RoundRobin {
     }
 }
 
-/// The same one until it has no more, then the next.
+/// Polls the same database until it has no more messages, then the next one.
 #[derive(Debug, Clone, Default)]
 pub struct DrainFirst {
     current: Option<String>,
@@ -51,7 +52,7 @@ impl Selection for DrainFirst {
     }
 }
 
-/// The first behind a name, round the end.
+/// Index of the first name after `last`, wrapping around at the end.
 fn after(ready: &[&str], last: Option<&str>) -> usize {
     last.and_then(|last| ready.iter().position(|name| *name > last)).unwrap_or(0)
 }

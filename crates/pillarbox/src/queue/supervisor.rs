@@ -1,4 +1,4 @@
-//! The supervisor of a worker: one poll at a time for each database, none waiting for another.
+//! The supervisor of a worker: schedules polls of all databases, at most one per database at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,53 +18,56 @@ use crate::engine::{called, caught};
 use crate::events::run_in_turn;
 use crate::port::{ErrorKind, Store, StoreError};
 
-/// A poll that takes longer is not waited for by the choice of the next database.
+/// A poll that takes longer is slow: it no longer counts as busy, so that it does not delay other databases.
 const SLOW: Duration = Duration::from_secs(1);
-/// How many databases are polled once, not counting slow ones.
+/// Maximum number of concurrent polls, not counting slow ones.
 const POLLS: usize = 32;
-/// A database whose last polls, this many, found nothing is idle.
+/// Number of consecutive empty polls after which a database is idle.
 const IDLE_AFTER: u32 = 10;
-/// How often an idle one is polled, by default: where connections are closed, and where they are kept.
+/// Default poll interval of an idle database whose connections are closed between polls.
 const IDLE_POLL: Duration = Duration::from_secs(5);
+/// Default poll interval of an idle database whose connections stay open.
 const KEPT_POLL: Duration = Duration::from_millis(800);
-/// A database that fails is tried again after this, doubling.
+/// Backoff after a failed poll; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Discovery that fails is tried again after this at the latest.
+/// Maximum delay before a failed discovery is retried.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(10);
-/// How soon after the start old messages are deleted for the first time.
+/// Maximum delay between the start and the first purge.
 const FIRST_PURGE: Duration = Duration::from_secs(60);
 
-/// How much there is to do, the least first.
+/// How idle a worker is, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Idleness {
-    /// Messages are in memory, or a database was not polled yet.
+    /// Messages are in memory, or a database has not been polled yet.
     Busy,
-    /// Nothing is in memory.
+    /// No message is in memory.
     Idle,
-    /// And a poll that began idle found nothing.
+    /// No message is in memory, and the last poll began idle and found no due message.
     Drained,
 }
 
-/// One database as the worker sees it.
+/// The scheduling state of one database.
 struct DatabaseState<S> {
     entry: Arc<Entry<S>>,
     worker: Option<Arc<DatabaseWorker>>,
-    /// Since when it is being polled.
+    /// Start of the poll in progress, if any.
     polling: Option<Instant>,
+    /// Earliest time of the next poll.
     next: Instant,
-    /// Polls in a row that found nothing.
+    /// Number of consecutive empty polls.
     empty: u32,
+    /// Number of consecutive failed polls.
     failures: u32,
-    /// Something happened while it was being polled.
+    /// A signal arrived since the last poll began, so that poll may have missed messages.
     signalled: bool,
-    /// How often its wakeup was heard.
+    /// Count of the database's wake-up that was processed last.
     heard: u64,
-    /// Nothing was in memory when the present or last poll began.
+    /// Whether no message was in memory when the current or last poll began.
     began_idle: bool,
-    /// What the last poll found: `Busy` before the first.
+    /// Idleness after the last poll; `Busy` before the first poll.
     found: Idleness,
-    /// When old messages are deleted next; none: never.
+    /// Time of the next purge; `None` disables it.
     purge_at: Option<Instant>,
     purging: bool,
 }
@@ -83,7 +86,7 @@ impl<S> DatabaseState<S> {
     }
 }
 
-/// What ended.
+/// The result of a background job of the supervisor.
 enum JobResult<S> {
     Polled {
         name: String,
@@ -149,7 +152,7 @@ impl<S: Store> Supervisor<S> {
                 () = stop.cancelled() => break,
                 Some(ended) = self.jobs.join_next(), if !self.jobs.is_empty() => match ended {
                     Ok(ended) => self.ended(ended),
-                    Err(error) => tracing::error!(%error, "closing a database ended by a panic"),
+                    Err(error) => tracing::error!(%error, "closing a database panicked"),
                 },
                 Some(signal) = self.signals.1.recv() => self.signalled(&signal.name),
                 Ok(()) = changes.changed() => self.sync(),
@@ -160,7 +163,8 @@ impl<S: Store> Supervisor<S> {
         self.close().await;
     }
 
-    /// Takes over what the set of databases is now. One that is gone or changed finishes what it has.
+    /// Applies changes of the database set. The worker of a removed or
+    /// changed database finishes its messages.
     fn sync(&mut self) {
         let entries: BTreeMap<String, Arc<Entry<S>>> =
             self.databases.all().into_iter().map(|entry| (entry.database.name.clone(), entry)).collect();
@@ -198,7 +202,7 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
-    /// Tells waiters how idle the worker is. What a poll under way has claimed counts once it is in memory.
+    /// Publishes the idleness of the worker. Messages of a poll in progress count once they are in memory.
     fn publish_idleness(&self) {
         let idleness = self.states.values().map(DatabaseState::idleness).min().unwrap_or(Idleness::Busy);
         self.idleness.send_if_modified(|told| std::mem::replace(told, idleness) != idleness);
@@ -214,7 +218,7 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
-    /// Begins what there is to begin: discovery, polls.
+    /// Starts the discovery if it is due, and polls of ready databases up to [`POLLS`].
     fn begin(&mut self) {
         let now = Instant::now();
         if self.discover_at.is_some_and(|at| at <= now) {
@@ -276,7 +280,7 @@ impl<S: Store> Supervisor<S> {
                 plan.unhandled.check(worker.store(), &name).await;
                 Ok(taken)
             };
-            // Whoever connects a database may panic; it is polled again like one that failed.
+            // User code that connects a database may panic. That counts as a failed poll, which is retried.
             let polled = caught(poll).await;
             let taken = polled.unwrap_or_else(|panic| Err(broken("poll", &name, &panic)));
             JobResult::Polled { name, entry, worker: opened, taken }
@@ -293,7 +297,7 @@ impl<S: Store> Supervisor<S> {
                 let pause = match result {
                     Ok(()) => interval,
                     Err(error) => {
-                        tracing::warn!(%error, "databases could not be discovered: the last set stays");
+                        tracing::warn!(%error, "discovery failed: the last set of databases stays");
                         interval.min(DISCOVERY_PAUSE)
                     }
                 };
@@ -315,7 +319,7 @@ impl<S: Store> Supervisor<S> {
     ) {
         let known = self.states.get_mut(name).filter(|state| Arc::ptr_eq(&state.entry, entry));
         let Some(state) = known else {
-            // Gone while it was polled: what was claimed is finished.
+            // The database was removed or replaced during the poll: its worker finishes the claimed messages.
             if let Some(worker) = worker {
                 self.jobs.spawn(async move {
                     worker.close().await;
@@ -333,8 +337,11 @@ impl<S: Store> Supervisor<S> {
                 state.found = if nothing { Idleness::Drained } else { Idleness::Idle };
                 state.empty = if taken > 0 || asked == 0 { 0 } else { state.empty.saturating_add(1) };
                 state.next = match (asked, taken) {
-                    // There was no room: a signal tells when there is.
+                    // Memory is full, or all topics are paused by their circuit breakers. A signal triggers
+                    // an earlier poll when there is room again.
                     (0, _) => now + self.plan.poll,
+                    // A full batch suggests more messages; a signal during the poll may
+                    // announce messages that it missed.
                     _ if taken == asked || state.signalled => now,
                     _ => now + pause(&self.plan, state.empty, state.entry.can_let_go()),
                 };
@@ -353,7 +360,7 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
-    /// Deletes old messages beside what else is done there, if it is time.
+    /// Starts a purge of the database in the background, if it is due.
     fn purge(&mut self, name: &str, now: Instant) {
         let Some(state) = self.states.get_mut(name).filter(|state| state.is_to_purge(now)) else {
             return;
@@ -377,6 +384,7 @@ impl<S: Store> Supervisor<S> {
             Ok(0) => {}
             Ok(rows) => tracing::info!(store = name, rows, "purged"),
             Err(error) if error.kind() == ErrorKind::Permission => {
+                // Retrying cannot help without the permission, so the purge stays off for this database.
                 tracing::warn!(store = name, %error, "purge failed: nothing is purged without this right");
                 next = None;
             }
@@ -388,7 +396,7 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
-    /// A database that has been empty for a while needs no connections between polls, if others can be made.
+    /// Closes the connections of an idle database between polls, if they can be opened again.
     fn release_idle(&mut self, name: &str) {
         let Some(state) = self.states.get_mut(name) else { return };
         let idle = state.empty >= IDLE_AFTER && state.worker.as_ref().is_some_and(|worker| worker.is_idle());
@@ -404,7 +412,7 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
-    /// Someone in this process has enqueued something: where?
+    /// Finds the databases to which this process has enqueued messages, and schedules their polls.
     fn listen(&mut self) {
         let heard =
             |state: &mut DatabaseState<S>| std::mem::replace(&mut state.heard, state.entry.wakeup.count());
@@ -417,6 +425,7 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
+    /// Schedules a poll now. A failing database keeps its backoff.
     fn signalled(&mut self, name: &str) {
         if let Some(state) = self.states.get_mut(name)
             && state.failures == 0
@@ -426,18 +435,20 @@ impl<S: Store> Supervisor<S> {
         }
     }
 
-    /// When something is to be begun without anything happening before.
+    /// The next time at which the loop must run without a signal.
     fn wake_at(&self) -> Option<Instant> {
         let now = Instant::now();
         let polls = self.states.values().filter(|state| state.polling.is_none()).map(|state| state.next);
-        // A poll becomes slow without telling. What is ready and was not chosen waits for one that is busy.
+        // A poll that turns slow sends no signal but frees its place, so the loop wakes up at that time.
+        // Times in the past are left out: a ready database that was not chosen waits for a busy one, whose
+        // end wakes the loop.
         let slow = self.states.values().filter_map(|state| state.polling).map(|since| since + SLOW);
         let later = polls.chain(slow).filter(|at| *at > now);
         let idle = self.jobs.is_empty().then(|| now + self.plan.poll);
         later.chain(self.discover_at).chain(idle).min()
     }
 
-    /// Claims nothing more, and lets every worker finish.
+    /// Stops claiming, and waits for all workers to drain.
     async fn close(mut self) {
         let workers: Vec<Arc<DatabaseWorker>> =
             self.states.values_mut().filter_map(|state| state.worker.take()).collect();
@@ -449,6 +460,8 @@ impl<S: Store> Supervisor<S> {
         }
         let late = Instant::now() + self.plan.settings.drain + LONGEST_PAUSE;
         while let Ok(Some(ended)) = tokio::time::timeout_at(late, self.jobs.join_next()).await {
+            // A poll that was in progress may have opened this worker or claimed
+            // messages after the close began.
             if let Ok(JobResult::Polled { worker: Some(worker), .. }) = ended {
                 self.jobs.spawn(async move {
                     worker.close().await;
@@ -459,7 +472,9 @@ impl<S: Store> Supervisor<S> {
     }
 }
 
-/// An empty queue is polled less often. One whose connections are kept is polled often enough that what falls due is not late.
+/// Time until the next poll of a database without a full batch. Idle databases are polled less often.
+///
+/// An idle database with open connections is polled often enough that a message that becomes due is not late.
 fn pause(plan: &Plan, empty: u32, lets_go: bool) -> Duration {
     match (empty < IDLE_AFTER, plan.idle_poll) {
         (true, _) => plan.poll,
@@ -468,7 +483,7 @@ fn pause(plan: &Plan, empty: u32, lets_go: bool) -> Duration {
     }
 }
 
-/// A call that panicked.
+/// The error of a call that panicked.
 fn broken(operation: &'static str, store: &str, panic: &str) -> StoreError {
     StoreError::new(ErrorKind::Unexpected, operation, store, format!("panicked: {panic}"))
 }

@@ -1,4 +1,4 @@
-//! The warning about messages that are due and that a worker has no handler for.
+//! Warnings about due messages of topics for which a worker has no handler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,23 +8,24 @@ use tokio::time::Instant;
 
 use crate::port::{DueTopics, Store};
 
-/// How often a database is asked.
+/// Minimum time between two queries of one database.
 const EVERY: Duration = Duration::from_secs(5);
-/// How often a topic is told of.
+/// Minimum time between two warnings about one topic.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Most topics of one database that are told of.
+/// Maximum number of topics per query.
 const TOPICS: usize = 100;
 
-/// What is known of one database.
+/// Times of the last query of one database and of its last warnings.
 #[derive(Default)]
 struct Known {
     asked: Option<Instant>,
     told: BTreeMap<String, Instant>,
 }
 
-/// Looks for such messages. They are left where they are: another worker may have the handler, or a newer release.
+/// Finds topics without a handler. Their messages stay pending: another worker or a newer
+/// release may have the handler.
 pub(super) struct Unhandled {
-    /// The topics that are handled; none: all are.
+    /// Topics with a handler; empty if all topics are handled.
     handled: Arc<[String]>,
     databases: Mutex<HashMap<String, Known>>,
 }
@@ -34,7 +35,7 @@ impl Unhandled {
         Self { handled, databases: Mutex::default() }
     }
 
-    /// Warns of every topic without a handler, now and then.
+    /// Logs a warning for each due topic without a handler, at limited rates.
     pub(super) async fn check(&self, store: &dyn Store, name: &str) {
         if self.handled.is_empty() || !self.is_time(name) {
             return;
@@ -44,7 +45,7 @@ impl Unhandled {
             Ok(topics) => self.news(name, topics).iter().for_each(|topic| {
                 tracing::warn!(store = name, topic, "no handler for this topic: its messages wait for one");
             }),
-            Err(error) => tracing::debug!(store = name, %error, "topics without a handler are not known"),
+            Err(error) => tracing::debug!(store = name, %error, "could not query topics without a handler"),
         }
     }
 
@@ -59,7 +60,7 @@ impl Unhandled {
         due
     }
 
-    /// Those that were not told of lately.
+    /// Returns the topics without a recent warning, and marks them as warned.
     fn news(&self, name: &str, topics: Vec<String>) -> Vec<String> {
         let mut databases = self.databases.lock().unwrap_or_else(PoisonError::into_inner);
         let known = databases.entry(name.to_owned()).or_default();

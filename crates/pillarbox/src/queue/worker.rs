@@ -1,4 +1,4 @@
-//! A worker: handlers by topic, at work for one database or many.
+//! The worker: runs the handlers of its topics on the messages of one or many databases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,16 @@ use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, Limits, OwnerId, limits};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
 use crate::rules::{Doubling, Lease, RetryPolicy};
 
-/// Only topics with a handler are claimed. Where a store does not keep to that, nothing dies of it.
+/// How long messages without a handler are retried. Workers claim only topics that they handle; if a store
+/// ignores the filter, the messages of other topics must not die here.
 const UNCLAIMED: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// What all databases of a worker have in common.
+/// The settings that all databases of a worker share.
 pub(super) struct Plan {
     pub(super) handlers: Arc<Handlers>,
     pub(super) unhandled: Unhandled,
-    /// What a topic's handler needs is the same for every database.
+    /// Circuit breakers by topic. All databases share them, because a handler has
+    /// the same dependencies for each.
     pub(super) breakers: Arc<RouteBreakers>,
     pub(super) owner: OwnerId,
     pub(super) lease: Lease,
@@ -35,19 +37,19 @@ pub(super) struct Plan {
     pub(super) poll: Duration,
     pub(super) idle_poll: Option<Duration>,
     pub(super) settings: EngineSettings,
-    /// What old messages are deleted, and when; none: nothing.
+    /// Retention of old messages; `None` disables the purge.
     pub(super) purge: Option<PurgeSettings>,
     pub(super) metrics: Arc<dyn MetricsExporter>,
 }
 
 impl Plan {
-    /// Jitter of its own for each database.
+    /// Returns a random seed, so that each database has its own jitter.
     pub(super) fn seed(&self) -> u64 {
         Uuid::new_v4().as_u64_pair().0
     }
 }
 
-/// Sets up a worker.
+/// Configures a [`Worker`]; [`WorkerBuilder::start`] reports all configuration problems at once.
 #[must_use = "a worker does nothing until it is started"]
 pub struct WorkerBuilder<S: Store> {
     databases: Databases<S>,
@@ -66,7 +68,7 @@ pub struct WorkerBuilder<S: Store> {
 }
 
 impl<S: Store> Queue<S> {
-    /// A worker on this queue. It retries and ends messages as the queue is set to, unless told otherwise.
+    /// Configures a worker on this queue. It inherits the queue's retry policy and `on_done` setting.
     pub fn worker(&self) -> WorkerBuilder<S> {
         let mut builder = WorkerBuilder::new(Databases::one(self.clone()));
         (builder.settings.retry, builder.settings.on_done) = self.settling();
@@ -98,7 +100,9 @@ impl<S: Store> WorkerBuilder<S> {
         }
     }
 
-    /// The handler of a topic; one for each. Messages of topics without one are left for other workers, with a warning.
+    /// Registers the handler of a topic. Each topic has at most one handler.
+    ///
+    /// Messages of topics without a handler stay pending for other workers, and the worker logs a warning.
     pub fn handler(mut self, topic: impl EventType, handler: impl Handler) -> Self {
         let topic = topic.name().into_owned();
         if let Err(invalid) = limits::name("topic", &topic, EVENT_TYPE_MAX) {
@@ -111,106 +115,118 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    /// The handler of every topic that has none of its own. The last one that is set counts.
+    /// Registers the handler of all topics without their own handler. A second
+    /// call replaces the first handler.
     pub fn handler_for_all(mut self, handler: impl Handler) -> Self {
         self.handlers.fallback = Some(Arc::new(handler));
         self
     }
 
-    /// Who its claims belong to, such as host and process. Never the same for two workers at once. Default: random.
+    /// Sets the owner of its claims, such as host name and process id.
+    ///
+    /// Two concurrent workers must never have the same owner. Default: random.
     pub fn owner(mut self, owner: OwnerId) -> Self {
         self.owner = Some(owner);
         self
     }
 
-    /// How long a claim holds without renewal. Default: 30 s.
+    /// Lease of a claim: how long it is valid without renewal. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Most messages claimed at once, and held in memory, for each database. Default: 50.
+    /// Maximum number of messages per claim, and in memory, for each database. Default: 50.
     pub fn batch(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Handlers that run at once, for each database. Default: 4.
+    /// Number of handlers that run concurrently for each database. Default: 4.
     pub fn workers(mut self, workers: usize) -> Self {
         self.settings.workers = workers;
         self
     }
 
-    /// A message of more bytes than this, all columns together, is set aside as dead without being loaded. Never below what
-    /// the queue's writer can leave. Default: 16 MiB.
+    /// Maximum size of a message in bytes, all columns together; a larger message is
+    /// marked dead without being loaded.
+    ///
+    /// The worker raises it to the largest row that the queue's writer can write. Default: 16 MiB.
     pub fn max_row_bytes(mut self, bytes: usize) -> Self {
         self.settings.row_bytes = bytes;
         self
     }
 
-    /// How soon an empty queue is polled again. Default: 0.5 s, where nothing tells sooner.
+    /// Time until the next poll of an empty queue, unless a wake-up arrives earlier. Default: 0.5 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// How soon a queue is polled again that has been empty for a while; its connections are closed, if others can
-    /// be made. Default: 5 s, or 0.8 s where they are kept.
+    /// Time between two polls of an idle queue, whose last 10 polls were empty.
+    ///
+    /// The connections of an idle queue are closed if they can be opened again. Default: 5 s, or 0.8 s
+    /// if the connections stay open.
     pub fn idle_poll_interval(mut self, interval: Duration) -> Self {
         self.idle_poll = Some(interval);
         self
     }
 
-    /// A handler that takes longer has failed. Default: seven eighths of the lease; claims are renewed while it runs.
+    /// Deadline of a handler; a handler that exceeds it has failed. May exceed the lease: claims
+    /// are renewed while it runs.
+    ///
+    /// Default: seven eighths of the lease.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Attempts before a message is dead. Default: 10.
+    /// Number of failed attempts after which a message is dead. Default: 10.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self
     }
 
-    /// How long to wait between attempts. Default: 2, 4, 8 … up to 60 s.
+    /// Backoff between attempts. Default: 2, 4, 8 … up to 60 s.
     pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
         self.settings.retry = Arc::new(policy);
         self
     }
 
-    /// What happens to messages that are done. Default: kept until purge.
+    /// Whether done messages are kept or deleted. Default: kept until the purge.
     pub fn on_done(mut self, on_done: OnDone) -> Self {
         self.settings.on_done = on_done;
         self
     }
 
-    /// What old events and messages are deleted, and when, in one process at a time. Steps of joins that have not ended stay. The first
-    /// run comes a minute after the start. Default: done ones after 7 days, dead ones after 30.
+    /// Retention of old events and messages. Default: 7 days for done and 30 days for dead ones.
+    ///
+    /// One process at a time purges a database. Steps of pending joins are kept. The first run starts after
+    /// one interval, but at most a minute after the start.
     pub fn purge(mut self, settings: PurgeSettings) -> Self {
         self.purge = Some(settings);
         self
     }
 
-    /// Deletes nothing.
+    /// Disables the purge.
     pub fn no_purge(mut self) -> Self {
         self.purge = None;
         self
     }
 
-    /// How long closing waits for handlers. Default: 5 s.
+    /// How long shutdown waits for handlers before it releases the remaining messages. Default: 5 s.
     pub fn drain_timeout(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
         self
     }
 
-    /// What counts go to. Default: nothing.
+    /// Receiver of counters and gauges. Default: none.
     pub fn metrics(mut self, metrics: Arc<dyn MetricsExporter>) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Which database is polled next. Default: one batch from each in turn.
+    /// Order in which databases are polled. Default: [`RoundRobin`].
     pub fn selection(mut self, selection: impl Selection) -> Self {
         self.selection = Box::new(selection);
         self
@@ -269,7 +285,8 @@ impl<S: Store> WorkerBuilder<S> {
         Ok(plan)
     }
 
-    /// Checks everything, then starts. A database that can't be reached does not stop the others: it is tried again.
+    /// Checks the settings and starts the worker. An unreachable database is retried and
+    /// does not affect the others.
     pub fn start(mut self) -> Result<Worker, StartError> {
         let plan = self.check()?;
         let stop = CancellationToken::new();
@@ -282,7 +299,7 @@ impl<S: Store> WorkerBuilder<S> {
     }
 }
 
-/// A worker at work.
+/// A running worker. Dropping it stops new claims; call [`Worker::close`] to wait for its handlers.
 pub struct Worker {
     owner: OwnerId,
     stop: CancellationToken,
@@ -291,36 +308,38 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Who its claims belong to.
+    /// Owner of its claims.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.owner
     }
 
-    /// Waits until no message is in memory and each database was polled at least once.
+    /// Waits until no message is in memory and each database has been polled at least once.
     pub async fn wait_idle(&self) {
         self.wait_for(Idleness::Idle).await;
     }
 
-    /// Waits until each database was polled with nothing in memory, and had no message that is due. Messages that wait for
-    /// their time, for a retry or for another owner's lease to end are not waited for.
+    /// Waits until no message is in memory and the last poll of each database found no due message.
+    ///
+    /// Does not wait for delayed messages, pending retries or messages that another owner has claimed.
     pub async fn wait_drained(&self) {
         self.wait_for(Idleness::Drained).await;
     }
 
     async fn wait_for(&self, least: Idleness) {
-        // A worker that has ended is idle for good.
+        // The only error is a closed channel: the worker has ended and stays idle.
         let _ = self.idleness.clone().wait_for(|idleness| *idleness >= least).await;
     }
 
-    /// Claims nothing more, lets handlers end within the drain time, gives the rest back. Harmless when repeated.
+    /// Stops claiming, waits for handlers for at most the drain time, then
+    /// releases the remaining messages. Idempotent.
     pub async fn close(&self) {
         self.stop.cancel();
         let task = self.task.lock().await.take();
         if let Some(task) = task
             && task.await.is_err()
         {
-            tracing::error!("the worker ended by a panic");
+            tracing::error!("the worker panicked");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A test kit for users: an outbox in memory, what was written, run everything now, a clock to move.
+//! A test kit for users: an outbox in memory that records writes, delivers on demand and has a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,23 @@ use crate::port::{
 };
 use crate::rules::{Exponential, RetryPolicy};
 
-/// Rounds of one run, so that a listener that writes on and on does not hang a test.
+/// Maximum number of reads in one run, so that a listener that keeps writing events does not hang a test.
 const ROUNDS_MAX: usize = 10_000;
 
-/// What a run did.
+/// Counts of one [`TestOutbox::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ran {
-    /// Events that were accepted.
+    /// Events that a listener accepted.
     pub delivered: usize,
-    /// Attempts that failed and will be tried again.
+    /// Deliveries that did not succeed and whose events are still pending.
     pub retried: usize,
-    /// Events that died.
+    /// Events that are now dead.
     pub dead: usize,
 }
 
-/// An outbox in memory, for the tests of those who write events. Nothing runs until [`TestOutbox::run`].
+/// An outbox in memory, for tests of code that writes events or listens to them.
+///
+/// Nothing is delivered until [`TestOutbox::run`] is called.
 pub struct TestOutbox {
     store: MemoryStore,
     writer: Writer<MemoryStore>,
@@ -42,7 +44,7 @@ impl Default for TestOutbox {
 }
 
 impl TestOutbox {
-    /// An empty one.
+    /// Creates an outbox without events and listeners.
     #[must_use]
     pub fn new() -> Self {
         let store = MemoryStore::new();
@@ -56,7 +58,10 @@ impl TestOutbox {
         }
     }
 
-    /// A listener for an event type, of any aggregate that has none of its own; a second one for the same replaces nothing and panics.
+    /// Registers a listener for an event type.
+    ///
+    /// It receives events without an aggregate, and events of any aggregate type that has no listener for
+    /// this event type. Panics if the event type has such a listener already.
     #[must_use]
     pub fn listener(mut self, event_type: impl EventType, listener: impl Listener) -> Self {
         if let Err(error) = self.listeners.register(event_type, listener) {
@@ -65,7 +70,8 @@ impl TestOutbox {
         self
     }
 
-    /// A listener for an event type of an aggregate type.
+    /// Registers a listener for an event type of one aggregate type. Panics if the
+    /// pair has a listener already.
     #[must_use]
     pub fn listener_for(
         mut self,
@@ -79,38 +85,38 @@ impl TestOutbox {
         self
     }
 
-    /// Attempts before an event is dead. Default: 10.
+    /// Number of failed attempts after which an event is dead. Default: 10.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// How long to wait between attempts.
+    /// Backoff between attempts. Default: exponential from 200 ms to 60 s, without jitter.
     #[must_use]
     pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
         self.retry = Arc::new(policy);
         self
     }
 
-    /// The writer, to hand to the code under test.
+    /// The writer, to pass to the code under test.
     #[must_use]
     pub fn writer(&self) -> &Writer<MemoryStore> {
         &self.writer
     }
 
-    /// The store, to hand to the code under test.
+    /// The store, to pass to the code under test.
     #[must_use]
     pub fn store(&self) -> &MemoryStore {
         &self.store
     }
 
-    /// Opens a transaction.
+    /// Opens a transaction that accepts events.
     pub async fn begin(&self) -> Result<Transaction<MemoryStore>, StoreError> {
         self.writer.begin().await
     }
 
-    /// Writes one event in a transaction of its own.
+    /// Writes one event in its own transaction and commits it.
     pub async fn write(&self, event: impl IntoEvent) -> Result<Option<EventId>, WriteError> {
         let mut tx = self.begin().await?;
         let id = tx.write(event)?;
@@ -120,13 +126,13 @@ impl TestOutbox {
         }
     }
 
-    /// What was written and committed, oldest first, whatever has become of it.
+    /// All committed events regardless of status, oldest first.
     pub async fn written(&self) -> Vec<Event> {
         let records = self.records(Vec::new()).await;
         records.into_iter().filter_map(|record| record.event.ok()).collect()
     }
 
-    /// The events of a status, oldest first.
+    /// All events with this status, oldest first.
     pub async fn with_status(&self, status: Status) -> Vec<Record> {
         self.records(vec![status]).await
     }
@@ -134,16 +140,16 @@ impl TestOutbox {
     async fn records(&self, statuses: Vec<Status>) -> Vec<Record> {
         let select = Select { statuses, ..Select::default() };
         let list = List { select, limit: usize::MAX, ..List::default() };
-        // The memory store answers every list.
+        // The memory store never fails a list.
         self.store.admin().list(list).await.unwrap_or_default()
     }
 
-    /// Moves the clock on: delayed events and retries become due.
+    /// Moves the clock forward, so that delayed events and retries become due.
     pub fn advance(&self, by: Duration) {
         self.store.clock().advance(by);
     }
 
-    /// Runs everything that is due now, also what listeners write meanwhile, one after another in order.
+    /// Delivers all due events in order, one at a time, including events that listeners write meanwhile.
     pub async fn run(&self) -> Result<Ran, StoreError> {
         let sink = ListenerSink {
             registry: Arc::new(self.listeners.clone()),
@@ -190,7 +196,7 @@ impl TestOutbox {
         let attempt = row.attempts + 1;
         let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold, claimed: None };
         let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
-        // Alone in its batch, it is the one at fault.
+        // A refusal means that some event of the batch is at fault; the batch has only this event.
         let verdict = match verdict {
             Verdict::Refused { error } => Verdict::Failed { error, after: None },
             verdict => verdict,

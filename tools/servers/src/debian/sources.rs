@@ -1,30 +1,30 @@
-//! Derives where the packages of a suite are from the sources that this machine has for its own release.
+//! Derives the source of a suite from this machine's sources for its own release.
 
-/// The name of a release that has none.
+/// The name used for the unstable release, which has no code name.
 const UNSTABLE: &str = "sid";
 
-/// Names that a source may give the release of the machine by, beside its code name.
+/// Names that a source may use for the machine's release instead of its code name.
 const RELEASES: [&str; 4] = ["stable", "testing", "unstable", "sid"];
 
-/// The code name of the release, if `os-release` is that of Debian itself.
+/// The code name of the release, if `os-release` is Debian's.
 pub(super) fn codename(os_release: &str) -> Option<&str> {
     let value = |key: &str| {
         let lines = os_release.lines().filter_map(|line| line.split_once('='));
         lines.filter(|(name, _)| *name == key).map(|(_, value)| value.trim_matches('"')).next()
     };
     value("ID").filter(|id| *id == "debian")?;
-    // Unstable has none.
+    // Unstable has no code name.
     Some(value("VERSION_CODENAME").unwrap_or(UNSTABLE))
 }
 
-/// A source of the suite in the format of `.sources`, made from one of the machine's own.
+/// A source of the suite in the `.sources` format, derived from one of the machine.
 pub(super) fn from_stanzas(text: &str, codename: &str, suite: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let stanzas = lines.split(|line| line.trim().is_empty());
     stanzas.filter(|stanza| is_debian(stanza, codename)).map(|stanza| moved(stanza, suite)).next()
 }
 
-/// A source of the suite in the format of `.list`, made from one of the machine's own.
+/// A source of the suite in the `.list` format, derived from one of the machine.
 pub(super) fn from_lines(text: &str, codename: &str, suite: &str) -> Option<String> {
     let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
     text.lines().map(words).find_map(|words| {
@@ -52,7 +52,7 @@ fn is_debian(stanza: &[&str], codename: &str) -> bool {
         && has("Components", &|word| word == "main")
 }
 
-/// The same place and keys with another suite; a field that is replaced loses its further lines.
+/// The same archive and keys with another suite. The continuation lines of a replaced field are removed too.
 fn moved(stanza: &[&str], suite: &str) -> String {
     let mut text = format!("Types: deb\nSuites: {suite}\nComponents: main\n");
     let mut keeps = false;
@@ -68,7 +68,7 @@ fn moved(stanza: &[&str], suite: &str) -> String {
     text
 }
 
-/// Tells the archive of Debian and its mirrors from other sources of packages for the same release.
+/// Whether this is Debian's archive or a mirror of it, not another source for the same release.
 fn is_archive(uri: &str) -> bool {
     uri.trim_end_matches('/').rsplit('/').next().is_some_and(|last| last.starts_with("debian"))
 }

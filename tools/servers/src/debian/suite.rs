@@ -1,4 +1,4 @@
-//! A suite of Debian's packages, whose lists a run fetches at most once.
+//! A suite of Debian packages, whose package lists a run fetches at most once.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use crate::process;
 use crate::{cache, fetch, lock};
 
 const APT: &str = "/etc/apt";
-/// An archive that is away shows by its connections long before.
+/// Time limits. An unavailable archive fails much earlier, by its connection timeouts.
 const UPDATED: Duration = Duration::from_secs(3 * 60);
 const DOWNLOADED: Duration = Duration::from_secs(10 * 60);
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const CONFIGURATION: &str = "apt.conf";
 
-/// The suites that software is unpacked from, whatever the release of this machine.
+/// The suites that software is unpacked from, independent of this machine's release.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Suite {
-    /// Debian 12: the versions that its users have.
+    /// Debian 12, with the versions that its users have.
     Bookworm,
-    /// Debian's unstable release: the newest versions.
+    /// Debian's unstable release, with the newest versions.
     Unstable,
 }
 
@@ -34,7 +34,7 @@ impl Suite {
         }
     }
 
-    /// Downloads those packages into a folder that `package` needs and the filter takes.
+    /// Downloads the packages that `package` needs and that the filter accepts.
     pub(super) fn download(
         self,
         package: &str,
@@ -43,18 +43,18 @@ impl Suite {
     ) -> Result<(), String> {
         let lists = cache::folder()?.join(format!("{}.lists", self.name()));
         self.update_once(&lists)?;
-        // Nobody changes the lists while they are read.
+        // The lock prevents changes of the lists while they are read.
         let _lock = lock::shared(&lists.join("lock"), PATIENCE, "updates the lists of packages")?;
         let mut install = apt_get(&lists);
         install.args(["install", "-y", "--print-uris", package]).env("LC_ALL", "C");
         let listed = process::answer(&mut install)
             .map_err(|why| format!("there is no `{package}` in {}: {why}", self.name()))?;
         let needed = listed.lines().filter_map(name_in).filter(|name| is_used(name));
-        // Each is held to the signed lists by its hash.
+        // apt verifies each package by its hash in the signed lists.
         fetch::run(apt_get(&lists).args(["-qq", "download"]).args(needed), folder, DOWNLOADED)
     }
 
-    /// Fetches the lists unless this run has tried to before.
+    /// Fetches the lists unless this run has tried before.
     fn update_once(self, lists: &Path) -> Result<(), String> {
         static BOOKWORM: OnceLock<Result<(), String>> = OnceLock::new();
         static UNSTABLE: OnceLock<Result<(), String>> = OnceLock::new();
@@ -76,7 +76,7 @@ impl Suite {
         };
         let (name, source) = self.own_source()?;
         let source = write(name, &source)?;
-        // Whatever is installed in the system is not counted on.
+        // An empty status file: packages installed in the system do not count.
         write("status", "")?;
         write(CONFIGURATION, &configuration(lists, &source))?;
         let log = File::create(lists.join("log"));
@@ -84,7 +84,7 @@ impl Suite {
         fetch::run(apt_get(lists).args(["-qq", "update"]), lists, UPDATED)
     }
 
-    /// The source of the suite's packages, and the name of its file.
+    /// The name and the content of the suite's source file.
     fn own_source(self) -> Result<(&'static str, String), String> {
         let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let codename = sources::codename(&release).ok_or("it is unpacked from packages on Debian only")?;
@@ -103,14 +103,14 @@ impl Suite {
     }
 }
 
-/// `apt-get` with the settings of the folder instead of the system's.
+/// `apt-get` with the configuration of the folder instead of the system's.
 fn apt_get(lists: &Path) -> Command {
     let mut command = Command::new("apt-get");
     command.arg("-c").arg(lists.join(CONFIGURATION));
     command
 }
 
-/// What keeps apt from the lists, the choices and the locks of the system.
+/// The configuration that keeps apt away from the system's lists, preferences and locks.
 fn configuration(lists: &Path, source: &Path) -> String {
     let (lists, source) = (lists.display(), source.display());
     [
@@ -121,25 +121,26 @@ fn configuration(lists: &Path, source: &Path) -> String {
         format!("Dir::State \"{lists}\";"),
         format!("Dir::State::status \"{lists}/status\";"),
         format!("Dir::Cache \"{lists}\";"),
-        // Several programs read the lists at once, and none may write what another reads.
+        // No cache files: several processes read the lists at once, and none may write what another reads.
         "Dir::Cache::pkgcache \"\";".into(),
         "Dir::Cache::srcpkgcache \"\";".into(),
-        // The folder is closed to the user that apt would otherwise become.
+        // apt would otherwise switch to a user that can't read the folder.
         "APT::Sandbox::User \"\";".into(),
         "APT::Install-Recommends \"false\";".into(),
         "Acquire::Languages \"none\";".into(),
-        // An archive that is silent must show within the first minute of a run.
+        // An archive that does not answer must fail within the first minute of a run.
         "Acquire::Retries \"1\";".into(),
         "Acquire::http::Timeout \"10\";".into(),
         "Acquire::https::Timeout \"10\";".into(),
-        // Lists that could not be fetched would pass as empty ones.
+        // Without this, lists that could not be fetched would count as empty.
         "APT::Update::Error-Mode \"any\";".into(),
         "Debug::NoLocking \"1\";".into(),
     ]
     .join("\n")
 }
 
-/// The name of the package in a line as `'http://…/libc6_2.43-7_amd64.deb' libc6_2.43-7_amd64.deb 1866392 SHA256:…`.
+/// The package name in a line such as `'http://…/libc6_2.43-7_amd64.deb' libc6_2.43-7_amd64.deb 1866392
+/// SHA256:…`.
 fn name_in(line: &str) -> Option<&str> {
     line.strip_prefix('\'')?.split_whitespace().nth(1)?.split('_').next()
 }

@@ -1,4 +1,4 @@
-# Runs FerretDB and the PostgreSQL that it keeps its documents in, neither of which outlives this shell.
+# Runs FerretDB and its PostgreSQL; both end with this shell.
 # Arguments: the folder of PostgreSQL's programs, FerretDB, the folder of the data, the port.
 setpriv --pdeathsig QUIT "$1/postgres" -D "$3/tables" \
     -c listen_addresses= -c unix_socket_directories="$3" \
@@ -11,7 +11,7 @@ setpriv --pdeathsig KILL "$2" --listen-addr="127.0.0.1:$4" --listen-unix="$3/wir
     --postgresql-url="postgres:///postgres?host=$3&user=postgres&pool_max_conns=100" \
     --no-auth --telemetry=disable --debug-addr=- --log-level=WARN &
 wire=$!
-# FerretDB has nothing to save, and the tables are thrown away.
+# Killing is safe: FerretDB has nothing to save, and the tables are deleted.
 trap 'kill -KILL $wire; kill -QUIT $tables' TERM INT
 wait $wire
 kill -QUIT $tables 2> /dev/null

@@ -1,5 +1,5 @@
-# Runs one Kafka node that is broker and controller, and becomes it.
-# Arguments: the folder of the libraries, the folder of the data, the port; the port after it is taken too.
+# Replaces this shell with one Kafka node that is both broker and controller.
+# Arguments: the folder of the libraries, the folder of the data, the port; the next port is used too.
 cat > "$2/server.properties" << END
 process.roles=broker,controller
 node.id=1

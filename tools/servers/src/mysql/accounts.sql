@@ -1,4 +1,4 @@
--- The account of the tests, which make databases of their own; read by the server before it takes connections.
+-- The account of the tests, which create their own databases; the server reads this before it accepts connections.
 CREATE DATABASE IF NOT EXISTS pillarbox;
 CREATE USER IF NOT EXISTS 'pillarbox'@'%' IDENTIFIED BY 'pillarbox';
 GRANT ALL PRIVILEGES ON *.* TO 'pillarbox'@'%' WITH GRANT OPTION;

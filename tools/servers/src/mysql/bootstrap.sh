@@ -1,4 +1,4 @@
-# Fills the data folder of MariaDB as mariadb-install-db does, which needs programs of further packages for it.
+# Initialises a data folder like mariadb-install-db, which would need programs of further packages.
 # Arguments: the folder of the SQL files, the folder of the tables, the server with its options.
 share=$1
 mkdir "$2" || exit 1
@@ -6,7 +6,7 @@ shift 2
 {
     printf '%s\n' 'create database if not exists mysql;' 'use mysql;' 'set @auth_root_socket = null;'
     for part in system_tables performance_tables system_tables_data; do
-        # Newer releases call them by the other name.
+        # Newer releases use the other name.
         cat "$share/mysql_$part.sql" 2> /dev/null || cat "$share/mariadb_$part.sql" || exit 1
     done
     cat "$share/maria_add_gis_sp_bootstrap.sql" || exit 1

@@ -1,4 +1,4 @@
-//! Events as people read them: a line each, or one with everything in it.
+//! Formats events for people: a table, or one event in full.
 
 use jiff::Timestamp;
 use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, ago, bytes, fields, shortened};
@@ -21,7 +21,7 @@ impl Printable for Listed {
     }
 }
 
-/// A table of events of any status.
+/// Formats events of any status as a table.
 fn event_table(ink: Ink, events: &[Summary]) -> String {
     use TableColumn::{Number, Whole, Wrapped};
     let columns =
@@ -36,7 +36,7 @@ fn event_table(ink: Ink, events: &[Summary]) -> String {
     table.render()
 }
 
-/// A table of dead events, with why they died.
+/// Formats dead events as a table with their errors.
 pub(crate) fn dead_table(ink: Ink, events: &[Summary]) -> String {
     use TableColumn::{Number, Whole, Wrapped};
     let columns =
@@ -56,7 +56,7 @@ fn kind(event: &Summary) -> String {
     event.event_type.clone().unwrap_or("(malformed)".to_owned())
 }
 
-/// Enough of an error in a list; `show` has the rest.
+/// Maximum characters of an error in a list; `show` prints all of it.
 const ERROR_SHOWN: usize = 100;
 
 impl Printable for Whole {
@@ -92,7 +92,7 @@ fn attempt(failed: &FailedAttempt) -> String {
     lines(&text)
 }
 
-/// The fields that are set, in the order people ask for them.
+/// The fields that are set, the most important first.
 fn known(event: &Summary) -> Vec<(&'static str, String)> {
     let now = Timestamp::now();
     let time = |at: Timestamp| format!("{at} ({})", ago(at, now));

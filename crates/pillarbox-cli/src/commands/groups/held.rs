@@ -1,4 +1,4 @@
-//! Groups that are held back, as they are shown.
+//! Held groups for display.
 
 use jiff::Timestamp;
 use pillarbox::port::{GroupState, HeldGroup};
@@ -6,10 +6,10 @@ use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::{Ink, Output, Printable, Reader, TableColumn, TextTable, ago, shortened};
 use serde::Serialize;
 
-/// Enough of a reason in a table; `dead show` has the whole error.
+/// Maximum characters of a reason in a table; `dead show` prints the whole error.
 const REASON_SHOWN: usize = 60;
 
-/// A group as it is shown.
+/// A held group for display.
 #[derive(Debug, Serialize)]
 pub(crate) struct Held {
     group: String,
@@ -33,7 +33,7 @@ impl From<&HeldGroup> for Held {
     }
 }
 
-/// A table of groups.
+/// Formats groups as a table.
 pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
     use TableColumn::{Whole, Wrapped};
     let columns =
@@ -61,7 +61,7 @@ impl Printable for Listed {
     }
 }
 
-/// Groups that are printed page by page, so that no more than one is in memory: a table each, or one JSON array.
+/// Prints groups page by page, so that only one page is in memory: one table per page, or one JSON array.
 pub(super) struct Listing {
     output: Output,
     begun: bool,

@@ -1,4 +1,4 @@
-//! Joins as they are shown: a line each, or one with its members.
+//! Joins for display: a list, or one join with its members.
 
 use jiff::Timestamp;
 use pillarbox::model::{Continuation, FailedSteps, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState};
@@ -7,7 +7,7 @@ use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, ago, fi
 use pillarbox_terminal::printable::lines;
 use serde::Serialize;
 
-/// A join.
+/// A join for display.
 #[derive(Debug, Serialize)]
 struct View {
     id: String,
@@ -18,9 +18,9 @@ struct View {
     completed: u32,
     failed: u32,
     metadata: Option<String>,
-    /// What follows its last step, once that was said.
+    /// The continuation, if `join wait` has set one.
     wait: Option<Following>,
-    /// The message that was enqueued at its end.
+    /// The message that was enqueued when the join ended.
     fired: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -36,12 +36,12 @@ struct Following {
 #[derive(Debug, Serialize)]
 struct Next {
     topic: String,
-    /// Lists show no payloads.
+    /// The payload of the continuation; lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<String>,
 }
 
-/// Whether payloads are shown.
+/// Whether payloads are included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Payloads {
     Shown,
@@ -111,7 +111,7 @@ impl Following {
     }
 }
 
-/// A join with members.
+/// A join with its members.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     #[serde(flatten)]

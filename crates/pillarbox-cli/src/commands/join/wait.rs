@@ -1,4 +1,4 @@
-//! `join wait`: what is enqueued at the end.
+//! `join wait`: sets the message that is enqueued when the join ends.
 
 use clap::Args;
 use pillarbox::model::{FailedSteps, JoinId};
@@ -9,7 +9,7 @@ use super::Changed;
 use crate::commands::Session;
 use crate::commands::payload::{self, Content};
 
-/// What follows the last step.
+/// Arguments of `join wait`.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// Join id
@@ -47,7 +47,7 @@ impl Wait {
             waiting = waiting.failed_steps(FailedSteps::Ignore);
         }
         queue.joins().wait(&join, waiting).await?;
-        let (did, join) = ("waited for".to_owned(), join.to_string());
+        let (did, join) = ("set what is enqueued when all steps have ended".to_owned(), join.to_string());
         session.output.answer(&Changed { action: "wait", did, join, changed: true })
     }
 }

@@ -1,4 +1,4 @@
-//! `queue claim`: messages, whole, for an owner who settles them.
+//! `queue claim`: claims messages for an owner and prints them in full.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::parse;
 use crate::target::database_now;
 use crate::view::Content;
 
-/// What to claim.
+/// Arguments of `queue claim`.
 #[derive(Debug, Args)]
 pub(crate) struct Claim {
     /// Owner of the claim: a UUID that the worker keeps
@@ -34,7 +34,7 @@ pub(crate) struct Claim {
 impl Claim {
     pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let queue = session.queue().await?;
-        // Asked for before, so that no lease ends earlier than is said.
+        // Read before the claim, so that no lease expires earlier than printed.
         let now = database_now(&**queue.store()).await?;
         let until = now.saturating_add(self.lease).unwrap_or(Timestamp::MAX);
         let messages = queue.claim(&self.owner, self.lease, self.limit as usize).await?;
@@ -42,12 +42,12 @@ impl Claim {
     }
 }
 
-/// A claimed message with everything in it.
+/// A claimed message for display.
 #[derive(Debug, Serialize)]
 struct Held {
     id: String,
     token: i64,
-    /// `ID@TOKEN`: what is settled.
+    /// `ID@TOKEN`, the argument of the commands that settle.
     item: String,
     topic: String,
     payload: Content,
@@ -56,7 +56,7 @@ struct Held {
     headers: BTreeMap<String, String>,
     created_at: Timestamp,
     due_at: Option<Timestamp>,
-    /// How often it was tried before.
+    /// Number of earlier attempts.
     retry_count: u32,
     last_error: Option<String>,
     locked_by: String,

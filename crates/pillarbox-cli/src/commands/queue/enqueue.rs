@@ -1,4 +1,4 @@
-//! `queue enqueue`: one message, in a transaction of its own.
+//! `queue enqueue`: enqueues one message in its own transaction.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::commands::envelope::Envelope;
 use crate::commands::{Session, payload};
 
-/// What to enqueue.
+/// Arguments of `queue enqueue`.
 #[derive(Debug, Args)]
 pub(crate) struct Enqueue {
     /// Topic, by which workers choose messages
@@ -32,7 +32,7 @@ pub(crate) struct Enqueue {
 
 impl Enqueue {
     pub(crate) async fn run(self, session: &Session) -> CommandResult {
-        // Checked before the store is opened, so that a slip of the pen costs nothing.
+        // Checked before the store is opened, so that a mistake in the arguments fails fast.
         let plain = self.envelope.put_into(Event::builder(self.topic.as_str()))?;
         let join = self.join.as_deref().map(JoinId::new).transpose()?;
         let queue = session.queue().await?;
@@ -57,13 +57,13 @@ impl Enqueue {
         session.output.answer(&Enqueued { id, fresh: enqueued.fresh, join: self.join })
     }
 
-    /// What can be known before, so that no message is enqueued in vain.
+    /// Checks the join before the message is enqueued, so that no message is left without its join.
     async fn check(&self, queue: &Queue<Arc<dyn Store>>, join: &JoinId) -> CommandResult {
         let found = queue.joins().show(join, 0).await?.join;
         if found.status != JoinStatus::Pending {
             return Err(JoinError::Ended { join: join.clone(), status: found.status }.into());
         }
-        // One with a message id may be there, and attached.
+        // A message with a message id may already exist and be attached, so a full join is no error yet.
         if self.envelope.message_id.is_none() && found.attached >= found.expected {
             return Err(JoinError::Full { join: join.clone(), expected: found.expected }.into());
         }
@@ -74,7 +74,7 @@ impl Enqueue {
 #[derive(Debug, Serialize)]
 struct Enqueued {
     id: String,
-    /// False: one with this message id was there already.
+    /// False if a message with this message id existed already.
     fresh: bool,
     join: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `queue ack`, `abandon`, `fail`, `extend`: what an owner does with what it claimed.
+//! `queue ack`, `abandon`, `fail`, `extend`: settle claimed messages or extend their lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::commands::Session;
 use crate::parse;
 
-/// The end of the help of each of them.
+/// The example at the end of each command's help.
 macro_rules! after_help {
     ($command:literal, $option:literal) => {
         concat!(
@@ -31,7 +31,7 @@ macro_rules! after_help {
 }
 pub(super) use after_help;
 
-/// What is settled, and for whom.
+/// The claimed messages and their owner.
 #[derive(Debug, Args)]
 struct Held {
     /// Owner of the claim
@@ -50,7 +50,7 @@ impl Held {
     }
 }
 
-/// What is done.
+/// Arguments of `queue ack`.
 #[derive(Debug, Args)]
 pub(crate) struct Ack {
     #[command(flatten)]
@@ -64,7 +64,7 @@ impl Ack {
     }
 }
 
-/// What is given back.
+/// Arguments of `queue abandon`.
 #[derive(Debug, Args)]
 pub(crate) struct Abandon {
     #[command(flatten)]
@@ -82,7 +82,7 @@ impl Abandon {
     }
 }
 
-/// What is given up.
+/// Arguments of `queue fail`.
 #[derive(Debug, Args)]
 pub(crate) struct Fail {
     #[command(flatten)]
@@ -99,7 +99,7 @@ impl Fail {
     }
 }
 
-/// What is held for longer.
+/// Arguments of `queue extend`.
 #[derive(Debug, Args)]
 pub(crate) struct Extend {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `queue work`: a worker in any language, by running a command for each message.
+//! `queue work`: runs a command for each message, so that a worker can be written in any language.
 
 mod exec;
 mod process;
@@ -20,7 +20,7 @@ use crate::parse;
 use exec::Exec;
 use report::{Ending, Report, Tally};
 
-/// Reports that may wait to be printed; no command is started without room for its own.
+/// Maximum number of reports that wait to be printed. A command starts only if there is room for its report.
 const REPORTS: usize = 1_024;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -29,29 +29,33 @@ Examples:
   pillarbox queue work --exec 'jq .id' --until-empty
   pillarbox queue work --exec './import \"$PILLARBOX_MESSAGE_ID\"' --deadline 10m --max-attempts 3
 
-CMD is run by `sh -c` with the payload on its standard input and these variables: PILLARBOX_MESSAGE_ID (the same at each
-attempt), PILLARBOX_ITEM (ID@TOKEN), PILLARBOX_TOKEN, PILLARBOX_OWNER, PILLARBOX_TOPIC, PILLARBOX_RETRY_COUNT, PILLARBOX_CREATED_AT,
-PILLARBOX_HEADERS (JSON), and where they are set PILLARBOX_CORRELATION_ID, PILLARBOX_DUE_AT, PILLARBOX_LAST_ERROR.
+CMD is run by `sh -c` with the payload on its standard input and these environment variables:
+PILLARBOX_MESSAGE_ID (the same at each attempt), PILLARBOX_ITEM (ID@TOKEN), PILLARBOX_TOKEN, PILLARBOX_OWNER,
+PILLARBOX_TOPIC, PILLARBOX_RETRY_COUNT, PILLARBOX_CREATED_AT, PILLARBOX_HEADERS (JSON), and if the message has them
+PILLARBOX_CORRELATION_ID, PILLARBOX_DUE_AT, PILLARBOX_LAST_ERROR.
 
 Its exit code settles the message:
   0    done
-  65   dead at once: it will never work
-  75   tried again after 2, 4, 8 … up to 60 s, and so with every other code, and when it is killed;
-       the end of its standard error is kept as the reason
-At the deadline CMD is killed with all it has started, and the message is tried again. The lease is renewed while CMD runs.
+  65   dead at once: no retry can help
+  75   retried after 2, 4, 8 … up to 60 s; the same for every other code, and if CMD is killed;
+       the end of its standard error is stored as the error
+At the deadline CMD is killed with all its child processes, and the message is retried.
+The lease is renewed while CMD runs.
 
-CMD's output is passed on. With --json it goes to standard error, and standard output has a document a line for each message,
-then one with the counts. A message may come more than once: remember PILLARBOX_MESSAGE_ID where that matters.
+CMD's output is passed through. With --json it goes to standard error, and standard output has one JSON document
+per message and a last one with the counts.
+A message may be delivered more than once: remember PILLARBOX_MESSAGE_ID if that matters.
 
-A minute after its start, and then hourly, one worker deletes what was done or died long ago (--retention-done, --retention-dead), but
-for steps of joins that have not ended.
+A minute after its start, and then every hour, one worker deletes messages and events that have been done or dead
+for longer than --retention-done and --retention-dead, except for steps of joins that have not ended.
 
-With --topic, messages of other topics are left alone; a warning tells of those that are due.
+With --topic, messages of other topics are left alone; a warning names those that are due.
 
-Ctrl-C and SIGTERM end it: nothing more is claimed, CMDs that run may end within --drain, the rest is killed and given back.
-When the reader of its standard output or error has gone, it ends in the same way, with exit code 0.";
+Ctrl-C and SIGTERM shut the worker down: it stops claiming, running CMDs may end within --drain, and the rest is
+killed and released.
+If the reader of its standard output or error is gone, it shuts down in the same way, with exit code 0.";
 
-/// How to work.
+/// Arguments of `queue work`.
 #[derive(Debug, Args)]
 pub(crate) struct Work {
     /// The command to run for each message
@@ -95,7 +99,7 @@ pub(crate) struct Work {
     once: bool,
 }
 
-/// When to end without being told.
+/// The condition under which the worker ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     Told,
@@ -114,7 +118,7 @@ impl Until {
     }
 }
 
-/// Looks until something was taken, or nothing was there.
+/// Claims until one claim has returned messages, or none are due.
 struct OneBatch;
 
 impl Selection for OneBatch {
@@ -127,7 +131,7 @@ impl Work {
     pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let mut interrupts = Interrupts::listen()?;
         let queue = session.queue().await?;
-        // The worker would wait for a database that is not there.
+        // Fails here if the database is unavailable; the worker would retry forever.
         queue.store().admin().check().await?;
         let (reports, mut arriving) = mpsc::channel(REPORTS);
         let exec = Exec::new(&self.exec, self.max_attempts, session.output.reader(), reports);
@@ -178,7 +182,7 @@ impl Work {
     }
 }
 
-/// Prints what arrives until it is time to end.
+/// Prints reports until the worker has to end.
 async fn go_on(
     worker: &Worker,
     until: Until,
@@ -196,7 +200,8 @@ async fn go_on(
     }
 }
 
-/// Closes the worker; what arrives meanwhile is counted, and printed while someone reads.
+/// Closes the worker. Reports that arrive meanwhile are counted, and printed if the output still has a
+/// reader.
 async fn close(worker: &Worker, arriving: &mut mpsc::Receiver<Report>, tally: &mut Tally) {
     let mut closing = std::pin::pin!(worker.close());
     loop {

@@ -1,4 +1,4 @@
-//! A flag for each key of the relay: made from the table of keys, so that none is forgotten.
+//! Generates a flag for each key of the relay from the table of keys.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use pillarbox_relay::config::{KEYS, Key, Section, ValueKind};
@@ -6,7 +6,7 @@ use pillarbox_relay::config::{KEYS, Key, Section, ValueKind};
 /// Keys that are options of every command.
 const COMMON: [&str; 4] = ["database-url", "layout", "schema", "table"];
 
-/// The keys that are given on the command line.
+/// The keys that the command line sets, with their values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags(Vec<(String, String)>);
 
@@ -40,7 +40,7 @@ fn argument(key: &'static Key) -> Arg {
     }
 }
 
-/// Which tables are read is also said by options of every command.
+/// The heading of a section in `--help`. Keys that select tables share the heading of the common options.
 const fn heading(section: Section) -> &'static str {
     match section {
         Section::Tables => "Outbox",

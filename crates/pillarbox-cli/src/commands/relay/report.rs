@@ -1,4 +1,4 @@
-//! What people are told of a relay: where events come from and go to, and what was done in the end.
+//! Messages of a relay for people: its sources and sinks at the start, and a summary at the end.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use pillarbox_terminal::output::{Ink, Output, Printable, Reader};
 use serde::Serialize;
 use tokio::time::timeout;
 
-/// How long the databases may take to count what is left.
+/// Timeout for counting the remaining events.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// One line on a source, without secrets.
+/// One line about a source, without secrets.
 pub(super) fn start_line(source: &SourceConfig) -> String {
     let from = redact::url(source.database_url.reveal());
     let to = redact::url(source.sink.url.reveal());
@@ -28,18 +28,18 @@ pub(super) fn start_line(source: &SourceConfig) -> String {
     )
 }
 
-/// Whether a source's events go to standard output, which then has to hold nothing else.
+/// Whether a source delivers to standard output, which then must contain nothing else.
 pub(super) fn is_stdout(source: &SourceConfig) -> bool {
     source.sink.url.reveal().starts_with("stdout")
 }
 
-/// What was done.
+/// The summary of a relay that has ended.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     empty: bool,
     #[serde(flatten)]
     counts: SourceCounts,
-    /// `null`: it could not be counted.
+    /// The pending events that remain; `null` if they could not be counted.
     left: Option<Left>,
     sources: Vec<SourceReport>,
 }
@@ -52,7 +52,7 @@ impl Summary {
         Self { empty, counts, left: left.ok().and_then(Result::ok), sources }
     }
 
-    /// What the endpoint failed of, with the class of the last failure.
+    /// A line about failed requests, with the class of the last failure.
     fn endpoint_line(&self) -> Option<String> {
         let last = self.sources.iter().filter_map(|source| source.last_failure.as_ref());
         let last = last.max_by_key(|failure| failure.last_at)?;
@@ -106,7 +106,7 @@ impl Printable for Summary {
     }
 }
 
-/// Why events wait, where it is not for the endpoint.
+/// The reasons other than the endpoint why events remain.
 fn reasons(left: &Left) -> String {
     let reasons = [
         (left.held, "in groups that are paused or blocked"),

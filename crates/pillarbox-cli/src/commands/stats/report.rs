@@ -1,4 +1,4 @@
-//! What `stats` tells: counts, ages, rates, dead events by type, nodes, groups that are held back.
+//! The report of `stats`: counts, ages, rates, dead events by type, nodes and held groups.
 
 use jiff::Timestamp;
 use pillarbox::model::Status;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::commands::groups::{self, Held};
 use crate::commands::nodes::{self, Node};
 
-/// More nodes or groups than this are listed by their own commands.
+/// Maximum number of nodes and of groups in the report. `nodes list` and `groups list` show all.
 const SHOWN: usize = 20;
 
 /// The state of an outbox.
@@ -48,7 +48,7 @@ struct Pending {
     total: u64,
     delayed: u64,
     queued: u64,
-    /// The age of the oldest one that is due.
+    /// The age of the oldest event that is due.
     oldest_ms: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ struct DeadType {
 
 #[derive(Debug, Serialize)]
 struct Slots {
-    /// Held by no node; lanes of nodes that have gone count too.
+    /// Slots that no node holds, including the lanes of nodes that are gone.
     free: u64,
 }
 
@@ -81,7 +81,7 @@ struct Groups {
 }
 
 impl Report {
-    /// Reads everything; a failing read is a failure, never a zero.
+    /// Reads the report. A read that fails is an error, never a zero.
     pub(super) async fn read(store: &dyn port::Table) -> CommandResult<Self> {
         let stats = store.admin().stats().await?;
         let nodes = store.admin().nodes().await?;

@@ -1,4 +1,4 @@
-//! The ids of written events: a line each, or one JSON array, printed as they are committed.
+//! Prints the ids of written events as they are committed: one per line, or one JSON array.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use pillarbox::model::Written;
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::{Output, Reader};
 
-/// Prints ids; the array is closed also when a later batch fails.
+/// Prints ids. Closes the JSON array even if a later batch fails.
 pub(super) struct Ids {
     output: Output,
     printed: Cell<bool>,

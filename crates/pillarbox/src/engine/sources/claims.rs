@@ -1,4 +1,4 @@
-//! Claiming under a lease: rows of the queue, taken by one owner and renewed together.
+//! The claim source: rows of the queue that one owner claims, and whose leases it renews together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::engine::steps::admission::{Arrival, Suspicion};
 use crate::model::{EventId, Lane, Row};
 use crate::port::{Claimed, Outcome, Settled};
 
-/// A moment of the database's clock on ours.
+/// A time of the database's clock and the local time at which it was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) database: Timestamp,
@@ -23,18 +23,19 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// How old something was at that moment.
+    /// Age of a timestamp when the clock was read.
     fn age_of(self, at: Timestamp) -> Duration {
         Duration::try_from(self.database.duration_since(at)).unwrap_or_default()
     }
 }
 
-/// Takes in what the claimer claims.
+/// Admits the rows that the claimer claims.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimSource {
-    /// Someone waits for room to claim more.
+    /// The last claim was limited by room, so the worker waits for a signal when there is room.
     wanted: bool,
-    /// A row was given back because an outcome of it was still on its way; it can be claimed once that has arrived.
+    /// A row was released because an earlier outcome of it is unconfirmed; it can
+    /// be claimed again after that.
     again: bool,
 }
 
@@ -48,7 +49,7 @@ impl RowSource for ClaimSource {
         Read::Claim { rows, bytes: core.byte_limits(core.cold_room().1) }
     }
 
-    /// What comes after the end of intake, or is still in memory here, is given back.
+    /// Admits claimed rows. Rows that arrive during shutdown or are still in memory are released.
     fn merge(&mut self, core: &mut Core, answer: Answer, Asked { now, .. }: Asked) -> Vec<Outcome> {
         let (rows, clock, until) = match answer {
             Answer::Claimed { rows, clock, until } => (rows, clock, until),
@@ -67,7 +68,8 @@ impl RowSource for ClaimSource {
         }
         let mut given_back = Vec::new();
         for row in rows {
-            // Claimed again before the answer to its last outcome: never twice at once, and nobody waits for a lease to end.
+            // The row was claimed again before its last outcome was confirmed. Releasing it prevents a
+            // concurrent second delivery, and no one has to wait for the lease to end.
             if let Some(row) = core.admit(arrival(row, clock, now), now) {
                 given_back.push(back(row));
             }
@@ -77,11 +79,12 @@ impl RowSource for ClaimSource {
 
     fn failed(&mut self, _: &mut Core, _: Failed, _: Instant) {}
 
-    /// Tells once that there is room again for someone who waits for it.
+    /// Signals once when there is room again, or when a released row can be claimed again.
     fn wakes(&mut self, core: &mut Core) -> bool {
         let room = self.wanted && claimable(core) >= core.read_at_room();
         self.wanted &= !room;
-        // What is out may be the very row that was given back: it would be claimed and given back without end.
+        // The released row may be the one being delivered or settled. Claiming earlier would claim and
+        // release it in a loop.
         let again = self.again && core.workers.busy == 0 && core.all_settled();
         self.again &= !again;
         room || again
@@ -95,7 +98,7 @@ fn arrival(row: Row, clock: Clock, now: Instant) -> Arrival {
         Claimed { token: row.token, created_at: row.created_at, last_error: row.last_error.clone() };
     Arrival {
         custody: Custody::Claimed(Arc::new(claimed)),
-        // The process that held it may have died of it.
+        // The last claim expired, so the row may have crashed its process.
         suspicion: Suspicion::Of(row.lapsed),
         expires: row.expires_at.map(|at| Core::local(at, clock.database, clock.here)),
         age: Some((clock.age_of(row.created_at), clock.here)),
@@ -103,8 +106,9 @@ fn arrival(row: Row, clock: Clock, now: Instant) -> Arrival {
     }
 }
 
-/// How many more rows may be claimed. Claims whose outcome is not in the store yet are held too: claiming far ahead of slow settles
-/// would let them run out.
+/// Number of rows that may be claimed now.
+///
+/// Claims with an unsettled outcome count too: claiming far ahead of slow settles would let leases expire.
 fn claimable(core: &Core) -> usize {
     if core.phase != Phase::Running {
         return 0;
@@ -114,7 +118,8 @@ fn claimable(core: &Core) -> usize {
 }
 
 impl Core {
-    /// The answer to a renewal of all leases: what is stale belongs to another owner now. How many those are.
+    /// Merges the answer to a renewal of all leases. Returns the number of stale ones,
+    /// which another owner holds now.
     pub(crate) fn extended(&mut self, outcomes: &[Outcome], settled: &Settled, until: Instant) -> usize {
         for place in &settled.stale {
             self.leases.end(&outcomes[*place].id, outcomes[*place].token);
@@ -123,19 +128,20 @@ impl Core {
         settled.stale.len()
     }
 
-    /// What renews every lease that is held.
+    /// Outcomes that renew all held leases.
     pub(crate) fn extensions(&self, lease: Duration) -> Vec<Outcome> {
         self.leases.extensions(lease)
     }
 
-    /// Until when claims may be worked on.
+    /// End of the time in which claimed rows may be processed.
     pub(crate) fn claimed_until(&self) -> Option<Instant> {
         self.node.lease_until.filter(|_| !self.leases.is_empty())
     }
 
-    /// Gives back every claim without an outcome, its attempt not counted.
+    /// Releases every claim without an outcome, and does not count its attempt.
     pub(in crate::engine) fn release_claims(&mut self, now: Instant) {
-        // What is being recorded for a delivery from quarantine is given back when the record is confirmed.
+        // A row whose attempt is being recorded is returned when the
+        // record is confirmed; see `attempt_recorded`.
         let unsettled = self.settles.waiting().chain(self.quarantine.recording());
         let unsettled: Vec<EventId> = unsettled.cloned().collect();
         for outcome in self.leases.give_back_but(&unsettled) {

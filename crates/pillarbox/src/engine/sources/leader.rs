@@ -1,7 +1,8 @@
-//! Taking as a leader: where rows have no numbers, one node takes them from the store, some of each group in turn.
+//! The leader source: takes items, which have no sequence numbers, some of each group in turn.
 //!
-//! A row that was taken is marked in the store. So what leaves memory is released, and what nobody has in memory any more,
-//! because a leader died or an answer was lost, is recovered before anything else is taken.
+//! A taken row is marked in the store, so an event that leaves memory must be released. Taken rows
+//! that no process has in memory, because a leader crashed or an answer was lost, are recovered
+//! before anything else is taken.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,28 +19,30 @@ use crate::engine::steps::admission::{Arrival, Suspicion};
 use crate::model::{EventId, GroupKey, NodeId, Row, Seq, Slot};
 use crate::port::{Change, Order, Outcome, Recover, Take, Taken};
 
-/// Rows released in one call.
+/// Maximum number of rows released in one call.
 const RECOVER_ROWS: usize = 10_000;
 
-/// How often to look for rows that somebody took and has not settled.
+/// Interval of the search for taken rows that were not settled in time.
 const RECOVER_EVERY: Duration = Duration::from_secs(60);
 
-/// A leader that was told it leads no more asks again after this, unless a heartbeat says so before.
+/// Pause after the store answers that another node leads; a heartbeat may clarify it earlier.
 const UNSURE_FOR: Duration = Duration::from_secs(1);
 
-/// The slot whose holder leads.
+/// The slot whose holder is the leader.
 const LEADERSHIP: Slot = Slot(0);
 
 /// Takes rows while this node leads.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderSource {
-    /// When to look next for rows that nobody has in memory; none: those of the leader before are still to be released.
+    /// Time of the next recovery. `None` means that rows of an earlier leader or of a lost
+    /// answer must be released first.
     recover_at: Option<Instant>,
-    /// The group after which the next rows are taken; none: from the first.
+    /// Group after which the next take begins; `None` begins with the first group.
     after: Option<GroupKey>,
-    /// Numbers rows in the order in which they were taken.
+    /// Local sequence number of the last taken row. Items have none, so rows are numbered
+    /// in the order of takes.
     taken: i64,
-    /// The list of held groups that was known when the take under way began.
+    /// Version of the held-groups list when the take in progress began.
     list: u64,
 }
 
@@ -79,7 +82,8 @@ impl RowSource for LeaderSource {
         Vec::new()
     }
 
-    /// Rows may have been taken that nobody has in memory: they are released before anything else is taken.
+    /// A failed take may have marked rows that are not in memory. They are recovered before anything else is
+    /// taken, since taking later rows of their groups would break the order.
     fn failed(&mut self, core: &mut Core, failed: Failed, _: Instant) {
         if matches!(failed, Failed::Take) {
             core.read_over();
@@ -95,14 +99,14 @@ impl RowSource for LeaderSource {
         core.reads.reader == Reader::Idle && (moved || wants_read(core))
     }
 
-    /// Leadership has come to this node.
+    /// Starts a new term when this node becomes the leader.
     fn gained(&mut self, core: &mut Core) {
         *self = Self { taken: self.taken, ..Self::default() };
         core.reads.wake = true;
     }
 }
 
-/// Whether this node holds the one slot and is not about to hand it over.
+/// Whether this node is the leader and is not handing leadership over.
 fn leads(core: &Core) -> bool {
     core.slots.is_active(LEADERSHIP)
 }
@@ -117,7 +121,7 @@ fn wants_read(core: &Core) -> bool {
         && core.cold_room().0 >= core.read_at_room()
 }
 
-/// While the endpoint is taken to be down, nothing is taken but a probe, and only if there is none in memory.
+/// While the circuit breaker is open, the leader takes only a probe, and only if no event is in memory.
 fn hold_takes(core: &mut Core, now: Instant) -> Option<Option<Instant>> {
     let probe = core.breaker.is_open() && core.buffer.cold_rows() > 0;
     core.hold_reads(now).or_else(|| {
@@ -126,7 +130,7 @@ fn hold_takes(core: &mut Core, now: Instant) -> Option<Option<Instant>> {
     })
 }
 
-/// Rows of one group that are taken together: a batch, and more where few groups share a large buffer.
+/// Maximum number of rows of one group in a take: a batch, or more if the buffer is large.
 fn per_group(core: &Core) -> usize {
     core.settings.batch.max(core.settings.cold_rows / (2 * core.settings.workers).max(1))
 }
@@ -136,7 +140,7 @@ fn takes_of(core: &Core, key: &GroupKey) -> bool {
     !core.held.contains(key) && core.groups.get(key).is_none_or(has_room)
 }
 
-/// Groups that wait, or have enough in memory. Those that are held in the store it leaves out itself.
+/// Groups to exclude, because they wait or have enough rows in memory. The store itself excludes held groups.
 fn excluded_groups(core: &Core) -> Vec<GroupKey> {
     let full = core.groups.iter().filter(|(_, group)| !group.takes_rows(core.settings.batch));
     let mut excluded: Vec<GroupKey> = full.map(|(key, _)| key.clone()).collect();
@@ -144,7 +148,7 @@ fn excluded_groups(core: &Core) -> Vec<GroupKey> {
     excluded
 }
 
-/// The group that rows without one share, if they do.
+/// The group shared by rows without a group, unless they are delivered in parallel.
 fn shared_group(core: &Core) -> Option<GroupKey> {
     (core.settings.ungrouped == Ungrouped::Default).then(|| GroupKey::new(Ungrouped::GROUP))
 }
@@ -154,7 +158,8 @@ impl LeaderSource {
         core.reads.wake = false;
         core.reads.more = false;
         core.slots.read_began();
-        // Leadership is not handed over while rows are on their way.
+        // Counting the take as a row in memory prevents a hand-over of leadership
+        // before its answer is merged.
         core.slots.entered(LEADERSHIP);
         core.groups.watch_overtaken();
         self.list = core.held.version();
@@ -163,7 +168,7 @@ impl LeaderSource {
         let (rows, bytes) = (rows.min(core.reads.page).min(Take::MOST), core.byte_limits(bytes));
         let each = per_group(core);
         let (ungrouped, ungrouped_order) = match core.settings.ungrouped {
-            // Half of them: many without a group leave room for those with one.
+            // At most half of the rows, so that ungrouped rows leave room for grouped ones.
             Ungrouped::Parallel => (rows.div_ceil(2), Order::None),
             Ungrouped::Default if takes_of(core, &GroupKey::new(Ungrouped::GROUP)) => (each, Order::PerGroup),
             Ungrouped::Default => (0, Order::PerGroup),
@@ -174,7 +179,7 @@ impl LeaderSource {
 
     fn recovered(&mut self, core: &mut Core, released: u64, now: Instant) {
         if self.recover_at.is_none() && released == 0 {
-            // The last leader had nothing in memory that it could have died of.
+            // The last leader had taken no rows, so none of them can have crashed it.
             core.slots.trust();
         }
         if released < RECOVER_ROWS as u64 {
@@ -183,7 +188,7 @@ impl LeaderSource {
         core.reads.wake |= released > 0;
     }
 
-    /// Rows were taken, or the store says that another node leads.
+    /// Merges the answer to a take: rows, or the information that another node leads.
     fn merge_taken(&mut self, core: &mut Core, take: &Take, taken: Taken, now: Instant) {
         let overtaken = core.groups.take_overtaken();
         core.slots.left(LEADERSHIP);
@@ -209,7 +214,7 @@ impl LeaderSource {
         core.poll_soon(count > 0, now);
     }
 
-    /// Where the next take begins, and whether it comes at once.
+    /// Decides where the next take begins, and whether it follows immediately.
     fn next_turn(&mut self, core: &mut Core, take: &Take, cut: bool, last: Option<GroupKey>) {
         let from_first = take.after.is_none();
         self.after = if cut { last } else { None };
@@ -220,7 +225,7 @@ impl LeaderSource {
         }
     }
 
-    /// A group had as many rows as may be taken together: there may be more.
+    /// Marks a group with the maximum number of rows per take as having more rows in the store.
     fn leave_the_rest(&self, core: &mut Core, key: Option<GroupKey>, now: Instant) {
         let Some(key) = key.or_else(|| shared_group(core)) else {
             return;
@@ -233,8 +238,12 @@ impl LeaderSource {
 
     fn take_row(&mut self, core: &mut Core, row: Row, overtaken: &BTreeSet<GroupKey>, now: Instant) {
         let group = row.group.clone().or_else(|| shared_group(core));
-        // The store takes nothing of held groups: one that is on an older list was released since.
+        // The store takes no rows of held groups. If the list is the one from before the take, the
+        // group was released since and its rows are good; a newer list means that the group may have
+        // been held after the take.
         let relisted = self.list != core.held.version();
+        // Rows of an overtaken group come after a row that went back to the store during the take. Admitting
+        // them would deliver them before that row.
         let in_order = group.as_ref().is_none_or(|key| {
             let held = relisted && core.held.contains(key);
             let takes = core.groups.get(key).is_none_or(|group| group.takes_rows(usize::MAX));
@@ -252,13 +261,14 @@ impl LeaderSource {
             ..Arrival::of(row, now)
         };
         if let Some(row) = core.admit(arrival, now) {
-            // Its outcome is in the store and not confirmed yet, or someone else released it: later, and nothing behind it before.
+            // The event is still in flight: its last outcome is unconfirmed, or another process released the
+            // row. It is released for a later take, and its group waits for that.
             release(core, &row, group, now);
         }
     }
 }
 
-/// Gives a row back that was taken; nothing of its group is taken before that is confirmed.
+/// Releases a taken row. No row of its group is taken before the release is confirmed.
 fn release(core: &mut Core, row: &Row, group: Option<GroupKey>, now: Instant) {
     let outcome = Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change: Change::Release };
     if let Some(key) = &group {

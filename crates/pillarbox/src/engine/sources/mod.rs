@@ -1,8 +1,9 @@
-//! Row sources: the ways in which rows come into memory.
+//! Row sources: by slots, as a leader, or by claims.
 //!
-//! A source decides what is asked of the store next and what an answer means. It owns what only its way of reading needs: a
-//! cursor, a leader's term, the room for claims. The core owns the rest and never asks which source it has. What the core has to
-//! tell a source it leaves in the read schedule: hints at new rows, and from where rows are to be read again that left memory.
+//! A source decides what to request from the store next and interprets the answer. It owns the state
+//! of its way of reading: a cursor, a leader's term, or the room for claims. The core owns everything
+//! else and never asks which source it has. The core passes wake-ups and reread positions to the
+//! source through the read schedule.
 
 mod claims;
 mod leader;
@@ -21,28 +22,28 @@ use super::core::Core;
 use crate::model::{GroupKey, Lane, Row, Seq};
 use crate::port::{ByteLimits, Fetch, Fetched, Outcome, Promoted, Recover, Take, Taken};
 
-/// What is asked of the store next.
+/// The next request to the store.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// Read the slots.
+    /// Read pending rows of the slots.
     Slots { fetch: Fetch, version: u64 },
-    /// Read one group from where it was left.
+    /// Read one group from its first row that is not in memory.
     Group { key: GroupKey, fetch: Fetch },
-    /// Look for pending rows that the cursor has passed.
+    /// Search for pending rows that the cursor has passed.
     Sweep(Fetch),
     /// Take rows as the leader.
     Take(Take),
-    /// Release rows that were taken and that nobody has in memory any more.
+    /// Release taken rows that no process has in memory any more.
     Recover(Recover),
-    /// Move delayed rows that are due to this lane.
+    /// Promote due rows out of lane −1; rows that keep no group order go to this lane.
     Promote { lane: Lane, rows: usize },
-    /// Claim up to this many rows.
+    /// Claim at most this many rows.
     Claim { rows: usize, bytes: ByteLimits },
-    /// Nothing before this time.
+    /// Nothing until this time, or until a wake-up.
     Idle(Option<Instant>),
 }
 
-/// What the store answered.
+/// The store's answer to a read.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Slots {
@@ -58,16 +59,16 @@ pub(crate) enum Answer {
         take: Take,
         taken: Taken,
     },
-    /// How many rows were released.
+    /// Number of released rows.
     Recovered(u64),
     Promoted(Promoted),
-    /// Rows that were claimed, which may be worked on until then.
+    /// Claimed rows, which may be processed until `until`.
     Claimed {
         rows: Vec<Row>,
         clock: Clock,
         until: Instant,
     },
-    /// What could not be taken in is free again.
+    /// Claimed rows that could not be admitted are released.
     GaveBack,
 }
 
@@ -82,45 +83,47 @@ pub(crate) enum Failed {
     Promote,
 }
 
-/// The moments between which the store answered, on our clock.
+/// Local times of the request and of the answer; the database's time of the answer lies between them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) at: Instant,
     pub(crate) now: Instant,
 }
 
-/// A way in which rows come into memory.
+/// A way in which rows come from the store into memory.
 pub(crate) trait RowSource: Debug + Send {
-    /// What is asked of the store next. At most one read is under way at a time.
+    /// Decides the next request. At most one read is in progress at a time.
     fn next(&mut self, core: &mut Core, now: Instant) -> Read;
 
-    /// Takes in an answer. Returns outcomes that give back, at once, what could not be taken in.
+    /// Admits the rows of an answer. Returns outcomes that immediately release rows
+    /// which could not be admitted.
     fn merge(&mut self, core: &mut Core, answer: Answer, asked: Asked) -> Vec<Outcome>;
 
-    /// A read failed: what it would have shown is still in the store.
+    /// Handles a failed read. Its rows are still in the store and must be requested again.
     fn failed(&mut self, core: &mut Core, failed: Failed, now: Instant);
 
-    /// Whether the reader should ask again. True only if `next` would then return something to do, or the two would chase each other.
+    /// Whether the reader should call `next` again. Must only be true if `next` then returns a request, or
+    /// the reader would loop without pause.
     fn wakes(&mut self, core: &mut Core) -> bool;
 
-    /// Slots came to this node: rows may be anywhere.
+    /// Handles new slots of this node: their pending rows may have any sequence number.
     fn gained(&mut self, core: &mut Core);
 
-    /// The node registered: reading begins now.
+    /// Starts reading after the node has registered.
     fn begin(&mut self, _core: &mut Core, _now: Instant) {}
 
-    /// Up to which number every row is known to have been read.
+    /// Sequence number up to which all rows have been read.
     fn position(&mut self, _core: &mut Core) -> Seq {
         Seq::default()
     }
 
-    /// Whether rows stay pending in the store while they are in memory, so that what leaves memory is read again.
+    /// Whether rows stay pending in the store while they are in memory, so that they can be read again.
     fn rereads(&self) -> bool {
         false
     }
 }
 
-/// Rows are handed in by others.
+/// The placeholder while the source is detached by [`Core::with_source`].
 #[derive(Debug)]
 pub(crate) struct NoSource;
 

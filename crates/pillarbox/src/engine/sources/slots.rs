@@ -1,7 +1,7 @@
-//! Reading by slots: pending rows are read behind a cursor, as far as this node holds their slots.
+//! The slot source: reads pending rows of this node's slots behind a cursor.
 //!
-//! Rows stay pending while they are in memory. So what leaves memory is simply read again: the cursor is set back, and rows that
-//! are still in memory are recognised by their ids.
+//! Rows stay pending while they are in memory. When an event leaves memory, the source rewinds the cursor and
+//! reads the row again; rows that are still in memory are recognised by their ids in flight.
 
 use std::time::Duration;
 
@@ -17,14 +17,15 @@ use crate::engine::steps::admission::{Arrival, Suspicion};
 use crate::model::{GroupKey, Row, Seq, Status};
 use crate::port::{Cursor, Fetch, Fetched, Order, Outcome, Promoted, Scope};
 
-/// The most by which a read is widened.
+/// Maximum widening factor of a read.
 const WIDEST: usize = 64;
 
 /// Reads slots and groups behind a cursor.
 #[derive(Debug)]
 pub(crate) struct SlotSource {
     pub(super) cursor: Cursor,
-    /// By how much a read is widened, because the last one was cut short and showed only rows that are in memory.
+    /// Widening factor of the next read, greater than 1 if the last read was cut short and
+    /// found only rows in memory.
     widening: usize,
     pub(super) sweep: Sweep,
 }
@@ -50,7 +51,8 @@ impl RowSource for SlotSource {
         }
         core.groups.wake(now);
         core.reads.follow_up(now);
-        // A probe should be another event than those under which the endpoint failed: these come when nothing else is left.
+        // A probe should not be an event under which the endpoint failed before, because that event may be
+        // the cause. Those are read only when nothing else is left.
         let others_first = core.breaker.is_open() && wants_slots(core);
         if !others_first && let Some(read) = self.next_held_back(core, now, rows, bytes) {
             return read;
@@ -84,7 +86,7 @@ impl RowSource for SlotSource {
         match failed {
             Failed::Sweep => self.sweep_failed(core, now),
             Failed::Promote => {
-                // What it would have moved is still due.
+                // The rows are still due, so the promotion is tried again.
                 core.reads.hint_due(now + core.settings.poll_interval);
                 core.reads.wake = true;
             }
@@ -135,7 +137,7 @@ fn wants_slots(core: &Core) -> bool {
 fn after_promotion(core: &mut Core, promoted: &Promoted, now: Instant) {
     let stuck = promoted.moved == 0 && promoted.next_due == Some(Duration::ZERO);
     if stuck {
-        // Others have locked what is due: tried again at once, it would keep the reader from everything else.
+        // Other transactions have locked the due rows. An immediate retry would starve all other reads.
         core.reads.hint_due(now + core.settings.poll_interval);
     }
     let next = promoted.next_due.filter(|_| !stuck);
@@ -146,7 +148,10 @@ fn after_promotion(core: &mut Core, promoted: &Promoted, now: Instant) {
 }
 
 impl SlotSource {
-    /// Sets the cursor back to what left memory since.
+    /// Rewinds the cursor to the lowest row that left memory.
+    ///
+    /// Runs before the cursor is used. A read that began before the rewind has an older version
+    /// and cannot move the cursor.
     pub(super) fn set_back(&mut self, core: &mut Core) {
         match core.reads.take_reread() {
             Some(Reread::All) => self.cursor = Cursor::default(),
@@ -155,7 +160,7 @@ impl SlotSource {
         }
     }
 
-    /// A read for what was delayed or set aside, if its time has come.
+    /// Returns a promotion or a group read, if one is due.
     fn next_held_back(&mut self, core: &mut Core, now: Instant, rows: usize, bytes: usize) -> Option<Read> {
         core.wake_aside(now);
         self.set_back(core);
@@ -174,7 +179,8 @@ impl SlotSource {
             None => return Read::Idle(Some(now)),
         };
         core.read_begins();
-        // A lower number may have been committed since; up to `decided` nothing can have been.
+        // Since the group was left, a transaction may have committed a number below `missed`, but none at or
+        // below `decided`. Starting at the lower of the two misses no row.
         let from = missed.min(Seq(self.cursor.decided.0 + 1));
         let (rows, bytes) = self.limits(core, rows.min(core.settings.group_rows()), bytes, Seq(from.0 - 1));
         let scope = Scope::Group { slot, group: key.clone(), from };
@@ -182,16 +188,19 @@ impl SlotSource {
         Read::Group { key, fetch: Fetch { scope, rows, bytes, skip_recent: Duration::ZERO, now: None } }
     }
 
-    /// How much a read must ask for to find something new: rows that are in memory come again while a transaction that began
-    /// before them is open, and so do those of groups that are held back.
+    /// Rows and bytes that a read must request to find new rows.
+    ///
+    /// While an older transaction is open the cursor cannot pass its horizon, so each read returns the rows
+    /// above it again, in memory or set aside; the limits are raised by their number.
     fn limits(&self, core: &Core, rows: usize, bytes: usize, after: Seq) -> (usize, usize) {
         let rows = rows.saturating_mul(self.widening) + core.in_flight.above(after) + core.aside.above(after);
         let bytes_max = bytes.max(core.settings.buffer_bytes);
         (rows, bytes.saturating_mul(self.widening).min(bytes_max))
     }
 
-    /// Widens the next read if this one was cut short and showed nothing new. False once it is as wide as it may be: what lies
-    /// beyond then waits until the open transaction ends.
+    /// Widens the next read if this one was cut short and found nothing new.
+    ///
+    /// Returns false at the maximum width: rows beyond it wait until the open transaction ends.
     fn widen(&mut self, cut: bool, fruitful: bool) -> bool {
         let again = cut && !fruitful;
         self.widening = if again { (self.widening * 4).min(WIDEST) } else { 1 };
@@ -201,7 +210,8 @@ impl SlotSource {
     fn merge_slots(&mut self, core: &mut Core, fetched: Fetched, version: u64, asked: Asked) {
         let mut cursor = fetched.cursor;
         if version == core.reads.version() && cursor.decided < self.cursor.decided {
-            // The store starts anew: numbers may have gone back.
+            // Without a rewind here, a lower cursor means that the store started over: sequence numbers may
+            // be reused, so they no longer tell which rows are newer than the eviction.
             core.slots.suspect_any_number();
         }
         let mut cut = fetched.more;
@@ -210,7 +220,8 @@ impl SlotSource {
         for row in fetched.rows {
             let discards = core.reads.discards(version);
             if core.cold_room().0 == 0 || discards || core.hold_reads(asked.now).is_some() {
-                // Not beyond what the store vouches for: a number below the last row may still commit.
+                // The cursor stops at the last admitted row, but never beyond the store's `decided`: a
+                // transaction may still commit a number below that row.
                 cursor.decided = last.unwrap_or(self.cursor.decided).min(cursor.decided);
                 cut = true;
                 break;
@@ -221,7 +232,8 @@ impl SlotSource {
         core.read_over();
         let after = core.progress();
         core.reads.found(after.cold > before.cold, asked.now);
-        // A cursor that was set back meanwhile stays back.
+        // The cursor was rewound during this read. Applying this answer's cursor would skip
+        // the rows that left memory.
         if version != core.reads.version() {
             core.reads.wake = true;
             return;
@@ -235,6 +247,7 @@ impl SlotSource {
             core.reads.wake_at = Some(asked.now + core.settings.poll_interval);
         }
         core.turn_page(cut);
+        // A complete read has shown every pending row once, so no later row can be suspect.
         if !cut {
             core.slots.trust();
         }
@@ -243,7 +256,8 @@ impl SlotSource {
 
     fn merge_group(&mut self, core: &mut Core, key: &GroupKey, fetched: Fetched, asked: Asked) {
         let Some(group) = core.groups.get_mut(key) else {
-            // It left memory meanwhile, with its slot or because it is held: what was read of it may be outdated.
+            // The group left memory during the read, with its slot or because it is held.
+            // These rows may be outdated.
             core.read_over();
             return;
         };
@@ -271,7 +285,11 @@ impl SlotSource {
     }
 }
 
-/// The database's now lies between the two moments: what is due waits from the later, what expires from the earlier.
+/// Admits a row of a slot or group.
+///
+/// The database's time of the answer lies between request and answer on the local clock. Due times are
+/// converted with the later of the two and expiry times with the earlier, so that an event is never sent too
+/// early or after its expiry.
 fn take_row(core: &mut Core, row: Row, db_now: Timestamp, asked: Asked, suspicion: Suspicion) {
     if core.aside.waits(&row.id) || !core.slots.takes_rows(row.slot) {
         return;

@@ -1,9 +1,9 @@
-//! The sweep: every few minutes a read from the first pending row, for rows that the cursor has passed.
+//! The sweep: searches every few minutes for pending rows that the cursor has passed.
 //!
-//! A store moves the cursor past numbers that it believes can't appear any more. Where that belief is wrong (a server
-//! that was restored, numbers given again, a done mark that a crash took back), nothing else would ever read the row.
-//! A sweep takes nothing in: it only looks for rows that are not in memory, and sets the cursor back to the first of them, so
-//! that they come the same way as all others, in order and once.
+//! A store moves the cursor past numbers that can no longer be committed. If that turns out to be wrong (a
+//! restored server, reused numbers, a done mark lost in a crash), no other read would ever return the row. A
+//! sweep admits nothing. It only finds rows that are not in memory and rewinds the cursor to the first of
+//! them, so that the ordinary read admits them in order and once.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ use crate::engine::core::{Core, Phase};
 use crate::model::{Row, Seq};
 use crate::port::{Cursor, Fetch, Fetched, Order, Scope};
 
-/// Between two pages of one sweep: a million rows of held groups then cost a page a second.
+/// Pause between two pages of a sweep, so that even a million rows of held groups cost
+/// only one page per second.
 const BETWEEN_PAGES: Duration = Duration::from_secs(1);
-/// After a page that failed: the ordinary reads go on meanwhile.
+/// Pause after a failed page; ordinary reads continue meanwhile.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 const PAGE_ROWS: usize = 1_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// When the next page of a sweep is due, and where it starts.
+/// The time of the next page of a sweep, and its start.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     at: Option<Instant>,
@@ -29,19 +30,19 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// When the next page is due.
+    /// Time of the next page.
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
     }
 }
 
 impl SlotSource {
-    /// The next sweep starts from the first row, after the sweep interval.
+    /// Schedules the next sweep from the first row, after the sweep interval.
     pub(super) fn sweep_later(&mut self, core: &Core, now: Instant) {
         self.sweep = Sweep { at: Some(now + core.settings.sweep_interval), after: Seq::default() };
     }
 
-    /// The next page of a sweep, if it is due. It needs no room, since it takes nothing in.
+    /// Returns the next page of a sweep, if it is due. It needs no room in memory, because it admits nothing.
     pub(super) fn next_sweep(&mut self, core: &mut Core, now: Instant) -> Option<Fetch> {
         if self.sweep.at.is_none_or(|at| at > now) {
             return None;
@@ -57,14 +58,15 @@ impl SlotSource {
         Some(Fetch { scope, rows: PAGE_ROWS, bytes, skip_recent: core.settings.skip_recent, now: None })
     }
 
-    /// A page of a sweep came back.
+    /// Checks a page of a sweep for rows that the cursor has passed.
     pub(super) fn merge_sweep(&mut self, core: &mut Core, fetched: &Fetched, now: Instant) {
-        // An engine that stops has given back what it had in memory, and knows nothing of it any more.
+        // A stopping engine has dropped its events from memory, so their pending rows would look passed.
         if core.phase != Phase::Running {
             core.read_over();
             return;
         }
-        // What was moved while it was in memory is read again anyway.
+        // Rows that were promoted while in memory are reread anyway; rewinding first keeps
+        // them out of the count.
         core.reread_moved();
         self.set_back(core);
         let decided = self.cursor.decided;
@@ -76,7 +78,7 @@ impl SlotSource {
         let last = fetched.rows.last().map(|row| row.seq).filter(|last| fetched.more && *last < decided);
         match (lowest, last) {
             (Some(lowest), _) => {
-                // What else was passed lies above: the ordinary reads find it from here on.
+                // All other passed rows have higher numbers, so the ordinary reads find them from here on.
                 core.tally.passed_by = Some((count as u64, lowest));
                 core.reads.reread_from(lowest);
                 core.reads.wake = true;
@@ -87,20 +89,20 @@ impl SlotSource {
         }
     }
 
-    /// A page of a sweep could not be read; it is asked for again.
+    /// Schedules a failed page again.
     pub(super) fn sweep_failed(&mut self, core: &mut Core, now: Instant) {
         core.read_over();
         self.sweep.at = Some(now + AFTER_FAILURE.min(core.settings.sweep_interval));
     }
 }
 
-/// Whether this row is not in memory, and nobody would read it.
+/// Whether this row is not in memory and no other read is going to return it.
 fn is_passed_by(core: &Core, row: &Row) -> bool {
     let known = core.in_flight.has(&row.id) || core.aside.has(&row.id) || core.aside.has_passed(row.seq);
     core.slots.takes_rows(row.slot) && !known && !waits_with_its_group(core, row)
 }
 
-/// Rows of a group that is held back stay in the store, and are read when it is released.
+/// Whether the row's group is held or will be read from a number at or below this row.
 fn waits_with_its_group(core: &Core, row: &Row) -> bool {
     let ordered = core.settings.order == Order::PerGroup && !row.slot.is_lane();
     let Some(key) = row.group.as_ref().filter(|_| ordered) else {

@@ -1,7 +1,7 @@
-//! Events set aside: what is remembered of events that left memory because the endpoint failed under them, and from where to
-//! read again for events that were not even sent.
+//! Events set aside: the state kept of events that left memory to wait for their endpoint.
 //!
-//! Their rows stay pending in the store, so that a cancel finds them, and are read again when their time has come.
+//! Their rows stay pending in the store, so that they can be cancelled, and are read again when the wait
+//! ends. For events that were not sent at all, only the position to read from is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,17 +12,18 @@ use super::item::Item;
 use crate::engine::Map;
 use crate::model::{EventId, Seq, Slot};
 
-/// Events remembered. Beyond that the one remembered longest is forgotten, and tried sooner than it should be.
+/// Maximum number of remembered events. Beyond that the oldest entry is forgotten, and its
+/// event is retried too early.
 const MOST: usize = 20_000;
 
-/// Reads for events whose time has come are no closer together than this.
+/// Minimum time between reads for events whose wait has ended.
 const BETWEEN_READS: Duration = Duration::from_millis(250);
 
-/// By how much each row that was passed over puts off the next read from the first of them: a few times what reading it takes,
-/// so that a large backlog of one route leaves most of the reads to others.
+/// Delay of the next reread for each row that was passed over: a few times the duration of reading it, so
+/// that a large backlog of one route does not crowd out other reads.
 const PER_PASSED: Duration = Duration::from_micros(100);
 
-/// What must not be lost of an event while it is out of memory.
+/// The state of an event that must survive while the event is out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memo {
     batch_cap: usize,
@@ -43,7 +44,7 @@ impl Memo {
         quarantined: false,
     };
 
-    /// The group knows by itself whether its first event is quarantined.
+    /// Extracts the state of an event. The quarantine of a grouped event is kept by its group.
     pub(crate) fn of(item: &Item) -> Self {
         let quarantined = item.group.is_none() && (item.quarantined || item.is_recorded_here());
         Self {
@@ -71,13 +72,14 @@ struct Entry {
     memo: Memo,
     seq: Seq,
     slot: Slot,
-    /// It is left alone until then; none: taken in by whatever read shows it.
+    /// Reads skip the row until this time; `None` lets any read admit it.
     until: Option<Instant>,
     ticket: u64,
 }
 
-/// Rows that were read and not sent, because the circuit breaker of their route is open. However many they are, only where to
-/// read again is remembered.
+/// Rows that were read but not sent, because their route's circuit breaker is open.
+///
+/// Only the position to read from is kept, so their number is not limited.
 #[derive(Debug, Default)]
 struct Passed {
     lowest: Option<Seq>,
@@ -85,13 +87,13 @@ struct Passed {
     rows: u32,
 }
 
-/// The events that are set aside.
+/// All events that are set aside.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     entries: Map<EventId, Entry>,
     by_age: BTreeMap<u64, EventId>,
     waiting: BTreeSet<(Instant, EventId)>,
-    /// Their time has come, and no read has passed them yet.
+    /// Events whose wait has ended and whose rows no read has reached yet.
     due: BTreeSet<(Seq, EventId)>,
     passed: Passed,
     tickets: u64,
@@ -99,7 +101,7 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Remembers an event; the number of one that is forgotten for it and has to be read again.
+    /// Remembers an event. Returns the number of an event that is forgotten for it and must be read again.
     pub(crate) fn put(&mut self, item: &Item, until: Option<Instant>) -> Option<Seq> {
         self.take(item.id());
         self.tickets += 1;
@@ -125,7 +127,7 @@ impl Aside {
         Some(entry)
     }
 
-    /// What is remembered of an event that is in memory again.
+    /// Takes the remembered state of an event that is in memory again.
     pub(crate) fn take(&mut self, id: &EventId) -> Option<Memo> {
         if self.entries.is_empty() {
             return None;
@@ -133,7 +135,7 @@ impl Aside {
         self.remove(id).map(|entry| entry.memo)
     }
 
-    /// Whether it is to be left alone for now.
+    /// Whether reads must skip this event for now.
     pub(crate) fn waits(&self, id: &EventId) -> bool {
         !self.waiting.is_empty() && self.entries.get(id).is_some_and(|entry| entry.until.is_some())
     }
@@ -142,14 +144,14 @@ impl Aside {
         self.entries.contains_key(id)
     }
 
-    /// When the next read for one of them is due.
+    /// Time of the next read for an event whose wait ends.
     pub(crate) fn next(&self) -> Option<Instant> {
         let first =
             self.waiting.first().map(|(until, _)| *until).into_iter().chain(self.passed.until).min()?;
         Some(first.max(self.not_before.unwrap_or(first)))
     }
 
-    /// A row is passed over until then; whether it is the first.
+    /// Notes a row that is passed over until this time. Returns whether it is the first.
     pub(crate) fn pass(&mut self, seq: Seq, until: Instant) -> bool {
         let first = self.passed.lowest.is_none();
         self.passed.lowest = self.passed.lowest.into_iter().chain([seq]).min();
@@ -158,17 +160,17 @@ impl Aside {
         first
     }
 
-    /// Whether a row with this number may have been passed over.
+    /// Whether a row with this number may have been passed over, and is reread later.
     pub(crate) fn has_passed(&self, seq: Seq) -> bool {
         self.passed.lowest.is_some_and(|lowest| lowest <= seq)
     }
 
-    /// Lets those be read whose time has come; the lowest of their numbers.
+    /// Ends the wait of events whose time has come. Returns the lowest of their numbers, to read from.
     pub(crate) fn wake(&mut self, now: Instant) -> Option<Seq> {
         if self.next().is_none_or(|at| at > now) {
             return None;
         }
-        // What was passed over is passed again, if it has to be.
+        // Rows whose route is still down are passed over again after this reread.
         let pause = PER_PASSED * std::mem::take(&mut self.passed.rows);
         self.not_before = Some(now + pause.max(BETWEEN_READS));
         let passed = self.passed.until.is_some_and(|until| until <= now);
@@ -184,7 +186,8 @@ impl Aside {
         lowest
     }
 
-    /// A read has shown it while its last outcome was not confirmed yet: it comes with the next.
+    /// Makes an event wait for the next reread, because this read found it while
+    /// its last outcome was unconfirmed.
     pub(crate) fn put_off(&mut self, id: &EventId, now: Instant) {
         let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.until.is_none()) else {
             return;
@@ -196,19 +199,20 @@ impl Aside {
         }
     }
 
-    /// Every row up to this number has been seen: events that were not seen are gone.
+    /// Forgets due events up to this number. All rows up to it were read, so events that
+    /// were not found are gone.
     pub(crate) fn read_upto(&mut self, decided: Seq) {
         while let Some((_, id)) = self.due.first().filter(|(seq, _)| *seq <= decided).cloned() {
             self.remove(&id);
         }
     }
 
-    /// How many rows above this number a read may show that are left alone.
+    /// Number of rows above this number that a read may return and that must be skipped.
     pub(crate) fn above(&self, seq: Seq) -> usize {
         self.entries.values().filter(|entry| entry.until.is_some() && entry.seq > seq).count()
     }
 
-    /// The slots of quarantined events.
+    /// Slots of quarantined events.
     pub(crate) fn quarantined_slots(&self) -> impl Iterator<Item = Slot> {
         self.entries.values().filter(|entry| entry.memo.quarantined).map(|entry| entry.slot)
     }

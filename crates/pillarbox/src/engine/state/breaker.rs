@@ -1,4 +1,4 @@
-//! The circuit breaker: after five endpoint failures in a row nothing is sent for a while, then one probe.
+//! The circuit breaker: after five endpoint failures in a row it pauses sending, then sends one probe.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::pace::Pace;
 const FAILURES_TO_OPEN: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Events that have to wait longer do not wait in memory.
+/// Maximum wait in memory; events that wait longer for the endpoint leave memory.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait that a sink can ask for.
+/// Maximum delay that a sink can ask for.
 pub(crate) const LONGEST_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,27 +22,27 @@ enum State {
     Probing,
 }
 
-/// What may be sent now.
+/// Whether a batch may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// A batch.
+    /// A batch may be sent.
     Open,
-    /// Nothing before this time, or before an answer to what is in flight.
+    /// Nothing may be sent before this time, or before a request in flight is answered.
     Shut(Option<Instant>),
 }
 
 /// Whether events should be read for the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// As many as there is room for.
+    /// Read as many events as there is room for.
     Sending,
-    /// One batch, to see whether the endpoint is back.
+    /// Read one batch, to probe whether the endpoint is back.
     Probe,
-    /// None before this time, or before an answer to what is in flight.
+    /// Read nothing before this time, or before a request in flight is answered.
     Paused(Option<Instant>),
 }
 
-/// A request in flight.
+/// A request in flight: when it was sent, in which era, and whether it is the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     at: Instant,
@@ -50,7 +50,7 @@ pub(crate) struct Sent {
     probe: bool,
 }
 
-/// What the answer to a request told of the endpoint so far.
+/// What the verdicts of one request have shown about the endpoint so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Heard {
     Nothing,
@@ -58,19 +58,19 @@ enum Heard {
     Accepted,
 }
 
-/// Tells an endpoint's outage from the faults of events, and paces what is sent.
+/// Distinguishes outages of the endpoint from failures of single events, and paces requests.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     state: State,
     failures: u32,
     pauses: u32,
-    /// Events the sink has accepted so far.
+    /// Number of events that the sink has accepted so far.
     accepted: u64,
     pace: Pace,
-    /// Grows when the endpoint turns out to fail or to throttle. Answers to requests of an earlier era tell nothing new:
-    /// a burst that fails together is one failure of the endpoint.
+    /// Increases when the breaker opens or the endpoint throttles. Answers to requests of an earlier era are
+    /// ignored: a burst of requests that fail together is one failure of the endpoint.
     era: u64,
-    /// What the answer that is being judged told; none if its request is of an earlier era.
+    /// What the answer being judged has shown so far; `None` if its request is of an earlier era.
     judged: Option<Heard>,
 }
 
@@ -89,6 +89,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
+    /// Whether a batch may be sent now.
     pub(crate) fn gate(&self, now: Instant) -> Gate {
         let opens_at = match self.state {
             State::Probing => return Gate::Shut(None),
@@ -102,7 +103,7 @@ impl Breaker {
         }
     }
 
-    /// What is to be expected of the endpoint.
+    /// Whether events should be read for the endpoint now.
     pub(crate) fn outlook(&self, now: Instant) -> Outlook {
         let paced = self.pace.wait(now);
         match self.state {
@@ -117,12 +118,12 @@ impl Breaker {
         }
     }
 
-    /// Whether the endpoint is taken to be down.
+    /// Whether the breaker is open, that is, the endpoint counts as down.
     pub(crate) fn is_open(&self) -> bool {
         self.state != State::Closed
     }
 
-    /// A batch is sent; while the breaker is open it is the probe.
+    /// Records a request. While the breaker is open, the request is the probe.
     pub(crate) fn send(&mut self, now: Instant) -> Sent {
         let probe = self.is_open();
         if probe {
@@ -132,12 +133,12 @@ impl Breaker {
         Sent { at: now, era: self.era, probe }
     }
 
-    /// The answer to a request is judged from here to `judged`.
+    /// Begins to judge the answer to a request; `judged` ends it.
     pub(crate) fn judge(&mut self, sent: Sent) {
         self.judged = (sent.era == self.era).then_some(Heard::Nothing);
     }
 
-    /// The request is over. If a probe told nothing of the endpoint, the next batch is a probe.
+    /// Ends a request. If a probe showed nothing about the endpoint, the next batch is a probe too.
     pub(crate) fn judged(&mut self, sent: Sent, now: Instant) {
         let heard = self.judged.take();
         if sent.era != self.era {
@@ -155,7 +156,7 @@ impl Breaker {
         }
     }
 
-    /// The endpoint answered: it is there.
+    /// Records an answer of the endpoint, which closes the breaker.
     pub(crate) fn answered(&mut self) {
         self.hear(Heard::Answered);
     }
@@ -178,12 +179,12 @@ impl Breaker {
         self.hear(Heard::Accepted);
     }
 
-    /// How many events the sink has accepted.
+    /// Number of events that the sink has accepted.
     pub(crate) fn accepted_count(&self) -> u64 {
         self.accepted
     }
 
-    /// The endpoint failed; how long its event should wait.
+    /// Records a failure of the endpoint. Returns how long the event should wait.
     pub(crate) fn failed(&mut self, now: Instant, after: Option<Duration>) -> Duration {
         let after = after.map(|after| after.min(LONGEST_AFTER));
         if self.judged.is_none() {
@@ -202,7 +203,7 @@ impl Breaker {
         pause
     }
 
-    /// The endpoint throttles: it is there, and wants to be asked less.
+    /// Records that the endpoint throttles. It counts as an answer, and slows requests down.
     pub(crate) fn throttled(&mut self, now: Instant, after: Option<Duration>) {
         let after = after.map(|after| after.min(LONGEST_AFTER));
         if self.judged.is_none() {
@@ -222,13 +223,14 @@ impl Breaker {
     }
 }
 
-/// How long an event waits under which the endpoint failed this often in a row: twice as long as the breaker would, since
-/// the probe should be another one, in case this one is the cause.
+/// Wait of an event after this many endpoint failures in a row.
+///
+/// It is twice the breaker's pause, so that the probe is another event in case this one is the cause.
 pub(crate) fn patience(outages: u32) -> Duration {
     pause(outages.saturating_sub(1)) * 2
 }
 
-/// The pause after this many others.
+/// Pause of the breaker after this many earlier pauses.
 fn pause(pauses: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << pauses.min(6)).min(LONGEST_PAUSE)
 }

@@ -1,4 +1,4 @@
-//! The bounded buffer: a hot and a cold queue, drained two to one, and events that wait in memory.
+//! The bounded buffer: a hot and a cold queue, drained two to one, and events that wait for a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,10 +9,10 @@ use super::item::Item;
 use crate::model::Slot;
 use crate::port::Source;
 
-/// How many hot jobs are taken for one cold while both wait.
+/// Number of hot jobs for each cold job while both queues have events.
 const HOT_FOR_ONE_COLD: u8 = 2;
 
-/// What is taken next.
+/// The queue from which the next batch is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pick {
     Hot,
@@ -20,12 +20,13 @@ pub(crate) enum Pick {
     Group,
 }
 
-/// The queues of ungrouped events. Groups have queues of their own, but count here.
+/// The queues of ungrouped events, and the size of all events in memory. Groups have their
+/// own queues but count here.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     hot: VecDeque<Item>,
     cold: VecDeque<Item>,
-    /// Held back in memory because the endpoint failed.
+    /// Events that wait in memory for their endpoint or for a retry.
     later: BTreeMap<(Instant, u64), Item>,
     tickets: u64,
     hot_taken: u8,
@@ -47,7 +48,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// An event is in memory from here until `left`.
+    /// Counts an event as in memory until `left`.
     pub(crate) fn entered(&mut self, item: &Item) {
         match item.source {
             Source::Hot => self.hot_rows += 1,
@@ -76,7 +77,7 @@ impl Buffer {
         self.later.insert((until, self.tickets), item);
     }
 
-    /// Brings back what has waited long enough; when the next one is due.
+    /// Queues the events whose wait has ended. Returns the end of the next wait.
     pub(crate) fn wake(&mut self, now: Instant) -> Option<Instant> {
         while let Some((&(until, _), _)) = self.later.first_key_value() {
             if until > now {
@@ -97,7 +98,10 @@ impl Buffer {
         !self.hot.is_empty() || !self.cold.is_empty()
     }
 
-    /// Two hot for one cold while both wait; whichever is there otherwise. Cold: the older of queue and groups.
+    /// Chooses the next queue: two hot jobs for each cold job while both have events, or else
+    /// the one that has events.
+    ///
+    /// For a cold job, it chooses the queue or group whose first event has the lower number.
     pub(crate) fn pick(&mut self, groups: &Groups) -> Option<Pick> {
         let cold = match (self.cold.front(), groups.head()) {
             (Some(item), Some(head)) => Some(if item.seq < head { Pick::Cold } else { Pick::Group }),
@@ -114,7 +118,7 @@ impl Buffer {
         Some(Pick::Hot)
     }
 
-    /// Takes up to `batch` events of a queue.
+    /// Takes at most `batch` events of a queue.
     pub(crate) fn pop(&mut self, pick: Pick, batch: usize) -> Vec<Item> {
         let queue = match pick {
             Pick::Hot => &mut self.hot,
@@ -125,18 +129,18 @@ impl Buffer {
         queue.drain(..count).collect()
     }
 
-    /// Takes out what could be sent now.
+    /// Removes all events that could be sent now.
     pub(crate) fn take_queued(&mut self) -> Vec<Item> {
         self.hot.drain(..).chain(self.cold.drain(..)).collect()
     }
 
-    /// The slots of quarantined events.
+    /// Slots of quarantined events.
     pub(crate) fn quarantined_slots(&self) -> impl Iterator<Item = Slot> {
         let items = self.hot.iter().chain(&self.cold).chain(self.later.values());
         items.filter(|item| item.quarantined).map(|item| item.slot)
     }
 
-    /// Takes out everything of a slot.
+    /// Removes all events of a slot.
     pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
         let mut dropped = Vec::new();
         for queue in [&mut self.hot, &mut self.cold] {

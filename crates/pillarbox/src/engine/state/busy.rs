@@ -1,4 +1,4 @@
-//! Outcomes whose rows another transaction has locked: settled again after a while, apart from all others.
+//! Busy outcomes: other transactions have locked their rows, so they are settled again later.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -8,20 +8,21 @@ use tokio::time::Instant;
 use super::settle_queue::Unsettled;
 use crate::model::EventId;
 
-/// Short, since most locks are those of others who claim or settle beside this.
+/// First pause before a retry. It is short, because most locks are those of concurrent claims and settles.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Which outcomes a batch was made of.
+/// Which outcomes a batch contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// New ones.
+    /// New outcomes.
     First,
-    /// Those that were busy before.
+    /// Outcomes that were busy before.
     Again,
 }
 
-/// Outcomes that wait for locks of others. They count as being settled, so that nothing ends without them.
+/// Outcomes that wait for other transactions' locks. They count as unconfirmed, so
+/// that shutdown waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     waiting: VecDeque<Unsettled>,
@@ -30,14 +31,17 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// Sets outcomes aside, before those of the same rows that came after them.
+    /// Adds busy outcomes in front, so that they precede later outcomes of the same rows.
     pub(super) fn put(&mut self, busy: Vec<Unsettled>) {
         for unsettled in busy.into_iter().rev() {
             self.waiting.push_front(unsettled);
         }
     }
 
-    /// Keeps back what comes after a waiting outcome of the same row: a retry may fail again before it is settled.
+    /// Keeps outcomes behind a waiting outcome of the same row, which must be settled
+    /// first, and returns the others.
+    ///
+    /// This occurs when a retry fails again before its last outcome is settled.
     pub(super) fn keep_back(&mut self, taken: Vec<Unsettled>) -> Vec<Unsettled> {
         if self.waiting.is_empty() {
             return taken;
@@ -57,21 +61,22 @@ impl Busy {
         self.waiting.iter().map(|unsettled| &unsettled.outcome.id)
     }
 
-    /// When they are to be settled again, if there are any.
+    /// Time of the next retry, if outcomes wait.
     pub(super) fn at(&self) -> Option<Instant> {
         self.until
     }
 
-    /// The outcomes that are due for another attempt, at most this many.
+    /// Takes at most `rows` outcomes that are due for a retry.
     pub(super) fn due(&mut self, rows: usize, now: Instant) -> Vec<Unsettled> {
         if self.until.is_none_or(|until| now < until) {
             return Vec::new();
         }
-        // A row at most once; what comes after waits for its turn.
+        // Each row at most once per batch; later outcomes of the same row wait.
         let (mut due, mut behind): (Vec<Unsettled>, VecDeque<Unsettled>) = Default::default();
         let mut named = HashSet::new();
         for unsettled in std::mem::take(&mut self.waiting) {
-            // What is named stays behind also where there is no room: its order counts.
+            // A row is marked even if its outcome does not fit, or a later outcome of
+            // the row would overtake it.
             let first = named.insert(unsettled.outcome.id.clone());
             if first && due.len() < rows { due.push(unsettled) } else { behind.push_back(unsettled) }
         }
@@ -82,8 +87,10 @@ impl Busy {
         due
     }
 
-    /// A batch was answered, and this many of its outcomes were busy. Most locks are short: the pause grows only while nothing that
-    /// waited gets through. Returns how many wait once it has grown to its longest.
+    /// Handles the answer to a batch with this many busy outcomes.
+    ///
+    /// The pause grows only while no waiting outcome succeeds, because most locks are short. Returns the
+    /// number of waiting outcomes when the pause reaches its maximum.
     pub(super) fn answered(
         &mut self,
         tried: Tried,

@@ -1,22 +1,23 @@
-//! Due times: when delayed rows are to be promoted, as far as this node knows.
+//! Due times: the times, as far as this node knows, at which delayed rows must be promoted.
 
 use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-/// Due times kept in memory; heartbeats report the later ones again.
+/// Maximum number of due times in memory; heartbeats report later ones again.
 const MOST: usize = 256;
 
 /// The known due times of delayed rows, and whether a read must come before the next promotion.
 #[derive(Debug, Default)]
 pub(crate) struct Dues {
     times: BTreeSet<Instant>,
-    /// A promotion was begun and nothing was read since. Without this, rows that stay due would starve all reads.
+    /// Whether a read must come before the next promotion. Without this, rows that stay
+    /// due would starve all reads.
     read_first: bool,
 }
 
 impl Dues {
-    /// Adds a due time; true if it is the nearest.
+    /// Adds a due time. Returns true if it is the earliest.
     pub(crate) fn add(&mut self, at: Instant) -> bool {
         let nearest = self.times.first().is_none_or(|first| at < *first);
         self.times.insert(at);
@@ -26,12 +27,13 @@ impl Dues {
         nearest
     }
 
-    /// The time of the next promotion; none while a read must come first.
+    /// Time of the next promotion; `None` while a read must come first.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.times.first().copied().filter(|_| !self.read_first)
     }
 
-    /// Begins a promotion if one is due. Times still ahead are kept, also those added while it is under way.
+    /// Begins a promotion if one is due. Later times are kept, and so are times added
+    /// while it is in progress.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         let due = self.next().is_some_and(|at| at <= now);
         if due {
@@ -42,7 +44,7 @@ impl Dues {
         due
     }
 
-    /// A read was begun.
+    /// Notes that a read has begun.
     pub(crate) fn read_began(&mut self) {
         self.read_first = false;
     }

@@ -1,4 +1,4 @@
-//! Groups: the order within each, and what holds one back.
+//! The groups in memory: their queues, and the reasons why a group waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,33 +8,35 @@ use super::item::Item;
 use crate::engine::Map;
 use crate::model::{GroupKey, Seq, Slot};
 
-/// Why a group does not move, beyond having a batch out.
+/// Why a group is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Blocked or paused in the store.
+    /// The store lists it as blocked or paused.
     Listed,
-    /// Its head died here; not yet known to be in the store's list. The heartbeat in which its block was confirmed.
+    /// Its first event died here, and the store's list does not show the block yet. The value is the number
+    /// of heartbeats begun when the block was confirmed: only lists of later heartbeats are sure to show it.
     Blocking(Option<u64>),
 }
 
-/// One group in memory. It holds rows only while it moves; one that is held back is read again when it is released.
+/// One group in memory. A held group keeps no rows; they are read again when it is released.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) slot: Slot,
     pub(crate) queue: VecDeque<Item>,
-    /// Whether a batch is out.
+    /// Whether a batch is being delivered.
     pub(crate) out: bool,
-    /// Its head failed: nothing before this time.
+    /// Backoff: nothing is sent before this time, because the first event failed or is not due.
     pub(crate) until: Option<Instant>,
-    /// Outcomes under way that hold it back.
+    /// Number of unsettled outcomes for which the group waits.
     pub(crate) settling: u32,
     pub(crate) hold: Option<Hold>,
-    /// Rows from this number on are in the store and not in memory.
+    /// Number from which rows of the group are pending in the store but not in memory.
     pub(crate) missed: Option<Seq>,
-    /// Its first event is quarantined.
+    /// Whether its first event is quarantined.
     pub(crate) quarantined: bool,
+    /// Position among the groups that are ready to send.
     rank: Option<u64>,
-    /// Its turn among those to be read.
+    /// Position among the groups to be read.
     turn: Option<u64>,
 }
 
@@ -58,7 +60,8 @@ impl Group {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Whether rows that are read go into its queue.
+    /// Whether rows that are read may enter its queue. With `missed` set they may not: earlier rows
+    /// are still in the store.
     pub(crate) fn takes_rows(&self, room: usize) -> bool {
         self.hold.is_none()
             && self.until.is_none()
@@ -84,26 +87,29 @@ impl Group {
             && self.queue.is_empty()
     }
 
-    /// Whether it leaves memory. Of a group that the store lists nothing is kept but its key, in that list: when it is released,
-    /// everything is read from the beginning.
+    /// Whether the group can leave memory.
+    ///
+    /// Of a group that the store lists, only the key is kept, in that list. When it is released, it
+    /// is read from its start.
     fn idle(&self) -> bool {
         let listed = self.hold == Some(Hold::Listed);
         let waits = self.until.is_some() || self.hold.is_some() || self.missed.is_some();
         self.queue.is_empty() && !self.out && self.settling == 0 && !self.quarantined && (listed || !waits)
     }
 
+    /// Notes that rows from this number on must be read from the store.
     pub(crate) fn miss(&mut self, seq: Seq) {
         self.missed = Some(self.missed.map_or(seq, |missed| missed.min(seq)));
     }
 
-    /// Puts an item in its place by number.
+    /// Inserts an item in the order of sequence numbers.
     pub(crate) fn insert(&mut self, item: Item) {
         let at = self.queue.partition_point(|other| other.seq < item.seq);
         self.queue.insert(at, item);
     }
 }
 
-/// All groups that have something in memory, or wait for something else than an operator.
+/// All groups that have events in memory, or wait for anything but an operator.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     table: Map<GroupKey, Group>,
@@ -112,9 +118,10 @@ pub(crate) struct Groups {
     to_read: BTreeMap<u64, GroupKey>,
     tickets: u64,
     oldest_first: bool,
-    /// A group is read on while a batch of it is out.
+    /// Whether more rows of a group are taken while one of its batches is being delivered.
     ahead: bool,
-    /// Groups of which a row went back to the store since the read under way began: it may have taken what comes behind.
+    /// Groups of which a row returned to the store since the take in progress began. That take may bring
+    /// later rows of the group, which must not overtake the returned row.
     overtaken: Option<BTreeSet<GroupKey>>,
 }
 
@@ -123,25 +130,26 @@ impl Groups {
         Self { oldest_first, ..Self::default() }
     }
 
-    /// Whether a group is read on while a batch of it is out. Where rows are taken, what was taken ahead of a failing batch can be
-    /// given back.
+    /// Sets whether more rows of a group are taken while one of its batches is being delivered.
+    ///
+    /// Only sources that take rows do this: rows taken ahead of a failing batch can be released.
     pub(crate) fn read_ahead(&mut self, ahead: bool) {
         self.ahead = ahead;
     }
 
-    /// From here on groups are noted of which a row goes back to the store.
+    /// Starts to track groups of which a row returns to the store.
     pub(crate) fn watch_overtaken(&mut self) {
         self.overtaken = Some(BTreeSet::new());
     }
 
-    /// A row of this group goes back to the store: what a read under way brings of it comes behind that.
+    /// Notes that a row of this group returns to the store; rows of a take in progress come after it.
     pub(crate) fn overtakes(&mut self, key: &GroupKey) {
         if let Some(overtaken) = &mut self.overtaken {
             overtaken.insert(key.clone());
         }
     }
 
-    /// The groups of which a row went back to the store since the read began.
+    /// Stops tracking, and returns the groups of which a row returned to the store since the take began.
     pub(crate) fn take_overtaken(&mut self) -> BTreeSet<GroupKey> {
         self.overtaken.take().unwrap_or_default()
     }
@@ -172,7 +180,7 @@ impl Groups {
         keys
     }
 
-    /// Puts a group where its state says: among the ready, the waking, those to be read, or out of memory.
+    /// Updates the indexes after a change of a group: ready to send, waking, to be read, or out of memory.
     pub(crate) fn place(&mut self, key: &GroupKey, now: Instant) {
         let Some(group) = self.table.get_mut(key) else {
             return;
@@ -214,7 +222,7 @@ impl Groups {
         }
     }
 
-    /// Groups whose time has come are placed again; the next time one wakes.
+    /// Places groups whose backoff has ended. Returns the end of the next backoff.
     pub(crate) fn wake(&mut self, now: Instant) -> Option<Instant> {
         while let Some((until, key)) = self.waking.first().cloned() {
             if until > now {
@@ -234,13 +242,14 @@ impl Groups {
         !self.ready.is_empty()
     }
 
-    /// The number of the first event of the group whose turn it is.
+    /// Number of the first event of the next ready group.
     pub(crate) fn head(&self) -> Option<Seq> {
         let (_, key) = self.ready.first_key_value()?;
         self.table.get(key)?.queue.front().map(|item| item.seq)
     }
 
-    /// Takes up to `batch` events of the group whose turn it is; the group is then out.
+    /// Takes at most `batch` events of the next ready group, which sends nothing else
+    /// until the batch is back.
     pub(crate) fn pop(&mut self, batch: usize) -> Option<(GroupKey, Vec<Item>)> {
         let (_, key) = self.ready.pop_first()?;
         let group = self.table.get_mut(&key)?;
@@ -256,7 +265,7 @@ impl Groups {
         Some((key, items))
     }
 
-    /// The next group to be read on its own.
+    /// Takes the next group that needs its own read.
     pub(crate) fn next_to_read(&mut self) -> Option<GroupKey> {
         let (_, key) = self.to_read.pop_first()?;
         if let Some(group) = self.table.get_mut(&key) {
@@ -269,7 +278,7 @@ impl Groups {
         !self.to_read.is_empty()
     }
 
-    /// Takes a group's rows out of memory; they are read again from its first one.
+    /// Removes a group's rows from memory, and notes to read it again from the first of them.
     pub(crate) fn unload(&mut self, key: &GroupKey) -> Vec<Item> {
         let Some(group) = self.table.get_mut(key) else {
             return Vec::new();
@@ -281,7 +290,8 @@ impl Groups {
         items
     }
 
-    /// Takes the rows of all groups out of memory, without a note of where to read them again.
+    /// Removes the rows of all groups from memory. The caller must rewind the cursor: no
+    /// group notes what it misses.
     pub(crate) fn take_queued(&mut self, now: Instant) -> Vec<Item> {
         let queued = self.table.iter().filter(|(_, group)| !group.queue.is_empty());
         let keys: Vec<GroupKey> = queued.map(|(key, _)| key.clone()).collect();
@@ -295,13 +305,13 @@ impl Groups {
         items
     }
 
-    /// The slots of groups that move and have a quarantined event.
+    /// Slots of groups that are not held and have a quarantined event.
     pub(crate) fn quarantined_slots(&self) -> impl Iterator<Item = Slot> {
         let quarantined = |group: &&Group| group.quarantined && group.hold.is_none();
         self.table.values().filter(quarantined).map(|group| group.slot)
     }
 
-    /// Forgets the groups of a slot; their rows in memory.
+    /// Removes the groups of a slot, and returns their rows in memory.
     pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
         let mut dropped = Vec::new();
         for key in self.keys() {

@@ -1,4 +1,4 @@
-//! Groups that the store lists as blocked or paused. Only their keys are in memory: they may be as many as there are groups.
+//! Held groups: the keys of all groups that the store lists as blocked or paused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::model::{GroupKey, Slot};
 use crate::port::{ErrorKind, GroupStates, HeldGroups, StoreError, Table};
 
-/// The whole list, of which the answer to a heartbeat was the first page.
+/// The complete list of held groups. The answer to a heartbeat contains its first page.
 #[derive(Debug)]
 pub(crate) struct HeldList {
     pub(crate) epoch: i64,
@@ -16,9 +16,11 @@ pub(crate) struct HeldList {
 }
 
 impl HeldList {
-    /// Reads the pages after the one in the heartbeat's answer. A group that changes meanwhile makes the epoch grow, so that the next
-    /// heartbeat begins a new list. It takes no longer than `within`: pages are read on connections of the application, which may be blocked,
-    /// and heartbeats have to go on.
+    /// Reads the pages that follow the one in the heartbeat's answer.
+    ///
+    /// If a group changes meanwhile, the epoch increases and the next heartbeat starts a new list.
+    /// The read is limited to `within`: it uses the application's connections, which may be
+    /// blocked, and heartbeats must continue.
     pub(crate) async fn read(
         store: &dyn Table,
         first: Option<GroupStates>,
@@ -27,7 +29,7 @@ impl HeldList {
         let Some(first) = first else { return Ok(None) };
         let listed = timeout(within, Self::follow(store, first)).await;
         let late =
-            |_| StoreError::new(ErrorKind::Timeout, "groups", &store.facts().name, "the list takes too long");
+            |_| StoreError::new(ErrorKind::Timeout, "groups", &store.facts().name, "the list took too long");
         listed.map_err(late)?.map(Some)
     }
 
@@ -44,13 +46,13 @@ impl HeldList {
     }
 }
 
-/// The groups of the last list.
+/// The groups of the last list. Only keys are in memory, since all groups may be held.
 #[derive(Debug, Default)]
 pub(crate) struct HeldGroupKeys {
     groups: BTreeSet<GroupKey>,
-    /// Those whose first event is quarantined once they are released, with their slots.
+    /// Groups whose first event is quarantined when they are released, with their slots.
     quarantined: BTreeMap<GroupKey, Slot>,
-    /// Grows with each list.
+    /// Increases with each list.
     version: u64,
 }
 
@@ -59,27 +61,27 @@ impl HeldGroupKeys {
         self.groups.contains(key)
     }
 
-    /// Which list this is.
+    /// Version of the current list.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// A crashed node may have died of the first event of this group.
+    /// Notes that the first event of this group may have crashed a node.
     pub(crate) fn distrust(&mut self, key: GroupKey, slot: Slot) {
         self.quarantined.insert(key, slot);
     }
 
-    /// The next holder of the slot is told what is suspect in it.
+    /// Forgets the quarantine of a slot's groups when the slot is handed over.
     pub(crate) fn drop_slot(&mut self, slot: Slot) {
         self.quarantined.retain(|_, of| *of != slot);
     }
 
-    /// No slot is held any more.
+    /// Forgets the quarantine of all groups when the node is lost.
     pub(crate) fn drop_slots(&mut self) {
         self.quarantined.clear();
     }
 
-    /// Takes a new list over; those of the last one that are not in it, with the slot where the first event is quarantined.
+    /// Replaces the list. Returns the released groups, with their slot if their first event is quarantined.
     pub(crate) fn replace(&mut self, groups: BTreeSet<GroupKey>) -> Vec<(GroupKey, Option<Slot>)> {
         self.version += 1;
         let last = std::mem::replace(&mut self.groups, groups);

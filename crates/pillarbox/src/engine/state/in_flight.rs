@@ -1,4 +1,4 @@
-//! The ids in flight on this node: written and not yet committed, in memory, or settled while a read was under way.
+//! The ids in flight on this node: being committed, in memory, or settled during a read.
 
 use std::collections::hash_map::Entry::Vacant;
 
@@ -9,30 +9,32 @@ use crate::model::{EventId, Seq};
 
 #[derive(Debug)]
 enum Entry {
-    /// Written by a transaction that is committing; a read may have seen it.
+    /// Written by a transaction that is committing. `seen` is its number if a read has returned it already.
     Reserved { since: Instant, seen: Option<Seq> },
-    /// In memory until its settle is confirmed.
+    /// In memory, until its settle is confirmed.
     Held(Seq),
 }
 
-/// Keeps an event from being delivered twice by one healthy node.
+/// Prevents one node from delivering an event twice concurrently: reads skip ids in flight.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightIds {
     entries: Map<EventId, Entry>,
     reserved: usize,
-    /// Reads under way: one of the engine, or those of pollers that hand in what they find.
+    /// Number of reads in progress: one of the engine, or those of pollers that pass rows in.
     reads: usize,
-    /// Settled while a read was under way that may still show them as pending.
+    /// Ids settled during a read. That read may still return their rows as pending, so they stay in flight
+    /// until it is merged.
     after_read: Vec<EventId>,
-    /// Seen under another number while held: settled, and moved by someone before the settle was confirmed.
+    /// Held ids that a read returned under another number: settled, then promoted by some node, all before
+    /// the settle was confirmed here.
     moved: Map<EventId, Seq>,
-    /// The lowest number at which a moved one, held no more, is to be read.
+    /// Lowest number of a moved row that is no longer held and must be read again.
     again: Option<Seq>,
 }
 
 impl InFlightIds {
-    /// Reserves an id. One that is known already stays as it is: it is written again because nobody knew what became
-    /// of the first commit.
+    /// Reserves an id. An id in flight stays unchanged: a writer may repeat a
+    /// commit whose outcome was unknown.
     pub(crate) fn reserve(&mut self, id: &EventId, now: Instant) {
         if let Vacant(entry) = self.entries.entry(id.clone()) {
             entry.insert(Entry::Reserved { since: now, seen: None });
@@ -40,7 +42,7 @@ impl InFlightIds {
         }
     }
 
-    /// Turns a reservation into a held event; false if there is none.
+    /// Turns a reservation into a held event. Returns false if there is no reservation.
     pub(crate) fn take_reserved(&mut self, id: &EventId, seq: Seq) -> bool {
         match self.entries.get_mut(id) {
             Some(entry @ Entry::Reserved { .. }) => {
@@ -52,7 +54,7 @@ impl InFlightIds {
         }
     }
 
-    /// Drops a reservation; the number a read saw it under, which must be read again.
+    /// Drops a reservation. Returns the number under which a read has skipped its row, to be read again.
     pub(crate) fn unreserve(&mut self, id: &EventId) -> Option<Seq> {
         match self.entries.get(id) {
             Some(&Entry::Reserved { seen, .. }) => {
@@ -64,7 +66,7 @@ impl InFlightIds {
         }
     }
 
-    /// Drops reservations older than this; the lowest number a read saw one under.
+    /// Drops reservations older than this. Returns the lowest number under which a read has skipped one.
     pub(crate) fn expire_reserved(&mut self, before: Instant) -> Option<Seq> {
         if self.reserved == 0 {
             return None;
@@ -85,7 +87,7 @@ impl InFlightIds {
         lowest
     }
 
-    /// A row was read: true if it is new and now held.
+    /// Admits a row that was read. Returns true if its id was not in flight and is now held.
     pub(crate) fn admit(&mut self, id: &EventId, seq: Seq) -> bool {
         match self.entries.get_mut(id) {
             None => {
@@ -105,12 +107,12 @@ impl InFlightIds {
         }
     }
 
-    /// Whether this node has it in memory, or is writing it.
+    /// Whether the id is in flight.
     pub(crate) fn has(&self, id: &EventId) -> bool {
         self.entries.contains_key(id)
     }
 
-    /// Not in memory any more, and still pending in the store.
+    /// Removes a held id, so that reads admit its row again.
     pub(crate) fn forget(&mut self, id: &EventId) {
         if matches!(self.entries.get(id), Some(Entry::Held(_))) {
             self.entries.remove(id);
@@ -119,12 +121,12 @@ impl InFlightIds {
         }
     }
 
-    /// From where to read again for events that were moved while they were held.
+    /// Takes the number from which to read again for events that were promoted while they were held.
     pub(crate) fn take_again(&mut self) -> Option<Seq> {
         self.again.take()
     }
 
-    /// Its settle is confirmed.
+    /// Handles the confirmation of a settle.
     pub(crate) fn settled(&mut self, id: &EventId) {
         if self.reads > 0 {
             self.after_read.push(id.clone());
@@ -147,13 +149,14 @@ impl InFlightIds {
         }
     }
 
-    /// How many rows above this number a read may show that are known already.
+    /// Maximum number of rows above this number that a read may return and that are in flight.
     pub(crate) fn above(&self, decided: Seq) -> usize {
         let held = self.entries.values().filter(|entry| matches!(entry, Entry::Held(seq) if *seq > decided));
         held.count() + self.reserved
     }
 
-    /// The node is another one now: only what is being written stays ids.
+    /// Drops all held ids when the node is lost. Reservations stay, because their
+    /// commits are still in progress.
     pub(crate) fn clear_held(&mut self) {
         self.entries.retain(|_, entry| matches!(entry, Entry::Reserved { .. }));
         self.after_read.clear();

@@ -1,4 +1,4 @@
-//! An event in memory on its way out.
+//! An event in memory, with the delivery state of its row.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use super::breaker::Sent;
 use crate::model::{Event, EventId, GroupKey, Seq, Slot, Token};
 use crate::port::{Change, Claimed, Counts, Delivery, Outcome, Source};
 
-/// Who may settle the row of an event in memory, and what happens to it if nobody does.
+/// Who may settle the row of an event in memory, and what happens if the event leaves memory unsettled.
 #[derive(Debug, Clone)]
 pub(crate) enum Custody {
-    /// The row is pending in the store, and whoever holds its slot reads it. If it leaves memory, it can be read again.
+    /// The row is pending in a slot of this node. If the event leaves memory, the row can be read again.
     Pending,
-    /// Somebody read the row and handed it in, under this token if it was claimed.
+    /// A caller read the row and passed it in, under this token if it was claimed.
     HandedIn(Token),
-    /// The leader took the row under this token. If it leaves memory unsettled, it has to be released.
+    /// The leader took the row under this token. If the event leaves memory unsettled,
+    /// the row must be released.
     Taken(Token),
     /// The row was claimed under a lease.
     Claimed(Arc<Claimed>),
@@ -33,16 +34,17 @@ impl Custody {
     }
 }
 
-/// Whether the row's count of attempts includes the attempt under way.
+/// Whether the row's attempt count includes the current attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recorded {
-    /// It does not: the outcome counts it.
+    /// Not included: the outcome counts it.
     No,
-    /// The take or the claim counted it.
+    /// Counted by the take or the claim.
     ByTake,
-    /// An earlier process recorded it before sending, and gave the event back untried.
+    /// Recorded before sending by an earlier process, which returned the event untried.
     Before,
-    /// This process recorded it before sending. It takes the record back unless the sink answers for the event.
+    /// Recorded before sending by this process, which undoes the record unless the sink gives
+    /// a verdict on the event.
     Here,
 }
 
@@ -52,32 +54,33 @@ pub(crate) struct Item {
     pub(crate) seq: Seq,
     pub(crate) slot: Slot,
     pub(crate) custody: Custody,
-    /// Failed attempts so far, and the attempt under way unless `recorded` says `No`.
+    /// Failed attempts so far, including the current one unless `recorded` is `No`.
     pub(crate) attempts: u32,
     pub(crate) recorded: Recorded,
     pub(crate) event: Event,
     pub(crate) source: Source,
-    /// Only where groups keep their order.
+    /// Group of the event, if groups keep their order.
     pub(crate) group: Option<GroupKey>,
     pub(crate) expires: Option<Instant>,
-    /// A crashed process may have died of it: it is delivered from quarantine.
+    /// Whether the event may have crashed a process and must be delivered from quarantine.
     pub(crate) quarantined: bool,
-    /// How many events the sink had accepted when the endpoint last failed under this one.
+    /// Number of events the sink had accepted when the endpoint last failed under this event.
     pub(crate) accepted_before: Option<u64>,
-    /// How often the endpoint failed under it in a row.
+    /// Number of endpoint failures in a row under this event.
     pub(crate) outages: u32,
-    /// A hash of the error that its row names as the reason why it waits.
+    /// Hash of the error that is stored in its row as the reason for its wait.
     pub(crate) noted: Option<u64>,
-    /// Since when only its last attempt is left, while the endpoint fails under it and accepts others.
+    /// Time since which only the last attempt is left while the endpoint fails under
+    /// this event and accepts others.
     pub(crate) blamed_since: Option<Instant>,
-    /// The largest batch it may be part of. A batch that was refused or failed is sent again in parts.
+    /// Maximum size of a batch that contains it. A batch that was refused or failed is sent again in parts.
     pub(crate) batch_cap: usize,
-    /// How old it was at a moment, if that is known.
+    /// Age of the event at a local time, if known.
     pub(crate) age: Option<(Duration, Instant)>,
 }
 
 impl Item {
-    /// An event that nothing is known of but where its row is.
+    /// A pending event without attempts, group or expiry.
     pub(crate) fn new(event: Event, seq: Seq, slot: Slot, source: Source) -> Self {
         Self {
             seq,
@@ -121,66 +124,67 @@ impl Item {
         matches!(self.custody, Custody::Claimed(_))
     }
 
-    /// Whether its row was taken from the store, by the leader or by a claim, and the attempt counted then.
+    /// Whether its row was taken by the leader or by a claim, which counted the attempt.
     pub(crate) fn is_taken(&self) -> bool {
         self.is_led() || self.is_claimed()
     }
 
-    /// Whether this process recorded the attempt under way.
+    /// Whether this process recorded the current attempt before sending.
     pub(crate) fn is_recorded_here(&self) -> bool {
         self.recorded == Recorded::Here
     }
 
-    /// Whether the attempt under way was recorded before sending, here or by an earlier process.
+    /// Whether the current attempt was recorded before sending, by this or an earlier process.
     pub(crate) fn is_recorded_ahead(&self) -> bool {
         matches!(self.recorded, Recorded::Before | Recorded::Here)
     }
 
-    /// The store has recorded the attempt that is about to be made. One that was taken was counted then.
+    /// Notes that the store has recorded the next attempt. For a taken row, the take has already counted it.
     pub(crate) fn record_here(&mut self) {
         self.attempts += u32::from(!self.is_taken());
         self.recorded = Recorded::Here;
     }
 
-    /// The number of the attempt that the next delivery is, from 1.
+    /// Number of the next delivery's attempt, counted from 1.
     pub(crate) fn attempt(&self) -> u32 {
         if self.recorded == Recorded::No { self.attempts + 1 } else { self.attempts }
     }
 
-    /// How an outcome of this attempt counts, if it counts at all.
+    /// How a failed outcome of this attempt changes the attempt count.
     pub(crate) fn counts(&self) -> Counts {
         match self.recorded {
             Recorded::No => Counts::One,
-            // The take counted it, and the record counted it again.
+            // The take and the record have both counted this attempt, so one count is undone.
             Recorded::Before | Recorded::Here if self.is_taken() => Counts::Back,
             _ => Counts::None,
         }
     }
 
-    /// An event that was believed to be untried may have crashed the process after all: its last attempt counts.
+    /// Counts the last attempt of a taken event that was believed to be untried, because it
+    /// may have crashed the process.
     pub(crate) fn doubt(&mut self) {
         if self.is_led() && self.recorded == Recorded::Before {
             self.begin_next_attempt();
         }
     }
 
-    /// The recorded attempt was made; the next one is counted by the same take.
+    /// Begins the next attempt after the recorded one was made. The same take counts it.
     pub(crate) fn begin_next_attempt(&mut self) {
         self.attempts += 1;
         self.recorded = Recorded::ByTake;
     }
 
-    /// Whether every attempt it may have was begun before.
+    /// Whether all allowed attempts were begun before.
     pub(crate) fn had_all(&self, max_attempts: u32) -> bool {
         if self.is_taken() { self.attempts > max_attempts } else { self.attempts >= max_attempts }
     }
 
-    /// The largest batch that this event may be the first of. What has failed before is sent alone.
+    /// Maximum size of a batch that contains this event. An event that has failed before is sent alone.
     fn largest_batch(&self, batch: usize) -> usize {
         if self.quarantined || self.attempt() > 1 { 1 } else { batch.min(self.batch_cap) }
     }
 
-    /// How many from the front of the queue are sent together.
+    /// Number of events at the front of the queue that are sent together.
     pub(crate) fn batch_of(queue: &VecDeque<Self>, batch: usize) -> usize {
         let mut largest = batch;
         let mut count = 0;
@@ -208,20 +212,20 @@ impl Item {
         }
     }
 
-    /// How old it is, if that is known.
+    /// Age of the event, if known.
     pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
         self.age.map(|(age, at)| age + now.saturating_duration_since(at))
     }
 }
 
-/// A batch that a worker is to deliver: events of one group, or some without.
+/// A batch for a worker: events of one group, or events without a group.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) items: Vec<Item>,
-    /// The incarnation of the node it belongs to. Verdicts of an earlier incarnation are ignored.
+    /// Incarnation of the node that the batch belongs to. Verdicts of an earlier incarnation are ignored.
     pub(crate) incarnation: u64,
-    /// Whether its event comes from quarantine.
+    /// Whether its only event comes from the quarantine queue.
     pub(crate) quarantined: bool,
-    /// The breaker's record of the request, once it is sent.
+    /// The circuit breaker's record of the request, once it is sent.
     pub(crate) sent: Option<Sent>,
 }

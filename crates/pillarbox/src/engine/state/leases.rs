@@ -1,4 +1,4 @@
-//! Leases: the rows that this engine took under a token, as a leader or by claims.
+//! Leases: rows that this engine holds under a token, as a leader or by claims.
 
 use std::time::Duration;
 
@@ -7,30 +7,32 @@ use crate::engine::Map;
 use crate::model::{EventId, Row, Seq, Token};
 use crate::port::{Change, Outcome};
 
-/// A row that is held under a token.
+/// The lease on one row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeldLease {
     seq: Seq,
     token: Token,
-    /// The claim before this one ran out, and no attempt was recorded since.
+    /// Whether the previous claim expired and no attempt was recorded since.
     lapsed: bool,
 }
 
 impl HeldLease {
-    /// The lease of a row that is in memory under this number.
+    /// The lease of a row that has this number in memory.
     pub(crate) fn of(row: &Row, seq: Seq) -> Self {
         Self { seq, token: row.token, lapsed: row.lapsed }
     }
 
-    /// Gives the row back, its attempt not counted. A release would erase that the claim before ran out, and with it the next
-    /// owner's reason to quarantine the row: such a lease is made to run out too.
+    /// Returns the row to the store, and does not count its attempt.
+    ///
+    /// If the previous claim expired, this one is made to expire too. A release would erase that fact, and
+    /// the next owner would not quarantine the row.
     pub(crate) fn give_back(self, id: EventId) -> Outcome {
         let change = if self.lapsed { Change::Extend { lease: Duration::ZERO } } else { Change::Release };
         Outcome { seq: self.seq, id, token: self.token, change }
     }
 }
 
-/// The leases that are held.
+/// All leases that are held.
 #[derive(Debug, Default)]
 pub(crate) struct Leases(Map<EventId, HeldLease>);
 
@@ -39,21 +41,21 @@ impl Leases {
         self.0.insert(id, lease);
     }
 
-    /// An outcome is in the store, or will never be: the lease needs no renewal.
+    /// Ends the lease under this token: the row is settled, or another owner holds it.
     pub(crate) fn end(&mut self, id: &EventId, token: Token) {
         if self.0.get(id).is_some_and(|held| held.token == token) {
             self.0.remove(id);
         }
     }
 
-    /// The store has recorded an attempt on this row: it counts, whatever becomes of the lease.
+    /// Notes that the store has recorded an attempt, so the expired claim need not be passed on.
     pub(crate) fn attempt_recorded(&mut self, id: &EventId) {
         if let Some(held) = self.0.get_mut(id) {
             held.lapsed = false;
         }
     }
 
-    /// Whether an item was taken under a lease that is not held any more.
+    /// Whether the lease of an item is no longer held.
     pub(crate) fn lost(&self, item: &Item) -> bool {
         item.is_taken() && self.0.get(item.id()).is_none_or(|held| held.token != item.token())
     }
@@ -70,13 +72,13 @@ impl Leases {
         self.0.keys()
     }
 
-    /// What gives every lease back but those of these events.
+    /// Outcomes that return all leases except those of these events.
     pub(crate) fn give_back_but(&self, kept: &[EventId]) -> Vec<Outcome> {
         let given = self.0.iter().filter(|(id, _)| !kept.contains(id));
         given.map(|(id, held)| held.give_back(id.clone())).collect()
     }
 
-    /// What renews every lease, in the order in which rows are locked.
+    /// Outcomes that renew all leases, in the order of sequence numbers, in which all settles lock rows.
     pub(crate) fn extensions(&self, lease: Duration) -> Vec<Outcome> {
         let extend = |(id, held): (&EventId, &HeldLease)| Outcome {
             seq: held.seq,

@@ -1,4 +1,4 @@
-//! The parts of the engine's state: plain data, each with one owner.
+//! The parts of the engine's state: plain data, owned by the core.
 
 pub(crate) mod aside;
 pub(crate) mod breaker;

@@ -1,27 +1,27 @@
-//! This engine's node: its identity in the store, its lease and its heartbeats.
+//! The engine's node: its identity in the store, its lease and its heartbeats.
 
 use tokio::time::Instant;
 
 use crate::model::{Lane, NodeId};
 use crate::port::Fence;
 
-/// What the engine knows of its node.
+/// The state of the engine's node.
 #[derive(Debug)]
 pub(crate) struct NodeState {
-    /// Grows when the node is lost. Whatever began in an earlier incarnation is ignored.
+    /// Increases when the node is lost. Results of calls begun in an earlier incarnation are ignored.
     pub(crate) incarnation: u64,
-    /// The right by which outcomes are settled.
+    /// Fence of settles.
     pub(crate) fence: Fence,
     pub(crate) lane: Option<Lane>,
-    /// Nothing is begun after this; none where there is no node.
+    /// End of the lease: no delivery or read begins after it. `None` if no lease is needed.
     pub(crate) lease_until: Option<Instant>,
-    /// How many heartbeats were begun.
+    /// Number of heartbeats begun.
     pub(crate) heartbeats: u64,
-    /// The answer to the last heartbeat was lost.
+    /// Whether the answer to the last heartbeat was lost.
     pub(crate) unanswered: bool,
-    /// The version of the last list of held groups; −1: the next heartbeat asks for a new one.
+    /// Version of the last list of held groups; −1 makes the next heartbeat request the list.
     pub(crate) groups_epoch: i64,
-    /// How often a task ended by a panic.
+    /// Number of tasks that panicked.
     pub(crate) restarts: u64,
 }
 
@@ -39,7 +39,7 @@ impl NodeState {
         }
     }
 
-    /// The node, while it is registered.
+    /// Id of the node while it is registered.
     pub(crate) fn id(&self) -> Option<NodeId> {
         match self.fence {
             Fence::Node(node) => self.lane.map(|_| node),
@@ -51,7 +51,7 @@ impl NodeState {
         self.lease_until.is_some_and(|until| now < until)
     }
 
-    /// Whether the lease has run out; false where none is needed.
+    /// Whether the lease has expired; false if none is needed.
     pub(crate) fn is_expired(&self, now: Instant) -> bool {
         self.lease_until.is_some_and(|until| now >= until)
     }

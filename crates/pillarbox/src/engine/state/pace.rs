@@ -1,36 +1,37 @@
-//! The pace of requests: how many are in flight and how far apart they are sent, as the endpoint bears it.
+//! The pace of requests: limits their number in flight and the gap between them after failures.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The wait after a first refusal, while nothing is known of the endpoint's limit.
+/// Wait after a first throttled request, while the endpoint's limit is unknown.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The gap between requests after a first refusal, and the longest.
+/// Gap between requests after the first throttling, and the maximum gap.
 const FIRST_GAP: Duration = Duration::from_millis(50);
 const LONGEST_GAP: Duration = Duration::from_secs(10);
-/// A shorter gap is none.
+/// A shorter gap is dropped.
 const SHORTEST_GAP: Duration = Duration::from_millis(1);
 
-/// Limits requests in flight and requests per second. Without trouble it limits nothing.
+/// Limits requests in flight and requests per second. Without failures and throttling it limits nothing.
 ///
-/// The limit in flight grows as TCP's slow start does: by one with each answer, so it doubles with each round. The gap between
-/// requests grows to at most twice its length when the endpoint throttles, and shrinks by 5% with each batch it accepts.
+/// The limit in flight grows like TCP slow start: by one with each answer, so it doubles with
+/// each round. The gap between requests at most doubles when the endpoint throttles, and shrinks
+/// by 5% with each accepted batch.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Requests that may be in flight.
+    /// Maximum number of requests in flight.
     window: usize,
-    /// Those in flight, as far as they were sent since the window was last cut.
+    /// Number of requests in flight that were sent since the window was last reset.
     in_flight: usize,
     gap: Duration,
-    /// Nothing is sent before this time, to keep the gap.
+    /// Earliest time of the next request, to keep the gap.
     next: Option<Instant>,
-    /// Nothing is sent before this time, because the endpoint throttles.
+    /// Earliest time of the next request, because the endpoint throttles.
     held: Option<Instant>,
-    /// When the last request that was accepted was sent.
+    /// Time at which the last accepted request was sent.
     accepted_at: Option<Instant>,
-    /// Refusals in a row.
+    /// Number of throttled requests in a row.
     refusals: u32,
 }
 
@@ -53,7 +54,7 @@ impl Pace {
         self.in_flight >= self.window
     }
 
-    /// When the next request may be sent, unless that is now.
+    /// Earliest time of the next request; `None` if it may be sent now.
     pub(crate) fn wait(&self, now: Instant) -> Option<Instant> {
         self.next.max(self.held).filter(|next| now < *next)
     }
@@ -67,7 +68,8 @@ impl Pace {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// One request at a time from here on, more with each answer. Those in flight may hang: they do not count.
+    /// Resets the window to one request, to grow with each answer. Earlier requests may hang,
+    /// so they no longer count.
     pub(crate) fn restart(&mut self) {
         self.window = 1;
         self.in_flight = 0;
@@ -77,11 +79,11 @@ impl Pace {
         self.window = self.window.saturating_add(1);
     }
 
-    /// A batch sent at this time was accepted.
+    /// Records that a batch sent at this time was accepted.
     pub(crate) fn accepted(&mut self, sent_at: Instant) {
         if self.refusals > 0 {
-            // The time since the last accepted request is a gap that the endpoint bears. One that opens its gate once a second
-            // bears shorter gaps within that second, so the gap at most doubles.
+            // The time since the last accepted request is a gap that the endpoint tolerates. An endpoint with
+            // a limit per second tolerates shorter gaps within that second, so the gap at most doubles.
             let borne = self.accepted_at.map_or(FIRST_GAP, |at| sent_at.saturating_duration_since(at));
             self.gap = borne.clamp(self.gap, (self.gap * 2).max(FIRST_GAP)).min(LONGEST_GAP);
             self.refusals = 0;
@@ -91,12 +93,13 @@ impl Pace {
         self.accepted_at = Some(sent_at);
     }
 
-    /// A part of a batch was accepted: the refusal that follows is the first in a row.
+    /// Restarts the count of throttled requests, because a part of the batch was accepted.
     pub(crate) fn relent(&mut self) {
         self.refusals = 0;
     }
 
-    /// The endpoint throttles: it says for how long, or the wait doubles with each refusal in a row.
+    /// Waits as long as the throttling endpoint asks for, or with a wait that doubles for each throttled
+    /// request in a row.
     pub(crate) fn throttled(&mut self, now: Instant, after: Option<Duration>) {
         self.restart();
         let first = (self.gap / 4).max(FIRST_WAIT);

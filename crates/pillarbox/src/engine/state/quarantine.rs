@@ -1,4 +1,4 @@
-//! Quarantine after a crash: what a dead process may have died of is sent few at a time, and at last alone.
+//! The quarantine queue: events that may have crashed a process, sent few at a time and finally alone.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,21 @@ use crate::model::{EventId, Slot};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The store is recording its attempt.
+    /// The store is recording the attempt.
     Recording,
-    /// Its attempt is recorded: it may be sent.
+    /// The attempt is recorded, and the event may be sent.
     Ready,
-    /// It is being delivered.
+    /// The event is being delivered.
     Out,
 }
 
-/// Events that a crashed process may have died of.
+/// Events that may have crashed a process.
 #[derive(Debug)]
 pub(crate) struct QuarantineQueue {
     waiting: VecDeque<Item>,
     begun: Vec<(Item, Stage)>,
-    /// How many are out at once. Those that are sent alone have their attempt recorded first; no other may die of crashes.
+    /// Maximum number of concurrent deliveries. At 1, each attempt is recorded before sending. Only then a
+    /// crash can be attributed to the event, and only then repeated crashes make it dead.
     limit: usize,
 }
 
@@ -43,12 +44,12 @@ impl QuarantineQueue {
         self.limit = limit.max(1);
     }
 
-    /// Whether each is sent alone.
+    /// Whether events are sent alone.
     pub(crate) fn alone(&self) -> bool {
         self.limit == 1
     }
 
-    /// The next one, if its attempt is to be recorded now.
+    /// Takes the next event whose attempt must be recorded now, if any.
     pub(crate) fn begin(&mut self) -> Option<&Item> {
         if !self.alone() || !self.begun.is_empty() {
             return None;
@@ -58,7 +59,7 @@ impl QuarantineQueue {
         self.begun.last().map(|(item, _)| item)
     }
 
-    /// Its attempt is recorded: it is counted now.
+    /// Marks an event as ready once its attempt is recorded, and counts the attempt.
     pub(crate) fn recorded(&mut self, id: &EventId) {
         if let Some((item, stage)) = self.of(id, Stage::Recording).map(|place| &mut self.begun[place]) {
             item.record_here();
@@ -70,18 +71,18 @@ impl QuarantineQueue {
         self.begun.iter().position(|(item, at)| *at == stage && item.id() == id)
     }
 
-    /// Its attempt could not be recorded because the row is gone.
+    /// Removes an event whose attempt could not be recorded because its row is gone.
     pub(crate) fn gone(&mut self, id: &EventId) -> Option<Item> {
         self.of(id, Stage::Recording).map(|place| self.begun.remove(place).0)
     }
 
-    /// Whether a worker is needed to begin or to send one.
+    /// Whether a worker can begin or send an event.
     pub(crate) fn is_ready(&self) -> bool {
         let ready = self.begun.iter().any(|(_, stage)| *stage == Stage::Ready);
         ready || (self.begun.len() < self.limit && !self.waiting.is_empty())
     }
 
-    /// Takes one that may be sent; it counts as out until `finished`.
+    /// Takes an event that may be sent. It counts as being delivered until `finished`.
     pub(crate) fn send(&mut self) -> Option<Item> {
         if let Some((item, stage)) = self.begun.iter_mut().find(|(_, stage)| *stage == Stage::Ready) {
             *stage = Stage::Out;
@@ -102,24 +103,25 @@ impl QuarantineQueue {
         }
     }
 
-    /// Takes out what may be sent and was not.
+    /// Removes the events that are recorded and not sent.
     pub(crate) fn take_recorded(&mut self) -> Vec<Item> {
         self.take(|stage| stage == Stage::Ready)
     }
 
-    /// Takes out what has not begun.
+    /// Removes the events that have not begun.
     pub(crate) fn take_waiting(&mut self) -> Vec<Item> {
         self.waiting.drain(..).collect()
     }
 
-    /// Takes out all but the one whose attempt is being recorded.
+    /// Removes all events except the one whose attempt is being recorded, which must
+    /// be undone after its confirmation.
     pub(crate) fn give_back(&mut self) -> Vec<Item> {
         let mut items = self.take_waiting();
         items.extend(self.take(|stage| stage != Stage::Recording));
         items
     }
 
-    /// The one whose attempt is being recorded.
+    /// Id of the event whose attempt is being recorded.
     pub(crate) fn recording(&self) -> Option<&EventId> {
         self.begun.iter().find(|(_, stage)| *stage == Stage::Recording).map(|(item, _)| item.id())
     }
@@ -131,12 +133,12 @@ impl QuarantineQueue {
         taken.into_iter().map(|(item, _)| item).collect()
     }
 
-    /// The slots of all of them.
+    /// Slots of all quarantined events.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.waiting.iter().chain(self.begun.iter().map(|(item, _)| item)).map(|item| item.slot)
     }
 
-    /// Takes out what has not begun of a slot.
+    /// Removes the events of a slot that have not begun.
     pub(crate) fn drop_slot(&mut self, slot: Slot) -> Vec<Item> {
         let (gone, kept): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|item| item.slot == slot);

@@ -1,4 +1,4 @@
-//! The read schedule: why and when the source is asked for rows again.
+//! The read schedule: when to read next, and from where.
 
 use std::time::Duration;
 
@@ -7,58 +7,60 @@ use tokio::time::Instant;
 use super::due::Dues;
 use crate::model::Seq;
 
-/// After a read that found nothing new, a wake-up from elsewhere is followed up no sooner than this: it may be our own.
+/// Minimum time between an empty read and a read that follows a wake-up of the store, which
+/// may stem from this process.
 const BETWEEN_EMPTY_READS: Duration = Duration::from_millis(10);
 
-/// What the reader is doing.
+/// The state of the reader task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reader {
-    /// Reading, or about to ask what to read.
+    /// Reading, or about to request the next read.
     #[default]
     Busy,
-    /// Waiting until there is something to read.
+    /// Waiting for a signal to read.
     Idle,
-    /// Waiting for a lease, and for nothing else.
+    /// Waiting for a lease; other signals do not wake it.
     WithoutLease,
 }
 
-/// From where rows are to be read again that left memory and are still pending.
+/// The position from which to read again, because pending rows have left memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reread {
     From(Seq),
-    /// Rows may be anywhere: read as if for the first time.
+    /// Rows may have any number: read as if for the first time.
     All,
 }
 
-/// When rows are read, and what a read that is under way may still bring.
+/// When rows are read, and which rows of a read in progress may still be admitted.
 #[derive(Debug)]
 pub(crate) struct ReadSchedule {
-    /// Something hints at rows to be read.
+    /// Whether rows may be pending that are not in memory.
     pub(crate) wake: bool,
-    /// A hint that is followed up later.
+    /// Time at which `wake` becomes true.
     pub(crate) wake_at: Option<Instant>,
-    /// The last read was cut short.
+    /// Whether the last read was cut short, so that more rows are pending.
     pub(crate) more: bool,
-    /// Rows of the next page: doubles while reads are cut short.
+    /// Number of rows in the next page; doubles while reads are cut short.
     pub(crate) page: usize,
-    /// Reading waits for the endpoint.
+    /// Whether reading waits for the endpoint.
     pub(crate) held: bool,
     pub(crate) dues: Dues,
     pub(crate) reader: Reader,
-    /// Rows stay pending in the store while they are in memory.
+    /// Whether rows stay pending in the store while they are in memory.
     pub(crate) rereads: bool,
     reread: Option<Reread>,
-    /// Grows with each `reread`, so that a read under way can't move the source past it.
+    /// Increases with each reread request. A read that began with an older version must not move the cursor.
     version: u64,
-    /// Reads that began before this version bring nothing in: earlier rows of what they show left memory since.
+    /// Rows of reads that began before this version are discarded: rows that come before
+    /// them have left memory since.
     discard_before: u64,
-    /// When a read last found nothing new.
+    /// Time of the last read, if it found nothing new.
     empty_at: Option<Instant>,
-    /// How long the next poll waits although nothing hints at rows; none: for the poll interval.
+    /// Pause before the next poll; `None` means the poll interval.
     poll_backoff: Option<Duration>,
-    /// A delayed row is due earlier than the reader knows.
+    /// Whether something must be read earlier than the time for which the reader waits.
     due_moved: bool,
-    /// When a heartbeat last told that nothing is pending.
+    /// Time of the last heartbeat, if it reported that nothing is pending.
     nothing_at: Option<Instant>,
 }
 
@@ -83,7 +85,7 @@ impl ReadSchedule {
         }
     }
 
-    /// Rows from this number on left memory and are still pending.
+    /// Requests a reread from this number, because pending rows have left memory.
     pub(crate) fn reread_from(&mut self, seq: Seq) {
         self.version += 1;
         self.reread = Some(match self.reread {
@@ -93,44 +95,45 @@ impl ReadSchedule {
         });
     }
 
-    /// Rows may be anywhere.
+    /// Requests a reread of all rows.
     pub(crate) fn reread_all(&mut self) {
         self.version += 1;
         self.reread = Some(Reread::All);
         self.wake = true;
     }
 
-    /// What a read under way shows may come behind rows that left memory: it brings nothing in.
+    /// Discards the rows of a read in progress, because they may come after rows that have left memory.
     pub(crate) fn discard_reads(&mut self) {
         self.discard_before = self.version;
     }
 
-    /// From where the source has to read again.
+    /// Takes the requested reread position.
     pub(crate) fn take_reread(&mut self) -> Option<Reread> {
         self.reread.take()
     }
 
-    /// The version that a read begins with.
+    /// Version for a read that begins now.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether a read that began with this version brings nothing in.
+    /// Whether the rows of a read that began with this version are discarded.
     pub(crate) fn discards(&self, version: u64) -> bool {
         version < self.discard_before
     }
 
-    /// A page was read; the next is larger while there are more.
+    /// Sets the size of the next page: doubled if the read was cut short, or else that of a first page.
     pub(crate) fn turn_page(&mut self, cut: bool, first: usize, largest: usize) {
         self.page = if cut { (self.page * 2).min(largest) } else { first };
     }
 
-    /// A read came back.
+    /// Notes whether a read found anything new.
     pub(crate) fn found(&mut self, anything: bool, now: Instant) {
         self.empty_at = (!anything).then_some(now);
     }
 
-    /// The store hints at new rows, which may be our own: after a read that found nothing new, the next waits a little.
+    /// Handles a wake-up of the store. Right after an empty read the next read is delayed, because the
+    /// wake-up may stem from this process.
     pub(crate) fn hint_elsewhere(&mut self, now: Instant) {
         match self.empty_at.map(|at| at + BETWEEN_EMPTY_READS) {
             Some(at) if at > now => self.wake_at = Some(at),
@@ -138,12 +141,12 @@ impl ReadSchedule {
         }
     }
 
-    /// A delayed row is due then.
+    /// Adds the due time of a delayed row.
     pub(crate) fn hint_due(&mut self, at: Instant) {
         self.due_moved |= self.dues.add(at);
     }
 
-    /// Something is to be read sooner than the reader knows.
+    /// Notes that something must be read earlier than the reader expects.
     pub(crate) fn moved(&mut self, sooner: bool) {
         self.due_moved |= sooner;
     }
@@ -152,7 +155,7 @@ impl ReadSchedule {
         std::mem::take(&mut self.due_moved)
     }
 
-    /// A hint whose time has come counts.
+    /// Turns a delayed wake-up into a wake-up once its time has come.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         if self.wake_at.is_some_and(|at| at <= now) {
             self.wake_at = None;
@@ -160,7 +163,7 @@ impl ReadSchedule {
         }
     }
 
-    /// After rows were found the next poll comes after `first`; the longer nothing is found, the later.
+    /// Schedules the next poll: `first` after a read that found rows, then doubling while polls are empty.
     pub(crate) fn poll_soon(
         &mut self,
         fruitful: bool,
@@ -182,25 +185,26 @@ impl ReadSchedule {
         }
     }
 
-    /// A heartbeat told whether rows are pending.
+    /// Notes whether a heartbeat reported pending rows.
     pub(crate) fn heard(&mut self, ready: bool, asked: Instant) {
         self.wake |= ready;
         self.nothing_at = (!ready).then_some(asked);
     }
 
-    /// Nobody knows whether rows are pending.
+    /// Notes that it is unknown whether rows are pending, and wakes the reader.
     pub(crate) fn heard_nothing(&mut self) {
         self.nothing_at = None;
         self.wake = true;
     }
 
-    /// The poll interval is over: reads, unless a heartbeat has just told that nothing is there.
+    /// Wakes the reader at the end of a poll interval, unless a recent heartbeat
+    /// reported that nothing is pending.
     pub(crate) fn poll_tick(&mut self, interval: Duration, now: Instant) {
         let told = self.nothing_at.is_some_and(|at| now.saturating_duration_since(at) < interval);
         self.wake |= !told;
     }
 
-    /// The node was lost: whatever it had read counts for nothing.
+    /// Restarts reading from the beginning after the node was lost.
     pub(crate) fn restart(&mut self) {
         self.reread_all();
         self.more = false;

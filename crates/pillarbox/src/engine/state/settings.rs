@@ -1,4 +1,4 @@
-//! What the engine is set to.
+//! The engine's settings and their bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,90 +7,92 @@ use crate::model::{Invalid, ROW_BYTES_MAX};
 use crate::port::{OnDone, Order, Part};
 use crate::rules::{Exponential, Lease, RetryPolicy};
 
-/// What happens to a group whose head died.
+/// What happens to a group after one of its events is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDead {
-    /// It stays blocked, across restarts, until an operator replays, skips or unblocks it.
+    /// The group stays blocked, across restarts, until an operator replays, discards, skips
+    /// or unblocks the dead event.
     #[default]
     Block,
-    /// It goes on with the next event.
+    /// The group continues with the next event.
     Skip,
 }
 
-/// What rows without a group do, where a leader takes rows.
+/// How a leader orders rows without a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ungrouped {
-    /// They share the group `default`.
+    /// They share the group `default` and keep its order.
     #[default]
     Default,
-    /// Each goes for itself.
+    /// They are independent of each other.
     Parallel,
 }
 
 impl Ungrouped {
-    /// The group that rows without one share.
+    /// Key of the group shared by rows without a group.
     pub const GROUP: &'static str = "default";
 }
 
-/// The settings of the engine; the doors set them.
+/// The settings of the engine. The events API, the queue API and the relay set them.
 #[derive(Clone)]
 pub struct EngineSettings {
     /// Whether groups keep their order.
     pub order: Order,
-    /// What rows without a group do, where a leader takes rows.
+    /// How a leader orders rows without a group.
     pub ungrouped: Ungrouped,
-    /// What happens to a group whose head died; only with order.
+    /// What happens to a group after one of its events is dead; only if groups keep their order.
     pub on_dead: OnDead,
-    /// How many batches are delivered at once.
+    /// Number of batches that are delivered concurrently.
     pub workers: usize,
-    /// How many events of one group go to the sink together.
+    /// Maximum number of events of one group in a batch.
     pub batch: usize,
-    /// Rows pushed by writers that may wait in memory.
+    /// Maximum number of hot rows in memory, which writers push after their commit.
     pub hot_rows: usize,
-    /// Rows read from the store that may wait in memory.
+    /// Maximum number of cold rows in memory, which are read from the store.
     pub cold_rows: usize,
-    /// Bytes that may wait in memory, hot and cold together.
+    /// Maximum size of all rows in memory, hot and cold together, in bytes.
     pub buffer_bytes: usize,
-    /// A row of more bytes than this is set aside as dead without being loaded.
+    /// Maximum size of a row in bytes; a larger row is marked dead without being loaded.
     pub row_bytes: usize,
-    /// What is read: a share of all, or only what this process wrote. Groups need a share.
+    /// Whether this node reads a share of the slots or only its own lane. Ordered groups require a share.
     pub part: Part,
-    /// Rows asked for in a first read; pages double while more are waiting.
+    /// Rows in the first page of a read; pages double while more rows are pending.
     pub fetch_rows: usize,
-    /// Rows younger than this are left to later reads.
+    /// Minimum age of a row before a read returns it.
     pub skip_recent: Duration,
-    /// Attempts before an event is dead.
+    /// Number of failed attempts after which an event is dead.
     pub max_attempts: u32,
-    /// An event under which the endpoint fails while it accepts others dies only if that has lasted this long after all
-    /// attempts but the last.
+    /// Minimum time for which the endpoint must fail under an event while it accepts others, counted from
+    /// when only the last attempt is left, before the event is dead.
     pub blame_after: Duration,
-    /// How long to wait between attempts.
+    /// Backoff between attempts.
     pub retry: Arc<dyn RetryPolicy>,
-    /// A delivery that takes longer has failed.
+    /// Deadline of one delivery; a delivery that exceeds it has failed.
     pub deadline: Duration,
-    /// What happens to rows that are done.
+    /// Whether done rows are kept or deleted.
     pub on_done: OnDone,
-    /// How long a node lives without a heartbeat.
+    /// Lease of a node: without a heartbeat for this long, other nodes evict it.
     pub lease: Lease,
-    /// The longest time between two reads, even if nothing hints at new rows.
+    /// Maximum time between two reads when no wake-up arrives.
     pub poll_interval: Duration,
-    /// How soon the next poll follows a read that found rows. The pause then doubles up to the poll interval.
+    /// Pause between a read that found rows and the next poll. It doubles up to the poll
+    /// interval while polls are empty.
     pub quick_poll: Option<Duration>,
-    /// How often rows are looked for that the cursor has passed.
+    /// Interval of the sweep, which finds rows that the cursor has passed.
     pub sweep_interval: Duration,
-    /// Where a leader takes rows: a row that was taken this long ago and not settled is released.
+    /// Time after which the leader releases a row that was taken and not settled.
     pub processing_timeout: Duration,
-    /// How long closing waits for what is in memory.
+    /// How long shutdown keeps delivering events in memory before it releases the rest.
     pub drain: Duration,
-    /// How long an outcome waits at most for others to be settled with.
+    /// Maximum time for which an outcome waits to be settled together with others.
     pub settle_linger: Duration,
-    /// Outcomes settled in one call.
+    /// Maximum number of outcomes settled in one call.
     pub settle_rows: usize,
-    /// How long an event that was claimed and that nobody listens to is tried again; zero: dead at once.
+    /// Age up to which a claimed event without a listener is retried; zero marks it dead immediately.
     pub no_route_grace: Duration,
-    /// A label for people, such as host and process.
+    /// Human-readable label of the node, such as host name and process id.
     pub label: String,
 }
 
@@ -129,12 +131,12 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// Every setting out of its range, first of all.
+    /// Returns the first setting that is out of range as an error.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.problems().into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Every setting out of its range.
+    /// Returns all settings that are out of range.
     #[must_use]
     pub fn problems(&self) -> Vec<Invalid> {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -177,12 +179,13 @@ impl EngineSettings {
             .collect()
     }
 
-    /// With one worker everything goes out in the order of its numbers, whatever its group.
+    /// Whether groups take turns by the sequence number of their first event. With one worker, all events are
+    /// then delivered in the order of their numbers.
     pub(crate) fn oldest_first(&self) -> bool {
         self.workers == 1
     }
 
-    /// Rows of one group that may wait in memory, so that a large group leaves room for others.
+    /// Maximum number of rows of one group in memory, so that a large group leaves room for others.
     pub(crate) fn group_rows(&self) -> usize {
         (self.cold_rows / 4).max(self.batch).max(1)
     }

@@ -1,4 +1,4 @@
-//! The settle queue: outcomes on their way to the store, and outcomes that wait for other transactions' locks.
+//! The settle queue: outcomes that the store has not confirmed.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -9,45 +9,45 @@ use super::notes::Notes;
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Outcome};
 
-/// What the settler is doing.
+/// The state of the settler task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Settler {
-    /// Settling, or about to ask for a batch.
+    /// Settling, or about to request a batch.
     #[default]
     Busy,
     /// Waiting for a first outcome.
     Idle,
-    /// Waiting for more outcomes to settle together, at most until then.
+    /// Waiting for more outcomes to settle together, at most until this time.
     Lingering(Instant),
 }
 
-/// An outcome that waits to be settled, with what its confirmation changes in memory.
+/// An unsettled outcome, with the slot and group that its confirmation updates.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     pub(crate) outcome: Outcome,
     pub(crate) slot: Slot,
-    /// Its group, if the outcome holds it back.
+    /// Group of the event, if the group waits for this outcome.
     pub(crate) group: Option<GroupKey>,
 }
 
-/// Outcomes that one call settles, and whether they were busy before.
+/// Outcomes for one settle call, and whether they were busy before.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) outcomes: Vec<Unsettled>,
     pub(crate) tried: Tried,
 }
 
-/// Every outcome that the store has not confirmed.
+/// All outcomes that the store has not confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct SettleQueue {
     queue: VecDeque<Unsettled>,
-    /// Since when the first of the queue waits.
+    /// Time since which the first outcome of the queue waits.
     since: Option<Instant>,
-    /// One of the queue holds back its group or changes when its event is tried again.
+    /// Whether a queued outcome makes its group wait or is not just a done mark.
     urgent: bool,
-    /// When the settler last took a batch.
+    /// Time of the last batch.
     taken_at: Option<Instant>,
-    /// Outcomes taken by the settler and not yet confirmed, including the busy ones.
+    /// Number of outcomes taken by the settler and not yet confirmed, including busy ones.
     unconfirmed: usize,
     busy: Busy,
     notes: Notes,
@@ -55,7 +55,7 @@ pub(crate) struct SettleQueue {
 }
 
 impl SettleQueue {
-    /// Queues an outcome; the note of the same event that it makes superfluous.
+    /// Queues an outcome. Returns the note of the same event that it replaces.
     pub(crate) fn push(&mut self, unsettled: Unsettled, now: Instant) -> Option<Unsettled> {
         self.since.get_or_insert(now);
         self.urgent |= unsettled.group.is_some() || unsettled.outcome.change != Change::Done;
@@ -64,17 +64,17 @@ impl SettleQueue {
         note
     }
 
-    /// Queues a note on why an event waits; false if it replaces one or does not fit.
+    /// Queues a note on why an event waits. Returns false if it replaces a note or does not fit.
     pub(crate) fn note(&mut self, note: Unsettled) -> bool {
         self.notes.put(note)
     }
 
-    /// How many outcomes wait for a first batch.
+    /// Number of outcomes that have not been sent to the store.
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// How many outcomes the store has not confirmed.
+    /// Number of outcomes that the store has not confirmed.
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.unconfirmed
     }
@@ -83,22 +83,22 @@ impl SettleQueue {
         self.len() == 0
     }
 
-    /// The ids of events whose outcome waits, for a first batch or for a lock.
+    /// Ids of events whose outcome waits for its first batch or for a lock.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &EventId> {
         self.queue.iter().map(|unsettled| &unsettled.outcome.id).chain(self.busy.ids())
     }
 
-    /// Since when outcomes wait, if they may wait for others.
+    /// Time since which outcomes wait; `None` if there are none or they fill a batch.
     pub(crate) fn lingers_since(&self, rows: usize) -> Option<Instant> {
         self.since.filter(|_| self.queue.len() < rows)
     }
 
-    /// When the last batch was taken, if nothing in the queue is urgent.
+    /// Time of the last batch; `None` if an urgent outcome is queued.
     pub(crate) fn last_batch(&self) -> Option<Instant> {
         self.taken_at.filter(|_| !self.urgent)
     }
 
-    /// Whether the settler should be woken, where `at` is the time at which a batch is due; `None`: now.
+    /// Whether the settler should be woken. `at` is the time at which a batch is due; `None` means now.
     pub(crate) fn wakes(&self, at: Option<Instant>) -> bool {
         match self.settler {
             Settler::Busy => false,
@@ -109,7 +109,7 @@ impl SettleQueue {
         }
     }
 
-    /// The next batch, if one is due now; otherwise when to ask again, if anything waits.
+    /// Returns the next batch if one is due, or else the time at which to ask again, if anything waits.
     pub(crate) fn next(
         &mut self,
         at: Option<Instant>,
@@ -121,7 +121,7 @@ impl SettleQueue {
             return Ok(self.due(again, Tried::Again));
         }
         if !self.notes.is_empty() {
-            // Written apart from outcomes, so that no statement changes a row twice.
+            // Notes are written separately from outcomes, so that no statement changes a row twice.
             let notes = self.notes.take(rows);
             self.unconfirmed += notes.len();
             return Ok(self.due(notes, Tried::First));
@@ -147,8 +147,11 @@ impl SettleQueue {
         Due { outcomes, tried }
     }
 
-    /// A batch was answered: this many of its outcomes are confirmed, and the rows of the others are locked. Returns how many
-    /// outcomes wait for locks, once the pause between attempts has grown to its longest.
+    /// Handles the answer to a batch: the number of confirmed outcomes, and the
+    /// outcomes whose rows are locked.
+    ///
+    /// Returns the number of outcomes that wait for locks when the pause
+    /// between attempts reaches its maximum.
     pub(crate) fn answered(
         &mut self,
         tried: Tried,
@@ -162,13 +165,14 @@ impl SettleQueue {
         self.busy.answered(tried, confirmed, locked, now)
     }
 
-    /// Nothing of it counts any more.
+    /// Drops all outcomes, because the node was lost.
     pub(crate) fn clear(&mut self) {
         *self = Self { taken_at: self.taken_at, settler: self.settler, ..Self::default() };
     }
 }
 
-/// Takes out what comes behind an attempt at the same row: a store may settle the outcomes of one batch in any order.
+/// Separates later outcomes of a row that has an attempt in the batch: a store may settle
+/// a batch in any order.
 fn each_row_once(taken: Vec<Unsettled>) -> (Vec<Unsettled>, Vec<Unsettled>) {
     if taken.iter().all(|one| one.outcome.change != Change::Attempt) {
         return (taken, Vec::new());

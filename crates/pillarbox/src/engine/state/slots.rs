@@ -1,44 +1,45 @@
-//! The slots this node holds, and how much of each is in memory.
+//! The slots of this node, with the number of rows in memory and the quarantine of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{GroupKey, Seq, Slot, SlotSet};
 use crate::port::Quarantine;
 
-/// What is not trusted in a slot that a crashed node held.
+/// The suspect rows of a slot that was taken over from an evicted node.
 #[derive(Debug)]
 struct Suspicion {
     seen: BTreeSet<GroupKey>,
     ungrouped_left: usize,
-    /// Rows with a higher number were written later; none: there are no such rows.
+    /// Rows with a higher number are not suspect, because they were written later; `None` means no bound.
     upto: Option<Seq>,
 }
 
 #[derive(Debug, Default)]
 struct Hold {
-    /// To be drained and given back.
+    /// Whether the slot is being drained, to be released.
     leaving: bool,
-    /// Rows of it in memory: waiting, out, or not yet settled.
+    /// Number of its rows in memory: queued, being delivered, or unsettled.
     unsettled: usize,
     suspicion: Option<Suspicion>,
-    /// As the store has it, until it is told that the slot is trusted.
+    /// Quarantine as stored, until a heartbeat reports the slot as trusted.
     quarantine: Option<Quarantine>,
-    /// The read that was under way or over when it was taken: what that one saw may be another holder's past.
+    /// Number of reads begun when the slot was taken. Those reads may have seen rows that the previous holder
+    /// delivered since, so only later reads count.
     taken: u64,
 }
 
-/// The slots this node holds.
+/// All slots that this node holds.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     holds: BTreeMap<Slot, Hold>,
-    /// How many are leaving.
+    /// Number of slots that are being drained.
     leaving: usize,
-    /// How many reads have begun.
+    /// Number of reads begun.
     reads: u64,
 }
 
 impl Slots {
-    /// Takes a slot; true if it is new.
+    /// Adds a slot. Returns true if it is new. At most `ungrouped` rows without a group are suspect.
     pub(crate) fn take(&mut self, slot: Slot, suspect: bool, upto: Option<Seq>, ungrouped: usize) -> bool {
         if self.holds.contains_key(&slot) {
             return false;
@@ -49,26 +50,28 @@ impl Slots {
         true
     }
 
-    /// What the store has of the quarantine of a slot.
+    /// Updates the stored quarantine of a slot.
     pub(crate) fn quarantine(&mut self, slot: Slot, quarantine: Option<Quarantine>) {
         if let Some(hold) = self.holds.get_mut(&slot) {
             hold.quarantine = quarantine;
         }
     }
 
-    /// Slots that the store has in quarantine and of which everything in it has been seen.
+    /// Slots in quarantine whose suspect rows have all been read.
     pub(crate) fn seen_through(&self) -> impl Iterator<Item = Slot> {
         let seen = |(_, hold): &(&Slot, &Hold)| hold.quarantine.is_some() && hold.suspicion.is_none();
         self.holds.iter().filter(seen).map(|(slot, _)| *slot)
     }
 
-    /// Whether its next holder would know what is quarantined.
+    /// Whether the store tells the next holder of this slot about the quarantine.
     pub(crate) fn tells_next_holder(&self, slot: Slot) -> bool {
         self.holds.get(&slot).is_some_and(|hold| hold.quarantine.is_some())
     }
 
-    /// How many quarantined events may be out at once: as many as there are workers, half as many after each further crash.
-    /// Where the store keeps no count, one.
+    /// Maximum number of concurrent deliveries from quarantine: the number of workers,
+    /// halved after each further crash.
+    ///
+    /// It is 1 if the store keeps no count of evictions.
     pub(crate) fn quarantined_at_once(&self, workers: usize) -> usize {
         let limit = |hold: &Hold| match hold.quarantine {
             Some(Quarantine { evictions, .. }) => workers >> evictions.saturating_sub(1).min(usize::BITS - 1),
@@ -78,7 +81,7 @@ impl Slots {
         holds.map(limit).min().unwrap_or(1)
     }
 
-    /// Slots that are held here but no longer in the store's list.
+    /// Slots in memory that are missing in the store's list.
     pub(crate) fn lost(&self, held: &BTreeSet<Slot>) -> Vec<Slot> {
         self.holds.keys().filter(|slot| !held.contains(slot)).copied().collect()
     }
@@ -92,7 +95,7 @@ impl Slots {
         self.leaving -= usize::from(leaving);
     }
 
-    /// Marks a slot to be drained; true if it was not before.
+    /// Starts to drain a slot. Returns true if it was not being drained before.
     pub(crate) fn leave(&mut self, slot: Slot) -> bool {
         let begins =
             self.holds.get_mut(&slot).is_some_and(|hold| !std::mem::replace(&mut hold.leaving, true));
@@ -100,7 +103,7 @@ impl Slots {
         begins
     }
 
-    /// Leaving slots with nothing left in memory.
+    /// Slots that are drained: no row is left in memory.
     pub(crate) fn drained(&self) -> Vec<Slot> {
         self.holds
             .iter()
@@ -121,7 +124,7 @@ impl Slots {
         self.reads += 1;
     }
 
-    /// Whether rows of this slot may be taken in from the read that comes back.
+    /// Whether rows of this slot may be admitted from the read that is being merged.
     pub(crate) fn takes_rows(&self, slot: Slot) -> bool {
         self.holds.get(&slot).is_some_and(|hold| !hold.leaving && hold.taken < self.reads)
     }
@@ -142,7 +145,7 @@ impl Slots {
         self.holds.keys().filter(|slot| !slot.is_lane()).count()
     }
 
-    /// Lanes held besides this one, empty in memory.
+    /// Adopted lanes, that is, all but the node's own lane, without rows in memory and not suspect.
     pub(crate) fn idle_adopted(&self, own: Slot) -> Vec<Slot> {
         let idle = |(slot, hold): &(&Slot, &Hold)| {
             slot.is_lane()
@@ -166,7 +169,8 @@ impl Slots {
         }
     }
 
-    /// Whether this row is among those the crashed holder may have died of; asked once for each row.
+    /// Whether this row may have crashed the evicted holder. Must be called once for each row: only the first
+    /// row of a group and the first ungrouped rows are suspect.
     pub(crate) fn suspects(&mut self, slot: Slot, group: Option<&GroupKey>, seq: Seq) -> bool {
         let Some(suspicion) = self.holds.get_mut(&slot).and_then(|hold| hold.suspicion.as_mut()) else {
             return false;
@@ -184,19 +188,20 @@ impl Slots {
         }
     }
 
-    /// Slots whose rows of before the last eviction have not all been seen.
+    /// Slots whose suspect rows have not all been read.
     pub(crate) fn suspect(&self) -> impl Iterator<Item = Slot> {
         self.holds.iter().filter(|(_, hold)| hold.suspicion.is_some()).map(|(slot, _)| *slot)
     }
 
-    /// Everything pending has been seen once: nothing is suspect any more.
+    /// Ends all suspicion, because every pending row has been read once.
     pub(crate) fn trust(&mut self) {
         for hold in self.holds.values_mut() {
             hold.suspicion = None;
         }
     }
 
-    /// Everything up to this number has been seen.
+    /// Ends the suspicion of slots whose bound is at or below this number, because all rows up
+    /// to it have been read.
     pub(crate) fn read_upto(&mut self, decided: Seq) {
         let seen = |suspicion: &mut Suspicion| suspicion.upto.is_some_and(|upto| upto <= decided);
         for hold in self.holds.values_mut() {
@@ -204,7 +209,8 @@ impl Slots {
         }
     }
 
-    /// Numbers are given again: they no longer tell what was written later.
+    /// Removes the bounds of suspicion. Sequence numbers are reused, so a higher number no
+    /// longer means a later write.
     pub(crate) fn suspect_any_number(&mut self) {
         for suspicion in self.holds.values_mut().filter_map(|hold| hold.suspicion.as_mut()) {
             suspicion.upto = None;

@@ -1,4 +1,4 @@
-//! Admission: the one way in which a row from the store becomes an event in memory.
+//! Admission: turns rows of all sources into events in memory.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::port::{Change, Counts, Outcome, Source};
 /// Clock tolerance: a grouped row due within this time keeps its place instead of being delayed.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// The error of a row that outlived its time.
+/// Error of an event that expired.
 pub(crate) const EXPIRED: &str = "expired before it was delivered";
 
-/// Whether a crashed process may have died of a row.
+/// Whether a row may have crashed the process that held it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suspicion {
-    /// If its slot is in quarantine and it is among the first of it.
+    /// Suspect if its slot is, and the row is among the first rows of that slot.
     OfSlot,
     Of(bool),
 }
 
-/// A row as its source found it.
+/// A row from a source, with what the source knows of it.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) row: Row,
-    /// Where it stands among the rows of its source.
+    /// Position among the rows of its source: the sequence number, or the order of takes.
     pub(crate) seq: Seq,
-    /// Its group, where groups keep their order.
+    /// Group of the row, if groups keep their order.
     pub(crate) group: Option<GroupKey>,
     pub(crate) custody: Custody,
     pub(crate) source: Source,
@@ -43,7 +43,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// A row that is due, of which nothing else is known.
+    /// A row that is due and has no group, expiry or suspicion.
     pub(crate) fn of(row: Row, now: Instant) -> Self {
         Self {
             seq: row.seq,
@@ -61,7 +61,8 @@ impl Arrival {
 }
 
 impl Core {
-    /// Admits a row to memory, or settles it at once if it can't be delivered; the row, if it is in memory already.
+    /// Admits a row to memory, or settles it if it cannot be delivered now. Returns the row if its
+    /// id is in flight already.
     #[must_use]
     pub(in crate::engine) fn admit(&mut self, arrival: Arrival, now: Instant) -> Option<Row> {
         let Arrival { row, seq, group, custody, source, suspicion, due, expires, expired, age } = arrival;
@@ -115,8 +116,9 @@ impl Core {
         error.to_owned()
     }
 
-    /// What the row's count of attempts says of the attempt to come. Where it names more attempts than there may be, the last one
-    /// was recorded and came back untried: it is still due.
+    /// Returns the attempts of a row, and whether they include the attempt to come.
+    ///
+    /// If the count is above the maximum, the last attempt was recorded but not made, so it is still due.
     fn recorded(&self, custody: &Custody, attempts: u32, suspect: bool) -> (u32, Recorded) {
         let max = self.settings.max_attempts;
         match custody {
@@ -128,7 +130,7 @@ impl Core {
         }
     }
 
-    /// An event has its place in memory, unless its group takes nothing now: then its row is read later.
+    /// Queues an event, unless its group takes no rows now; its row is then read later.
     fn take_in(&mut self, mut item: Item, suspect: bool, due: Instant, now: Instant) {
         if matches!(item.custody, Custody::Pending) && self.defer(&item, suspect, due, now) {
             return self.in_flight.forget(item.id());
@@ -152,7 +154,8 @@ impl Core {
         }
     }
 
-    /// Leaves a row in the store for now, if its group is held back, full, or not due; returns whether it did.
+    /// Leaves a row in the store if its group is held, full or waiting, or the row is not
+    /// due. Returns whether it did.
     fn defer(&mut self, item: &Item, suspect: bool, due: Instant, now: Instant) -> bool {
         let Some(key) = &item.group else {
             return false;
@@ -177,7 +180,7 @@ impl Core {
         true
     }
 
-    /// Settles a row that never became an event in memory.
+    /// Settles a row that was not admitted to memory.
     pub(in crate::engine) fn settle_unadmitted(
         &mut self,
         outcome: Outcome,
@@ -189,18 +192,20 @@ impl Core {
         self.push_unsettled(Unsettled { outcome, slot, group }, now);
     }
 
-    /// A row handed in by whoever read it; false if there is no room, it can't be decoded, or the engine is shutting down.
+    /// Admits a row that a caller passes in. Returns false if there is no room, the row is malformed, or the
+    /// engine is shutting down.
     pub(crate) fn hand_in(&mut self, row: Row, source: Source, now: Instant) -> bool {
         if !self.is_running() || self.source_room(source) == 0 || row.event.is_err() {
             return false;
         }
         let custody = Custody::HandedIn(row.token);
-        // One that is in memory already counts as taken.
+        // An event that is in memory already counts as accepted.
         drop(self.admit(Arrival { custody, source, ..Arrival::of(row, now) }, now));
         true
     }
 
-    /// Someone reads rows to hand them in: what is settled meanwhile stays known until that is over.
+    /// Called before a caller reads rows to pass in. Ids that are settled meanwhile stay in flight until
+    /// `poll_over`, because that read may still return them as pending.
     pub(crate) fn poll_begins(&mut self) {
         self.in_flight.read_began();
     }

@@ -1,4 +1,4 @@
-//! Dispatch: what a worker gets next.
+//! Dispatch: selects the next batch for a worker, and processes its result.
 
 use tokio::time::Instant;
 
@@ -11,31 +11,31 @@ use crate::engine::state::settle_queue::Unsettled;
 use crate::model::GroupKey;
 use crate::port::{Change, Counts, Verdict};
 
-/// The reason in a row whose delivery ended the process each time.
+/// Error of an event whose last recorded attempt crashed the process.
 const CRASHED: &str = "the process ended during its last attempt";
 
-/// What a worker does next.
+/// The next action of a worker.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Deliver this.
+    /// Deliver this batch.
     Job(Job),
-    /// Wait for work, or until then.
+    /// Wait for a signal, at most until this time.
     Wait(Option<Instant>),
-    /// End: the engine is shutting down.
+    /// Stop, because the engine is shutting down.
     Stop,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// A verdict for each of its events.
+    /// The sink's verdicts, one for each event.
     Verdicts(Vec<Verdict>),
-    /// A panic or a missed deadline, and nobody knows whose.
+    /// A panic or an exceeded deadline; in a batch, the event at fault is unknown.
     Broken(String),
 }
 
 impl Core {
-    /// The next job. Counts nothing as out unless a job is given.
+    /// Returns the next job, and counts the worker as busy if there is one.
     pub(crate) fn next_job(&mut self, now: Instant) -> Next {
         if self.phase == Phase::Stopped {
             return Next::Stop;
@@ -50,7 +50,7 @@ impl Core {
         }
         self.workers.halted = false;
         while let Some(mut job) = self.pick(now) {
-            // A batch that had expired is settled already; the next may be better.
+            // All events of this batch had expired and are settled already.
             if job.items.is_empty() {
                 continue;
             }
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// The claim on the first of them is gone; the others see for themselves.
+    /// Drops the items whose claim was lost, and queues the others again.
     fn drop_lost(&mut self, items: Vec<Item>, now: Instant) {
         let group = items.first().and_then(|item| item.group.clone());
         let (lost, kept): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| self.leases.lost(item));
@@ -104,13 +104,14 @@ impl Core {
         self.group_back(group.as_ref(), now);
     }
 
-    /// All attempts were recorded before sending, and the last one crashed the process.
+    /// Marks events dead whose attempts were all recorded before sending and whose
+    /// last attempt crashed the process.
     fn die_of_crashes(&mut self, items: Vec<Item>, now: Instant) {
         for item in items {
             let group = item.group.clone();
             self.die(item, CRASHED.to_owned(), Counts::None, true, now);
             if let Some(group) = group.as_ref().and_then(|key| self.groups.get_mut(key)) {
-                // Nothing was sent: the next one is the first.
+                // Nothing of the group was sent, so the next event takes over the quarantine as its first.
                 group.quarantined = !group.queue.is_empty();
                 group.queue.iter_mut().take(1).for_each(Item::doubt);
             }
@@ -138,7 +139,8 @@ impl Core {
         Job { items, incarnation: self.node.incarnation, quarantined, sent: None }
     }
 
-    /// A quarantined event that may be sent now; the attempt of the next is recorded if they are sent alone.
+    /// Returns a quarantined event that may be sent now. If they are sent alone, it also starts
+    /// to record the next attempt.
     fn next_quarantined(&mut self, now: Instant) -> Option<Item> {
         if let Some(item) = self.quarantine.begin() {
             let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
@@ -147,7 +149,7 @@ impl Core {
         self.quarantine.send()
     }
 
-    /// A group's batch is back, whatever came of it.
+    /// Ends the delivery of a group's batch, whatever its result.
     pub(in crate::engine) fn group_back(&mut self, group: Option<&GroupKey>, now: Instant) {
         if let Some(key) = group {
             if let Some(group) = self.groups.get_mut(key) {
@@ -157,7 +159,7 @@ impl Core {
         }
     }
 
-    /// A job is over.
+    /// Processes the result of a job.
     pub(crate) fn finish(&mut self, job: Job, delivered: Delivered, now: Instant) {
         self.workers.busy = self.workers.busy.saturating_sub(1);
         let sent = job.sent;
@@ -165,6 +167,8 @@ impl Core {
             self.breaker.judge(sent);
         }
         match delivered {
+            // The node was lost during the delivery: the rows belong to another
+            // node, which delivers them again.
             _ if job.incarnation != self.node.incarnation => {}
             Delivered::Broken(_) if job.items.len() > 1 => self.try_one_by_one(job.items, now),
             Delivered::Broken(error) => {
@@ -181,7 +185,8 @@ impl Core {
         }
     }
 
-    /// One of a batch broke it, and the others must not pay for that: each is sent alone, which tells.
+    /// Sends the events of a broken batch one by one, which finds the event at fault without counting
+    /// attempts of the others.
     fn try_one_by_one(&mut self, items: Vec<Item>, now: Instant) {
         self.breaker.answered();
         self.tally.failure += 1;

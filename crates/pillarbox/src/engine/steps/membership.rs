@@ -1,4 +1,4 @@
-//! Membership: what a heartbeat asks and what its answer changes.
+//! Membership: the contents of a heartbeat, and the changes that its answer makes.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::engine::state::schedule::Reader;
 use crate::model::{NodeId, Seq, Slot};
 use crate::port::{Fence, Heartbeat, Membership, Part};
 
-/// Every this many heartbeats, lanes are looked for that have rows and no holder.
+/// Every this many heartbeats, one searches for lanes that have rows and no holder.
 const HEARTBEATS_PER_SWEEP: u64 = 12;
-/// An adopted lane with nothing in it is released after this many heartbeats.
+/// Every this many heartbeats, adopted lanes without rows in memory are released.
 const HEARTBEATS_PER_LANE_CHECK: u64 = 24;
 
 impl Core {
-    /// A new node begins, with nothing in memory.
+    /// Starts a newly registered node, with no events in memory.
     pub(crate) fn joined(
         &mut self,
         node: NodeId,
@@ -33,7 +33,9 @@ impl Core {
         self.apply(membership, held, asked, now);
     }
 
-    /// The node was evicted: nothing that it held is ours any more.
+    /// Drops everything the node held after it was evicted: other nodes may deliver it now.
+    ///
+    /// The new incarnation makes the engine ignore the results of calls that are still in progress.
     pub(crate) fn lost(&mut self, now: Instant) {
         self.node.incarnation += 1;
         self.node.lane = None;
@@ -50,8 +52,9 @@ impl Core {
         self.reads.restart();
     }
 
-    /// A task panicked and left its work half done: everything restarts. The node registers again under another id; rows that
-    /// were claimed come back when their lease ends.
+    /// Resets the state after a task panicked, since it may have left a change half done.
+    ///
+    /// The node registers again under another id. Claimed rows become claimable when their lease ends.
     pub(crate) fn restarted(&mut self, now: Instant) {
         self.node.restarts += 1;
         let needs_lease = self.node.lease_until.is_some();
@@ -73,7 +76,8 @@ impl Core {
         Heartbeat {
             node,
             lease: self.settings.lease.length(),
-            // What was given back at shutdown is in no list here, though it was not tried.
+            // After `give_back`, untried quarantined events are in no list here, so
+            // their slots would look trusted.
             trusted: if self.phase == Phase::Stopped { Vec::new() } else { self.trusted() },
             release: self.slots.drained(),
             groups_seen: self.node.groups_epoch,
@@ -83,14 +87,15 @@ impl Core {
         }
     }
 
-    /// The answer is lost, and with it whether slots that the heartbeat took were a dead node's.
+    /// Handles a failed heartbeat. It may have taken slots of an evicted node, and the answer
+    /// that says so is lost.
     pub(crate) fn heartbeat_failed(&mut self) {
         self.node.unanswered = true;
-        // What crashed may have taken done marks back with it: the reader looks, on a new connection.
+        // A crash of the database may have undone settles, so the reader reads again on a new connection.
         self.reads.heard_nothing();
     }
 
-    /// The answer to a heartbeat that released these slots.
+    /// Merges the answer to a heartbeat that released these slots.
     pub(crate) fn renewed(
         &mut self,
         released: &[Slot],
@@ -113,7 +118,8 @@ impl Core {
         }
         let ungrouped = self.settings.cold_rows;
         let mut gained = false;
-        // A quarantine is told again; a leader's rows have none.
+        // After a lost answer, slots taken by that heartbeat may be suspect. A store with slots repeats their
+        // quarantine in each answer; a table of items does not.
         let unsure = std::mem::take(&mut self.node.unanswered) && !self.reads.rereads;
         for held in &membership.held {
             let suspect = held.suspect || held.quarantine.is_some() || unsure;
@@ -129,13 +135,15 @@ impl Core {
         }
         let quarantined = if membership.give.is_empty() { BTreeSet::new() } else { self.quarantined_slots() };
         for slot in &membership.give {
-            // Where the store does not tell the next holder of a quarantine, quarantined events are tried here first.
+            // If the store does not pass the quarantine on to the next holder, this node tries the
+            // quarantined events before it gives the slot up.
             if self.slots.tells_next_holder(*slot) || !quarantined.contains(slot) {
                 self.leave_slot(*slot, now);
             }
         }
         if gained {
-            // Rows of the new slots may be anywhere; those in memory are known.
+            // Rows of the new slots can have any number. Reading from the start is safe, because
+            // ids in flight are skipped.
             self.with_source(|source, core| source.gained(core));
         }
         if let Some(list) = list {
@@ -147,14 +155,14 @@ impl Core {
         }
     }
 
-    /// Slots of which a quarantined event has not been tried.
+    /// Slots with quarantined events that have not been tried.
     fn quarantined_slots(&self) -> BTreeSet<Slot> {
         let slots = self.quarantine.slots().chain(self.buffer.quarantined_slots());
         let slots = slots.chain(self.groups.quarantined_slots()).chain(self.aside.quarantined_slots());
         slots.chain(self.slots.suspect()).collect()
     }
 
-    /// Slots in quarantine of which everything has been tried.
+    /// Slots in quarantine whose suspect events have all been read and tried.
     pub(crate) fn trusted(&self) -> Vec<Slot> {
         let mut seen = self.slots.seen_through().peekable();
         if seen.peek().is_none() {
@@ -164,7 +172,7 @@ impl Core {
         seen.filter(|slot| !quarantined.contains(slot)).collect()
     }
 
-    /// Drains a slot: what is not out leaves memory, what is out is waited for.
+    /// Starts to drain a slot: queued events leave memory, and batches being delivered are awaited.
     fn leave_slot(&mut self, slot: Slot, now: Instant) {
         if !self.slots.leave(slot) {
             return;
@@ -194,12 +202,14 @@ impl Core {
             match (in_list, unseen) {
                 (true, _) => group.hold = Some(Hold::Listed),
                 (false, true) => {
-                    // This list may be older than the block, or come after its end: the next one tells.
+                    // The list may have been read before the block was stored, or after an operator ended it.
+                    // The next list, read in full, decides.
                     self.node.groups_epoch = -1;
                     continue;
                 }
                 (false, false) => {
-                    // An event that was brought back stands before all that was seen of its group here.
+                    // A replayed event comes before all rows of the group in memory, so the group
+                    // is read from its start.
                     if group.hold.take().is_some() {
                         group.miss(Seq::default());
                         for item in self.groups.unload(&key) {
@@ -219,7 +229,8 @@ impl Core {
         if released.is_empty() {
             return;
         }
-        // They are not in memory. What a read under way shows of them may come behind an event that was brought back since.
+        // Rows of released groups are not in memory. A read in progress may return rows that follow an event
+        // replayed since, so its rows are discarded.
         self.reads.reread_all();
         self.reads.discard_reads();
         for (key, quarantined) in released {
@@ -233,7 +244,8 @@ impl Core {
         }
     }
 
-    /// Whether the next heartbeat should come soon: drained slots are to be released, or this node has less than its share.
+    /// Whether the next heartbeat should come early: slots are being handed over, or this node
+    /// has less than its share.
     pub(crate) fn wants_early_heartbeat(&self, nodes: usize, slots: i16) -> bool {
         let due = match self.settings.part {
             Part::Share => slots.unsigned_abs() as usize / nodes.max(1),

@@ -1,4 +1,4 @@
-//! The steps of the core: each changes its state at one moment, and does no I/O.
+//! The steps of the core: each changes the state under the lock, and does no I/O.
 
 pub(crate) mod admission;
 pub(crate) mod dispatch;

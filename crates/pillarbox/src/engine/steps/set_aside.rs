@@ -1,4 +1,4 @@
-//! Setting aside: what waits for its endpoint leaves memory, where its row can be read again.
+//! Setting aside: events that wait for their endpoint leave memory if their rows can be read again.
 
 use tokio::time::Instant;
 
@@ -7,7 +7,8 @@ use crate::engine::state::aside::Memo;
 use crate::engine::state::item::Item;
 
 impl Core {
-    /// An event leaves memory: remembers what its next delivery has to know, and leaves its row alone until then, if told so.
+    /// Remembers the state of an event that leaves memory, for its next delivery. Until
+    /// `until`, reads skip its row.
     pub(in crate::engine) fn remember(&mut self, item: &Item, until: Option<Instant>) {
         if (item.quarantined || item.is_recorded_here())
             && let Some(group) = item.group.as_ref().and_then(|key| self.groups.get_mut(key))
@@ -17,13 +18,15 @@ impl Core {
         if until.is_none() && Memo::of(item) == Memo::NONE {
             return;
         }
+        // Reads have skipped the row of the forgotten event, so the cursor must be rewound to it.
         if let Some(forgotten) = self.aside.put(item, until) {
             self.reads.reread_from(forgotten);
             self.reads.wake = true;
         }
     }
 
-    /// An event that was not sent leaves memory, and comes again with all that follow it.
+    /// Removes an unsent event from memory. Its row is read again after `until`,
+    /// together with all later rows.
     pub(in crate::engine) fn pass_over(&mut self, item: &Item, until: Instant) {
         self.remember(item, None);
         let first = self.aside.pass(item.seq, until);
@@ -31,7 +34,7 @@ impl Core {
         self.forget_item(item);
     }
 
-    /// Rows whose time has come are read again.
+    /// Rewinds the cursor for rows whose wait has ended.
     pub(in crate::engine) fn wake_aside(&mut self, now: Instant) {
         if let Some(lowest) = self.aside.wake(now) {
             self.reads.reread_from(lowest);
@@ -39,7 +42,8 @@ impl Core {
         }
     }
 
-    /// Nothing is sent for a while: what waits for that leaves memory, and attempts that were recorded for it are taken back.
+    /// Removes all queued events from memory while sending is paused, and undoes attempts
+    /// that were recorded for them.
     pub(in crate::engine) fn set_all_aside(&mut self, now: Instant) {
         for item in self.quarantine.take_recorded() {
             let group = item.group.clone();
@@ -66,6 +70,8 @@ impl Core {
             self.forget_item(&item);
         }
         self.reads.reread_from(lowest);
+        // A read in progress may return rows that follow the removed ones; admitting
+        // them would break the order.
         self.reads.discard_reads();
         self.reads.wake = true;
     }

@@ -1,4 +1,4 @@
-//! Settlement: outcomes in batches, and what their confirmation frees.
+//! Settlement: forms batches of outcomes, and applies their confirmation.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::engine::state::settle_queue::{Due, Unsettled};
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
 
-/// What the settler does next.
+/// The next action of the settler.
 #[derive(Debug)]
 pub(crate) enum NextSettle {
-    /// Settle these, by this right.
+    /// Settle this batch under this fence.
     Batch { fence: Fence, batch: Batch, incarnation: u64 },
-    /// More may come: wait, at most until then.
+    /// Wait for more outcomes, at most until this time.
     Linger(Instant),
-    /// Nothing to settle.
+    /// Wait for a signal: nothing is to be settled.
     Empty,
 }
 
-/// Outcomes on their way to the store, and what each means in memory.
+/// Outcomes of one settle call, with the slot and group of each.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) outcomes: Arc<[Outcome]>,
@@ -42,11 +42,11 @@ impl Batch {
 }
 
 impl Core {
-    /// When the outcomes that are there are to be settled, whether more have come or not; `None`: now.
+    /// Time at which the queued outcomes must be settled; `None` means now.
     ///
-    /// While workers are busy, outcomes wait for others to settle with. With nothing else going on they wait for nothing, unless a
-    /// batch has just gone: then done marks, which nothing waits for, make up the next one, or a stream of lone events would be
-    /// settled one by one.
+    /// While workers are busy, outcomes linger so that they are settled together. If the engine is idle they
+    /// are settled immediately. The exception are done marks right after a batch, which nothing waits for:
+    /// they linger, or a stream of single events would be settled one by one.
     pub(in crate::engine) fn settle_at(&self) -> Option<Instant> {
         let since = self.settles.lingers_since(self.settings.settle_rows)?;
         if self.quarantine.recording().is_some() || !self.is_running() {
@@ -56,13 +56,14 @@ impl Core {
         Some(from + self.settings.settle_linger)
     }
 
-    /// A batch if it is time for one.
+    /// Returns a batch if one is due.
     pub(crate) fn next_settle(&mut self, now: Instant) -> NextSettle {
         let at = self.settle_at();
         match self.settles.next(at, self.settings.settle_rows, now) {
             Ok(mut due) => {
                 if matches!(self.node.fence, Fence::Owner(_)) {
-                    // Renewals go on beside it: both lock their rows in one order.
+                    // Renewals run concurrently and lock rows in the order of their numbers. The
+                    // same order here prevents deadlocks.
                     due.outcomes.sort_by_key(|unsettled| unsettled.outcome.seq);
                 }
                 let (fence, incarnation) = (self.node.fence.clone(), self.node.incarnation);
@@ -73,7 +74,7 @@ impl Core {
         }
     }
 
-    /// The store's answer to a batch.
+    /// Merges the store's answer to a batch.
     pub(crate) fn settled(&mut self, batch: Batch, settled: &Settled, incarnation: u64, now: Instant) {
         if incarnation != self.node.incarnation {
             return;
@@ -89,7 +90,7 @@ impl Core {
                 continue;
             }
             let changed = stale.next_if_eq(&place).is_none();
-            // The event may have ended or been cancelled meanwhile.
+            // A stale note is normal: the event may have been settled or cancelled meanwhile.
             if matches!(outcome.change, Change::Waits { .. }) {
                 self.slots.left(slot);
                 continue;
@@ -100,7 +101,7 @@ impl Core {
         let waits = self.settles.answered(batch.tried, confirmed, set_aside, now);
         self.tally.busy = waits.or(self.tally.busy);
         if settled.reused {
-            // Rows that nobody has read may lie below the cursor.
+            // Sequence numbers were reused, so unread rows may lie below the cursor.
             self.slots.suspect_any_number();
             self.reads.reread_all();
         }
@@ -142,7 +143,8 @@ impl Core {
         self.groups.place(&key, now);
     }
 
-    /// A delivery from quarantine may begin, unless the engine has stopped or its endpoint has failed meanwhile.
+    /// Makes a quarantined event ready to send once its attempt is recorded. If the engine has stopped or
+    /// sending is paused, the event is returned instead.
     fn attempt_recorded(&mut self, id: &EventId, now: Instant) {
         self.quarantine.recorded(id);
         self.leases.attempt_recorded(id);
@@ -155,7 +157,7 @@ impl Core {
         }
     }
 
-    /// The block of a group is in the store; lists begun from the next heartbeat on show it.
+    /// Notes that the block of a group is stored. Lists of heartbeats that begin after this one include it.
     fn note_blocked(&mut self, key: &GroupKey, changed: bool) {
         let heartbeat = self.node.heartbeats;
         if let Some(group) = self.groups.get_mut(key)
@@ -164,7 +166,8 @@ impl Core {
             group.hold = Some(Hold::Blocking(Some(heartbeat)));
         }
         if !changed {
-            // Settled before by a call whose answer was lost, or the row is gone: the store's list tells which.
+            // Either an earlier call whose answer was lost settled it, or the row is gone. The store's list
+            // decides, so the next heartbeat requests it.
             self.node.groups_epoch = -1;
         }
     }

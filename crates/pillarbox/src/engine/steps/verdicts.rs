@@ -1,4 +1,4 @@
-//! Verdicts: what the verdicts of a sink mean for the events, their groups and the endpoint.
+//! Verdicts: applies the sink's verdicts to events, groups and the circuit breaker.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -14,46 +14,47 @@ use crate::engine::state::settle_queue::Unsettled;
 use crate::model::GroupKey;
 use crate::port::{Change, Counts, Source, Verdict, Wait};
 
-/// The reason of a failure where the sink said nothing of the event.
+/// Error of an event for which the sink returned no verdict.
 const NO_VERDICT: &str = "the sink gave no verdict";
 
-/// No retry policy puts an attempt off for longer.
+/// Maximum delay of a retry policy.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The longest pause between tries of an event whose last attempt is put off.
+/// Maximum pause between deliveries of an event whose last attempt is postponed.
 const LONGEST_SPARE: Duration = Duration::from_secs(60);
 
-/// Reads of groups that wait for their route are at least so far apart on average: a few times what one takes.
+/// Minimum average time between reads of groups that wait for their route: a few times the
+/// duration of such a read.
 const GROUP_READ: Duration = Duration::from_millis(1);
 
-/// A message that nobody listens to is tried again after its age, within these bounds.
+/// Bounds of the delay for a message without a handler, which is otherwise the age of the message.
 const SHORTEST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// What the verdict on one event means for those behind it in its group.
+/// Whether the later events of a group are processed after the verdict on one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Continue {
     Yes,
     No,
 }
 
-/// The batch that is being judged.
+/// Facts about the batch whose verdicts are being applied.
 #[derive(Debug)]
 struct SentTogether {
-    /// Whether it was one event.
+    /// Whether it was a single event.
     lone: bool,
-    /// How long its events wait because of the endpoint, once that is known.
+    /// How long its events wait for the endpoint, once the endpoint's failure was counted.
     outage: Option<Duration>,
 }
 
-/// What is known of an endpoint that failed.
+/// An endpoint failure.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
-    /// How long it wants to be left alone.
+    /// Delay that the endpoint asked for.
     after: Option<Duration>,
-    /// How long the event waits at least.
+    /// Minimum wait of the event.
     pause: Duration,
-    /// How many events the endpoint has accepted so far.
+    /// Number of events that the endpoint has accepted so far.
     accepted: u64,
 }
 
@@ -70,7 +71,8 @@ impl Core {
         let mut sent = SentTogether { lone: size == 1, outage: None };
         while let Some(mut item) = items.next() {
             let verdict = match verdicts.next().unwrap_or(Verdict::Skipped) {
-                // Nothing before it failed: a sink that skips it would be asked again at once, for ever.
+                // A skip is only valid after a failed event. Skipping the first one would
+                // repeat without a delay forever.
                 Verdict::Skipped if first => Verdict::Failed { error: NO_VERDICT.to_owned(), after: None },
                 Verdict::Refused { error } if items.len() == 0 => Verdict::Failed { error, after: None },
                 Verdict::Refused { .. } => {
@@ -82,7 +84,7 @@ impl Core {
             };
             first = false;
             if matches!(verdict, Verdict::Unavailable { .. }) && size > 1 {
-                // Whose fault it is, if anyone's, is told by a smaller batch.
+                // One event may be the cause; smaller batches find it.
                 item.batch_cap = size / 2;
                 items.as_mut_slice().iter_mut().for_each(|other| other.batch_cap = size / 2);
             }
@@ -93,7 +95,8 @@ impl Core {
         }
         let mut rest = Vec::new();
         for (item, verdict) in items.zip(verdicts.chain(std::iter::repeat(Verdict::Skipped))) {
-            // What was taken behind a failure was taken: sending it again would bring no order back.
+            // The sink accepted this event although an earlier one failed. Sending it again
+            // would not restore the order.
             if verdict == Verdict::Accepted {
                 self.judge(item, verdict, &mut sent, now);
             } else {
@@ -104,7 +107,7 @@ impl Core {
         self.group_back(group.as_ref(), now);
     }
 
-    /// Some of these are at fault: halves of them tell whose it is.
+    /// Sends refused events again in halves, which finds the events at fault.
     fn send_in_parts(&mut self, group: Option<&GroupKey>, mut items: Vec<Item>, now: Instant) {
         let cap = items.len() / 2;
         items.iter_mut().for_each(|item| item.batch_cap = cap);
@@ -112,7 +115,7 @@ impl Core {
         self.group_back(group, now);
     }
 
-    /// What follows a failed event in its group is released untouched.
+    /// Queues unsent events again, unchanged.
     pub(in crate::engine) fn back_to_queue(
         &mut self,
         group: Option<&GroupKey>,
@@ -128,7 +131,8 @@ impl Core {
         for item in rest {
             group.insert(item);
         }
-        // What has to wait does not wait in memory; a leader keeps what it has taken.
+        // Rows of a waiting group leave memory if they can be read again; a leader keeps
+        // the rows it has taken.
         let waits = group.until.is_some() && self.node.lane.is_some() && self.reads.rereads;
         let held = group.hold.is_some() || group.settling > 0 || waits;
         if held {
@@ -173,7 +177,7 @@ impl Core {
             Verdict::NoRoute { route } => {
                 self.die(item, format!("no listener for {route}"), Counts::None, true, now)
             }
-            // What came back untried of a slot that is to be handed over is the next holder's.
+            // The slot is being handed over: its next holder delivers the event.
             Verdict::Unavailable { after, .. } if self.slots.is_leaving(item.slot) => {
                 self.outage(sent, after, now);
                 self.drop_item(item, now);
@@ -208,7 +212,7 @@ impl Core {
         }
     }
 
-    /// Out of memory; a later read finds it if it is still pending.
+    /// Removes an event from memory; a later read returns it if it is still pending.
     fn leave_to_read(&mut self, item: Item, now: Instant) -> Continue {
         match &item.group {
             Some(key) => {
@@ -258,7 +262,8 @@ impl Core {
         Continue::No
     }
 
-    /// Where the store has no place for a row to wait in, it waits in memory, its attempt recorded.
+    /// Keeps an item in memory until its retry, with the attempt recorded, because the table of
+    /// items has no delayed rows.
     fn try_later(&mut self, mut item: Item, delay: Duration, now: Instant) -> Continue {
         if !item.is_recorded_ahead() {
             let (outcome, slot) = (item.outcome(Change::Attempt), item.slot);
@@ -269,7 +274,7 @@ impl Core {
         Continue::No
     }
 
-    /// When to try again: as the sink says, within bounds, else by policy.
+    /// Delay of the next attempt: the sink's, within bounds, or else the retry policy's.
     pub(in crate::engine) fn retry_delay(&mut self, attempt: u32, after: Option<Duration>) -> Duration {
         let random = self.random();
         match after {
@@ -278,7 +283,7 @@ impl Core {
         }
     }
 
-    /// Gives an event up. Its group is blocked behind it, if that is the policy and the event's own fault.
+    /// Marks an event dead. Blocks its group if the event is at fault and the policy says so.
     pub(in crate::engine) fn die(
         &mut self,
         item: Item,
@@ -307,7 +312,7 @@ impl Core {
         then
     }
 
-    /// The endpoint wants fewer requests: the breaker sees to that, and the event goes back untouched.
+    /// Slows sending down at the endpoint's request, and queues the event again unchanged.
     fn throttled(&mut self, item: Item, after: Option<Duration>, now: Instant) -> Continue {
         self.breaker.throttled(now, after);
         if self.slots.is_leaving(item.slot) {
@@ -320,7 +325,7 @@ impl Core {
         Continue::No
     }
 
-    /// The endpoint failed under a batch: once, however many its events are. How long these wait.
+    /// Counts an endpoint failure once for the whole batch. Returns how long its events wait.
     fn outage(&mut self, sent: &mut SentTogether, after: Option<Duration>, now: Instant) -> Duration {
         if let Some(pause) = sent.outage {
             return pause;
@@ -329,8 +334,10 @@ impl Core {
         *sent.outage.insert(if after.is_some() { pause } else { pause * 2 })
     }
 
-    /// How long the last attempt of an event is put off, because the endpoint has not failed under it for long enough: part of the
-    /// endpoint may be down, such as one tenant's path.
+    /// How long the last attempt of an event is postponed, if the endpoint has not
+    /// failed under it for `blame_after`.
+    ///
+    /// The event need not be the cause: a part of the endpoint may be down, such as one tenant's path.
     fn spare(&self, item: &mut Item, now: Instant) -> Option<Duration> {
         if item.attempt() < self.settings.max_attempts {
             return None;
@@ -339,8 +346,10 @@ impl Core {
         (blamed < self.settings.blame_after).then(|| (blamed / 4).min(LONGEST_SPARE))
     }
 
-    /// The endpoint's failure counts against an event only if the sink accepted another since its last attempt, and only if it was
-    /// sent alone: in a batch it may have been another's fault.
+    /// Applies an endpoint failure to an event.
+    ///
+    /// It counts as an attempt only if the sink accepted another event since the last attempt and this event
+    /// was sent alone: in a batch another event may be the cause.
     fn endpoint_failed(
         &mut self,
         mut item: Item,
@@ -361,15 +370,17 @@ impl Core {
         }
         item.outages = item.outages.saturating_add(1);
         self.note(&mut item, error);
-        // A wait that the endpoint asked for is kept to.
+        // If the endpoint asked for a delay, that delay is used unchanged.
         let pause = if after.is_some() { pause } else { pause.max(patience(item.outages)) };
         self.wait_for_endpoint(item, now + pause, now);
         Continue::No
     }
 
-    /// The event was not sent, since its route leads to what is down: it leaves memory wherever it can be had again.
+    /// Handles an event that was not sent because its route's circuit breaker is open. It leaves memory if it
+    /// can be read or claimed again.
     fn route_shut(&mut self, item: Item, route: &str, after: Duration, now: Instant) -> Continue {
-        // Each group is read on its own: many of them leave most of the reads to others.
+        // Each waiting group needs its own read. The wait grows with the number of groups, so that their
+        // reads do not crowd out other reads.
         let groups = GROUP_READ * u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let until = now + if item.group.is_some() { after.max(groups) } else { after };
         let polled = item.source == Source::Cold && matches!(item.custody, Custody::HandedIn(_));
@@ -382,7 +393,7 @@ impl Core {
         } else if self.rereads() {
             self.pass_over(&item, until);
         } else if polled {
-            // Whoever handed it in finds it again.
+            // The poller that passed it in finds the pending row again.
             self.forget_item(&item);
         } else {
             self.buffer.push_later(item, until);
@@ -394,7 +405,7 @@ impl Core {
         item.age(now).is_some_and(|age| age < self.settings.no_route_grace)
     }
 
-    /// Nobody listens yet, perhaps because a newer release is still to come: no attempt is counted.
+    /// Retries a message without a handler and counts no attempt: a newer release may add the handler.
     fn wait_for_a_listener(&mut self, item: Item, route: &str, now: Instant) -> Continue {
         let delay = item.age(now).unwrap_or_default().clamp(SHORTEST_WAIT, LONGEST_WAIT);
         let error = format!("no listener for {route}");
@@ -403,7 +414,7 @@ impl Core {
         Continue::No
     }
 
-    /// The row tells why its event waits, written once for each error.
+    /// Stores the error in the row of a waiting event, once for each different error.
     fn note(&mut self, item: &mut Item, error: String) {
         let mut hasher = DefaultHasher::new();
         error.hash(&mut hasher);
@@ -411,14 +422,18 @@ impl Core {
         if std::mem::replace(&mut item.noted, told) != told {
             let (outcome, slot) = (item.outcome(Change::Waits { error }), item.slot);
             if self.settles.note(Unsettled { outcome, slot, group: None }) {
-                // The slot is not given to another before the note is written.
+                // The note counts as a row in memory, so that the slot is not handed
+                // over before it is written.
                 self.slots.entered(slot);
             }
         }
     }
 
-    /// An event waits for its endpoint. If it can be read again it leaves memory, and whoever cancels it meanwhile cancels it; so
-    /// does one whose attempt was written, to be written again before the next delivery.
+    /// Makes an event wait for its endpoint.
+    ///
+    /// If its row can be read again, the event leaves memory, so that it can be cancelled
+    /// meanwhile. It also leaves memory if its attempt was recorded: that record is undone, and
+    /// made again before the next delivery.
     pub(in crate::engine) fn wait_for_endpoint(&mut self, item: Item, until: Instant, now: Instant) {
         let leaves = self.rereads() && !item.is_claimed();
         match item.group.clone() {

@@ -1,4 +1,4 @@
-//! Code of others that panics: it must not end the loop that calls it.
+//! Panic isolation: a panic of user code must not end the task that calls it.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::rules::{Exponential, RetryPolicy};
 
-/// The future's output, or the message of its panic.
+/// Returns the future's output, or the message of its panic.
 pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
@@ -20,7 +20,7 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     .await
 }
 
-/// The call's result, or the message of its panic.
+/// Returns the call's result, or the message of its panic.
 pub(crate) fn called<R>(call: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| message(&*panic))
 }
@@ -30,8 +30,9 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
-/// A retry policy of others. It is asked in the middle of changes to the engine's state, which a panic would leave half
-/// done; instead the default policy answers.
+/// A user's retry policy, with the default policy as its fallback after a panic.
+///
+/// The policy is called during changes of the engine's state, which a panic would leave half done.
 pub(crate) struct CaughtPolicy(pub(crate) Arc<dyn RetryPolicy>);
 
 impl RetryPolicy for CaughtPolicy {

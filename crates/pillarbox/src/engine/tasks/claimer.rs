@@ -1,4 +1,4 @@
-//! The claimer: takes rows under leases for an engine, renews them, gives back what has run out.
+//! The claimer: claims rows for an engine and renews their leases.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,10 +16,12 @@ use crate::port::{
 };
 use crate::rules::Lease;
 
-/// The clocks are compared again after this long.
+/// Maximum age of the comparison between the database's clock and the local clock.
 const CLOCK_HOLDS: Duration = Duration::from_secs(300);
 
-/// Claims for a caller that starts on all rows at once. Where the claim before ran out, that counts as an attempt.
+/// Claims rows for a caller that processes all of them immediately.
+///
+/// If the previous claim on a row expired, that counts as an additional attempt.
 pub(crate) async fn claim_at_once<S: Store + ?Sized>(
     store: &S,
     request: Claim,
@@ -33,14 +35,14 @@ pub(crate) async fn claim_at_once<S: Store + ?Sized>(
     };
     let mut outcomes: Vec<Outcome> = lapsed.map(attempt).collect();
     if !outcomes.is_empty() {
-        // Others lock their rows in this order too.
+        // All settles lock their rows in this order, which prevents deadlocks.
         outcomes.sort_by_key(|outcome| outcome.seq);
         store.settle(Settle { fence, outcomes: outcomes.into(), on_done: OnDone::Keep, now: None }).await?;
     }
     Ok(rows)
 }
 
-/// Claims for one owner on one store.
+/// Claims rows of one store for one owner.
 pub(crate) struct Claimer {
     shared: Arc<Shared>,
     store: Arc<dyn Store>,
@@ -51,7 +53,7 @@ pub(crate) struct Claimer {
 }
 
 impl Claimer {
-    /// Outcomes of the engine are settled by this owner's claims from here on.
+    /// Creates a claimer. From here on the engine settles outcomes under this owner's claims.
     pub(crate) fn new(
         shared: Arc<Shared>,
         store: Arc<dyn Store>,
@@ -66,8 +68,10 @@ impl Claimer {
         Self { shared, store, owner, lease, from, clock: Mutex::new(None) }
     }
 
-    /// Claims up to this many rows of these topics, or of all topics if none is named, and no more than there is room for. Returns
-    /// how many were asked for and how many were taken.
+    /// Claims at most `rows` rows of these topics, or of all topics if the list is empty, as
+    /// far as there is room.
+    ///
+    /// Returns the number of rows requested and the number claimed.
     pub(crate) async fn claim(
         &self,
         rows: usize,
@@ -88,7 +92,7 @@ impl Claimer {
         let claim = Claim { from: self.from, topics, owner, lease, rows, bytes, skip_recent, now: None };
         let claimed = self.store.claim(claim).await?;
         let mut taken = claimed.len();
-        // A claim that ended for its bytes left what it would have taken: all that could be asked for was taken.
+        // A claim that was cut short by its byte limit left rows behind, so it counts as a full batch.
         let cut = bytes.reached_by(claimed.iter().map(|row| row.bytes).sum());
         let rows = if cut { taken } else { rows };
         if taken > 0 {
@@ -98,14 +102,15 @@ impl Claimer {
             if !back.is_empty() {
                 taken -= back.len();
                 self.settle(back.into()).await?;
-                // Another claim is worth it once the outcomes here are in the store.
+                // These rows can be claimed again once the unconfirmed outcomes are settled.
                 self.merge(Answer::GaveBack, asked);
             }
         }
         Ok((rows, taken))
     }
 
-    /// Whatever became of the engine meanwhile, claims are the owner's: they are taken in or given back.
+    /// Merges an answer into the current incarnation. Claims belong to the owner, not to a node, so the rows
+    /// must be admitted or released even after a restart of the engine.
     fn merge(&self, answer: Answer, at: Instant) -> Vec<Outcome> {
         self.shared.with(|core| {
             let incarnation = core.incarnation();
@@ -113,7 +118,7 @@ impl Claimer {
         })
     }
 
-    /// The database's time, asked for now and then.
+    /// Returns the database's clock, read again when the last comparison is too old.
     async fn clock(&self) -> Result<Clock, StoreError> {
         let known = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(clock) = known.filter(|clock| clock.here.elapsed() < CLOCK_HOLDS) {
@@ -125,7 +130,7 @@ impl Claimer {
         Ok(clock)
     }
 
-    /// Renews what is held at a third of the lease, until it is told to stop.
+    /// Renews all held leases every third of the lease, until `stop`.
     pub(crate) async fn renew_until(&self, heart: Heart, stop: CancellationToken) {
         let mut pause = self.lease.renew_after();
         let bound = self.shared.settings.deadline.max(self.lease.length());
@@ -135,7 +140,7 @@ impl Claimer {
                 tracing::error!(
                     store,
                     ?silent,
-                    "the runtime runs nothing: claims are not renewed, so that others take over"
+                    "the runtime is blocked: claims are not renewed, so that others take over"
                 );
                 continue;
             }
@@ -145,7 +150,8 @@ impl Claimer {
             });
             pause = match renewed {
                 Ok(0) => self.lease.renew_after(),
-                // Rows that others have locked: nobody can claim them meanwhile, but soon after.
+                // Other transactions have locked these rows. No one can claim them until the locks end, so
+                // the renewal is retried soon.
                 Ok(_) => self.lease.renew_after() / 4,
                 Err(error) => {
                     tracing::warn!(store = self.store(), %error, "claims could not be renewed, trying again");
@@ -155,7 +161,7 @@ impl Claimer {
         }
     }
 
-    /// Renews all; how many could not be, since others have locked them.
+    /// Renews all leases. Returns the number of rows that other transactions have locked.
     async fn renew(&self) -> Result<usize, StoreError> {
         let lease = self.lease.length();
         let outcomes: Arc<[_]> = self.shared.with(|core| core.extensions(lease)).into();
@@ -178,7 +184,7 @@ impl Claimer {
         self.store.settle(Settle { fence, outcomes, on_done: OnDone::Keep, now: None }).await
     }
 
-    /// Those who work on claims have to know how long they may.
+    /// Publishes the end of the lease to the workers, which drop deliveries that outlast it.
     fn tell_lease(&self) {
         let until = self.shared.with(|core| core.claimed_until());
         self.shared.lease.send_if_modified(|lease| std::mem::replace(lease, until) != until);

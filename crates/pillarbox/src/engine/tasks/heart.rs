@@ -1,5 +1,4 @@
-//! Where heartbeats run: on a thread of their own, so that listeners which block every thread of the application's runtime cost
-//! no lease.
+//! The runtime of heartbeats: a separate thread, so that blocking listeners do not cost the lease.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,20 +9,22 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// How often the application's runtime shows that it runs.
+/// Interval at which the application's runtime updates its pulse.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// The runtime of heartbeats, and what it knows of the application's.
+/// The runtime of heartbeats, and the pulse of the application's runtime.
 #[derive(Clone)]
 pub(crate) struct Heart {
     runtime: Handle,
-    /// When the application's runtime last ran, where it is another.
+    /// Time of the last pulse of the application's runtime; `None` if heartbeats run on that runtime.
     pulse: Option<Arc<Mutex<Instant>>>,
 }
 
 impl Heart {
-    /// For the runtime that this is called on. One with a single thread keeps its heartbeats: whatever blocks it blocks everything,
-    /// and a clock that a test has stopped is its own.
+    /// Chooses the runtime of heartbeats for an application that runs on the current runtime.
+    ///
+    /// A single-threaded runtime keeps its heartbeats: a blocking call stops the whole application anyway,
+    /// and tests that pause the clock need heartbeats on the same clock.
     pub(crate) fn here() -> Self {
         let current = Handle::current();
         let apart = (current.runtime_flavor() != RuntimeFlavor::CurrentThread).then(thread).flatten();
@@ -31,7 +32,7 @@ impl Heart {
         Self { runtime: apart.unwrap_or(current), pulse }
     }
 
-    /// Shows that the application's runtime runs, until it is told to stop.
+    /// Starts the task that updates the pulse of the application's runtime until `stop`.
     pub(crate) fn watch(&self, tasks: &TaskTracker, stop: CancellationToken) {
         if let Some(pulse) = self.pulse.clone() {
             tasks.spawn(async move {
@@ -42,15 +43,16 @@ impl Heart {
         }
     }
 
-    /// For how long the application's runtime has run nothing, if that is longer than this: a process that hangs must not keep
-    /// what it holds for ever.
+    /// Returns how long the application's runtime has been blocked, if that exceeds `bound`.
+    ///
+    /// Heartbeats then stop: a hung process must not keep its slots and claims forever.
     pub(crate) fn stalled(&self, bound: Duration) -> Option<Duration> {
         let pulse = self.pulse.as_ref()?;
         let silent = pulse.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         (silent > bound).then_some(silent)
     }
 
-    /// Spawns a task of a tracker.
+    /// Spawns a tracked task on the runtime of heartbeats.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         tasks: &TaskTracker,
@@ -59,7 +61,8 @@ impl Heart {
         tasks.spawn_on(task, &self.runtime)
     }
 
-    /// Makes a call there, so that a connection it opens belongs to that runtime; `None` if it panics.
+    /// Runs a call on the runtime of heartbeats, so that connections it opens belong to that
+    /// runtime; `None` if it panics.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -71,8 +74,9 @@ impl Heart {
     }
 }
 
-/// The thread of all engines of this process. It has nothing to do without them, and ends with the process: connections that were
-/// opened on it outlive the engine that opened them.
+/// The heartbeat thread, shared by all engines of this process.
+///
+/// It runs until the process ends, because connections opened on it outlive the engine that opened them.
 fn thread() -> Option<Handle> {
     static THREAD: OnceLock<Option<Handle>> = OnceLock::new();
     let start = || {

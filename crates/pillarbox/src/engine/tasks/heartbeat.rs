@@ -1,4 +1,4 @@
-//! The heartbeat task: registers a node, renews its lease, takes and gives up slots, and registers again after an eviction.
+//! The heartbeat task: registers a node, renews its lease and exchanges slots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::engine::state::held::HeldList;
 use crate::model::NodeId;
 use crate::port::{Heartbeat, Membership, Register, StoreError};
 
-/// Heartbeats come sooner while slots change hands, but not more often than this.
+/// Minimum pause between heartbeats while slots change hands.
 const SOONEST: Duration = Duration::from_millis(100);
 
-/// Registers a new node.
+/// Registers a new node with the store and the core.
 pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreError> {
     let node = shared.with(|core| core.new_node_id());
     let (label, lease) = (shared.settings.label.clone(), shared.settings.lease.length());
@@ -26,7 +26,8 @@ pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreE
     let held = match HeldList::read(&*shared.table, membership.groups.take(), lease).await {
         Ok(held) => held,
         Err(error) => {
-            // Nothing is delivered before the whole list is known; the next attempt registers another node.
+            // Nothing may be delivered before the complete list of held groups is known. The
+            // next attempt registers another node.
             let _ = shared.table.leave(node).await;
             return Err(error);
         }
@@ -36,7 +37,7 @@ pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreE
     Ok((node, membership))
 }
 
-/// Sends heartbeats until it is told to stop; returns the node that is to leave then.
+/// Sends heartbeats until `stop`, and registers again after an eviction. Returns the node that must leave.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     heart: Heart,
@@ -55,7 +56,8 @@ pub(crate) async fn run(
         let early = shared.with(|core| core.wants_early_heartbeat(nodes, slots));
         let soon = early || !alive || failed;
         let pause = if soon { (renew / 5).max(SOONEST).min(renew) } else { renew };
-        // A store that fails is not called at once again, whatever there is to tell it.
+        // After a failure the pause is kept even if a signal arrives, so that a failing store is
+        // not called in a loop.
         tokio::select! {
             biased;
             () = stop.cancelled() => return alive.then_some(node),
@@ -69,7 +71,7 @@ pub(crate) async fn run(
                 tracing::error!(
                     store,
                     ?silent,
-                    "the runtime runs nothing: heartbeats stop, so that others take over"
+                    "the runtime is blocked: heartbeats stop, so that other nodes take over"
                 );
             }
             failed = true;
@@ -102,7 +104,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Awaits a call. One that panics has failed, and the engine restarts.
+/// Awaits a store call. A panic becomes an error and resets the engine's state.
 async fn unbroken<T>(
     shared: &Shared,
     call: impl Future<Output = Result<T, StoreError>>,
@@ -113,7 +115,7 @@ async fn unbroken<T>(
     })
 }
 
-/// Sends one heartbeat; how many nodes there are, or `None` if this one was evicted.
+/// Sends one heartbeat. Returns the number of nodes, or `None` if this node was evicted.
 pub(crate) async fn heartbeat(shared: &Shared, node: NodeId) -> Result<Option<usize>, StoreError> {
     let (request, incarnation) = shared.with(|core| {
         core.expire_reservations(Instant::now());
@@ -127,7 +129,7 @@ pub(crate) async fn heartbeat(shared: &Shared, node: NodeId) -> Result<Option<us
         return Ok(None);
     };
     let depths = shared.with(|core| {
-        // A settle may have told meanwhile that the node is gone.
+        // A concurrent settle may have found that the node was evicted; this answer is outdated then.
         if !core.is_past(incarnation) {
             core.renewed(&released, &membership, held, asked, Instant::now());
         }
@@ -141,7 +143,9 @@ pub(crate) async fn heartbeat(shared: &Shared, node: NodeId) -> Result<Option<us
     Ok(Some(membership.nodes))
 }
 
-/// A heartbeat with the whole list of held groups. Both are applied together: a slot that this heartbeat takes may contain a group
+/// Sends a heartbeat and reads the complete list of held groups.
+///
+/// Both are applied together: a slot taken by this heartbeat may contain a group
 /// that its last holder blocked.
 async fn heartbeat_and_list(
     shared: &Shared,

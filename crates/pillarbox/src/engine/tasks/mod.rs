@@ -1,4 +1,4 @@
-//! The tasks around the core: each owns calls to the store or the sink, and asks the core what to do next.
+//! The tasks around the core: each calls the store or the sink, and asks the core what to do next.
 
 pub(crate) mod caught;
 pub(crate) mod claimer;

@@ -1,4 +1,4 @@
-//! The reader: reads slots and groups as there is room, on hints, and at least once in a poll interval.
+//! The reader: reads rows when there is room, on wake-ups and at least once per poll interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use crate::port::{
 };
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
-/// As good as never, and still a moment that can be told.
+/// A duration long enough to mean never, and short enough to be added to an `Instant`.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Runs until it is told to stop; a read under way is finished.
+/// Runs until `stop`; a read in progress is completed.
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
-    // A node that reads only its own lane wrote those rows itself, or learns of them at the next heartbeat.
+    // A node that reads only its own lane needs no wake-ups and polls: it wrote those rows itself, or learns
+    // of them at the next heartbeat.
     let (mut hints, interval) = match shared.settings.part {
         Part::Share => (shared.table.wakeups(), shared.settings.poll_interval),
         Part::OwnLane => (None, NEVER),
@@ -50,7 +51,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 async fn idle(shared: &Shared, stop: &CancellationToken, hints: Option<&mut Wakeups>, until: Instant) {
-    // A store that went away gives no more hints; polling goes on.
+    // If the sender of wake-ups has ended, only polls find new rows.
     let hinted = async {
         if let Some(hints) = hints
             && hints.0.changed().await.is_ok()
@@ -68,7 +69,7 @@ async fn idle(shared: &Shared, stop: &CancellationToken, hints: Option<&mut Wake
     }
 }
 
-/// Does one read; false if the store failed.
+/// Performs one read. Returns false if the store failed.
 async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
     let at = Instant::now();
     let (failed, answer) = match read {
@@ -101,7 +102,7 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
         Ok(answer) => {
             report(shared, &answer);
             let asked = Asked { at, now: Instant::now() };
-            // A source that reads gives nothing back.
+            // Only claims release rows this way, and the reader does not claim.
             shared.with(|core| drop(core.merge(answer, incarnation, asked)));
             true
         }
@@ -113,7 +114,7 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
     }
 }
 
-/// The table, where its rows are read by slots. A source asks only for what its table has.
+/// The table as a native store. A source only makes requests that its kind of table supports.
 fn native(shared: &Shared) -> Result<&dyn Store, StoreError> {
     match &shared.table {
         AnyTable::Native(store) => Ok(&**store),
@@ -121,7 +122,7 @@ fn native(shared: &Shared) -> Result<&dyn Store, StoreError> {
     }
 }
 
-/// The table, where its rows are taken by a leader.
+/// The table as an item store.
 fn items(shared: &Shared) -> Result<&dyn ItemStore, StoreError> {
     match &shared.table {
         AnyTable::Items(store) => Ok(&**store),
@@ -130,7 +131,7 @@ fn items(shared: &Shared) -> Result<&dyn ItemStore, StoreError> {
 }
 
 fn mismatched(shared: &Shared) -> StoreError {
-    let detail = "the table is not read in this way";
+    let detail = "this kind of table does not support this read";
     StoreError::new(ErrorKind::Unsupported, "read", shared.store_name(), detail)
 }
 
@@ -140,7 +141,7 @@ fn report(shared: &Shared, answer: &Answer) {
             let store = shared.store_name();
             tracing::info!(store, rows, "released rows that were taken and that no process has in memory");
         }
-        // Another node leads: a heartbeat tells whether this one still holds what it thinks it does.
+        // Another node leads. A heartbeat updates the slots that this node believes to hold.
         Answer::Taken { taken, .. } if !taken.leads => shared.heartbeat.notify_one(),
         _ => {}
     }

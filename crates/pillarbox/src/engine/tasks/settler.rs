@@ -1,4 +1,4 @@
-//! The settler: reports outcomes in batches and tries again while ownership holds.
+//! The settler task: settles outcomes in batches, and retries while the node is not evicted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use crate::port::{ErrorKind, Fence, OnDone, Settle, Settled, Store, StoreError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How often someone who waits for the answer settles what others have locked: for about a second and a half.
+/// Maximum number of calls by [`settle_now`] for rows that others have locked, which take about 1.3 s.
 const TRIES: u32 = 7;
 
-/// Runs until it is told to stop and has nothing left to settle, or to give up what it can't settle.
+/// Runs until `stop` and until nothing is left to settle, or until `give_up`.
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: CancellationToken) {
     loop {
         match shared.with(|core| core.next_settle(Instant::now())) {
@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: C
             NextSettle::Linger(until) => tokio::select! {
                 biased;
                 () = shared.settle.notified() => {}
-                // Only what others have locked is left to wait for by then.
+                // At that time only outcomes of rows that others have locked are left.
                 () = give_up.cancelled() => return,
                 () = sleep_until(until) => {}
             },
@@ -40,7 +40,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken, give_up: C
     }
 }
 
-/// Settles one batch. A failure after a good delivery is tried again, and is never the listener's.
+/// Settles one batch. A failed call is retried and never counts as a failure of the listener.
 async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batch: Batch, incarnation: u64) {
     let on_done =
         if shared.keeps_done.load(Ordering::Relaxed) { OnDone::Keep } else { shared.settings.on_done };
@@ -72,7 +72,8 @@ async fn settle(shared: &Shared, give_up: &CancellationToken, fence: Fence, batc
     }
 }
 
-/// Without the right to delete, delivered events are marked instead: that they are delivered matters more.
+/// Switches from deleting to keeping done rows if the permission to delete is missing: without a done mark,
+/// delivered events would be redelivered.
 fn keep_done(shared: &Shared, error: &StoreError) {
     shared.keeps_done.store(true, Ordering::Relaxed);
     let store = shared.store_name();
@@ -83,7 +84,8 @@ fn keep_done(shared: &Shared, error: &StoreError) {
     );
 }
 
-/// Settles for someone who waits for the answer: what others have locked is settled again, for a while.
+/// Settles for a caller that waits for the answer. Retries rows that others have
+/// locked, up to [`TRIES`] calls.
 pub(crate) async fn settle_now(
     store: &(impl Store + ?Sized),
     mut request: Settle,
@@ -115,7 +117,7 @@ pub(crate) async fn settle_now(
 fn confirm(shared: &Shared, batch: Batch, settled: &Settled, incarnation: u64) {
     if !settled.held {
         let (store, events) = (shared.store_name(), batch.outcomes.len());
-        tracing::warn!(store, events, "ownership lost: outcomes were not taken");
+        tracing::warn!(store, events, "ownership lost: outcomes were ignored");
     }
     if settled.reused {
         let (store, stale) = (shared.store_name(), settled.stale.len());

@@ -1,4 +1,4 @@
-//! A worker: takes a job, delivers it under a deadline, reports the verdicts.
+//! The worker task: takes a job, delivers it under a deadline, and reports the verdicts.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,7 +13,7 @@ use crate::engine::state::item::Job;
 use crate::engine::steps::dispatch::{Delivered, Next};
 use crate::port::Delivery;
 
-/// Runs until the engine stops.
+/// Delivers jobs until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut done: Option<(Job, Delivered)> = None;
     loop {
@@ -57,7 +57,7 @@ async fn deliver(shared: &Shared, job: &Job) -> Delivered {
     let deadline = shared.settings.deadline;
     let batch: Vec<Delivery> = job.items.iter().map(|item| item.delivery()).collect();
     let mut delivery = pin!(caught(async { shared.sink.deliver(&batch).await }));
-    // Most deliveries that do not wait for anything are done at once, and need no timer.
+    // A delivery that never waits completes at the first poll, and the cost of a timer is saved.
     let first = poll_fn(|cx| Poll::Ready(delivery.as_mut().poll(cx))).await;
     let outcome = match first {
         Poll::Ready(outcome) => Ok(outcome),
@@ -75,7 +75,7 @@ async fn deliver(shared: &Shared, job: &Job) -> Delivered {
     }
 }
 
-/// Waits until claims may not be worked on any more, because nobody could renew them.
+/// Waits until the lease of claimed rows is over because it could not be renewed.
 async fn claim_over(shared: &Shared) {
     let mut lease = shared.lease.subscribe();
     loop {

@@ -1,4 +1,4 @@
-//! The handler that runs the command, and what its exit code says.
+//! The handler that runs the command and interprets its exit code.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, OwnedPermit};
 use super::process::{self, Ended};
 use super::report::{Report, RunResult};
 
-/// EX_DATAERR of sysexits.h: the message is wrong, and always will be.
+/// EX_DATAERR of sysexits.h: the message is invalid, so no retry can help.
 const NEVER: i32 = 65;
 const UNREAD: &str = "nobody reads the output any more";
 
@@ -62,7 +62,7 @@ impl Handler for Exec {
                 return Err(Failure::unavailable(error, None));
             }
         };
-        // What the command could not write to us is not its message's fault.
+        // The command may have failed because its output has no reader, which is not the message's fault.
         if !ended.status.success() && pipe::look() {
             run.end(RunResult::Retry, ended.status.code(), Some(UNREAD.to_owned()));
             return Err(unread());
@@ -73,7 +73,8 @@ impl Handler for Exec {
     }
 }
 
-/// One run: reported in any case, also when it is dropped where it waits, at its deadline or at the end of the drain.
+/// One run of the command. It is always reported, even if it is dropped at its deadline or at the end of the
+/// drain.
 struct Run {
     started: Instant,
     report: Option<(OwnedPermit<Report>, Report)>,
@@ -109,12 +110,13 @@ impl Drop for Run {
     }
 }
 
-/// The worker is about to end: the message is given back, and no attempt is counted.
+/// The failure of a run whose output has no reader. The worker is about to end, so the message is released
+/// without counting an attempt.
 fn unread() -> Failure {
     Failure::unavailable(UNREAD, None)
 }
 
-/// Why it failed; none if it did not.
+/// The error of a failed run; `None` if it succeeded.
 fn error(ended: &Ended) -> Option<String> {
     if ended.status.success() {
         return None;

@@ -1,4 +1,4 @@
-//! One run of the command: a process with all it starts, fed and listened to, killed when it is dropped.
+//! Runs the command as a process group: passes the payload, collects standard error, and kills it on drop.
 
 use std::io::{self, Write as _};
 use std::process::{ExitStatus, Stdio};
@@ -15,12 +15,12 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// So much of the end of its standard error is kept.
+/// Maximum bytes kept of the end of its standard error.
 const TAIL: usize = 2_000;
-/// What it left running may hold its standard error open: no longer waited for than this.
+/// How long to wait for standard error after the exit. A background process of the command may keep it open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
@@ -28,7 +28,8 @@ pub(super) struct Ended {
     pub(super) tail: String,
 }
 
-/// Runs the command for a message. Dropped before the end, it kills the command and all it has started.
+/// Runs the command for a message. If the future is dropped, the command and all its child processes are
+/// killed.
 pub(super) async fn run(command: &str, reader: Reader, message: &Message) -> io::Result<Ended> {
     let mut group = Group(prepared(command, reader, message).spawn()?);
     let (stdin, stderr) = (group.0.stdin.take(), group.0.stderr.take());
@@ -54,7 +55,7 @@ fn prepared(command: &str, reader: Reader, message: &Message) -> Command {
     let mut prepared = Command::new("sh");
     prepared.arg("-c").arg(command).kill_on_drop(true);
     prepared.stdin(Stdio::piped()).stderr(Stdio::piped());
-    // Programs read documents from our standard output.
+    // With `--json` our standard output contains only documents.
     prepared.stdout(match reader {
         Reader::People => Stdio::inherit(),
         Reader::Programs => Stdio::from(io::stderr()),
@@ -88,7 +89,7 @@ fn variables(message: &Message) -> [(&'static str, Option<String>); 11] {
     ]
 }
 
-/// A command need not read what it is given.
+/// Writes the payload to standard input. Errors are ignored, because a command need not read its input.
 async fn feed(stdin: Option<ChildStdin>, payload: &Payload) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(payload.as_bytes()).await;
@@ -96,7 +97,7 @@ async fn feed(stdin: Option<ChildStdin>, payload: &Payload) {
     }
 }
 
-/// Passes on what it complains of, and keeps the end.
+/// Copies the command's standard error to ours, and keeps its end.
 async fn listen(stderr: Option<ChildStderr>, tail: &Mutex<Vec<u8>>) {
     let Some(mut stderr) = stderr else { return };
     let mut chunk = [0; 4_096];
@@ -107,13 +108,13 @@ async fn listen(stderr: Option<ChildStderr>, tail: &Mutex<Vec<u8>>) {
             let over = tail.len().saturating_sub(TAIL);
             tail.drain(..over);
         }
-        // Whoever reads our standard error may be slow, and must not hold up a renewal.
+        // On a blocking thread: a slow reader of our standard error must not delay the renewal of leases.
         let passed_on = chunk[..len].to_vec();
         let _ = spawn_blocking(move || LogWriter.write_all(&passed_on)).await;
     }
 }
 
-/// A process and all it has started.
+/// A process and its process group.
 struct Group(Child);
 
 impl Drop for Group {
@@ -121,7 +122,7 @@ impl Drop for Group {
         #[cfg(unix)]
         {
             use rustix::process::{Pid, Signal, kill_process_group};
-            // Without a number it was waited for: the number may be another's by now.
+            // `None` if the process was waited for. Its id may belong to another process by now.
             let leader = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
             if let Some(leader) = leader {
                 let _ = kill_process_group(leader, Signal::KILL);

@@ -1,4 +1,4 @@
-//! What came of each message, and of all of them.
+//! Reports of each message, and the totals of a worker.
 
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::counted;
@@ -6,21 +6,22 @@ use pillarbox_terminal::output::{Output, Reader};
 use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RunResult {
-    /// Exit code 0.
+    /// The command exited with code 0.
     Done,
-    /// It is tried again.
+    /// The message will be retried.
     Retry,
-    /// It is not tried again.
+    /// The message is dead.
     Dead,
-    /// Killed, at its deadline or at the end of the drain: it is tried again, unless this was its last attempt.
+    /// The command was killed at its deadline or at the end of the drain. The message will be retried unless
+    /// this was its last attempt.
     Killed,
 }
 
-/// What came of one message.
+/// The report of one message.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) id: String,
@@ -32,17 +33,17 @@ pub(super) struct Report {
     pub(super) took_ms: u64,
 }
 
-/// Why the worker ended.
+/// The reason why the worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Ending {
-    /// Nothing was left to do.
+    /// The condition of `--until-empty` or `--once` was met.
     ByItself,
-    /// By Ctrl-C or SIGTERM, or because nobody reads its output any more.
+    /// Ctrl-C or SIGTERM arrived, or the reader of its output is gone.
     Told,
 }
 
-/// The last document of a worker.
+/// The totals, which are the last document of a worker.
 #[derive(Debug, Default, Serialize)]
 struct Counts {
     done: u64,
@@ -64,7 +65,7 @@ impl Tally {
         Self { output, counts: Counts::default() }
     }
 
-    /// Counts it, and tells: programs of each, people of what failed.
+    /// Counts a report and prints it. Output for people contains only failures.
     pub(super) fn take(&mut self, report: &Report) -> CommandResult {
         let (count, what) = match report.result {
             RunResult::Done => (&mut self.counts.done, "done"),
@@ -82,13 +83,13 @@ impl Tally {
         Ok(())
     }
 
-    /// Tells the counts.
+    /// Prints the totals.
     pub(super) fn end(mut self, ending: Ending) -> CommandResult {
         self.counts.ended = Some(ending);
         let Counts { done, retry, dead, killed, .. } = self.counts;
         match self.output.reader() {
             Reader::Programs => self.output.json(&self.counts),
-            // Standard output is the command's.
+            // On standard error: standard output belongs to the command.
             Reader::People => {
                 let done = counted(done, "message");
                 self.output
