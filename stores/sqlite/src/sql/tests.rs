@@ -161,8 +161,8 @@ fn every_statement_is_understood_and_opens_with_its_purpose() {
         let (connection, _) = tables_of(&names);
         let file = format!("{}/sql/{topic}.sql", env!("CARGO_MANIFEST_DIR"));
         let text = pillarbox_store_kit::statement(std::fs::read_to_string(file).unwrap().leak(), name);
-        let first = text.lines().next().unwrap();
-        assert!(first.starts_with("-- ") && first.contains("lock"), "{topic}: {name}: {first}");
+        let opening: Vec<&str> = text.lines().take_while(|line| line.starts_with("-- ")).collect();
+        assert!(opening.iter().any(|line| line.contains("lock")), "{topic}: {name}: {opening:?}");
         let statement =
             if text.contains("{selected}") { names.selecting(text).any } else { names.statement(text) };
         connection.prepare(&statement).unwrap_or_else(|error| panic!("{topic}: {name}: {error}"));
