@@ -129,14 +129,17 @@ pub(crate) async fn end(call: &mut Call<'_>, gone: impl IntoIterator<Item = Hold
     Ok(())
 }
 
-/// Kills the sessions of workers whose claims have expired. A worker that is still alive records its next
-/// session again.
+/// Kills the sessions of workers whose claims have expired, and deletes records that no worker has renewed.
+///
+/// A worker whose claim has expired may be alive and use its recorded session again, so its record stays. It
+/// renews the record before it is old enough to be deleted.
 pub(crate) async fn end_of_owners(call: &mut Call<'_>, owners: BTreeSet<OwnerId>) -> Result<(), Failure> {
     if owners.is_empty() || call.outbox().server == Server::Alone {
         return Ok(());
     }
-    let holders: Vec<Holder> = owners.into_iter().map(Holder::Owner).collect();
-    end(call, holders.iter().cloned()).await?;
-    let keys: Vec<String> = holders.iter().map(Holder::key).collect();
-    call.delete(&call.names().node, doc! { "_id": { "$in": keys } }).await.map(drop)
+    end(call, owners.into_iter().map(Holder::Owner)).await?;
+    let kept_ms = i64::try_from(2 * RENEWED.as_millis()).unwrap_or(i64::MAX);
+    let old = doc! { "$multiply": [{ "$toLong": { "$subtract": ["$$NOW", kept_ms] } }, 1_000_i64] };
+    let left = doc! { "_id": { "$regex": "^owner " }, "$expr": { "$lt": ["$made_at", old] } };
+    call.delete(&call.names().node, left).await.map(drop)
 }

@@ -154,10 +154,23 @@ async fn an_open_settle_of_a_dead_worker_ends_with_its_claim() {
     drop((commit, proxy.held_back));
     let late = timeout(LONG, late).await.unwrap().unwrap().unwrap();
     assert_eq!(late.stale, [0], "another worker has it");
+    let nodes = site.database.collection::<Document>("outbox_node");
+    let of_owners = || doc! { "_id": { "$regex": "^owner" } };
+    assert_eq!(
+        nodes.count_documents(of_owners()).await.unwrap(),
+        1,
+        "a worker that lives on keeps its record"
+    );
+    nodes.insert_one(doc! { "_id": "owner gone sessions", "sessions": [], "made_at": 0_i64 }).await.unwrap();
+    let again = Claim { lease: Duration::from_millis(1), ..claim("bob", 1) };
+    site.store.write(rows(["c".to_owned()])).await.unwrap();
+    site.store.claim(again).await.unwrap();
+    let taken = async { while slow.claim(claim("cat", 1)).await.unwrap().is_empty() {} };
+    timeout(SOON, taken).await.expect("nobody waits");
+    assert_eq!(nodes.count_documents(of_owners()).await.unwrap(), 1, "what nobody renews is removed");
     slow.close().await;
     site.store.close().await;
-    let nodes = site.database.collection::<Document>("outbox_node");
-    assert_eq!(nodes.count_documents(doc! { "_id": { "$regex": "^owner" } }).await.unwrap(), 0);
+    assert_eq!(nodes.count_documents(of_owners()).await.unwrap(), 0, "and a store that closes leaves none");
     site.remove().await;
 }
 
