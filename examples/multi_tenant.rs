@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pillarbox::Event;
-use pillarbox::port::{Admin, Answer, ErrorKind, StoreError};
+use pillarbox::port::{Admin, ErrorKind, StoreError, StoreFuture};
 use pillarbox::queue::{Database, Databases, Discovery, Message};
 use pillarbox_sqlite::SqliteStore;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 struct Tenants(PathBuf);
 
 impl Discovery for Tenants {
-    fn discover(&self) -> Answer<'_, Vec<Database>> {
+    fn discover(&self) -> StoreFuture<'_, Vec<Database>> {
         Box::pin(async {
             let unreadable = |error: std::io::Error| {
                 StoreError::new(ErrorKind::Unavailable, "discover", "tenants", "the folder can't be read")
@@ -27,7 +27,7 @@ impl Discovery for Tenants {
                 let path = file.map_err(unreadable)?.path();
                 if path.extension().is_some_and(|extension| extension == "db") {
                     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                    found.push(Database { name, url: format!("sqlite:{}", path.display()) });
+                    found.push(Database::new(name, format!("sqlite:{}", path.display())));
                 }
             }
             Ok(found)

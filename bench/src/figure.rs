@@ -10,6 +10,12 @@ impl Samples {
         self.0.push(value);
     }
 
+    /// Whether there was no round.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The middle one.
     #[must_use]
     pub fn median(&self) -> f64 {

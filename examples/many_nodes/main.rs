@@ -77,7 +77,7 @@ async fn who_holds_what(store: &PostgresStore) -> anyhow::Result<String> {
 }
 
 #[cfg(test)]
-#[path = "../ground.rs"]
-mod ground;
+#[path = "../fixture.rs"]
+mod fixture;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::*;
 
 /// Far more than a loaded machine needs; only a test that has failed waits so long.
@@ -87,10 +87,10 @@ async fn bookings_stay_in_order_while_nodes_join_stop_and_die() {
     if let (Ok(url), Ok(name)) = (env::var(URL), env::var(NAME)) {
         return one_node(&url, &name).await;
     }
-    let Some(ground) = Ground::new("many_nodes").await else { return };
+    let Some(fixture) = Fixture::new("many_nodes").await else { return };
     let (sender, lines) = sync_channel(10_000);
-    let mut a = Node::start("a", &ground.url(), &sender);
-    let mut b = Node::start("b", &ground.url(), &sender);
+    let mut a = Node::start("a", &fixture.url(), &sender);
+    let mut b = Node::start("b", &fixture.url(), &sender);
     let (mut delivered, mut again) = (HashSet::new(), Vec::new());
     let mut note = |line: Option<&str>| {
         if let Some((_, what)) = line.and_then(|line| line.split_once(" delivers ")) {
@@ -114,7 +114,7 @@ async fn bookings_stay_in_order_while_nodes_join_stop_and_die() {
         who(name, line);
         two(line)
     });
-    let c = Node::start("c", &ground.url(), &sender);
+    let c = Node::start("c", &fixture.url(), &sender);
     wait(&lines, "deliveries of all three nodes", |name, line| {
         note(line);
         who(name, line) == 3
@@ -126,7 +126,7 @@ async fn bookings_stay_in_order_while_nodes_join_stop_and_die() {
     });
     assert!(a.child.wait().unwrap().success(), "a stopped node ends well");
     b.child.kill().unwrap();
-    let pool = ground.pool().await;
+    let pool = fixture.pool().await;
     // Waits for bookings under way; after it there is none.
     sqlx::query("UPDATE account SET closed = true").execute(&pool).await.unwrap();
     let booked: Vec<(String, i64)> =
@@ -157,5 +157,5 @@ async fn bookings_stay_in_order_while_nodes_join_stop_and_die() {
     let nodes = PostgresStore::new(pool.clone()).nodes().await.unwrap();
     assert!(nodes.iter().all(|node| node.label == b.name), "{nodes:?}");
     pool.close().await;
-    ground.clear().await;
+    fixture.clear().await;
 }

@@ -58,7 +58,7 @@ async fn deliver(pool: &PgPool, arrived: mpsc::Sender<Event>) -> anyhow::Result<
 }
 
 #[cfg(test)]
-#[path = "../ground.rs"]
-mod ground;
+#[path = "../fixture.rs"]
+mod fixture;
 #[cfg(test)]
 mod tests;

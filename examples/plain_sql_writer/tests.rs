@@ -9,7 +9,7 @@ use pillarbox::model::Payload;
 use sqlx::{AssertSqlSafe, Executor};
 use tokio::time::timeout;
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::*;
 
 /// Far more than a loaded machine needs; only a test that has failed waits so long.
@@ -22,8 +22,8 @@ fn psql() -> PathBuf {
 }
 
 /// Runs a script as somebody else's program would.
-async fn write(ground: &Ground, pool: &PgPool, script: &str) {
-    let arguments = ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--dbname", &ground.url()];
+async fn write(fixture: &Fixture, pool: &PgPool, script: &str) {
+    let arguments = ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--dbname", &fixture.url()];
     let started = Command::new(psql()).args(arguments).stdin(Stdio::piped()).spawn();
     let Ok(mut child) = started else {
         pool.execute(AssertSqlSafe(script)).await.unwrap();
@@ -44,12 +44,12 @@ async fn arrive(arrivals: &mut mpsc::Receiver<Event>, count: usize) -> Vec<Event
 /// EVT-040, PBX-010, PBX-016: rows in the manner of seed 000 arrive as they were written, and so do rows with the least columns.
 #[tokio::test]
 async fn rows_that_psql_writes_arrive_as_they_were_written() {
-    let Some(ground) = Ground::new("plain_sql_writer").await else { return };
-    let pool = ground.pool().await;
+    let Some(fixture) = Fixture::new("plain_sql_writer").await else { return };
+    let pool = fixture.pool().await;
     let (arrived, mut arrivals) = mpsc::channel(256);
     let outbox = deliver(&pool, arrived).await.unwrap();
 
-    write(&ground, &pool, WRITE).await;
+    write(&fixture, &pool, WRITE).await;
     let events = arrive(&mut arrivals, 2).await;
     let types: Vec<&str> = events.iter().map(Event::event_type).collect();
     assert_eq!(types, ["OrderPlaced", "OrderPaid"]);
@@ -66,24 +66,25 @@ async fn rows_that_psql_writes_arrive_as_they_were_written() {
             .unwrap();
     assert_eq!(done, 2);
     pool.close().await;
-    ground.clear().await;
+    fixture.clear().await;
 }
 
 /// PBX-010: a transaction that drew its numbers first and commits last is delivered whole, and no order loses its sequence.
 #[tokio::test]
 async fn every_order_keeps_its_sequence_also_where_a_writer_commits_late() {
-    let Some(ground) = Ground::new("plain_sql_writer").await else { return };
-    let pool = ground.pool().await;
+    let Some(fixture) = Fixture::new("plain_sql_writer").await else { return };
+    let pool = fixture.pool().await;
     let (arrived, mut arrivals) = mpsc::channel(256);
     let outbox = deliver(&pool, arrived).await.unwrap();
 
     let mut late = pool.begin().await.unwrap();
     late.execute(AssertSqlSafe(batch("late", 1))).await.unwrap();
-    write(&ground, &pool, &format!("{}NOTIFY outbox_event;", batch("prompt", 1))).await;
+    write(&fixture, &pool, &format!("{}NOTIFY outbox_event;", batch("prompt", 1))).await;
     let mut events = arrive(&mut arrivals, 60).await;
     assert!(events.iter().all(|event| event.aggregate_id().unwrap().starts_with("prompt")));
     late.commit().await.unwrap();
-    write(&ground, &pool, &format!("{}{}NOTIFY outbox_event;", batch("late", 21), batch("prompt", 21))).await;
+    write(&fixture, &pool, &format!("{}{}NOTIFY outbox_event;", batch("late", 21), batch("prompt", 21)))
+        .await;
     events.extend(arrive(&mut arrivals, 60 + 2 * 60).await);
     outbox.close().await;
 
@@ -96,7 +97,7 @@ async fn every_order_keeps_its_sequence_also_where_a_writer_commits_late() {
         assert_eq!(numbers, (1..=40).collect::<Vec<_>>(), "{order}");
     }
     pool.close().await;
-    ground.clear().await;
+    fixture.clear().await;
 }
 
 /// Twenty events for each of three orders, in turns, in one transaction.

@@ -5,12 +5,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 /// A status and a JSON document.
-pub(crate) struct Answer {
+pub(crate) struct OrderResponse {
     status: StatusCode,
     body: String,
 }
 
-impl Answer {
+impl OrderResponse {
     pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Self {
         match serde_json::to_string(body) {
             Ok(body) => Self { status, body },
@@ -29,7 +29,7 @@ impl Answer {
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for OrderResponse {
     fn into_response(self) -> Response {
         (self.status, [(header::CONTENT_TYPE, "application/json")], self.body).into_response()
     }

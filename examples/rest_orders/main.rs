@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use answer::Answer;
+use answer::OrderResponse;
 use notify::{Notification, Notifier};
 
 #[derive(EventType)]
@@ -91,7 +91,7 @@ async fn serve(
         .route("/orders", post(orders::place))
         .route("/orders/{id}", get(orders::show))
         .route("/healthz", get(health))
-        .fallback(async || Answer::error(StatusCode::NOT_FOUND, "there is nothing here"))
+        .fallback(async || OrderResponse::error(StatusCode::NOT_FOUND, "there is nothing here"))
         .with_state(shop);
     let served = axum::serve(socket, routes).with_graceful_shutdown(stop).await;
     outbox.close().await;
@@ -100,15 +100,15 @@ async fn serve(
 }
 
 /// Whether the database answers: without it no order can be taken.
-async fn health(State(shop): State<Shop>) -> Answer {
+async fn health(State(shop): State<Shop>) -> OrderResponse {
     match shop.pool.execute("SELECT 1").await {
-        Ok(_) => Answer::json(StatusCode::OK, &serde_json::json!({"status": "up"})),
-        Err(_) => Answer::error(StatusCode::SERVICE_UNAVAILABLE, "the database does not answer"),
+        Ok(_) => OrderResponse::json(StatusCode::OK, &serde_json::json!({"status": "up"})),
+        Err(_) => OrderResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the database does not answer"),
     }
 }
 
 #[cfg(test)]
-#[path = "../ground.rs"]
-mod ground;
+#[path = "../fixture.rs"]
+mod fixture;
 #[cfg(test)]
 mod tests;

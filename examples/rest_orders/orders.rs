@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use pillarbox::{AggregateType, Event};
 use serde::Deserialize;
 
-use crate::answer::Answer;
+use crate::answer::OrderResponse;
 use crate::notify::Notification;
 use crate::{Shop, ShopEvent};
 
@@ -24,28 +24,28 @@ struct NewOrder {
 }
 
 impl NewOrder {
-    fn read(body: &[u8]) -> Result<Self, Answer> {
+    fn read(body: &[u8]) -> Result<Self, OrderResponse> {
         let order: Self = serde_json::from_slice(body)
-            .map_err(|error| Answer::error(StatusCode::BAD_REQUEST, &error.to_string()))?;
+            .map_err(|error| OrderResponse::error(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let wrong = match &order {
             order if order.customer.trim().is_empty() => "customer: must not be empty",
             order if !(1..=1_000).contains(&order.pieces) => "pieces: must be from 1 to 1000",
             _ => return Ok(order),
         };
-        Err(Answer::error(StatusCode::UNPROCESSABLE_ENTITY, wrong))
+        Err(OrderResponse::error(StatusCode::UNPROCESSABLE_ENTITY, wrong))
     }
 }
 
 /// `POST /orders`
-pub(crate) async fn place(State(shop): State<Shop>, body: Bytes) -> Result<Answer, Answer> {
+pub(crate) async fn place(State(shop): State<Shop>, body: Bytes) -> Result<OrderResponse, OrderResponse> {
     let order = NewOrder::read(&body)?;
     let id = book(&shop, order).await?;
-    Ok(Answer::json(StatusCode::CREATED, &serde_json::json!({ "id": id })))
+    Ok(OrderResponse::json(StatusCode::CREATED, &serde_json::json!({ "id": id })))
 }
 
 /// The order, its event and the stock change together, or nothing does: whatever returns early rolls back.
-async fn book(shop: &Shop, order: NewOrder) -> Result<i64, Answer> {
-    let mut tx = shop.outbox.begin().await.map_err(Answer::unavailable)?;
+async fn book(shop: &Shop, order: NewOrder) -> Result<i64, OrderResponse> {
+    let mut tx = shop.outbox.begin().await.map_err(OrderResponse::unavailable)?;
     let insert = "INSERT INTO orders (customer, product, pieces) \
         SELECT $1, product, $3 FROM stock WHERE product = $2 RETURNING id";
     let id: Option<i64> = sqlx::query_scalar(insert)
@@ -54,20 +54,21 @@ async fn book(shop: &Shop, order: NewOrder) -> Result<i64, Answer> {
         .bind(order.pieces)
         .fetch_optional(&mut **tx)
         .await
-        .map_err(Answer::unavailable)?;
-    let id =
-        id.ok_or_else(|| Answer::error(StatusCode::UNPROCESSABLE_ENTITY, "product: there is no such one"))?;
+        .map_err(OrderResponse::unavailable)?;
+    let id = id.ok_or_else(|| {
+        OrderResponse::error(StatusCode::UNPROCESSABLE_ENTITY, "product: there is no such one")
+    })?;
 
     let placed = Notification { order: id, customer: order.customer };
-    let event = Event::json(ShopEvent::OrderPlaced, &placed).map_err(Answer::unavailable)?;
-    tx.write(event.aggregate(Order, id)).map_err(Answer::unavailable)?;
+    let event = Event::json(ShopEvent::OrderPlaced, &placed).map_err(OrderResponse::unavailable)?;
+    tx.write(event.aggregate(Order, id)).map_err(OrderResponse::unavailable)?;
 
     let take = "UPDATE stock SET pieces = pieces - $2 WHERE product = $1 AND pieces >= $2";
     let taken = sqlx::query(take).bind(&order.product).bind(order.pieces).execute(&mut **tx).await;
-    if taken.map_err(Answer::unavailable)?.rows_affected() == 0 {
-        return Err(Answer::error(StatusCode::CONFLICT, "there are not so many pieces left"));
+    if taken.map_err(OrderResponse::unavailable)?.rows_affected() == 0 {
+        return Err(OrderResponse::error(StatusCode::CONFLICT, "there are not so many pieces left"));
     }
-    tx.commit().await.map_err(Answer::unavailable)?;
+    tx.commit().await.map_err(OrderResponse::unavailable)?;
     Ok(id)
 }
 
@@ -75,21 +76,24 @@ async fn book(shop: &Shop, order: NewOrder) -> Result<i64, Answer> {
 pub(crate) async fn show(
     State(shop): State<Shop>,
     id: Result<Path<i64>, PathRejection>,
-) -> Result<Answer, Answer> {
+) -> Result<OrderResponse, OrderResponse> {
     let Ok(Path(id)) = id else {
-        return Err(Answer::error(StatusCode::BAD_REQUEST, "the id of an order is a number"));
+        return Err(OrderResponse::error(StatusCode::BAD_REQUEST, "the id of an order is a number"));
     };
     let select = "SELECT customer, product, pieces, EXISTS (SELECT 1 FROM notification WHERE order_id = id) \
         FROM orders WHERE id = $1";
-    let row: Option<(String, String, i64, bool)> =
-        sqlx::query_as(select).bind(id).fetch_optional(&shop.pool).await.map_err(Answer::unavailable)?;
+    let row: Option<(String, String, i64, bool)> = sqlx::query_as(select)
+        .bind(id)
+        .fetch_optional(&shop.pool)
+        .await
+        .map_err(OrderResponse::unavailable)?;
     match row {
-        Some((customer, product, pieces, notified)) => Ok(Answer::json(
+        Some((customer, product, pieces, notified)) => Ok(OrderResponse::json(
             StatusCode::OK,
             &serde_json::json!({
                 "id": id, "customer": customer, "product": product, "pieces": pieces, "notified": notified
             }),
         )),
-        None => Err(Answer::error(StatusCode::NOT_FOUND, "there is no such order")),
+        None => Err(OrderResponse::error(StatusCode::NOT_FOUND, "there is no such order")),
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::*;
 
 /// Far more than a loaded machine needs; only a test that has failed waits so long.
@@ -69,8 +69,8 @@ impl Running {
 /// middle of the transaction, leaves neither row nor event.
 #[tokio::test]
 async fn orders_over_http_are_notified_and_refused_ones_leave_no_event() {
-    let Some(ground) = Ground::new("rest_orders").await else { return };
-    let mut service = Running::start(ground.pool().await).await;
+    let Some(fixture) = Fixture::new("rest_orders").await else { return };
+    let mut service = Running::start(fixture.pool().await).await;
 
     let (status, taken) = service.order("ada", "kettle", 2).await;
     assert_eq!(status, 201, "{taken}");
@@ -88,21 +88,21 @@ async fn orders_over_http_are_notified_and_refused_ones_leave_no_event() {
     assert_eq!(service.mail().await.customer, "bob");
     service.end().await;
 
-    let pool = ground.pool().await;
+    let pool = fixture.pool().await;
     let count = "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM notification), \
         (SELECT count(*) FROM outbox_event), (SELECT count(*) FROM outbox_event WHERE status = 1), \
         (SELECT count(*) FROM outbox_node)";
     let counts: (i64, i64, i64, i64, i64) = sqlx::query_as(count).fetch_one(&pool).await.unwrap();
     assert_eq!(counts, (2, 2, 2, 2, 0), "orders, notifications, events, done events, nodes");
     pool.close().await;
-    ground.clear().await;
+    fixture.clear().await;
 }
 
 /// EVT-170
 #[tokio::test]
 async fn bad_input_is_refused_with_what_is_wrong() {
-    let Some(ground) = Ground::new("rest_orders").await else { return };
-    let service = Running::start(ground.pool().await).await;
+    let Some(fixture) = Fixture::new("rest_orders").await else { return };
+    let service = Running::start(fixture.pool().await).await;
 
     assert_eq!(service.ask("GET", "/healthz", "").await, (200, json!({"status": "up"})));
     for (body, status, says) in [
@@ -124,5 +124,5 @@ async fn bad_input_is_refused_with_what_is_wrong() {
         assert_eq!(answered, status, "{path}: {error}");
     }
     service.end().await;
-    ground.clear().await;
+    fixture.clear().await;
 }

@@ -29,6 +29,13 @@ pub(crate) enum Command {
     Bench {
         arguments: Vec<String>,
     },
+    Advisories {
+        /// A checkout of the RustSec advisory database.
+        database: PathBuf,
+    },
+    Sbom {
+        package: String,
+    },
     /// Internal: the process that cleans up after a run that was killed.
     Guard {
         folder: PathBuf,
@@ -52,6 +59,14 @@ impl Command {
                 _ => no_more(rest).map(|()| Self::Requirements { mode: Mode::Show }),
             },
             "servers" => Self::servers(rest),
+            "advisories" => match rest {
+                [database] => Ok(Self::Advisories { database: database.into() }),
+                _ => Err("advisories needs the folder of a checkout of the RustSec database".to_owned()),
+            },
+            "sbom" => match rest {
+                [package] => Ok(Self::Sbom { package: package.clone() }),
+                _ => no_more(rest).map(|()| Self::Sbom { package: "pillarbox-cli".to_owned() }),
+            },
             _ => Err(format!("unknown command `{name}`")),
         }
     }
@@ -89,6 +104,9 @@ commands:
   servers run NAME... -- COMMAND
                           run a command with servers that end with it
   bench [ARGUMENT]...     build and run the benchmarks, with these arguments
+  advisories FOLDER       compare Cargo.lock with a checkout of the RustSec advisory database
+  sbom [PACKAGE]          print the bill of materials of a package, by default of the
+                          command line, in CycloneDX 1.5 as JSON
   help                    print this",
         steps::names(),
         servers::names()

@@ -1,4 +1,4 @@
-//! The development commands of the project: test, tidy, requirements, servers and bench.
+//! The development commands of the project: test, tidy, requirements, servers, bench, advisories and sbom.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod bench;
@@ -8,6 +8,7 @@ mod process;
 mod requirements;
 mod source;
 mod steps;
+mod supply;
 mod tidy;
 mod tree;
 
@@ -49,6 +50,8 @@ fn run(command: Command, root: &Path) -> io::Result<ExitCode> {
         Command::Servers { action } => servers::run(&action, root),
         Command::Guard { folder } => servers::guard(&folder),
         Command::Bench { arguments } => bench::run(root, &arguments),
+        Command::Advisories { database } => supply::advisories(root, &database)?,
+        Command::Sbom { package } => supply::sbom(root, &package)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

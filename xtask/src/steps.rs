@@ -29,7 +29,7 @@ use pillarbox_servers::{self as servers, Fleet, Pending};
 /// One named part of the test run.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    run: fn(&mut Course<'_>) -> Outcome,
+    run: fn(&mut Course<'_>) -> StepResult,
 }
 
 /// The state that the steps of one run share.
@@ -50,14 +50,14 @@ impl std::fmt::Debug for Step {
 
 /// The result of a step.
 #[derive(Debug, PartialEq)]
-enum Outcome {
+enum StepResult {
     Passed,
     Failed(String),
     /// Something that the step needs is missing on this machine.
     CouldNotRun(String),
 }
 
-impl From<Result<(), String>> for Outcome {
+impl From<Result<(), String>> for StepResult {
     fn from(result: Result<(), String>) -> Self {
         result.map_or_else(Self::Failed, |()| Self::Passed)
     }

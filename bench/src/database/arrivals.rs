@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pillarbox::queue::Message;
 use pillarbox::{Event, Failure};
 use tokio::sync::Notify;
 
@@ -22,11 +23,26 @@ impl Arrivals {
     ) -> impl Fn(Event) -> std::future::Ready<Result<(), Failure>> + use<> {
         let arrivals = Arc::clone(self);
         move |_| {
-            let count = arrivals.count.fetch_add(1, Ordering::Relaxed) + 1;
-            if count == arrivals.wanted.load(Ordering::Relaxed) {
-                arrivals.all.notify_one();
-            }
+            arrivals.add();
             std::future::ready(Ok(()))
+        }
+    }
+
+    /// The same for messages of the queue.
+    pub(crate) fn handler(
+        self: &Arc<Self>,
+    ) -> impl Fn(Message) -> std::future::Ready<Result<(), Failure>> + use<> {
+        let arrivals = Arc::clone(self);
+        move |_| {
+            arrivals.add();
+            std::future::ready(Ok(()))
+        }
+    }
+
+    fn add(&self) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count == self.wanted.load(Ordering::Relaxed) {
+            self.all.notify_one();
         }
     }
 

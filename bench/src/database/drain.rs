@@ -1,4 +1,4 @@
-//! A backlog, drained with a listener that does nothing, beside one bare connection that reads in order and deletes.
+//! A backlog, drained with a listener that does nothing, beside one bare connection that reads in order and deletes or keeps.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,11 +32,20 @@ pub(crate) async fn measure<D: Database>(
         ("a lane", Ordered::No, Kind::Lane),
         (&*format!("{GROUPS} groups"), Ordered::PerGroup, Kind::Groups(GROUPS)),
     ] {
-        let (mut delete, mut keep, mut bare) = (Samples::default(), Samples::default(), Samples::default());
+        let (mut delete, mut keep) = (Samples::default(), Samples::default());
+        let (mut bare, mut kept) = (Samples::default(), Samples::default());
         for _ in 0..rounds {
             let rate = |took: Duration| backlog as f64 / took.as_secs_f64();
             let database = filled::<D>(url, backlog, kind).await?;
-            bare.push(rate(drain_bare(&database, backlog).await?));
+            let began = Instant::now();
+            let reader = database.reader(Reads::Onwards).await?;
+            bare.push(rate(drain_bare(reader, backlog, began).await?));
+            database.drop_all().await?;
+            let database = filled::<D>(url, backlog, kind).await?;
+            let began = Instant::now();
+            if let Some(keeper) = database.keeper().await? {
+                kept.push(rate(drain_bare(keeper, backlog, began).await?));
+            }
             database.drop_all().await?;
             for (samples, on_done) in [(&mut delete, OnDone::Delete), (&mut keep, OnDone::Keep)] {
                 let database = filled::<D>(url, backlog, kind).await?;
@@ -47,6 +56,10 @@ pub(crate) async fn measure<D: Database>(
         let what = |done| format!("drain {backlog} events of {name}, {done}, against {}", D::BARE);
         figures.push(Figure::ratio(what("delete"), "/s", &delete, &bare, goal));
         figures.push(Figure::ratio(what("keep"), "/s", &keep, &bare, Goal::None));
+        if !kept.is_empty() {
+            let what = format!("{} that keeps", what("keep"));
+            figures.push(Figure::ratio(what, "/s", &keep, &kept, Goal::AtLeast(0.70)));
+        }
     }
     Ok(figures)
 }
@@ -92,9 +105,8 @@ pub(crate) async fn drain<D: Database>(
     Ok(took)
 }
 
-async fn drain_bare<D: Database>(database: &D, events: usize) -> anyhow::Result<Duration> {
-    let began = Instant::now();
-    let mut reader = database.reader(Reads::Onwards).await?;
+/// From before the reader connected until everything is read.
+async fn drain_bare(mut reader: impl Reader, events: usize, began: Instant) -> anyhow::Result<Duration> {
     let mut read = 0;
     while read < events {
         let rows = reader.next(PAGE).await?;

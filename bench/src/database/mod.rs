@@ -4,6 +4,7 @@ mod arrivals;
 mod business;
 pub(crate) mod drain;
 pub(crate) mod end_to_end;
+pub(crate) mod queue;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub(crate) enum Kind {
     Lane,
     /// In so many groups.
     Groups(usize),
+    /// In the queue.
+    Queue,
 }
 
 /// Where a bare reader begins each of its reads.
@@ -72,6 +75,11 @@ pub(crate) trait Database: Sized + Send + Sync {
 
     /// One connection and no engine: the least that drains a table in order.
     fn reader(&self, reads: Reads) -> impl Future<Output = anyhow::Result<Self::Reader>> + Send;
+
+    /// The same, but it keeps what it has read, in the best way known; none where that is not measured.
+    fn keeper(&self) -> impl Future<Output = anyhow::Result<Option<Self::Reader>>> + Send {
+        async { Ok(None) }
+    }
 
     /// Adds rows that wait.
     fn add(&self, rows: usize, kind: Kind) -> impl Future<Output = anyhow::Result<()>> + Send;
@@ -113,6 +121,7 @@ pub(crate) async fn add_by_store(store: &impl Table, rows: usize, kind: Kind) ->
             let (event, placement) = match kind {
                 Kind::Lane => (event, Placement::Lane(Lane(64))),
                 Kind::Groups(groups) => (event.group(format!("group {}", number % groups)), Placement::Slot),
+                Kind::Queue => (event, Placement::Queue),
             };
             Ok(NewRow { event: event.build()?, placement })
         });

@@ -7,11 +7,11 @@ use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::mysql::{MySqlConnection, MySqlPool};
 use pillarbox_mysql::sqlx::query;
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::database::end_to_end::Business;
 use crate::database::{MEASURED, NOTE, Work, payload};
 
-impl Business for Ground {
+impl Business for Fixture {
     type Alone = Alone;
     type Bare = Bare;
     type Ours = Ours;

@@ -9,11 +9,11 @@ use pillarbox_mongodb::mongodb::bson::{Document, doc};
 use pillarbox_mongodb::mongodb::options::{ReadConcern, WriteConcern};
 use pillarbox_mongodb::mongodb::{ClientSession, Database as Documents};
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::database::end_to_end::Business;
 use crate::database::{MEASURED, NOTE, Work, payload};
 
-impl Business for Ground {
+impl Business for Fixture {
     type Alone = Alone;
     type Bare = Bare;
     type Ours = Ours;
@@ -87,7 +87,7 @@ impl Work for Bare {
             "aggregate_type": "__GLOBAL__",
             "payload": &self.payload,
         };
-        Ground::events(&self.database).insert_one(event).session(&mut tx).await?;
+        Fixture::events(&self.database).insert_one(event).session(&mut tx).await?;
         Ok(tx.commit_transaction().await?)
     }
 }

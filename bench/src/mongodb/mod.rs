@@ -3,10 +3,10 @@
 //! The business is a transaction on both sides; bare commands that read and delete are none.
 
 mod business;
-mod ground;
+mod fixture;
 mod reader;
 
-use ground::Ground;
+use fixture::Fixture;
 
 use crate::database::{drain, end_to_end};
 use crate::figure::{Figure, Goal};
@@ -21,8 +21,8 @@ const GOAL: Goal = Goal::AtLeast(0.60);
 /// Takes the figures of one part.
 pub async fn run(part: &str, url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figure>> {
     match part {
-        "drain" => drain::measure::<Ground>(url, sizes.rounds, sizes.backlog, GOAL).await,
-        "end-to-end" => end_to_end::measure::<Ground>(url, sizes.rounds, WRITERS, sizes.window, GOAL).await,
+        "drain" => drain::measure::<Fixture>(url, sizes.rounds, sizes.backlog, GOAL).await,
+        "end-to-end" => end_to_end::measure::<Fixture>(url, sizes.rounds, WRITERS, sizes.window, GOAL).await,
         other => anyhow::bail!("unknown part `{other}`: one of {}", PARTS.join(", ")),
     }
 }

@@ -2,10 +2,10 @@
 
 use pillarbox::model::{Slot, SlotSet};
 use pillarbox::port::{Cursor, Fetch, Scope, Store};
-use pillarbox_postgres::{PostgresStore, WakeUp};
+use pillarbox_postgres::{PostgresStore, PostgresWakeUp};
 
 use super::Sizes;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::server::backends_cpu;
 use crate::database::Kind;
 use crate::figure::{Figure, Goal, Samples};
@@ -13,7 +13,7 @@ use crate::figure::{Figure, Goal, Samples};
 /// A table in some state, and reads of it.
 struct Table {
     name: String,
-    ground: Ground,
+    fixture: Fixture,
     store: PostgresStore,
     nothing: Samples,
     one: Samples,
@@ -22,15 +22,15 @@ struct Table {
 
 impl Table {
     async fn new(url: &str, name: String, pending: usize, done: usize) -> anyhow::Result<Self> {
-        let ground = Ground::new(url).await?;
+        let fixture = Fixture::new(url).await?;
         // Done rows lie before and between those that wait, as they do in an outbox that keeps them.
-        ground.fill_done(done / 2).await?;
-        ground.fill(pending, Kind::Lane).await?;
-        ground.fill_done(done - done / 2).await?;
-        ground.calm().await?;
-        let store = ground.store(1, WakeUp::Off).await?;
+        fixture.fill_done(done / 2).await?;
+        fixture.fill(pending, Kind::Lane).await?;
+        fixture.fill_done(done - done / 2).await?;
+        fixture.calm().await?;
+        let store = fixture.store(1, PostgresWakeUp::Off).await?;
         let (nothing, one, page) = (Samples::default(), Samples::default(), Samples::default());
-        Ok(Self { name, ground, store, nothing, one, page })
+        Ok(Self { name, fixture, store, nothing, one, page })
     }
 
     async fn round(&mut self) -> anyhow::Result<()> {
@@ -56,11 +56,11 @@ impl Table {
     /// Microseconds of the server for one read.
     async fn read(&self, cursor: Cursor, rows: usize, times: u32) -> anyhow::Result<f64> {
         self.store.fetch(request(cursor.clone(), rows)).await?;
-        let before = backends_cpu(self.ground.admin(), self.ground.schema()).await?;
+        let before = backends_cpu(self.fixture.admin(), self.fixture.schema()).await?;
         for _ in 0..times {
             self.store.fetch(request(cursor.clone(), rows)).await?;
         }
-        let spent = backends_cpu(self.ground.admin(), self.ground.schema()).await? - before;
+        let spent = backends_cpu(self.fixture.admin(), self.fixture.schema()).await? - before;
         Ok((spent / times).as_secs_f64() * 1e6)
     }
 }
@@ -110,7 +110,7 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
         table.store.close().await;
         table.store.pool().close().await;
         drop(table.store);
-        table.ground.remove().await?;
+        table.fixture.remove().await?;
     }
     Ok(figures)
 }

@@ -7,7 +7,7 @@ use pillarbox_postgres::sqlx::{Transaction, query};
 use super::Sizes;
 use super::drain::{Ordered, drain};
 use super::end_to_end::run_ours;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::database::Kind;
 use crate::figure::{Figure, Goal, Samples};
 
@@ -41,26 +41,26 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
 }
 
 async fn round(url: &str, sizes: &Sizes, beside: Beside, rates: &mut Rates) -> anyhow::Result<()> {
-    let ground = Ground::new(url).await?;
-    let pool = ground.pool(1).await?;
+    let fixture = Fixture::new(url).await?;
+    let pool = fixture.pool(1).await?;
     let holder = match beside {
         Beside::Nothing => None,
         Beside::Snapshot => Some(hold(&pool).await?),
     };
     // What this leaves behind stays there while the transaction is open.
-    ground.fill(sizes.backlog, Kind::Lane).await?;
-    drain(&ground, sizes.backlog, Ordered::No, OnDone::Delete).await?;
-    ground.fill(sizes.backlog, Kind::Lane).await?;
-    ground.calm().await?;
-    let took = drain(&ground, sizes.backlog, Ordered::No, OnDone::Delete).await?;
+    fixture.fill(sizes.backlog, Kind::Lane).await?;
+    drain(&fixture, sizes.backlog, Ordered::No, OnDone::Delete).await?;
+    fixture.fill(sizes.backlog, Kind::Lane).await?;
+    fixture.calm().await?;
+    let took = drain(&fixture, sizes.backlog, Ordered::No, OnDone::Delete).await?;
     rates.drain.push(sizes.backlog as f64 / took.as_secs_f64());
-    ground.calm().await?;
-    rates.end_to_end.push(run_ours(&ground, WRITERS, sizes.window).await?);
+    fixture.calm().await?;
+    rates.end_to_end.push(run_ours(&fixture, WRITERS, sizes.window).await?);
     if let Some(holder) = holder {
         holder.rollback().await?;
     }
     pool.close().await;
-    ground.remove().await
+    fixture.remove().await
 }
 
 async fn hold(pool: &PgPool) -> anyhow::Result<Transaction<'static, Postgres>> {

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use pillarbox::port::OnDone;
 use pillarbox::{Event, Failure, Outbox};
-use pillarbox_postgres::WakeUp;
+use pillarbox_postgres::PostgresWakeUp;
 use tokio::task::JoinSet;
 
 use super::Sizes;
 use super::business::business;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::watched::{Moments, Settling, WRITING, Watched};
 use crate::database::{MEASURED, payload};
 use crate::figure::{Figure, Goal, Samples};
@@ -49,10 +49,10 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
     for (name, pace) in paces {
         let (mut plain, mut slow) = (Latency::default(), Latency::default());
         for _ in 0..sizes.rounds {
-            let ground = Ground::new(url).await?;
-            plain.push(&run(&ground, Settling::AsIs, pace).await?);
-            slow.push(&run(&ground, Settling::TenTimesSlower, pace).await?);
-            ground.remove().await?;
+            let fixture = Fixture::new(url).await?;
+            plain.push(&run(&fixture, Settling::AsIs, pace).await?);
+            slow.push(&run(&fixture, Settling::TenTimesSlower, pace).await?);
+            fixture.remove().await?;
         }
         let goals = match pace {
             Pace::Paced(_) => (Goal::AtMost(50.0), Goal::AtMost(1_000.0), Goal::AtMost(1.2)),
@@ -68,11 +68,11 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
     Ok(figures)
 }
 
-async fn run(ground: &Ground, settling: Settling, pace: Pace) -> anyhow::Result<Samples> {
+async fn run(fixture: &Fixture, settling: Settling, pace: Pace) -> anyhow::Result<Samples> {
     let began = Instant::now();
     let all = WRITERS * EVENTS;
     let (committed, arrived) = (Arc::new(Moments::new(began, all)), Arc::new(Moments::new(began, all)));
-    let store = ground.store(WRITERS as u32, WakeUp::Notify).await?;
+    let store = fixture.store(WRITERS as u32, PostgresWakeUp::Notify).await?;
     let store = Watched { store, settling, committed: Arc::clone(&committed) };
     let noted = Arc::clone(&arrived);
     let outbox = Outbox::single_node(store)
@@ -93,7 +93,7 @@ async fn run(ground: &Ground, settling: Settling, pace: Pace) -> anyhow::Result<
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    ground.settled(0).await?;
+    fixture.settled(0).await?;
     outbox.close().await;
     outbox.store().store.pool().close().await;
     let mut latencies = Samples::default();

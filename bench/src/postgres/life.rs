@@ -3,7 +3,7 @@
 use super::Sizes;
 use super::business::{Alone, Bare, Beside, Ours};
 use super::end_to_end::open;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::server::{Server, dead_rows, wal};
 use crate::database::{Until, Work, drive};
 use crate::figure::{Figure, Goal, Samples};
@@ -20,7 +20,7 @@ struct Cost {
 
 /// The states of the server before and after.
 struct Meter<'a> {
-    ground: &'a Ground,
+    fixture: &'a Fixture,
     server: Server,
     cpu_us: f64,
     wal: i64,
@@ -28,19 +28,19 @@ struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    async fn new(ground: &'a Ground) -> anyhow::Result<Self> {
-        ground.calm().await?;
-        let server = Server::find(ground.admin()).await?;
-        let (wal, dead) = (wal(ground.admin()).await?, dead_rows(ground.admin(), ground.schema()).await?);
-        Ok(Self { ground, server, cpu_us: server.cpu()?.as_secs_f64() * 1e6, wal, dead })
+    async fn new(fixture: &'a Fixture) -> anyhow::Result<Self> {
+        fixture.calm().await?;
+        let server = Server::find(fixture.admin()).await?;
+        let (wal, dead) = (wal(fixture.admin()).await?, dead_rows(fixture.admin(), fixture.schema()).await?);
+        Ok(Self { fixture, server, cpu_us: server.cpu()?.as_secs_f64() * 1e6, wal, dead })
     }
 
     async fn note(&self, transactions: usize, cost: &mut Cost) -> anyhow::Result<()> {
-        let admin = self.ground.admin();
+        let admin = self.fixture.admin();
         let each = |sum: f64| sum / transactions as f64;
         cost.cpu_us.push(each(self.server.cpu()?.as_secs_f64() * 1e6 - self.cpu_us));
         cost.wal.push(each((wal(admin).await? - self.wal) as f64));
-        cost.dead.push(each((dead_rows(admin, self.ground.schema()).await? - self.dead) as f64));
+        cost.dead.push(each((dead_rows(admin, self.fixture.schema()).await? - self.dead) as f64));
         Ok(())
     }
 }
@@ -49,25 +49,25 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
     let (mut alone, mut bare, mut ours) = (Cost::default(), Cost::default(), Cost::default());
     let (mut insert, mut event) = (Cost::default(), Cost::default());
     for _ in 0..sizes.rounds {
-        let ground = Ground::new(url).await?;
-        let pool = ground.pool(WRITERS as u32).await?;
-        bare_cost(&ground, Alone(pool.clone()), sizes, &mut alone).await?;
+        let fixture = Fixture::new(url).await?;
+        let pool = fixture.pool(WRITERS as u32).await?;
+        bare_cost(&fixture, Alone(pool.clone()), sizes, &mut alone).await?;
         pool.close().await;
-        let pool = ground.pool(WRITERS as u32).await?;
-        bare_cost(&ground, Bare::new(pool.clone(), Beside::Business), sizes, &mut bare).await?;
+        let pool = fixture.pool(WRITERS as u32).await?;
+        bare_cost(&fixture, Bare::new(pool.clone(), Beside::Business), sizes, &mut bare).await?;
         pool.close().await;
-        ground.remove().await?;
-        let ground = Ground::new(url).await?;
-        our_cost(&ground, Beside::Business, sizes, &mut ours).await?;
-        ground.remove().await?;
-        let ground = Ground::new(url).await?;
-        let pool = ground.pool(WRITERS as u32).await?;
-        bare_cost(&ground, Bare::new(pool.clone(), Beside::Nothing), sizes, &mut insert).await?;
+        fixture.remove().await?;
+        let fixture = Fixture::new(url).await?;
+        our_cost(&fixture, Beside::Business, sizes, &mut ours).await?;
+        fixture.remove().await?;
+        let fixture = Fixture::new(url).await?;
+        let pool = fixture.pool(WRITERS as u32).await?;
+        bare_cost(&fixture, Bare::new(pool.clone(), Beside::Nothing), sizes, &mut insert).await?;
         pool.close().await;
-        ground.remove().await?;
-        let ground = Ground::new(url).await?;
-        our_cost(&ground, Beside::Nothing, sizes, &mut event).await?;
-        ground.remove().await?;
+        fixture.remove().await?;
+        let fixture = Fixture::new(url).await?;
+        our_cost(&fixture, Beside::Nothing, sizes, &mut event).await?;
+        fixture.remove().await?;
     }
     let (us, bytes, rows) = ("µs", "bytes", "rows");
     Ok(vec![
@@ -103,17 +103,22 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
     ])
 }
 
-async fn bare_cost<W: Work>(ground: &Ground, work: W, sizes: &Sizes, cost: &mut Cost) -> anyhow::Result<()> {
-    let meter = Meter::new(ground).await?;
+async fn bare_cost<W: Work>(
+    fixture: &Fixture,
+    work: W,
+    sizes: &Sizes,
+    cost: &mut Cost,
+) -> anyhow::Result<()> {
+    let meter = Meter::new(fixture).await?;
     let done = drive(work, WRITERS, Until::Count(sizes.counted)).await?;
     meter.note(done.transactions, cost).await
 }
 
-async fn our_cost(ground: &Ground, beside: Beside, sizes: &Sizes, cost: &mut Cost) -> anyhow::Result<()> {
-    let outbox = open(ground, WRITERS).await?;
-    let meter = Meter::new(ground).await?;
+async fn our_cost(fixture: &Fixture, beside: Beside, sizes: &Sizes, cost: &mut Cost) -> anyhow::Result<()> {
+    let outbox = open(fixture, WRITERS).await?;
+    let meter = Meter::new(fixture).await?;
     let done = drive(Ours::new(&outbox, beside), WRITERS, Until::Count(sizes.counted)).await?;
-    ground.settled(0).await?;
+    fixture.settled(0).await?;
     outbox.close().await;
     outbox.store().close().await;
     outbox.store().pool().close().await;

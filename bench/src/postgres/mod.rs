@@ -4,13 +4,15 @@ mod business;
 mod drain;
 mod end_to_end;
 mod fetch;
-mod ground;
+mod fixture;
 mod held;
 mod idle;
+mod insert;
 mod latency;
 mod life;
 mod pipelined;
 mod proxy;
+mod queue;
 mod relay;
 mod relays;
 mod server;
@@ -22,10 +24,13 @@ use std::time::Duration;
 use crate::figure::Figure;
 
 /// What can be measured, by name.
-pub const PARTS: [&str; 12] = [
+pub const PARTS: [&str; 15] = [
     "drain",
     "end-to-end",
+    "insert",
     "latency",
+    "queue",
+    "queue-latency",
     "fetch",
     "held",
     "life",
@@ -87,7 +92,10 @@ pub async fn run(part: &str, url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Fig
     match part {
         "drain" => drain::measure(url, sizes).await,
         "end-to-end" => end_to_end::measure(url, sizes).await,
+        "insert" => insert::measure(url, sizes).await,
         "latency" => latency::measure(url, sizes).await,
+        "queue" => queue::measure(url, sizes).await,
+        "queue-latency" => queue::measure_latency(url, sizes).await,
         "fetch" => fetch::measure(url, sizes).await,
         "held" => held::measure(url, sizes).await,
         "life" => life::measure(url, sizes).await,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use pillarbox::port::OnDone;
 use pillarbox::{Event, Outbox};
 use pillarbox_postgres::deadpool_postgres::{ClientWrapper, Pool};
-use pillarbox_postgres::{PipelinedStore, WakeUp};
+use pillarbox_postgres::{PipelinedStore, PostgresWakeUp};
 
 use super::end_to_end::rate_when_settled;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::database::{Arrivals, MEASURED, NOTE, Until, Work, drive, payload};
 
 async fn business(client: &ClientWrapper, account: i64) -> anyhow::Result<()> {
@@ -46,21 +46,22 @@ impl Work for Ours {
     }
 }
 
-pub(super) async fn run_alone(ground: &Ground, writers: usize, window: Duration) -> anyhow::Result<f64> {
-    let pool = ground.clients(writers)?;
+pub(super) async fn run_alone(fixture: &Fixture, writers: usize, window: Duration) -> anyhow::Result<f64> {
+    let pool = fixture.clients(writers)?;
     let done = drive(Alone(pool.clone()), writers, Until::Elapsed(window)).await?;
     pool.close();
     Ok(done.rate())
 }
 
-pub(super) async fn run_ours(ground: &Ground, writers: usize, window: Duration) -> anyhow::Result<f64> {
+pub(super) async fn run_ours(fixture: &Fixture, writers: usize, window: Duration) -> anyhow::Result<f64> {
     let arrivals = Arc::new(Arrivals::default());
-    let store = PipelinedStore::new(ground.store(1, WakeUp::Notify).await?, ground.clients(writers)?);
+    let store =
+        PipelinedStore::new(fixture.store(1, PostgresWakeUp::Notify).await?, fixture.clients(writers)?);
     let builder = Outbox::single_node(store).listener(MEASURED, arrivals.listener());
     let outbox = builder.on_done(OnDone::Delete).no_purge().start().await?;
     let work = Ours { outbox: outbox.clone(), payload: payload() };
     let done = drive(work, writers, Until::Elapsed(window)).await?;
-    let rate = rate_when_settled(ground, done).await?;
+    let rate = rate_when_settled(fixture, done).await?;
     outbox.close().await;
     outbox.store().pool().close();
     outbox.store().inner().pool().close().await;

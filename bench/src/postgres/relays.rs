@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use pillarbox::Outbox;
 use pillarbox::port::OnDone;
 use pillarbox_postgres::sqlx::{AssertSqlSafe, query_scalar};
-use pillarbox_postgres::{PostgresStore, WakeUp};
+use pillarbox_postgres::{PostgresStore, PostgresWakeUp};
 
 use super::Sizes;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::server::Server;
 use crate::database::{Arrivals, Kind, MEASURED};
 use crate::figure::{Figure, Goal, Samples};
@@ -21,7 +21,7 @@ const AGREED: Duration = Duration::from_secs(60);
 
 /// Nodes on one outbox.
 struct Fleet {
-    ground: Ground,
+    fixture: Fixture,
     nodes: Vec<Outbox<PostgresStore>>,
     arrivals: Arc<Arrivals>,
     cpu_us: Samples,
@@ -30,18 +30,18 @@ struct Fleet {
 
 impl Fleet {
     async fn new(url: &str, nodes: usize) -> anyhow::Result<Self> {
-        let ground = Ground::new(url).await?;
+        let fixture = Fixture::new(url).await?;
         let arrivals = Arc::new(Arrivals::default());
         let mut fleet = Self {
-            ground,
+            fixture,
             nodes: Vec::new(),
             arrivals,
             cpu_us: Samples::default(),
             rate: Samples::default(),
         };
         for _ in 0..nodes {
-            let builder =
-                Outbox::ordered(fleet.ground.store(1, WakeUp::Notify).await?).on_done(OnDone::Delete);
+            let builder = Outbox::ordered(fleet.fixture.store(1, PostgresWakeUp::Notify).await?)
+                .on_done(OnDone::Delete);
             let builder = builder.listener(MEASURED, fleet.arrivals.listener());
             fleet.nodes.push(builder.no_purge().start().await?);
         }
@@ -52,13 +52,13 @@ impl Fleet {
     /// Waits until every node holds its share.
     async fn agree(&self) -> anyhow::Result<()> {
         let until = Instant::now() + AGREED;
-        let schema = self.ground.schema();
+        let schema = self.fixture.schema();
         let sql = format!(
             "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {schema}.outbox_slot WHERE slot < 64 GROUP BY holder) h"
         );
         let share = 64_usize.div_ceil(self.nodes.len());
         loop {
-            let most: i64 = query_scalar(AssertSqlSafe(sql.clone())).fetch_one(self.ground.admin()).await?;
+            let most: i64 = query_scalar(AssertSqlSafe(sql.clone())).fetch_one(self.fixture.admin()).await?;
             if usize::try_from(most)? <= share {
                 return Ok(());
             }
@@ -69,16 +69,16 @@ impl Fleet {
 
     /// Drains a backlog with all nodes.
     async fn round(&mut self, events: usize) -> anyhow::Result<()> {
-        self.ground.calm().await?;
-        let server = Server::find(self.ground.admin()).await?;
+        self.fixture.calm().await?;
+        let server = Server::find(self.fixture.admin()).await?;
         self.arrivals.expect(events);
         // The nodes are looking all the time: they see the rows when the clock runs, not before.
-        let filled = self.ground.fill_open(events, Kind::Groups(GROUPS)).await?;
+        let filled = self.fixture.fill_open(events, Kind::Groups(GROUPS)).await?;
         let (began, before) = (Instant::now(), server.cpu()?);
         filled.commit().await?;
-        self.ground.notify().await?;
+        self.fixture.notify().await?;
         self.arrivals.all().await?;
-        self.ground.settled(0).await?;
+        self.fixture.settled(0).await?;
         self.cpu_us.push((server.cpu()? - before).as_secs_f64() * 1e6 / events as f64);
         self.rate.push(events as f64 / began.elapsed().as_secs_f64());
         Ok(())
@@ -90,7 +90,7 @@ impl Fleet {
             node.store().pool().close().await;
         }
         drop(self.nodes);
-        self.ground.remove().await
+        self.fixture.remove().await
     }
 }
 

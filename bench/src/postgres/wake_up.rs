@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use pillarbox::Outbox;
 use pillarbox::port::OnDone;
-use pillarbox_postgres::{PostgresStore, WakeUp};
+use pillarbox_postgres::{PostgresStore, PostgresWakeUp};
 
 use super::Sizes;
 use super::business::{Beside, Ours};
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::database::{Arrivals, MEASURED, Until, drive};
 use crate::figure::{Figure, Goal, Samples};
 
@@ -19,8 +19,11 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
     let (mut on, mut off) = (Samples::default(), Samples::default());
     for round in 0..sizes.rounds {
         for turn in 0..2 {
-            let (samples, wake_up) =
-                if (round + turn) % 2 == 0 { (&mut on, WakeUp::Notify) } else { (&mut off, WakeUp::Off) };
+            let (samples, wake_up) = if (round + turn) % 2 == 0 {
+                (&mut on, PostgresWakeUp::Notify)
+            } else {
+                (&mut off, PostgresWakeUp::Off)
+            };
             samples.push(run(url, sizes, wake_up).await?);
         }
     }
@@ -28,23 +31,27 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
     Ok(vec![Figure::ratio(what, "/s", &on, &off, Goal::AtLeast(0.95))])
 }
 
-async fn run(url: &str, sizes: &Sizes, wake_up: WakeUp) -> anyhow::Result<f64> {
-    let ground = Ground::new(url).await?;
-    let other = node(&ground, 1, wake_up).await?;
+async fn run(url: &str, sizes: &Sizes, wake_up: PostgresWakeUp) -> anyhow::Result<f64> {
+    let fixture = Fixture::new(url).await?;
+    let other = node(&fixture, 1, wake_up).await?;
     // Joins second, and so knows at once that it is not alone.
-    let writing = node(&ground, WRITERS as u32, wake_up).await?;
+    let writing = node(&fixture, WRITERS as u32, wake_up).await?;
     let work = Ours::new(&writing, Beside::Business).grouped(GROUPS);
     let done = drive(work, WRITERS, Until::Elapsed(sizes.window)).await?;
     for outbox in [writing, other] {
         outbox.close().await;
         outbox.store().pool().close().await;
     }
-    ground.remove().await?;
+    fixture.remove().await?;
     Ok(done.rate())
 }
 
-async fn node(ground: &Ground, connections: u32, wake_up: WakeUp) -> anyhow::Result<Outbox<PostgresStore>> {
+async fn node(
+    fixture: &Fixture,
+    connections: u32,
+    wake_up: PostgresWakeUp,
+) -> anyhow::Result<Outbox<PostgresStore>> {
     let arrivals = Arc::new(Arrivals::default());
-    let builder = Outbox::ordered(ground.store(connections, wake_up).await?).on_done(OnDone::Delete);
+    let builder = Outbox::ordered(fixture.store(connections, wake_up).await?).on_done(OnDone::Delete);
     Ok(builder.listener(MEASURED, arrivals.listener()).no_purge().start().await?)
 }

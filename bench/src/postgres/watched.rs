@@ -7,8 +7,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, Facts, Fetch, Fetched, Heartbeat,
-    Membership, Promote, Promoted, Reap, Register, Settle, Settled, Store, Table, Wakeups, Write, WriteOn,
+    Admin, Begin, Cancel, Claim, CommitError, DueTopics, Facts, Fetch, Fetched, Heartbeat, Membership,
+    Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreFuture, Table, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 
@@ -60,11 +60,11 @@ impl Table for Watched {
         self.store.facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.store.now()
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         Box::pin(async move {
             let began = Instant::now();
             let settled = self.store.settle(request).await?;
@@ -75,19 +75,19 @@ impl Table for Watched {
         })
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         self.store.register(request)
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.store.heartbeat(request)
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.store.leave(node)
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.store.write(request)
     }
 
@@ -105,23 +105,23 @@ impl Table for Watched {
 }
 
 impl Store for Watched {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.store.fetch(request)
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.store.claim(request)
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.store.due_topics(request)
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.store.reap(request)
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.store.promote(request)
     }
 }
@@ -129,11 +129,11 @@ impl Store for Watched {
 type Tx = <PostgresStore as Begin>::Tx;
 
 impl WriteOn<Tx> for Watched {
-    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
         self.store.insert(tx, rows)
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> StoreFuture<'a, Vec<EventId>> {
         self.store.cancel_on(tx, request)
     }
 }
@@ -141,7 +141,7 @@ impl WriteOn<Tx> for Watched {
 impl Begin for Watched {
     type Tx = Tx;
 
-    fn begin(&self) -> Answer<'_, Tx> {
+    fn begin(&self) -> StoreFuture<'_, Tx> {
         self.store.begin()
     }
 
@@ -152,7 +152,7 @@ impl Begin for Watched {
         Ok(())
     }
 
-    fn rollback(&self, tx: Tx) -> Answer<'_, ()> {
+    fn rollback(&self, tx: Tx) -> StoreFuture<'_, ()> {
         self.store.rollback(tx)
     }
 }

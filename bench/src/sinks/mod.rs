@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use pillarbox::Event;
 use pillarbox::model::Seq;
-use pillarbox::port::{Delivery, Sink, Source, Verdict};
+use pillarbox::port::{Delivery, DeliveryPath, Sink, Verdict};
 use tokio::task::JoinSet;
 
 /// The parts that can be asked for.
@@ -31,7 +31,7 @@ fn batches(events: usize) -> anyhow::Result<Vec<Vec<Delivery>>> {
         let group = format!("group-{}", number % GROUPS);
         let event = || Event::text("order.placed", payload.as_str()).group(group.as_str()).build();
         let delivery =
-            |event| Delivery { event, attempt: 1, seq: Seq(1), source: Source::Hot, claimed: None };
+            |event| Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Hot, claimed: None };
         (0..BATCH).map(|_| Ok(delivery(event()?))).collect::<anyhow::Result<Vec<_>>>()
     };
     (0..events / BATCH).map(batch).collect()

@@ -11,7 +11,7 @@ use crate::target::Target;
 /// A transactional outbox: inspect it, write to it, operate it.
 #[derive(Debug, Parser)]
 #[command(name = "pillarbox", version, after_help = exit::TABLE, max_term_width = 110)]
-#[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Print one JSON document instead of text; errors too, on standard error
     #[arg(long, global = true)]

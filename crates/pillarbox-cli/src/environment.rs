@@ -1,12 +1,16 @@
 //! Environment variables, except those that select the outbox.
 
-use std::env;
 use std::io::{self, IsTerminal};
+use std::{env, fmt};
 
 use pillarbox_relay::config::{KEYS, Key, LogFormat};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use pillarbox_terminal::pipe::LogWriter;
+use pillarbox_terminal::printable::one_line;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use crate::json_lines::JsonLines;
 
@@ -40,9 +44,17 @@ fn log(directives: &str, format: LogFormat) -> CommandResult {
     // The subscriber reports a failed write with `eprintln`, which panics if standard error is closed.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     let log = log.with_env_filter(filter).with_writer(LogWriter::default);
+    // Ids and errors may contain text of others: a line break in it must not look like a line of the log, nor
+    // a code like one for the terminal.
+    let fields = debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
+        let value = one_line(&format!("{value:?}"));
+        if field.name() == "message" { write!(writer, "{value}") } else { write!(writer, "{field}={value}") }
+    });
     // Fails if the process has started a log before, which is then kept.
     let _ = match format {
-        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Text => {
+            log.with_ansi(io::stderr().is_terminal()).fmt_fields(fields.delimited(" ")).try_init()
+        }
         LogFormat::Json => log.event_format(JsonLines).try_init(),
     };
     Ok(())
@@ -52,6 +64,12 @@ fn log(directives: &str, format: LogFormat) -> CommandResult {
 pub(crate) fn relay_variables() -> Vec<(String, String)> {
     let set = |key: &Key| Some((key.name.to_owned(), env::var(key.variable()).ok()?));
     KEYS.iter().filter_map(set).filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// The environment variables that hold secrets of the relay and the command line, such as
+/// `PILLARBOX_DATABASE_URL`.
+pub(crate) fn secret_variables() -> impl Iterator<Item = String> {
+    KEYS.iter().filter(|key| key.kind.is_secret()).map(Key::variable)
 }
 
 /// The author of audit entries: `cli/` and the name of the user.

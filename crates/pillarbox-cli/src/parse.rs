@@ -34,6 +34,15 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     Lease::new(length).map(Lease::length).map_err(|invalid| invalid.to_string())
 }
 
+/// Refuses a command without a word, such as an empty variable of a script: the shell would run nothing and
+/// report success for every message.
+pub(crate) fn command(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the command is empty, so that messages would be done without work".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 /// Parses an owner: a UUID in any of its spellings, which all mean the same owner.
 pub(crate) fn owner(text: &str) -> Result<OwnerId, String> {
     let uuid = Uuid::try_parse(text).map_err(|_| OWNER_FORM.to_owned())?;

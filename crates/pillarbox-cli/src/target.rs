@@ -1,7 +1,7 @@
 //! The options that select an outbox: database, layout, schema and table.
 
 use std::env;
-use std::fs;
+use std::path::Path;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -10,6 +10,7 @@ use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
 use pillarbox::model::{Layout, Status, TableName};
 use pillarbox::port::{AnyTable, Select, Table};
 use pillarbox::redact;
+use pillarbox_relay::config::read_secret_file;
 use pillarbox_stores::{ConnectError, MissingFile, Options};
 use pillarbox_terminal::error::{CommandError, CommandResult};
 
@@ -148,7 +149,7 @@ impl Target {
                 );
             }
             (None, Some(url), None) => url,
-            (None, None, Some(file)) => fs::read_to_string(&file).map_err(|error| {
+            (None, None, Some(file)) => read_secret_file(Path::new(&file)).map_err(|error| {
                 CommandError::usage(format!("the file {file:?} that {URL_FILE} names can't be read: {error}"))
             })?,
             (None, None, None) => String::new(),

@@ -137,6 +137,8 @@ impl<S: Transact> Body<<S as Transact>::Tx> for Job<S> {
     fn committed(&mut self) {}
 
     fn failed(&mut self) {}
+
+    fn unknown(&mut self) {}
 }
 
 fn refusal(error: CommitError) -> StoreError {

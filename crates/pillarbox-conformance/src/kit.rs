@@ -11,7 +11,7 @@ use pillarbox::model::{
 use pillarbox::port::{
     ByteLimits, Change, Claim, ClaimFrom, Counts, Cursor, Fence, Fetch, Fetched, GroupAction, GroupChange,
     Heartbeat, HeldGroup, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, Membership, OnDone, Outcome,
-    Part, Register, Replay, Scope, Select, Settle, Settled, StoreError, Table, Wait, Write,
+    ReadScope, Register, Replay, Scope, Select, Settle, Settled, StoreError, Table, Wait, Write,
 };
 
 use tokio::task::JoinSet;
@@ -250,7 +250,13 @@ impl Fixture {
     pub(crate) async fn join(&self, number: u128, now: Timestamp) -> Answered<Membership> {
         let label = format!("node {number}");
         self.store
-            .register(Register { node: node(number), label, part: Part::Share, lease: LEASE, now: Some(now) })
+            .register(Register {
+                node: node(number),
+                label,
+                reads: ReadScope::Share,
+                lease: LEASE,
+                now: Some(now),
+            })
             .await
     }
 

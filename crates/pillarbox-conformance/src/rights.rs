@@ -5,8 +5,8 @@ use std::time::Duration;
 use pillarbox::Event;
 use pillarbox::model::{EventId, GroupKey, NewRow, NodeId, Placement, Seq, Slot};
 use pillarbox::port::{
-    ByteLimits, Change, Counts, Fence, Heartbeat, ItemStore, OnDone, Order, Outcome, Part, Recover, Register,
-    Settle, StoreError, Take, Wait, Write,
+    ByteLimits, Change, Counts, Fence, Heartbeat, ItemStore, OnDone, Order, Outcome, ReadScope, Recover,
+    Register, Settle, StoreError, Take, Wait, Write,
 };
 
 /// Writes items of four groups into FlowCatalyst's tables, as whoever owns them.
@@ -26,7 +26,7 @@ pub async fn relay_items(store: &dyn ItemStore, node: NodeId) -> Result<(), Stor
     store.admin().check().await?;
     let lease = Duration::from_secs(60);
     store
-        .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
+        .register(Register { node, label: "grants".to_owned(), reads: ReadScope::Share, lease, now: None })
         .await?;
     let take = Take {
         node,

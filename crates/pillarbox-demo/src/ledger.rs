@@ -18,7 +18,7 @@ pub(crate) struct Order {
 
 /// Counters of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub(crate) struct Counts {
+pub(crate) struct OrderCounts {
     pub(crate) written: u64,
     pub(crate) rolled_back: u64,
     pub(crate) delivered: u64,
@@ -46,7 +46,7 @@ struct Account {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     accounts: BTreeMap<u32, Account>,
-    counts: Counts,
+    counts: OrderCounts,
     killed: Option<(String, Instant)>,
     taken_over: Option<Duration>,
 }
@@ -119,7 +119,7 @@ impl Ledger {
     }
 
     /// The counters so far.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> OrderCounts {
         self.counts
     }
 
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn all_in_order_is_perfect() {
         let ledger = ledger(&[1, 2, 3, 4]);
-        assert_eq!(ledger.counts(), Counts { written: 4, delivered: 4, ..Counts::default() });
+        assert_eq!(ledger.counts(), OrderCounts { written: 4, delivered: 4, ..OrderCounts::default() });
         assert_eq!(ledger.lost(), 0);
     }
 

@@ -1,8 +1,8 @@
 //! The demo: shows delivery, a crash, take-over and replay on an embedded store, with nothing to install.
 
 mod crew;
+mod folder;
 mod ledger;
-mod place;
 mod plan;
 mod post;
 mod receiver;
@@ -24,7 +24,7 @@ use pillarbox_terminal::interrupts::Interrupts;
 use pillarbox_terminal::output::{Output, count};
 
 use crate::crew::Orders;
-use crate::place::Place;
+use crate::folder::DemoFolder;
 use crate::plan::{EVENTS, Plan};
 use crate::receiver::Receiver;
 use crate::screen::Screen;
@@ -65,13 +65,13 @@ impl Demo {
     pub async fn run(self, output: Output) -> CommandResult {
         let mut interrupts = Interrupts::listen()?;
         let plan = Plan::new(self.events, self.seed);
-        let place = self.place()?;
-        let store = SqliteStore::open(place.database())?;
+        let folder = self.folder()?;
+        let store = SqliteStore::open(folder.database())?;
         store.admin().migrate().await?;
         let receiver = Receiver::new(plan.seed);
         let server = receiver::open(Arc::clone(&receiver)).await?;
         let shop = Arc::new(Shop::open(store, Arc::clone(&receiver), plan.accounts).await?);
-        let database = place.database();
+        let database = folder.database();
         let orders = Orders { database: &database, receiver: server.address, lease: plan.lease };
 
         let mut screen = Screen::new(output, plan.events);
@@ -112,11 +112,11 @@ impl Demo {
         }
     }
 
-    fn place(&self) -> CommandResult<Place> {
+    fn folder(&self) -> CommandResult<DemoFolder> {
         match &self.dir {
-            Some(folder) => Place::in_folder(folder),
-            None if self.keep => Place::kept(),
-            None => Place::temporary(),
+            Some(folder) => DemoFolder::in_folder(folder),
+            None if self.keep => DemoFolder::kept(),
+            None => DemoFolder::temporary(),
         }
     }
 }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The answer of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum PostResult {
     /// The receiver accepted the order.
     Taken,
     /// The receiver refused the order for now.
@@ -40,24 +40,24 @@ impl Post {
         Self { client: Client::builder(TokioExecutor::new()).build_http(), receiver, worker }
     }
 
-    pub(crate) async fn send(&self, event: &Event) -> Answer {
+    pub(crate) async fn send(&self, event: &Event) -> PostResult {
         let body = Full::new(Bytes::copy_from_slice(event.payload().as_bytes()));
         let request = Request::post(self.receiver.clone())
             .header("idempotency-key", event.id().as_str())
             .header(WORKER, self.worker.as_str())
             .body(body);
-        let Ok(request) = request else { return Answer::Silence };
+        let Ok(request) = request else { return PostResult::Silence };
         match tokio::time::timeout(PATIENCE, self.client.request(request)).await {
             Ok(Ok(response)) => judged(response.status()),
-            Ok(Err(_)) | Err(_) => Answer::Silence,
+            Ok(Err(_)) | Err(_) => PostResult::Silence,
         }
     }
 }
 
-fn judged(status: StatusCode) -> Answer {
+fn judged(status: StatusCode) -> PostResult {
     match status {
-        _ if status.is_success() => Answer::Taken,
-        StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => Answer::Rejected(status),
-        _ => Answer::Refused(status),
+        _ if status.is_success() => PostResult::Taken,
+        StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST => PostResult::Rejected(status),
+        _ => PostResult::Refused(status),
     }
 }

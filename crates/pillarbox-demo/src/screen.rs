@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use pillarbox_terminal::output::{Output, Reader, count};
 
-use crate::ledger::Counts;
+use crate::ledger::OrderCounts;
 
 /// Interval between lines if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ enum View {
 /// The state that the display shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    pub(crate) counts: Counts,
+    pub(crate) counts: OrderCounts,
     pub(crate) dead: u64,
     pub(crate) replayed: u64,
 }
@@ -56,7 +56,7 @@ impl Screen {
             }
             View::Lines { last } if last.elapsed() >= LINE_EVERY => {
                 *last = Instant::now();
-                let Counts { written, delivered, .. } = state.counts;
+                let OrderCounts { written, delivered, .. } = state.counts;
                 let total = count(self.total.max(written));
                 self.tell(&format!(
                     "written {} of {total}, delivered {}, {text}",

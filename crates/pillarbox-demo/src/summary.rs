@@ -7,7 +7,7 @@ use pillarbox_terminal::output::counted;
 use pillarbox_terminal::output::{Ink, Printable, count, fields};
 use serde::Serialize;
 
-use crate::ledger::Counts;
+use crate::ledger::OrderCounts;
 use crate::plan::Plan;
 use crate::receiver::Receiver;
 use crate::story::{Ending, HEIR, VICTIM};
@@ -18,7 +18,7 @@ pub(crate) struct Summary {
     pub(crate) seed: u64,
     pub(crate) accounts: u32,
     #[serde(flatten)]
-    pub(crate) counts: Counts,
+    pub(crate) counts: OrderCounts,
     pub(crate) dead: u64,
     pub(crate) replayed: u64,
     pub(crate) killed: &'static str,
@@ -61,7 +61,7 @@ impl Summary {
 
     /// Whether all guarantees were kept: nothing lost, nothing reordered, nothing from a rollback.
     pub(crate) fn is_perfect(&self) -> bool {
-        let Counts { order_violations, phantoms, .. } = self.counts;
+        let OrderCounts { order_violations, phantoms, .. } = self.counts;
         self.lost == 0 && order_violations == 0 && phantoms == 0
     }
 

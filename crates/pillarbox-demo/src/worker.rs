@@ -13,7 +13,7 @@ use pillarbox_sqlite::SqliteStore;
 use pillarbox_terminal::error::{CommandError, CommandResult};
 use tokio::sync::oneshot;
 
-use crate::post::{Answer, Post};
+use crate::post::{Post, PostResult};
 use crate::receiver::PATH;
 use crate::shop::{Account, OrderPlaced};
 
@@ -67,12 +67,12 @@ impl DemoWorker {
 }
 
 /// The result of a delivery for the outbox.
-fn verdict(answer: Answer) -> Result<(), Failure> {
+fn verdict(answer: PostResult) -> Result<(), Failure> {
     match answer {
-        Answer::Taken => Ok(()),
-        Answer::Refused(status) => Err(Failure::retry(format!("the receiver answered {status}"))),
-        Answer::Rejected(status) => Err(Failure::permanent(format!("the receiver answered {status}"))),
-        Answer::Silence => Err(Failure::unavailable("the receiver does not answer", None)),
+        PostResult::Taken => Ok(()),
+        PostResult::Refused(status) => Err(Failure::retry(format!("the receiver answered {status}"))),
+        PostResult::Rejected(status) => Err(Failure::permanent(format!("the receiver answered {status}"))),
+        PostResult::Silence => Err(Failure::unavailable("the receiver does not answer", None)),
     }
 }
 

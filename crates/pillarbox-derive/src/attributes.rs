@@ -8,7 +8,7 @@ use crate::kind::Kind;
 
 /// Where an attribute stands, which decides what may be written in it.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     Enum,
     Variant,
     Struct,
@@ -23,24 +23,24 @@ pub(crate) struct Options {
 
 impl Options {
     /// Reads the options from all attributes of this kind; others are left alone.
-    pub(crate) fn read(attributes: &[Attribute], place: Place, kind: &Kind) -> Result<Self> {
+    pub(crate) fn read(attributes: &[Attribute], target: Target, kind: &Kind) -> Result<Self> {
         let mut options = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(kind.attribute)) {
-            attribute.parse_nested_meta(|meta| options.read_key(&meta, place))?;
+            attribute.parse_nested_meta(|meta| options.read_key(&meta, target))?;
         }
         Ok(options)
     }
 
-    fn read_key(&mut self, meta: &ParseNestedMeta<'_>, place: Place) -> Result<()> {
+    fn read_key(&mut self, meta: &ParseNestedMeta<'_>, target: Target) -> Result<()> {
         if meta.path.is_ident("rename") {
-            if place == Place::Enum {
+            if target == Target::Enum {
                 return Err(
                     meta.error("`rename` stands on a variant or a unit struct; an enum takes `rename_all`")
                 );
             }
             set_once(&mut self.rename, meta.value()?.parse()?, meta)
         } else if meta.path.is_ident("rename_all") {
-            if place != Place::Enum {
+            if target != Target::Enum {
                 return Err(meta.error("`rename_all` stands on an enum; use `rename` here"));
             }
             set_once(&mut self.rename_all, case(&meta.value()?.parse()?)?, meta)

@@ -7,7 +7,7 @@ use quote::quote;
 use syn::ext::IdentExt;
 use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, Variant};
 
-use crate::attributes::{Options, Place};
+use crate::attributes::{Options, Target};
 use crate::case::Case;
 use crate::kind::Kind;
 
@@ -42,7 +42,7 @@ pub(crate) fn expand(input: &DeriveInput, kind: &Kind) -> Result<TokenStream> {
 
 fn struct_body(input: &DeriveInput, fields: &Fields, kind: &Kind) -> Result<TokenStream> {
     refuse_data(&input.ident, fields, kind)?;
-    let options = Options::read(&input.attrs, Place::Struct, kind)?;
+    let options = Options::read(&input.attrs, Target::Struct, kind)?;
     let Name { text, .. } = name(&input.ident, &options, None, kind)?;
     Ok(quote!(#text))
 }
@@ -52,7 +52,7 @@ fn enum_body(input: &DeriveInput, data: &DataEnum, kind: &Kind) -> Result<TokenS
         let message = format!("{} needs at least one variant to be named by", kind.noun);
         return Err(Error::new(input.ident.span(), message));
     }
-    let case = Options::read(&input.attrs, Place::Enum, kind)?.rename_all;
+    let case = Options::read(&input.attrs, Target::Enum, kind)?.rename_all;
     let mut problems = Problems::default();
     let mut owners: HashMap<String, &Ident> = HashMap::new();
     let mut arms = TokenStream::new();
@@ -71,7 +71,7 @@ fn enum_body(input: &DeriveInput, data: &DataEnum, kind: &Kind) -> Result<TokenS
 
 fn variant_name(variant: &Variant, case: Option<Case>, kind: &Kind) -> Result<Name> {
     refuse_data(&variant.ident, &variant.fields, kind)?;
-    let options = Options::read(&variant.attrs, Place::Variant, kind)?;
+    let options = Options::read(&variant.attrs, Target::Variant, kind)?;
     name(&variant.ident, &options, case, kind)
 }
 

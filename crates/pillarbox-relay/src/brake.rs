@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pillarbox::model::EventId;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
+use pillarbox::redact;
 
 /// After this many distinct refused events and none accepted, the configuration is at fault, not the events.
 const REFUSED_TO_HOLD: usize = 20;
@@ -103,7 +104,7 @@ impl Braked {
             Turn::Held => tracing::warn!(
                 source = %self.source,
                 refused = REFUSED_TO_HOLD,
-                last_error = %last_error(&verdicts),
+                last_error = redact::first_line(last_error(&verdicts)),
                 "every event so far was refused: single events are sent with growing pauses until one is accepted, \
                  and no attempt is counted; check the URL, the path, the format and what the endpoint expects"
             ),
@@ -134,13 +135,13 @@ impl Sink for Braked {
 mod tests {
     use pillarbox::Event;
     use pillarbox::model::Seq;
-    use pillarbox::port::Source;
+    use pillarbox::port::DeliveryPath;
 
     use super::*;
 
     fn delivery(id: usize) -> Delivery {
         let event = Event::text("t", "{}").id(format!("e{id}")).build().unwrap_or_else(|e| panic!("{e}"));
-        Delivery { event, attempt: 1, seq: Seq(1), source: Source::Cold, claimed: None }
+        Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
     }
 
     fn failed() -> Verdict {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use pillarbox::model::EventId;
 use pillarbox::port::{Cause, Delivery, Handed, Sink, Verdict};
+use pillarbox::redact;
 use serde::Serialize;
 
 /// Number of failure classes.
@@ -208,7 +209,10 @@ fn shown(cause: Cause, error: &str) -> String {
         Cause::Answered(status) => format!("the endpoint answered {status}"),
         Cause::Throttled => "the endpoint throttles".to_owned(),
         Cause::RefusesAll => "the endpoint refused every event so far".to_owned(),
-        _ => error.chars().map(|c| if c.is_control() { ' ' } else { c }).take(ERROR_MAX).collect(),
+        _ => {
+            let line = redact::first_line(error).chars();
+            line.map(|c| if c.is_control() { ' ' } else { c }).take(ERROR_MAX).collect()
+        }
     }
 }
 
@@ -238,13 +242,13 @@ impl Sink for Observed {
 mod tests {
     use pillarbox::Event;
     use pillarbox::model::Seq;
-    use pillarbox::port::Source;
+    use pillarbox::port::DeliveryPath;
 
     use super::*;
 
     fn delivery(id: &str) -> Delivery {
         let event = Event::text("t", "{}").id(id).build().unwrap_or_else(|e| panic!("{e}"));
-        Delivery { event, attempt: 1, seq: Seq(1), source: Source::Cold, claimed: None }
+        Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
     }
 
     fn unavailable(cause: Cause, error: &str) -> Verdict {

@@ -1,10 +1,12 @@
 //! Counts the pending events of a table by the reason why they were not delivered.
 
-use pillarbox::model::Status;
-use pillarbox::port::{HeldGroups, Select, StoreError, Table};
+use pillarbox::model::{Lane, Status};
+use pillarbox::port::{Contents, HeldGroups, List, Select, StoreError, Table};
 
 /// The number of held groups whose events are counted. Events of further held groups count as `waiting`.
 const GROUPS_MAX: usize = 200;
+/// The number of rows of a held group that are searched for delayed ones.
+const DELAYED_MAX: usize = 1_000;
 
 /// The number of pending events by the reason why they were not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -13,7 +15,7 @@ pub struct Left {
     pub waiting: u64,
     /// Events of blocked and paused groups.
     pub held: u64,
-    /// Events that are not due yet, including those that wait for a retry.
+    /// Events of other groups that are not due yet, including those that wait for a retry.
     pub delayed: u64,
     /// Messages of the queue, which no relay delivers.
     pub queued: u64,
@@ -32,19 +34,29 @@ impl Left {
         let stats = store.admin().stats().await?;
         let pending = |status: Status| stats.by_status[usize::from(status.code())];
         let pending = pending(Status::New) + pending(Status::Retry);
-        let mut held = 0;
+        let (mut held, mut delayed) = (0, stats.delayed);
         if pending > 0 {
             let page = HeldGroups { after: None, limit: GROUPS_MAX };
             for group in store.admin().groups(page).await? {
                 let statuses = vec![Status::New, Status::Retry];
                 let select = Select { statuses, group: Some(group.group), ..Select::default() };
-                held += store.admin().count(select).await?;
+                held += store.admin().count(select.clone()).await?;
+                if delayed > 0 {
+                    delayed = delayed.saturating_sub(delayed_of(store, select).await?);
+                }
             }
         }
-        let (delayed, queued) = (stats.delayed, stats.queued);
+        let queued = stats.queued;
         let waiting = pending.saturating_sub(held + delayed + queued);
         Ok(Self { waiting, held, delayed, queued, beside: 0 })
     }
+}
+
+/// The delayed rows among the first rows of a held group, which count as held.
+async fn delayed_of(store: &dyn Table, select: Select) -> Result<u64, StoreError> {
+    let list = List { select, limit: DELAYED_MAX, contents: Contents::LeftOut, ..List::default() };
+    let rows = store.admin().list(list).await?;
+    Ok(rows.iter().filter(|row| row.slot == Lane::DELAYED.slot()).count() as u64)
 }
 
 /// Counts all pending events. It reads only the table of events, so it works where other tables are missing.

@@ -12,6 +12,7 @@ mod failures;
 mod left;
 mod limited;
 mod metrics;
+mod predecessor;
 mod purge;
 mod relay;
 mod sinks;

@@ -7,7 +7,7 @@ use pillarbox::port::{ErrorKind, Purge, PurgeStatus, StoreError, Table};
 use tokio::time::sleep;
 
 use crate::config::{Retention, SourceConfig};
-use crate::source::Part;
+use crate::source::DrainedTable;
 
 /// Delay from the start of the engine to the first run. Later runs follow every [`INTERVAL`].
 const FIRST: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(crate) fn kinds(config: &SourceConfig, layout: Layout) -> Vec<(PurgeStatus, 
 }
 
 /// Purges a table every hour. Never returns; the caller cancels it.
-pub(crate) async fn purge(source: &str, part: &Part) {
+pub(crate) async fn purge(source: &str, part: &DrainedTable) {
     let mut pause = FIRST;
     loop {
         sleep(pause).await;

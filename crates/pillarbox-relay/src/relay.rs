@@ -82,6 +82,9 @@ impl Relay {
     pub async fn start(parts: RelayParts) -> Result<Self, RelayStartError> {
         let RelayParts { config, sinks } = parts;
         sinks_of(&config, &*sinks)?;
+        for warning in &config.warnings {
+            tracing::warn!(key = warning.key, place = warning.place, "{}", warning.what);
+        }
         let longest_drain = config.sources.iter().map(|source| source.drain).max().unwrap_or_default();
         let label = config.label.as_deref();
         let source = |source| Arc::new(Source::new(source, label, Arc::clone(&sinks)));

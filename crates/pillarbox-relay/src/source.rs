@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use pillarbox::engine::{Engine, EngineHealth, EngineParts, EngineSettings};
 use pillarbox::model::{Layout, NodeId, TableName};
-use pillarbox::port::{AnyTable, ErrorKind, OnDone, Order, PurgeStatus, Sink, Table};
+use pillarbox::port::{AnyTable, ErrorKind, OnDone, Order, PurgeStatus, Sink, StoreError, Table};
 use pillarbox::rules::Exponential;
 use pillarbox_stores::{MissingFile, Options};
 use tokio::sync::{Semaphore, oneshot};
@@ -20,6 +20,7 @@ use crate::failures::{Failures, LastFailure, Observed};
 use crate::left::pending;
 use crate::limited::Limited;
 use crate::metrics::{Meter, Reading, SourceCounts};
+use crate::predecessor::{Process, end_leases_of_dead};
 use crate::purge::{kinds, purge};
 use crate::sinks::{Route, Sinks};
 use crate::watch::{tell, watch};
@@ -77,7 +78,7 @@ pub enum SourceStatus {
 }
 
 /// One table of a source, with the engine that drains it.
-pub(crate) struct Part {
+pub(crate) struct DrainedTable {
     pub(crate) table: String,
     pub(crate) store: AnyTable,
     pub(crate) meter: Arc<Meter>,
@@ -87,7 +88,7 @@ pub(crate) struct Part {
     engine: Mutex<Option<Engine>>,
 }
 
-impl Part {
+impl DrainedTable {
     /// Health of the engine, or `None` after it was closed.
     pub(crate) fn health(&self) -> Option<Health> {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,9 +96,9 @@ impl Part {
     }
 
     /// Makes the engine reload group state from the store now instead of with its next heartbeat.
-    pub(crate) fn look(&self) {
+    pub(crate) fn refresh_groups(&self) {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        engine.iter().for_each(Engine::look);
+        engine.iter().for_each(Engine::refresh_groups);
     }
 
     async fn close(&self) {
@@ -113,13 +114,15 @@ pub(crate) struct Source {
     pub(crate) config: SourceConfig,
     label: String,
     sinks: Arc<dyn Sinks>,
+    /// This process, for relays that start on this host after it.
+    process: Option<Process>,
     state: Mutex<State>,
 }
 
 /// The state that the admin server and the reports read.
 struct State {
     status: SourceStatus,
-    parts: Vec<Arc<Part>>,
+    parts: Vec<Arc<DrainedTable>>,
     trouble: Option<SourceError>,
     /// The outbox of the other layout in the same database, if there is one. The source does not drain it.
     beside: Option<AnyTable>,
@@ -130,7 +133,7 @@ impl Source {
         let label = format!("{}/{}", label.unwrap_or("relay"), config.name);
         let status = if config.enabled { SourceStatus::Waiting } else { SourceStatus::Off };
         let state = Mutex::new(State { status, parts: Vec::new(), trouble: None, beside: None });
-        Self { config, label, sinks, state }
+        Self { config, label, sinks, process: Process::current(), state }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -141,7 +144,7 @@ impl Source {
         self.with(|state| state.status)
     }
 
-    pub(crate) fn parts(&self) -> Vec<Arc<Part>> {
+    pub(crate) fn parts(&self) -> Vec<Arc<DrainedTable>> {
         self.with(|state| state.parts.clone())
     }
 
@@ -173,7 +176,7 @@ impl Source {
 
     /// The metrics of its tables. Empty until the engines have started.
     pub(crate) fn readings(&self) -> Vec<Reading> {
-        let read = |part: &Arc<Part>| {
+        let read = |part: &Arc<DrainedTable>| {
             part.meter.reading(&self.config.name, &part.table, part.health().as_ref(), &part.failures)
         };
         self.parts().iter().map(read).collect()
@@ -207,8 +210,10 @@ impl Source {
                     });
                     tell(Ok(()));
                     let name = self.config.name.as_str();
-                    let watched =
-                        join_all(parts.iter().map(|part| join(watch(name, part), purge(name, part))));
+                    let watched = parts
+                        .iter()
+                        .map(|part| join(watch(name, part, self.process.as_ref()), purge(name, part)));
+                    let watched = join_all(watched);
                     stop.run_until_cancelled(watched).await;
                 }
                 Err(error) => {
@@ -236,7 +241,7 @@ impl Source {
         }
     }
 
-    fn tell_what_is_waited_for(&self, part: &Part) {
+    fn tell_what_is_waited_for(&self, part: &DrainedTable) {
         let Some(health) = part.health().filter(|health| health.in_memory > 0) else { return };
         tracing::info!(
             source = %self.config.name,
@@ -266,11 +271,24 @@ impl Source {
                 }
                 store.admin().check().await
             };
-            ready.await.map_err(|error| self.failed(&table, layout, &error))?;
+            if let Err(error) = ready.await {
+                return Err(self.not_ready(&table, &*store, &error).await);
+            }
             tables.push((route, table, store));
         }
         self.look_beside(layout).await;
         Ok(tables)
+    }
+
+    /// The error of a table that can't be used. If rights are missing, it names the statements that grant them.
+    async fn not_ready(&self, table: &TableName, store: &dyn Table, error: &StoreError) -> SourceError {
+        if error.kind() == ErrorKind::Permission
+            && let Ok(lacking) = store.admin().lacking().await
+            && !lacking.deliver.is_empty()
+        {
+            return SourceError::lacking(&self.config.name, table.as_str(), &lacking.deliver);
+        }
+        self.failed(table, store.facts().layout(), error)
     }
 
     /// Warns if the tables of the other layout have pending events. Nothing delivers these, and no other
@@ -326,16 +344,19 @@ impl Source {
         connected.map_err(|error| SourceError::connecting(&config.name, url, &error))
     }
 
-    fn failed(&self, table: &TableName, layout: Layout, error: &pillarbox::port::StoreError) -> SourceError {
+    fn failed(&self, table: &TableName, layout: Layout, error: &StoreError) -> SourceError {
         let config = &self.config;
         SourceError::of_table(&config.name, config.database_url.reveal(), table.as_str(), layout, error)
     }
 
     /// Starts the engines. If one fails to start, closes the engines that were started before it.
-    async fn start(&self, tables: Vec<(Route, TableName, AnyTable)>) -> Result<Vec<Arc<Part>>, SourceError> {
+    async fn start(
+        &self,
+        tables: Vec<(Route, TableName, AnyTable)>,
+    ) -> Result<Vec<Arc<DrainedTable>>, SourceError> {
         let limit = Arc::new(Semaphore::new(self.config.max_concurrent_groups));
         let shared = tables.len() > 1;
-        let mut parts: Vec<Arc<Part>> = Vec::new();
+        let mut parts: Vec<Arc<DrainedTable>> = Vec::new();
         for (route, table, store) in tables {
             let limit = shared.then(|| Arc::clone(&limit));
             match self.part(route, table, store, limit).await {
@@ -355,7 +376,7 @@ impl Source {
         table: TableName,
         store: AnyTable,
         limit: Option<Arc<Semaphore>>,
-    ) -> Result<Part, SourceError> {
+    ) -> Result<DrainedTable, SourceError> {
         let config = &self.config;
         let layout = store.facts().layout();
         let purges = self.purges(&table, &*store).await?;
@@ -372,6 +393,9 @@ impl Source {
             None => sink,
         };
         let meter = Arc::new(Meter::default());
+        if let Some(process) = &self.process {
+            end_leases_of_dead(&config.name, &*store, process).await;
+        }
         let engine = Engine::start(EngineParts {
             table: store.clone(),
             sink,
@@ -382,7 +406,7 @@ impl Source {
         let engine = engine.await.map_err(|error| self.failed(&table, layout, &error))?;
         tracing::info!(source = %config.name, table = %table.as_str(), %layout, "source runs");
         let (table, engine) = (table.as_str().to_owned(), Mutex::new(Some(engine)));
-        Ok(Part { table, store, meter, failures, purges, engine })
+        Ok(DrainedTable { table, store, meter, failures, purges, engine })
     }
 }
 

@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::failures::{LastFailure, News};
 use crate::left::pending;
-use crate::source::Part;
+use crate::predecessor::Process;
+use crate::source::{DrainedTable, Health};
 
 /// Interval between two checks of a sink.
 const TICK: Duration = Duration::from_millis(500);
@@ -18,10 +19,11 @@ const COUNTS_APART: Duration = Duration::from_secs(5);
 /// Timeout for counting the pending events.
 const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The state of a node as JSON, shown in lists of nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct NodeState {
-    sink: SinkState,
+/// The state of a node as JSON: shown in lists of nodes, and read by relays that start on the same host.
+#[derive(Debug, Serialize)]
+struct NodeState<'a> {
+    process: Option<&'a Process>,
+    sink: Option<&'a SinkState>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,37 +33,59 @@ struct SinkState {
     next_attempt_at: Option<Timestamp>,
 }
 
-/// The node that published last, what it published, and when.
-type Published = (NodeId, SinkState, Instant);
-
-/// Watches the sink of a table. Never returns; the caller cancels it.
-pub(crate) async fn watch(source: &str, part: &Part) {
-    let mut published = None;
-    loop {
-        sleep(TICK).await;
-        tell(source, part).await;
-        publish(source, part, &mut published).await;
+impl SinkState {
+    fn new(health: &Health, last_failure: LastFailure) -> Self {
+        let breaker = if health.breaker_open { "open" } else { "closed" };
+        let next = health.next_attempt_in().and_then(|wait| Timestamp::now().checked_add(wait).ok());
+        let next_attempt_at = next.filter(|_| last_failure.recovered_at.is_none());
+        Self { breaker, last_failure, next_attempt_at }
     }
 }
 
-/// Stores the state of the sink with the node if it has changed. Stores nothing before the first failure.
-async fn publish(source: &str, part: &Part, published: &mut Option<Published>) {
-    let (Some(last_failure), Some(health)) = (part.failures.last(), part.health()) else { return };
+/// The node that published last, what it published, and when.
+type Published = (NodeId, Option<SinkState>, Instant);
+
+/// Watches the sink of a table. Never returns; the caller cancels it.
+pub(crate) async fn watch(source: &str, part: &DrainedTable, process: Option<&Process>) {
+    let mut published = None;
+    loop {
+        publish(source, part, process, &mut published).await;
+        sleep(TICK).await;
+        tell(source, part).await;
+    }
+}
+
+/// Stores the process and the state of the sink with the node if they have changed. The sink has no state before its first
+/// failure.
+async fn publish(
+    source: &str,
+    part: &DrainedTable,
+    process: Option<&Process>,
+    published: &mut Option<Published>,
+) {
+    let Some(health) = part.health() else { return };
     let Some(node) = health.node else { return };
-    let breaker = if health.breaker_open { "open" } else { "closed" };
-    let next = health.next_attempt_in().and_then(|wait| Timestamp::now().checked_add(wait).ok());
-    let next_attempt_at = next.filter(|_| last_failure.recovered_at.is_none());
-    let sink = SinkState { breaker, last_failure, next_attempt_at };
+    let sink = part.failures.last().map(|last_failure| SinkState::new(&health, last_failure));
     if let Some((by, last, at)) = published
         && *by == node
-        && (is_like(last, &sink) || at.elapsed() < COUNTS_APART && is_same_failure(last, &sink))
+        && is_published(last.as_ref(), *at, sink.as_ref())
     {
         return;
     }
-    let Ok(state) = serde_json::to_string(&NodeState { sink: sink.clone() }) else { return };
+    let Ok(state) = serde_json::to_string(&NodeState { process, sink: sink.as_ref() }) else { return };
     match part.store.publish(node, state).await {
         Ok(()) => *published = Some((node, sink, Instant::now())),
-        Err(error) => tracing::debug!(source, %error, "the state of the sink could not be published"),
+        Err(error) => tracing::debug!(source, %error, "the state of the node could not be published"),
+    }
+}
+
+/// Whether the state needs no update: nothing has changed, or only counts and times have, a short time ago.
+fn is_published(last: Option<&SinkState>, at: Instant, sink: Option<&SinkState>) -> bool {
+    match (last, sink) {
+        (Some(last), Some(sink)) => {
+            is_like(last, sink) || at.elapsed() < COUNTS_APART && is_same_failure(last, sink)
+        }
+        (last, sink) => last.is_none() && sink.is_none(),
     }
 }
 
@@ -80,7 +104,7 @@ fn is_same_failure(one: &SinkState, other: &SinkState) -> bool {
 }
 
 /// Logs the changes since the last call.
-pub(crate) async fn tell(source: &str, part: &Part) {
+pub(crate) async fn tell(source: &str, part: &DrainedTable) {
     while let Some(news) = part.failures.news(Timestamp::now()) {
         let table = part.table.as_str();
         match news {
@@ -113,7 +137,7 @@ pub(crate) async fn tell(source: &str, part: &Part) {
 }
 
 /// The number of pending events, or at least those in memory if the store does not answer in time.
-async fn waiting(part: &Part) -> Option<String> {
+async fn waiting(part: &DrainedTable) -> Option<String> {
     match timeout(COUNTED_WITHIN, pending(&*part.store)).await {
         Ok(Ok(count)) => Some(count.to_string()),
         _ => part.health().map(|health| format!("at least {}", health.in_memory)),

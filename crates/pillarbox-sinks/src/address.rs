@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde::de::{IntoDeserializer as _, value};
 
+use crate::cleartext;
 use crate::envelope::Format;
 use crate::error::SinkError;
 use crate::options::SinkOptions;
@@ -52,6 +53,19 @@ impl Address {
             path: path.to_owned(),
             query: pairs(query)?,
         })
+    }
+
+    /// Refuses a password that would be sent without TLS to another machine.
+    pub(crate) fn check_cleartext(
+        &self,
+        options: &SinkOptions,
+        instead: &'static str,
+    ) -> Result<(), SinkError> {
+        if self.password.is_none() {
+            return Ok(());
+        }
+        let hosts = self.hosts.iter().map(|(host, _)| host.as_str());
+        cleartext::check(hosts, options, "password in the sink's URL", instead)
     }
 
     /// The path, decoded.

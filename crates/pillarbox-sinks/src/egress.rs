@@ -97,13 +97,19 @@ fn of_v6(address: Ipv6Addr) -> Kind {
         [0, 0, 0, 0, 0xffff, 0, high, low] => Kind::Embedded("IPv4-translated", v4(high, low)),
         [0, 0, 0, 0, 0, 0, high, low] => Kind::Embedded("IPv4-compatible", v4(high, low)),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Kind::Embedded("behind NAT64", v4(high, low)),
-        [0x64, 0xff9b, 1, _, _, _, high, low] => Kind::Embedded("behind NAT64", v4(high, low)),
+        // NAT64 of local use: where the IPv4 address is depends on a prefix that only the network knows.
+        [0x64, 0xff9b, 1, ..] => Kind::Never("behind a NAT64 of local use"),
         [0x2002, high, low, ..] => Kind::Embedded("6to4", v4(high, low)),
         // Teredo stores the client's IPv4 address at the end, with all bits inverted.
         [0x2001, 0, _, _, _, _, high, low] => Kind::Embedded("Teredo", v4(!high, !low)),
-        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
-            Kind::Never("a metadata service")
-        }
+        // Metadata services: all of AWS's block, and the addresses of Google, Oracle, Scaleway, Linode and
+        // Alibaba, which lie in blocks that others use too.
+        [0xfd00, 0xec2, ..]
+        | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]
+        | [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]
+        | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+        | [0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1]
+        | [0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200] => Kind::Never("a metadata service"),
         [0xfe80..=0xfebf, ..] => Kind::Never("link-local, where metadata services are"),
         [0xfc00..=0xfdff, ..] => Kind::Internal("unique local"),
         [0xfec0..=0xfeff, ..] => Kind::Internal("site-local"),

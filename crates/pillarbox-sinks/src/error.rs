@@ -29,6 +29,16 @@ pub enum SinkError {
         /// The cargo feature that adds the sink.
         feature: &'static str,
     },
+    /// A secret would be sent to another machine without TLS.
+    #[error(
+        "the {what} would be sent without TLS, and anybody on the way could read it: use {instead}, or set allow-cleartext = true if you trust the network"
+    )]
+    Cleartext {
+        /// The secret.
+        what: &'static str,
+        /// What to use instead.
+        instead: &'static str,
+    },
     /// An option is invalid for this sink.
     #[error("sink option `{option}`: {reason}")]
     Option {

@@ -25,7 +25,7 @@ use crate::error::SinkError;
 use crate::fault::Fault;
 use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
-use crate::template::Template;
+use crate::template::{RenderError, Template, Value};
 use runs::Runs;
 
 const PORT: u16 = 9_092;
@@ -163,13 +163,13 @@ impl KafkaSink {
     }
 
     /// Hands a run to the producer and waits for all results. The error is the first failure.
-    async fn send_all(&self, producer: &Producer, run: &[Record<'_>]) -> Result<(), Failure> {
+    async fn send_all(&self, producer: &Producer, run: &[Record<'_>]) -> Result<(), FailedRecord> {
         let mut begun = producer.watcher.runs.begin(run.len());
         let mut stopped = None;
         let deadline = Instant::now() + self.timeout;
         for (place, record) in run.iter().enumerate() {
             if let Err(error) = self.enqueue(producer, record, begun.number(place), deadline).await {
-                stopped = Some(Failure { taken: place, error, by: By::Client });
+                stopped = Some(FailedRecord { taken: place, error, by: By::Client });
                 break;
             }
             begun.handed_over();
@@ -179,7 +179,7 @@ impl KafkaSink {
             Ok(None) => Some((0, KafkaError::Canceled)),
             Err(_) => Some((0, KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))),
         };
-        let failure = failed.map(|(taken, error)| Failure { taken, error, by: By::Broker });
+        let failure = failed.map(|(taken, error)| FailedRecord { taken, error, by: By::Broker });
         // A record that failed at the broker precedes the one at which handing over stopped.
         failure.or(stopped).map_or(Ok(()), Err)
     }
@@ -220,7 +220,7 @@ impl KafkaSink {
 }
 
 /// The first record of a run that failed.
-struct Failure {
+struct FailedRecord {
     /// Number of records that were accepted before it.
     taken: usize,
     error: KafkaError,
@@ -253,9 +253,10 @@ fn key(event: &Event) -> Cow<'_, str> {
 }
 
 /// Escapes a value for a topic: characters that are not allowed become `_`.
-fn escaped(value: &str) -> Cow<'_, str> {
+fn escaped<'v>(_: &str, value: Value<'v>) -> Result<Cow<'v, str>, RenderError> {
     let bad = |letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter);
-    if value.contains(bad) { value.replace(bad, "_").into() } else { value.into() }
+    let text = value.text;
+    Ok(if text.contains(bad) { text.replace(bad, "_").into() } else { text.into() })
 }
 
 fn is_too_large(error: &KafkaError) -> bool {

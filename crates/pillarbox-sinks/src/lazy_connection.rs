@@ -11,11 +11,11 @@ use tokio::sync::OnceCell;
 /// would send the rest of a batch after its beginning was lost with the old connection, and so break the
 /// order.
 pub(crate) struct LazyConnection<C> {
-    current: Mutex<Held<C>>,
+    current: Mutex<SharedConnection<C>>,
 }
 
 /// The connection that one delivery uses. It is empty until the first connect succeeds.
-pub(crate) type Held<C> = Arc<OnceCell<C>>;
+pub(crate) type SharedConnection<C> = Arc<OnceCell<C>>;
 
 impl<C> LazyConnection<C> {
     pub(crate) fn new() -> Self {
@@ -23,7 +23,7 @@ impl<C> LazyConnection<C> {
     }
 
     /// The current connection. Concurrent deliveries wait for one `connect` instead of connecting twice.
-    pub(crate) async fn held<E, F>(&self, connect: impl FnOnce() -> F) -> Result<Held<C>, E>
+    pub(crate) async fn held<E, F>(&self, connect: impl FnOnce() -> F) -> Result<SharedConnection<C>, E>
     where
         F: Future<Output = Result<C, E>>,
     {
@@ -34,7 +34,7 @@ impl<C> LazyConnection<C> {
 
     /// Drops a broken connection, so that the next delivery connects again. Does nothing if another delivery
     /// has replaced it already: the newer connection is not the broken one.
-    pub(crate) fn give_up(&self, broken: &Held<C>) {
+    pub(crate) fn give_up(&self, broken: &SharedConnection<C>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&current, broken) {
             *current = Arc::new(OnceCell::new());

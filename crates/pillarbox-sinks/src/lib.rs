@@ -7,6 +7,15 @@
 
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod address;
+#[cfg(any(
+    feature = "http",
+    feature = "kafka",
+    feature = "nats",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "webhook"
+))]
+mod cleartext;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod courier;
 mod egress;
@@ -51,7 +60,7 @@ pub use kafka::KafkaSink;
 #[cfg(feature = "nats")]
 pub use nats::NatsSink;
 pub use open::open;
-pub use options::{Answers, Compression, Http2, SinkOptions};
+pub use options::{Answers, Compression, Http2, KeepAnswers, SinkOptions};
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::RabbitMqSink;
 pub use secret::{Secret, TokenSource};

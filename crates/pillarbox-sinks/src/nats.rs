@@ -4,6 +4,8 @@ mod sizes;
 
 use std::borrow::Cow;
 use std::error::Error as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::address::{Address, destination};
+use crate::cleartext;
 use crate::courier::{self, Courier, rejected, said, unavailable};
 use crate::envelope::{Binding, Encoded, Envelope};
 use crate::error::SinkError;
@@ -26,7 +29,7 @@ use crate::fault::{Fault, cause_of};
 use crate::lazy_connection::LazyConnection;
 use crate::options::SinkOptions;
 use crate::secret::{Secret, TokenSource};
-use crate::template::Template;
+use crate::template::{RenderError, Template, Value};
 use crate::tls::ensure_tls_provider;
 use sizes::Sizes;
 
@@ -35,6 +38,8 @@ const PORT: u16 = 4_222;
 const IN_FLIGHT_MAX: usize = 4_096;
 /// Maximum number of messages that one delivery sends before it waits for acknowledgements.
 const FLIGHT_MAX: usize = 512;
+/// Maximum bytes read of a token file.
+const TOKEN_MAX: u64 = 16 * 1024;
 /// The JetStream error for a message larger than its stream allows.
 const TOO_LARGE_FOR_STREAM: ErrorCode = ErrorCode(10_054);
 /// An address that no server listens on, used to prevent reconnects: see [`NatsSink::connect`].
@@ -85,12 +90,15 @@ impl NatsSink {
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let mut address = Address::parse(url, PORT)?;
         let subject = destination(Some(address.path()?), options, "subject: add it as the path")?;
+        let scheme = if address.scheme == "tls" { "tls" } else { "nats" };
+        if scheme == "nats" && options.ca_file.is_none() {
+            check_cleartext(&address, options)?;
+        }
         let login = Login {
             user: address.user.take(),
             password: address.password.take(),
             credentials_file: address.take("credentials-file"),
         };
-        let scheme = if address.scheme == "tls" { "tls" } else { "nats" };
         let server =
             |(host, port): &(String, u16)| ServerAddr::from_str(&format!("{scheme}://{host}:{port}"));
         let servers: Result<_, _> = address.hosts.iter().map(server).collect();
@@ -138,7 +146,9 @@ impl NatsSink {
             .reconnect_delay_callback(|_| Duration::ZERO)
             .name("pillarbox");
         if let Some(file) = &self.options.ca_file {
-            options = options.add_root_certificates(file.clone());
+            // Who names certificates expects them to be checked: without this, a server that offers no TLS
+            // would be accepted.
+            options = options.add_root_certificates(file.clone()).require_tls(true);
         }
         let login = &self.login;
         if let Some(file) = &login.credentials_file {
@@ -162,7 +172,11 @@ impl NatsSink {
             Some(TokenSource::File(path)) => {
                 let path = path.clone();
                 // Read again for each connection, so a replaced file takes effect.
-                let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
+                let read = tokio::task::spawn_blocking(move || {
+                    let mut token = String::new();
+                    File::open(path)?.take(TOKEN_MAX).read_to_string(&mut token).map(|_| token)
+                });
+                let read = read.await;
                 let token =
                     read.map_err(|_| std::io::ErrorKind::Other).and_then(|read| read.map_err(|e| e.kind()));
                 token
@@ -232,6 +246,17 @@ impl NatsSink {
     }
 }
 
+/// A user without a password is a token. What a file of credentials contains is not sent, except for a
+/// signature.
+fn check_cleartext(address: &Address, options: &SinkOptions) -> Result<(), SinkError> {
+    let (what, is_secret) = match (&address.user, &options.token) {
+        (_, Some(_)) => ("token", true),
+        (user, None) => ("password or token in the sink's URL", user.is_some()),
+    };
+    let hosts = address.hosts.iter().map(|(host, _)| host.as_str());
+    if is_secret { cleartext::check(hosts, options, what, "tls://") } else { Ok(()) }
+}
+
 /// The reason why connecting failed, without addresses or passwords.
 fn unconnected(error: &ConnectError) -> Fault {
     let root = std::iter::successors(error.source(), |cause| (**cause).source()).take(8);
@@ -247,11 +272,18 @@ fn unconnected(error: &ConnectError) -> Fault {
     Fault::new(cause, format!("no connection to NATS: {}{detail}", error.kind()))
 }
 
-/// Escapes a value for a subject. Dots separate tokens as they do in the template; wildcards and whitespace
-/// become `_`.
-fn escaped(value: &str) -> Cow<'_, str> {
-    let bad = |letter: char| matches!(letter, '*' | '>') || letter.is_whitespace() || letter.is_control();
-    if value.contains(bad) { value.replace(bad, "_").into() } else { value.into() }
+/// Escapes a value for a subject. Wildcards and whitespace become `_`, and so do dots, except where the
+/// template lets them separate tokens: a tenant named `victim.created` must not reach `victim`'s subjects.
+fn escaped<'v>(_: &str, value: Value<'v>) -> Result<Cow<'v, str>, RenderError> {
+    let may_have_dots = value.may_have_dots();
+    let bad = |letter: char| {
+        matches!(letter, '*' | '>')
+            || letter.is_whitespace()
+            || letter.is_control()
+            || (letter == '.' && !may_have_dots)
+    };
+    let text = value.text;
+    Ok(if text.contains(bad) { text.replace(bad, "_").into() } else { text.into() })
 }
 
 fn headers(encoded: &Encoded) -> Result<HeaderMap, String> {

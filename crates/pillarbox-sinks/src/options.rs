@@ -10,6 +10,9 @@ use crate::egress::Egress;
 use crate::envelope::Format;
 use crate::secret::{Secret, TokenSource};
 
+/// The default `source` of CloudEvents.
+pub(crate) const SOURCE: &str = "pillarbox";
+
 /// Options of a sink. Each sink uses the options that apply to it.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
@@ -29,6 +32,8 @@ pub struct SinkOptions {
     pub compression: Compression,
     /// How responses of a batch endpoint are read. Default: item by item.
     pub answers: Answers,
+    /// Whether errors quote the text of an endpoint's answer. Default: yes.
+    pub keep_answers: KeepAnswers,
     /// When HTTP/2 is used. Default: negotiated with TLS.
     pub http2: Http2,
     /// The bearer token. Default: none.
@@ -39,6 +44,8 @@ pub struct SinkOptions {
     pub egress: Egress,
     /// The proxy for the batch endpoint. Default: none; proxy variables of the environment are ignored.
     pub proxy: Option<Secret>,
+    /// Whether tokens and passwords may be sent without TLS to other machines. Default: no.
+    pub allow_cleartext: bool,
     /// A file of PEM certificates to trust in addition to the system's. Default: none.
     pub ca_file: Option<PathBuf>,
     /// Settings passed to the broker's client. Default: none.
@@ -52,18 +59,20 @@ impl Default for SinkOptions {
     fn default() -> Self {
         Self {
             format: Format::Raw,
-            source: "pillarbox".to_owned(),
+            source: SOURCE.to_owned(),
             destination: None,
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
             retry_after_max: Duration::from_secs(300),
             compression: Compression::None,
             answers: Answers::ItemByItem,
+            keep_answers: KeepAnswers::Text,
             http2: Http2::Negotiated,
             token: None,
             secrets: Vec::new(),
             egress: Egress::default(),
             proxy: None,
+            allow_cleartext: false,
             ca_file: None,
             properties: BTreeMap::new(),
             #[cfg(feature = "stdout")]
@@ -94,6 +103,18 @@ pub enum Answers {
     ItemByItem,
     /// Only the status code counts.
     ByStatus,
+}
+
+/// Whether an error keeps the text of the endpoint's answer, which may quote the event. Either way the log
+/// shows only the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeepAnswers {
+    /// The beginning of the text is kept with the event.
+    #[default]
+    Text,
+    /// Only the status is kept.
+    None,
 }
 
 /// When HTTP/2 is used.

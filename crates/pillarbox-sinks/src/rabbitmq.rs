@@ -28,6 +28,8 @@ const HEARTBEAT: u16 = 10;
 /// Maximum number of idle channels that are kept open.
 const IDLE_MAX: usize = 64;
 const PERSISTENT: u8 = 2;
+/// Prefix of the names that belong to the broker: its own exchanges and queues.
+const RESERVED: &str = "amq.";
 const UNROUTABLE: &str = "unroutable: no queue is bound to the exchange for this routing key";
 
 /// Publishes events to a RabbitMQ exchange.
@@ -87,6 +89,9 @@ impl RabbitMqSink {
         let key = address.take("routing-key").or_else(|| options.destination.clone());
         let routing_key =
             destination(Some(key.unwrap_or_else(|| "{type}".to_owned())), options, "routing key")?;
+        if !tls {
+            address.check_cleartext(options, "amqps://")?;
+        }
         let uri = uri(&mut address, if tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP })?;
         let trusted = certificates(options)?;
         let options = address.finish(options)?;
@@ -156,6 +161,21 @@ impl RabbitMqSink {
         }
         sent?;
         connection.put_back(channel);
+        Ok(())
+    }
+
+    /// Refuses what the author of an event must not reach: the broker's own exchanges and queues, and the
+    /// default exchange, which leads to every queue. The operator may name any of them.
+    fn check_names(&self, exchange: &str, routing_key: &str) -> Result<(), Verdict> {
+        let by_event = |template: &Template| !template.is_constant();
+        let is_own = |name: &str| name.is_empty() || name.starts_with(RESERVED);
+        if self.exchange.as_ref().is_some_and(by_event) && is_own(exchange) {
+            return Err(rejected("the exchange made by the template is none that an event may name"));
+        }
+        // On the default exchange the routing key is the name of a queue.
+        if exchange.is_empty() && by_event(&self.routing_key) && is_own(routing_key) {
+            return Err(rejected("the queue made by the template is none that an event may name"));
+        }
         Ok(())
     }
 
@@ -281,6 +301,7 @@ impl Courier for RabbitMqSink {
             |template: &Template| template.render_plain(event).map_err(|error| rejected(error.to_string()));
         let exchange = self.exchange.as_ref().map(rendered).transpose()?.unwrap_or_default();
         let routing_key = rendered(&self.routing_key)?;
+        self.check_names(&exchange, &routing_key)?;
         let encoded = self.envelope.encode(delivery).map_err(rejected)?;
         if encoded.body.len() > self.size_max.load(Ordering::Relaxed) {
             return Err(rejected("the message is larger than the broker's max_message_size"));

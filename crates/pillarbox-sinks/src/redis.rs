@@ -22,6 +22,8 @@ use crate::template::Template;
 use crate::tls::ensure_tls_provider;
 
 const PORT: u16 = 6_379;
+/// The error for a key that has another type than the command works on.
+const WRONG_TYPE: &str = "WRONGTYPE";
 /// The largest value that Redis accepts by default. A larger one would close the connection.
 const VALUE_MAX: usize = 512 * 1024 * 1024;
 /// Maximum number of unanswered requests on one connection.
@@ -30,7 +32,7 @@ const IN_FLIGHT_MAX: usize = 1_024;
 /// Adds events to Redis streams.
 ///
 /// The URL is `redis://[USER:PASSWORD@]HOST[:PORT]/DATABASE?stream=STREAM`, or `rediss://…`. The stream is a
-/// [`Template`]. Settings: `maxlen` is the approximate number of entries that a stream keeps, `wait` the
+/// [`Template`], and begins with a text if it has places. Settings: `maxlen` is the approximate number of entries that a stream keeps, `wait` the
 /// number of replicas that must have an entry; `format`.
 ///
 /// Redis does not deduplicate: a redelivery after a lost answer is stored twice.
@@ -55,6 +57,11 @@ impl RedisSink {
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
         let mut address = Address::parse(url, PORT)?;
         let stream = destination(address.take("stream"), options, "stream: add `?stream=`")?;
+        // Otherwise the author of an event could name any key of the database.
+        if !stream.is_constant() && !stream.has_prefix() {
+            let reason = "names its stream by the event alone: begin it with a text of your own, as in `stream=events:{type}`";
+            return Err(SinkError::url(reason));
+        }
         let maxlen = address.take_number("maxlen")?;
         if maxlen.is_some() {
             tracing::warn!(
@@ -62,6 +69,9 @@ impl RedisSink {
             );
         }
         let replicas = address.take_number("wait")?.unwrap_or(0);
+        if address.scheme != "rediss" {
+            address.check_cleartext(options, "rediss://")?;
+        }
         let client = client(&address, certificates(options)?)?;
         let options = address.finish(options)?;
         let envelope = Envelope::new(options.format, Binding::Kafka, options.source.clone());
@@ -227,6 +237,10 @@ impl Courier for RedisSink {
         let added = timeout(self.timeout(), self.add_all(connection, run)).await;
         match added.unwrap_or_else(|_| Err(Fault::new(Cause::Timeout, "no answer in time"))) {
             Ok(added) => vec![Verdict::Accepted; added],
+            // The event has named a key that is no stream. Redis has added nothing of the run.
+            Err(fault) if !self.stream.is_constant() && fault.error.starts_with(WRONG_TYPE) => {
+                vec![rejected(format!("the key made by the template is no stream: {}", fault.error))]
+            }
             Err(fault) => {
                 self.connection.give_up(&held);
                 vec![unavailable(fault.during("Redis did not take it"))]

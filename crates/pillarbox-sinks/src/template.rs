@@ -22,6 +22,10 @@ const OUTSIDE_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').r
 /// `{header:NAME}`. A default follows a bar, as in `{tenant|none}`, and is used if the event's value is
 /// missing or empty. Write `{{` and `}}` for literal braces.
 ///
+/// A value stays within one segment of a path and one token of a NATS subject, except for the slash of
+/// `{group}` and the dots of `{type}`. `:raw` after a name, as in `{tenant:raw}`, lets the separators of that
+/// value pass too.
+///
 /// ```
 /// # use pillarbox::Event;
 /// # use pillarbox_sinks::Template;
@@ -31,13 +35,22 @@ const OUTSIDE_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').r
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    segments: Vec<Segment>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum Segment {
     Text(String),
-    Place { name: Name, default: Option<String> },
+    Placeholder(Placeholder),
+}
+
+/// A place of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placeholder {
+    name: Name,
+    default: Option<String>,
+    /// Whether the template lets separators of the event's value pass.
+    is_raw: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +104,20 @@ pub enum RenderError {
         /// The name of the place.
         place: String,
     },
+    /// A value contains a separator that could lead to another path.
+    #[error(
+        "the value of {{{place}}} has a slash or a backslash, which could lead to another path; write {{{place}:raw}} to send it encoded"
+    )]
+    Separator {
+        /// The name of the place.
+        place: String,
+    },
+    /// A value contains a segment that leads up in a path.
+    #[error("the value of {{{place}}} has a segment `.` or `..`, which leads to another path")]
+    Climbs {
+        /// The name of the place.
+        place: String,
+    },
     /// The rendered text is too long.
     #[error("the text made by the template is longer than {RENDERED_MAX} bytes")]
     TooLong,
@@ -105,7 +132,7 @@ impl Template {
         if text.len() > TEMPLATE_MAX {
             return Err(BadTemplate::TooLong { len: text.len() });
         }
-        let mut parts = Vec::new();
+        let mut segments = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(found) = rest.find(['{', '}']) {
@@ -120,37 +147,38 @@ impl Template {
                 let inside = (brace == "{").then(|| after.split_once('}')).flatten();
                 let (inside, after) = inside.ok_or(BadTemplate::Brace { at })?;
                 if !plain.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                    segments.push(Segment::Text(std::mem::take(&mut plain)));
                 }
-                parts.push(Part::place(inside, at)?);
+                segments.push(Segment::placeholder(inside, at)?);
                 after
             };
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            segments.push(Segment::Text(plain));
         }
-        if parts.iter().filter(|part| matches!(part, Part::Place { .. })).count() > PLACES_MAX {
+        if segments.iter().filter(|segment| matches!(segment, Segment::Placeholder(_))).count() > PLACES_MAX {
             return Err(BadTemplate::TooManyPlaces);
         }
-        Ok(Self { parts })
+        Ok(Self { segments })
     }
 
     /// Fills the places from an event. `escape` applies to values and defaults, not to the text of the
-    /// template.
-    pub fn render<F>(&self, event: &Event, escape: F) -> Result<String, RenderError>
+    /// template; it gets the text so far too.
+    pub(crate) fn render<F>(&self, event: &Event, escape: F) -> Result<String, RenderError>
     where
-        F: Fn(&str) -> Cow<'_, str>,
+        F: for<'v> Fn(&str, Value<'v>) -> Result<Cow<'v, str>, RenderError>,
     {
         let mut out = String::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Place { name, default } => {
-                    let value = name.of(event);
-                    let value = value.as_deref().or(default.as_deref());
-                    let value = value.ok_or_else(|| RenderError::Missing { place: name.to_text() })?;
-                    out.push_str(&escape(value));
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(text) => out.push_str(text),
+                Segment::Placeholder(place) => {
+                    let given = place.name.of(event);
+                    let text = given.as_deref().or(place.default.as_deref());
+                    let text = text.ok_or_else(|| RenderError::Missing { place: place.name.to_text() })?;
+                    let is_default = given.is_none();
+                    out.push_str(&escape(&out, Value { text, place, is_default })?);
                 }
             }
             if out.len() > RENDERED_MAX {
@@ -162,22 +190,34 @@ impl Template {
 
     /// Fills the places without escaping.
     pub fn render_plain(&self, event: &Event) -> Result<String, RenderError> {
-        self.render(event, |value| Cow::Borrowed(value))
+        self.render(event, |_, value| Ok(Cow::Borrowed(value.text)))
     }
 
-    /// Fills the places for the path of a URL. Values are percent-encoded, so that a value never adds a
-    /// segment.
+    /// Fills the places for the path and query of a URL. Values are percent-encoded, so that a value never
+    /// adds a segment, and those of the path must not become segments when a server decodes the path before
+    /// it looks for slashes.
     pub fn render_path(&self, event: &Event) -> Result<String, RenderError> {
-        self.render(event, percent_encoded)
+        self.render(event, |before, value| {
+            if !before.contains('?') {
+                value.check_segment()?;
+            }
+            Ok(utf8_percent_encode(value.text, OUTSIDE_SEGMENT).into())
+        })
     }
 
     /// The text of a template without places, which is the same for every event.
     #[must_use]
     pub fn as_constant(&self) -> Option<&str> {
-        match self.parts.as_slice() {
-            [Part::Text(text)] => Some(text),
+        match self.segments.as_slice() {
+            [Segment::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether the template begins with a text, so that an event never decides on the beginning.
+    #[cfg(feature = "redis")]
+    pub(crate) fn has_prefix(&self) -> bool {
+        matches!(self.segments.first(), Some(Segment::Text(_)))
     }
 
     /// Whether the template has no places.
@@ -187,8 +227,8 @@ impl Template {
     }
 }
 
-impl Part {
-    fn place(inside: &str, at: usize) -> Result<Self, BadTemplate> {
+impl Segment {
+    fn placeholder(inside: &str, at: usize) -> Result<Self, BadTemplate> {
         if inside.contains('{') {
             return Err(BadTemplate::Brace { at });
         }
@@ -196,8 +236,42 @@ impl Part {
             Some((name, default)) => (name, Some(default.to_owned())),
             None => (inside, None),
         };
+        let (name, is_raw) = name.strip_suffix(":raw").map_or((name, false), |name| (name, true));
         let name = Name::parse(name).ok_or_else(|| BadTemplate::UnknownPlace { name: name.to_owned() })?;
-        Ok(Self::Place { name, default })
+        Ok(Self::Placeholder(Placeholder { name, default, is_raw }))
+    }
+}
+
+/// The value that fills a place: the event's, or the default of the template.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'v> {
+    pub(crate) text: &'v str,
+    place: &'v Placeholder,
+    is_default: bool,
+}
+
+impl Value<'_> {
+    /// Whether dots of the value may separate tokens: types have dots by convention.
+    #[cfg(feature = "nats")]
+    pub(crate) fn may_have_dots(self) -> bool {
+        self.is_default || self.place.is_raw || self.place.name == Name::Type
+    }
+
+    fn check_segment(self) -> Result<(), RenderError> {
+        let separates = |letter: char| matches!(letter, '/' | '\\');
+        if self.is_default || !self.text.contains(separates) {
+            return Ok(());
+        }
+        let place = || self.place.name.to_text();
+        if self.text.split(separates).any(|segment| matches!(segment, "." | "..")) {
+            return Err(RenderError::Climbs { place: place() });
+        }
+        // The key of an aggregate's group is `TYPE/ID`.
+        if self.place.is_raw || self.place.name == Name::Group {
+            Ok(())
+        } else {
+            Err(RenderError::Separator { place: place() })
+        }
     }
 }
 
@@ -238,11 +312,6 @@ impl Name {
         };
         value.filter(|value| !value.is_empty())
     }
-}
-
-/// Encodes a value so that it stays within one segment of a path.
-fn percent_encoded(value: &str) -> Cow<'_, str> {
-    utf8_percent_encode(value, OUTSIDE_SEGMENT).into()
 }
 
 #[cfg(test)]
@@ -295,11 +364,32 @@ mod tests {
 
     #[test]
     fn in_a_path_values_make_no_segments() {
-        let template = Template::parse("/in/{aggregate-id}/{header:region}").unwrap();
-        assert_eq!(template.render_path(&event()).unwrap(), "/in/7%2F..%2F8/eu%20west");
-        let odd = Event::text("a?b#c%2f\\ü", "{}").build().unwrap();
+        let template = Template::parse("/in/{type}/{header:region}").unwrap();
+        assert_eq!(template.render_path(&event()).unwrap(), "/in/placed/eu%20west");
+        let odd = Event::text("a?b#c%2fü", "{}").build().unwrap();
         let path = Template::parse("/{type}").unwrap().render_path(&odd).unwrap();
-        assert_eq!(path, "/a%3Fb%23c%252f%5C%C3%BC");
+        assert_eq!(path, "/a%3Fb%23c%252f%C3%BC");
+    }
+
+    /// PBX-156
+    #[test]
+    fn in_a_path_a_decoded_value_makes_no_segments_either() {
+        let path = |template: &str, tenant: &str| {
+            let event = Event::text("t", "{}").tenant(tenant).aggregate("order", "7").build().unwrap();
+            Template::parse(template).unwrap().render_path(&event)
+        };
+        let place = || "tenant".to_owned();
+        for slash in ["a/b", "a\\b", "/"] {
+            assert_eq!(path("/{tenant}", slash), Err(RenderError::Separator { place: place() }), "{slash}");
+        }
+        assert_eq!(path("/{tenant:raw}", "a/b").unwrap(), "/a%2Fb");
+        assert_eq!(path("/{group}", "t").unwrap(), "/order%2F7");
+        assert_eq!(path("/x?tenant={tenant}", "a/../b").unwrap(), "/x?tenant=a%2F..%2Fb");
+        assert_eq!(path("/{header:none|a/b}", "t").unwrap(), "/a%2Fb", "a default is the operator's");
+        for up in ["../../admin", "a/..", "..\\b", "./a"] {
+            assert_eq!(path("/{tenant}", up), Err(RenderError::Climbs { place: place() }), "{up}");
+            assert_eq!(path("/{tenant:raw}", up), Err(RenderError::Climbs { place: place() }), "{up}");
+        }
     }
 
     #[test]
@@ -327,7 +417,9 @@ mod tests {
         #[test]
         fn no_value_leaves_its_segment(value in ".{0,40}") {
             let event = Event::text("t", "{}").header("h", value.replace('\0', "")).build().unwrap();
-            let path = Template::parse("/a/{header:h|none}/b").unwrap().render_path(&event).unwrap();
+            let path = Template::parse("/a/{header:h|none}/b").unwrap().render_path(&event);
+            prop_assert_eq!(path.is_err(), value.contains(['/', '\\']));
+            let Ok(path) = path else { return Ok(()) };
             let inner = path.strip_prefix("/a/").unwrap().strip_suffix("/b").unwrap();
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~%".contains(&b);
             prop_assert!(inner.bytes().all(plain), "{}", path);

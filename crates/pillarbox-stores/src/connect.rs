@@ -57,8 +57,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<AnyTable, ConnectEr
         let Ok(other) = open(url, &items).await else { return Ok(store) };
         match other.admin().check().await {
             Ok(()) => return Ok(other),
-            // The tables exist, but this user has no access to them.
-            Err(error) if error.kind() == ErrorKind::Permission => return Err(error.into()),
+            // The tables exist, but this user has no access to them: the caller can ask which rights are missing.
+            Err(error) if error.kind() == ErrorKind::Permission => return Ok(other),
             Err(_) => {}
         }
     }

@@ -6,4 +6,4 @@ mod registry;
 
 pub use connect::{MissingFile, Options, beside, connect, schema_sql};
 pub use error::{ConnectError, supported};
-pub use registry::{StoreKind, kind_of, stores};
+pub use registry::{StoreKind, kind_of, stores, tls_advice};

@@ -46,6 +46,8 @@ pub(crate) struct Opener {
     pub(crate) schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
     /// The SQL that creates a table of items. Needs no connection.
     pub(crate) items_schema_sql: fn(&str, &Options) -> Result<String, ConnectError>,
+    /// See [`tls_advice`].
+    tls_advice: fn(&str) -> Option<&'static str>,
 }
 
 impl StoreKind {
@@ -70,6 +72,7 @@ macro_rules! opener {
                 open_items: |url, options| Box::pin($module::open_items(url, options)),
                 schema_sql: $module::schema_sql,
                 items_schema_sql: $module::items_schema_sql,
+                tls_advice: $module::tls_advice,
             })
         }
         #[cfg(not(feature = $feature))]
@@ -129,4 +132,11 @@ pub fn kind_of(url: &str) -> Result<&'static StoreKind, ConnectError> {
     let scheme = scheme.to_ascii_lowercase();
     let kind = STORES.iter().find(|kind| kind.schemes.contains(&scheme.as_str()));
     kind.ok_or_else(|| ConnectError::UnknownScheme { scheme: scheme.chars().take(20).collect() })
+}
+
+/// The settings that make a connection safe from those on the way, if the URL leads to another machine and does
+/// not say whether to use TLS. Drivers then check no certificate, and some do without TLS.
+#[must_use]
+pub fn tls_advice(url: &str) -> Option<&'static str> {
+    (kind_of(url).ok()?.opener.as_ref()?.tls_advice)(url)
 }

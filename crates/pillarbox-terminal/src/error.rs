@@ -23,6 +23,9 @@ pub struct CommandError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Whether the message says what the hint would say.
+    #[serde(skip)]
+    pub(crate) is_advised: bool,
 }
 
 /// The result of a command.
@@ -30,7 +33,7 @@ pub type CommandResult<T = ()> = Result<T, CommandError>;
 
 impl CommandError {
     fn new(exit: Exit, kind: &'static str, message: impl AsRef<str>) -> Self {
-        Self { exit, kind, message: redact::text(message.as_ref()), hint: None }
+        Self { exit, kind, message: redact::text(message.as_ref()), hint: None, is_advised: false }
     }
 
     /// The command was tried and failed.
@@ -73,7 +76,10 @@ impl CommandError {
         let (exit, name) = class(kind);
         let failure = Self::new(exit, name, message);
         match advice(kind) {
-            Some(hint) => failure.hint(hint),
+            // For people, a message with advice of its own is enough. Programs find the hint in its field.
+            Some(hint) => {
+                Self { is_advised: ADVICE.iter().any(|word| message.contains(word)), ..failure.hint(hint) }
+            }
             None => failure,
         }
     }
@@ -174,6 +180,9 @@ fn class(kind: ErrorKind) -> (Exit, &'static str) {
         _ => (Exit::Failed, "unexpected"),
     }
 }
+
+/// What a message contains that advises by itself.
+const ADVICE: [&str; 3] = ["`pillarbox migrate", "grant ", "check "];
 
 fn advice(kind: ErrorKind) -> Option<&'static str> {
     match kind {

@@ -127,7 +127,7 @@ impl Output {
         match self.reader {
             Reader::People => {
                 self.complain(&format!("{} {}", self.err.red("error:"), failure.message));
-                if let Some(hint) = &failure.hint {
+                if let Some(hint) = failure.hint.as_ref().filter(|_| !failure.is_advised) {
                     self.complain(&format!(" {} {hint}", self.err.bold("hint:")));
                 }
             }

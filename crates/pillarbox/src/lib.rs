@@ -3,8 +3,12 @@
 //! A service writes an event in the same database transaction as its business rows; Pillarbox delivers it, at least
 //! once, in order where order was asked for, and never loses it.
 
+#[macro_use]
+mod setters;
+
 pub mod engine;
 pub mod events;
+pub mod hosts;
 pub mod memory;
 pub mod model;
 pub mod port;

@@ -4,6 +4,13 @@ const HIDDEN: &str = "***";
 /// A shorter password would take unrelated words of a message with it.
 const SHORTEST_PASSWORD: usize = 4;
 
+/// The part of an error text that may be logged: its first line. Further lines may quote an answer of the
+/// endpoint, which may quote the event; they are kept with the event alone.
+#[must_use]
+pub fn first_line(error: &str) -> &str {
+    error.lines().next().unwrap_or_default()
+}
+
 /// User and password of a URL: what stands before its last `@`, since a password may hold `/` and `@`.
 #[must_use]
 pub fn credentials(url: &str) -> Option<&str> {
@@ -11,17 +18,31 @@ pub fn credentials(url: &str) -> Option<&str> {
     rest.rsplit_once('@').map(|(credentials, _)| credentials).filter(|credentials| !credentials.is_empty())
 }
 
-/// Where a URL leads: without user, password, query and fragment.
+/// Where a URL leads: its scheme and its host. User, password, path and query may be secrets, so they are
+/// not shown. Of a URL without `//` only the scheme is shown, except for the file of `sqlite:FILE`.
 #[must_use]
 pub fn url(url: &str) -> String {
-    let bare = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = bare.split_once("://") else { return bare.to_owned() };
-    // What was cut off may have been the end of a password.
-    if url[bare.len()..].contains('@') {
+    let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+        return HIDDEN.to_owned();
+    };
+    let file = rest.split('?').next().unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("sqlite") && !rest.contains('@') {
+        return format!("{scheme}:{file}");
+    }
+    let Some(rest) = rest.strip_prefix("//") else { return format!("{scheme}:{HIDDEN}") };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // A password may contain these letters. Then the authority ends in it, and the host is behind it.
+    if rest[authority.len()..].contains('@') {
         return format!("{scheme}://{HIDDEN}");
     }
-    let target = rest.rsplit_once('@').map_or(rest, |(_, target)| target);
-    format!("{scheme}://{target}")
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}")
+}
+
+/// Whether the text before a colon is the scheme of a URL and not, for example, the name of a user.
+fn is_scheme(text: &str) -> bool {
+    let plain = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'+' | b'-' | b'.');
+    (1..=20).contains(&text.len()) && text.bytes().all(plain)
 }
 
 /// A text without the credentials of the URLs that stand in it.
@@ -75,13 +96,22 @@ mod tests {
 
     /// PBX-023
     #[test]
-    fn of_a_url_only_where_it_leads_is_shown() {
+    fn of_a_url_only_scheme_and_host_are_shown() {
         for (given, shown) in [
-            ("postgres://me:s3cret@db:5432/shop?sslmode=require", "postgres://db:5432/shop"),
-            ("postgres://me:s3/cr@et@db/shop", "postgres://db/shop"),
+            ("postgres://me:s3cret@db:5432/shop?sslmode=require", "postgres://db:5432"),
+            ("postgres://me:s3/cr@et@db/shop", "postgres://***"),
             ("postgres://me:s3?cr@db/shop", "postgres://***"),
-            ("https://api.example.com/v1?key=s3cret", "https://api.example.com/v1"),
+            ("postgres:me:s3cret@db/shop", "postgres:***"),
+            ("mongodb://me:s3cret@a:1,b:2/shop", "mongodb://a:1,b:2"),
+            ("https://api.example.com/v1?key=s3cret", "https://api.example.com"),
+            ("webhook+https://hooks.example.com/services/T1/s3cret", "webhook+https://hooks.example.com"),
+            ("https://api.example.com/x@s3cret", "https://***"),
+            ("stdout:", "stdout:***"),
+            ("me s3cret:x", "***"),
+            ("s3cret", "***"),
             ("sqlite:shop.db", "sqlite:shop.db"),
+            ("sqlite:/var/shop.db?key=s3cret", "sqlite:/var/shop.db"),
+            ("sqlite://me:s3cret@db/shop", "sqlite://db"),
         ] {
             assert_eq!(url(given), shown);
         }

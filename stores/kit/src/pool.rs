@@ -32,21 +32,29 @@ pub enum Purpose {
 pub type Work<'c, T, F> = Pin<Box<dyn Future<Output = Result<T, F>> + Send + 'c>>;
 
 /// A call with the store's statements and a request. It is a plain function, so that it can be retried.
-pub type Call<S, C, R, T> = for<'c> fn(&'c mut S, &'c C, &'c R) -> Work<'c, T, <S as Session>::Failure>;
+pub type Call<S, C, R, T> = for<'c> fn(&'c mut S, &'c C, &'c R) -> Work<'c, T, <S as Session>::Error>;
+
+/// A [`Call`] that runs a function of a store: `call!(claim::claim)`.
+#[macro_export]
+macro_rules! call {
+    ($function:expr) => {
+        |session, sql, request| ::std::boxed::Box::pin($function(session, sql, request))
+    };
+}
 
 /// One connection, with hooks around each piece of work on it.
 pub trait Session: Send + 'static {
     /// The failure type of the work.
-    type Failure: ServerFailure;
+    type Error: ServerFailure;
 
     /// Prepares the connection for a piece of work.
-    fn begin_work(&mut self) -> impl Future<Output = Result<(), Self::Failure>> + Send;
+    fn begin_work(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Ends a piece of work, so that no transaction stays open whether it succeeded or failed.
     fn end_work(
         &mut self,
-        failed: Option<&Self::Failure>,
-    ) -> impl Future<Output = Result<(), Self::Failure>> + Send;
+        failed: Option<&Self::Error>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
 /// Opens the store's connections.
@@ -58,7 +66,7 @@ pub trait OpenSession: Send + Sync + 'static {
     fn connect(
         &self,
         purpose: Purpose,
-    ) -> impl Future<Output = Result<Self::Session, <Self::Session as Session>::Failure>> + Send;
+    ) -> impl Future<Output = Result<Self::Session, <Self::Session as Session>::Error>> + Send;
 }
 
 /// Connections by purpose, and a tracker of the work in flight on them.
@@ -137,7 +145,7 @@ impl<K: OpenSession> Pools<K> {
     pub async fn to_its_end<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, <K::Session as Session>::Failure> {
+    ) -> Result<T, <K::Session as Session>::Error> {
         self.tasks.spawn(call).await.map_err(|_| Refused::panicked().into())
     }
 
@@ -152,7 +160,7 @@ impl<K: OpenSession> Pools<K> {
         context: Arc<C>,
         request: R,
         call: Call<K::Session, C, R, T>,
-    ) -> Result<T, <K::Session as Session>::Failure>
+    ) -> Result<T, <K::Session as Session>::Error>
     where
         C: Send + Sync + 'static,
         R: Send + Sync + 'static,
@@ -168,7 +176,7 @@ impl<K: OpenSession> Pools<K> {
         context: &C,
         request: &R,
         call: Call<K::Session, C, R, T>,
-    ) -> Result<T, <K::Session as Session>::Failure> {
+    ) -> Result<T, <K::Session as Session>::Error> {
         let (pool, deadline) = (self.pool(purpose), self.deadline());
         let busy = || Refused::new(ErrorKind::Timeout, "no connection became free");
         let permit = timeout_at(deadline, pool.permits.acquire()).await;

@@ -19,7 +19,7 @@ pub(crate) async fn retry_conflicts<S: Session, C, R, T>(
     context: &C,
     request: &R,
     call: Call<S, C, R, T>,
-) -> Result<T, S::Failure> {
+) -> Result<T, S::Error> {
     let mut pause = FIRST_PAUSE;
     for attempt in 1..=TRIES {
         session.begin_work().await?;
@@ -48,19 +48,19 @@ mod tests {
     use crate::{Refused, ServerFailure, ServerSettings};
 
     #[derive(Debug, PartialEq, Eq)]
-    enum Answer {
+    enum TestError {
         Lost,
         Broken,
         Refused(String),
     }
 
-    impl From<Refused> for Answer {
+    impl From<Refused> for TestError {
         fn from(refused: Refused) -> Self {
             Self::Refused(refused.detail)
         }
     }
 
-    impl ServerFailure for Answer {
+    impl ServerFailure for TestError {
         fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
             StoreError::new(ErrorKind::Conflict, operation, store, "lost")
         }
@@ -82,14 +82,14 @@ mod tests {
     struct Counting(u32, u32);
 
     impl Session for Counting {
-        type Failure = Answer;
+        type Error = TestError;
 
-        async fn begin_work(&mut self) -> Result<(), Answer> {
+        async fn begin_work(&mut self) -> Result<(), TestError> {
             self.0 += 1;
             Ok(())
         }
 
-        async fn end_work(&mut self, _: Option<&Answer>) -> Result<(), Answer> {
+        async fn end_work(&mut self, _: Option<&TestError>) -> Result<(), TestError> {
             self.1 += 1;
             Ok(())
         }
@@ -101,21 +101,21 @@ mod tests {
     impl OpenSession for Connector {
         type Session = Counting;
 
-        async fn connect(&self, _: Purpose) -> Result<Counting, Answer> {
+        async fn connect(&self, _: Purpose) -> Result<Counting, TestError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Counting(0, 0))
         }
     }
 
     /// Loses this many times, then tells how often work was begun and ended.
-    fn losing<'c>(session: &'c mut Counting, _: &'c (), losses: &'c u32) -> Work<'c, (u32, u32), Answer> {
-        Box::pin(
-            async move { if session.0 <= *losses { Err(Answer::Lost) } else { Ok((session.0, session.1)) } },
-        )
+    fn losing<'c>(session: &'c mut Counting, _: &'c (), losses: &'c u32) -> Work<'c, (u32, u32), TestError> {
+        Box::pin(async move {
+            if session.0 <= *losses { Err(TestError::Lost) } else { Ok((session.0, session.1)) }
+        })
     }
 
-    fn broken<'c>(_: &'c mut Counting, _: &'c (), _: &'c ()) -> Work<'c, (), Answer> {
-        Box::pin(async { Err(Answer::Broken) })
+    fn broken<'c>(_: &'c mut Counting, _: &'c (), _: &'c ()) -> Work<'c, (), TestError> {
+        Box::pin(async { Err(TestError::Broken) })
     }
 
     fn pools() -> Arc<Pools<Connector>> {
@@ -131,7 +131,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_that_lost_five_times_has_lost() {
         let done = pools().call(Purpose::Settle, Arc::new(()), 5, losing).await;
-        assert_eq!(done, Err(Answer::Lost));
+        assert_eq!(done, Err(TestError::Lost));
     }
 
     #[tokio::test(start_paused = true)]
@@ -142,7 +142,7 @@ mod tests {
             pools.call(Purpose::General, Arc::new(()), 0, losing).await.unwrap();
         }
         assert_eq!(connections(), 1);
-        assert_eq!(pools.call(Purpose::General, Arc::new(()), (), broken).await, Err(Answer::Broken));
+        assert_eq!(pools.call(Purpose::General, Arc::new(()), (), broken).await, Err(TestError::Broken));
         pools.call(Purpose::General, Arc::new(()), 0, losing).await.unwrap();
         assert_eq!(connections(), 2);
         pools.call(Purpose::Heartbeat, Arc::new(()), 0, losing).await.unwrap();

@@ -24,6 +24,12 @@ pub fn describe(
         sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
             known(ErrorKind::Unavailable, "the connection broke")
         }
+        sqlx::Error::Configuration(error) if error.to_string().contains("RSA auth backend disabled") => (
+            ErrorKind::Unsupported,
+            format!(
+                "the server wants the password over TLS: set ssl-mode in the URL, or enable the feature `rsa` of {package}"
+            ),
+        ),
         sqlx::Error::Configuration(_) => known(ErrorKind::InvalidInput, "the URL or its options are wrong"),
         sqlx::Error::BeginFailed => known(ErrorKind::Unavailable, "a transaction could not be begun"),
         other => (ErrorKind::Unexpected, format!("the driver failed ({})", variant(other))),

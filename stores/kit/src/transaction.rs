@@ -6,7 +6,7 @@ use crate::pool::{OpenSession, Pools, Session};
 
 impl<K: OpenSession> Pools<K>
 where
-    <K::Session as Session>::Failure: From<sqlx::Error>,
+    <K::Session as Session>::Error: From<sqlx::Error>,
 {
     /// Begins a transaction.
     ///
@@ -15,7 +15,7 @@ where
     pub async fn begin<D: Database>(
         &self,
         pool: Pool<D>,
-    ) -> Result<Transaction<'static, D>, <K::Session as Session>::Failure> {
+    ) -> Result<Transaction<'static, D>, <K::Session as Session>::Error> {
         Ok(self.to_its_end(async move { pool.begin().await }).await??)
     }
 
@@ -26,7 +26,7 @@ where
     pub async fn commit<D: Database>(
         &self,
         tx: Transaction<'static, D>,
-    ) -> Result<(), <K::Session as Session>::Failure> {
+    ) -> Result<(), <K::Session as Session>::Error> {
         Ok(self.to_its_end(async move { tx.commit().await }).await??)
     }
 
@@ -37,7 +37,7 @@ where
     pub async fn roll_back<D: Database>(
         &self,
         tx: Transaction<'static, D>,
-    ) -> Result<(), <K::Session as Session>::Failure> {
+    ) -> Result<(), <K::Session as Session>::Error> {
         Ok(self.to_its_end(async move { tx.rollback().await }).await??)
     }
 }

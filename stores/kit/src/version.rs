@@ -25,15 +25,18 @@ impl SchemaVersion {
         if self.version == 0 || self.step < self.version { self.version } else { self.step }
     }
 
-    /// Refuses tables that lack a migration, or that belong to a newer release.
+    /// Refuses tables that lack a migration, or that belong to a newer release. `schema` is where they were
+    /// looked for, on databases whose schemas the user may have to name.
     ///
     /// # Errors
     /// An error that tells what to do.
-    pub fn check(self, newest: u32) -> Result<(), Refused> {
+    pub fn check(self, newest: u32, schema: Option<&str>) -> Result<(), Refused> {
         refuse_newer(self.version, KNOWN)?;
+        let within =
+            schema.map(|name| format!(" in schema {name:?} (--schema names another)")).unwrap_or_default();
         let detail = match self.applied() {
             found if found >= newest => return Ok(()),
-            0 => "the tables are missing; run `pillarbox migrate`".to_owned(),
+            0 => format!("the tables are missing{within}; run `pillarbox migrate`"),
             found => {
                 format!("the tables are of version {found}, this needs {newest}; run `pillarbox migrate`")
             }
@@ -80,14 +83,14 @@ mod tests {
     use super::*;
 
     fn said(version: u32, step: u32) -> Result<(), String> {
-        SchemaVersion { version, step }.check(4).map_err(|refused| refused.detail)
+        SchemaVersion { version, step }.check(4, Some("shop")).map_err(|refused| refused.detail)
     }
 
     #[test]
     fn tables_are_checked_by_the_last_migration_and_by_the_version_that_releases_know() {
         assert_eq!(said(2, 4), Ok(()));
         assert_eq!(said(2, 5), Ok(()), "a later migration without a new version does no harm");
-        assert!(said(0, 0).unwrap_err().contains("missing"));
+        assert!(said(0, 0).unwrap_err().contains("missing in schema \"shop\""));
         assert!(said(1, 0).unwrap_err().contains("version 1, this needs 4"));
         assert!(said(2, 3).unwrap_err().contains("version 3, this needs 4"));
         assert!(said(3, 9).unwrap_err().contains("newer release"));

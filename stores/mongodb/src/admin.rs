@@ -2,8 +2,8 @@
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
-    NodeInfo, Purge, Replay, Select, Shown, Stats,
+    Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
+    NodeInfo, Purge, Replay, Select, Shown, Stats, StoreFuture,
 };
 
 use crate::kind::Kind;
@@ -12,7 +12,7 @@ use crate::store::MongodbTable;
 use crate::{groups, inspect, migrate, number, rights};
 
 impl<K: Kind> Admin for MongodbTable<K> {
-    fn migrate(&self) -> Answer<'_, Migrated> {
+    fn migrate(&self) -> StoreFuture<'_, Migrated> {
         self.run("migrate", Step::Single, (), |call, ()| Box::pin(migrate::migrate::<K>(call)))
     }
 
@@ -20,47 +20,47 @@ impl<K: Kind> Admin for MongodbTable<K> {
         migrate::script::<K>(self.table())
     }
 
-    fn check(&self) -> Answer<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         self.run("check", Step::Single, (), |call, ()| K::check(call))
     }
 
-    fn lacking(&self) -> Answer<'_, Lacking> {
+    fn lacking(&self) -> StoreFuture<'_, Lacking> {
         self.run("rights", Step::Single, (), |call, ()| Box::pin(rights::lacking(call)))
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> StoreFuture<'_, Stats> {
         self.run("stats", Step::Single, (), |call, ()| K::stats(call))
     }
 
-    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
+    fn list(&self, request: List) -> StoreFuture<'_, Vec<Record>> {
         self.run("list", Step::Single, request, K::list)
     }
 
-    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+    fn show(&self, id: EventId) -> StoreFuture<'_, Option<Shown>> {
         self.run("show", Step::Single, id, K::show)
     }
 
-    fn count(&self, select: Select) -> Answer<'_, u64> {
+    fn count(&self, select: Select) -> StoreFuture<'_, u64> {
         self.run("count", Step::Single, select, K::count)
     }
 
-    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
+    fn cancel(&self, request: Cancel) -> StoreFuture<'_, Vec<EventId>> {
         self.run("cancel", Step::Together, request, K::cancel)
     }
 
-    fn replay(&self, request: Replay) -> Answer<'_, u64> {
+    fn replay(&self, request: Replay) -> StoreFuture<'_, u64> {
         self.run("replay", Step::Together, request, K::replay)
     }
 
-    fn discard(&self, request: Discard) -> Answer<'_, u64> {
+    fn discard(&self, request: Discard) -> StoreFuture<'_, u64> {
         self.run("discard", Step::Together, request, K::discard)
     }
 
-    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64> {
         self.run("purge", Step::Single, request, K::purge)
     }
 
-    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+    fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>> {
         self.run("groups", Step::Single, page, |call, page| {
             Box::pin(async move {
                 number::head(call).await?;
@@ -69,7 +69,7 @@ impl<K: Kind> Admin for MongodbTable<K> {
         })
     }
 
-    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+    fn held(&self, groups: Vec<GroupKey>) -> StoreFuture<'_, Vec<HeldGroup>> {
         self.run("held groups", Step::Single, groups, |call, groups| {
             Box::pin(async move {
                 number::head(call).await?;
@@ -79,17 +79,17 @@ impl<K: Kind> Admin for MongodbTable<K> {
         })
     }
 
-    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
+    fn change_group(&self, request: GroupChange) -> StoreFuture<'_, bool> {
         self.run("change group", Step::Together, request, |call, request| {
             Box::pin(groups::change_group::<K>(call, request))
         })
     }
 
-    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.run("nodes", Step::Single, (), |call, ()| Box::pin(inspect::nodes(call)))
     }
 
-    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+    fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
         self.run("audit", Step::Single, limit, |call, limit| Box::pin(inspect::audits(call, *limit)))
     }
 }

@@ -14,7 +14,7 @@ use pillarbox::model::{GroupKey, Status};
 
 use crate::call::{Call, Find, whole};
 use crate::document::code;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::number::{Drawn, Head, closed, draw, head};
 use crate::outbox::Server;
 use crate::row::Fields;
@@ -44,7 +44,7 @@ const FIELDS: [&str; 9] = [
 ];
 
 /// The state of the counter after adopting the strays that this call finds.
-pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
+pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, DriverError> {
     // Nearly always there are no strays, so one concurrent pair of reads is enough.
     let mut beside = call.beside();
     let (strays, found) = tokio::try_join!(strays(call), head(&mut beside))?;
@@ -59,7 +59,7 @@ pub(crate) async fn adopted(call: &mut Call<'_>) -> Result<Head, Failure> {
 ///
 /// On a replica set the index of numbers returns them in the order of insertion; a sort would lose that
 /// order. FerretDB does not keep it, so there the writers' `created_at` decides.
-async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, Failure> {
+async fn strays(call: &mut Call<'_>) -> Result<Vec<RawDocumentBuf>, DriverError> {
     let fields: Document = FIELDS.iter().map(|field| ((*field).to_owned(), Bson::from(1))).collect();
     let find = |sort| Find {
         filter: doc! { "seq": Bson::Null },
@@ -101,7 +101,7 @@ struct Entry {
 }
 
 /// Adopts every stray that exists when the call begins, or finds that other processes have done so.
-pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
+pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), DriverError> {
     let (mut first_seen, mut tried) = (None, 0);
     loop {
         let last = read(call).await?;
@@ -120,14 +120,14 @@ pub(crate) async fn adopt(call: &mut Call<'_>) -> Result<(), Failure> {
             return Ok(());
         }
         if !call.retry(tried).await {
-            return Err(Failure::lost());
+            return Err(DriverError::lost());
         }
         tried += 1;
     }
 }
 
 /// The last plan; version 0 if there is none yet.
-async fn read(call: &mut Call<'_>) -> Result<Plan, Failure> {
+async fn read(call: &mut Call<'_>) -> Result<Plan, DriverError> {
     let find = Find { filter: doc! { "_id": PLAN }, ..Find::default() };
     let Some(found) = call.first(&call.names().meta, find).await? else {
         return Ok(Plan { version: 0, entries: Vec::new() });
@@ -150,7 +150,7 @@ fn entry(stored: Bson) -> Option<Entry> {
 }
 
 /// The entries of a plan whose documents have no number yet.
-async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>, Failure> {
+async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>, DriverError> {
     if plan.entries.is_empty() {
         return Ok(Vec::new());
     }
@@ -163,7 +163,7 @@ async fn left<'p>(call: &mut Call<'_>, plan: &'p Plan) -> Result<Vec<&'p Entry>,
 }
 
 /// Writes the next plan and executes it. Returns false if another process wrote the next plan first.
-async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Result<bool, Failure> {
+async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Result<bool, DriverError> {
     let drawn = draw(call, strays.len()).await?;
     let mut size = 0;
     let entries = strays.iter().zip(drawn.first..).map(|(stray, seq)| place(stray, seq, &drawn));
@@ -184,7 +184,7 @@ async fn make(call: &mut Call<'_>, last: &Plan, strays: &[RawDocumentBuf]) -> Re
 }
 
 /// Compare-and-swap: replaces the last plan. Returns false if its version has changed since the read.
-async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<bool, Failure> {
+async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<bool, DriverError> {
     let stored = |entry: &Entry| Bson::from(doc! { "key": entry.key.clone(), "set": entry.set.clone() });
     let plan: Vec<Bson> = entries.iter().map(stored).collect();
     if version == 0 {
@@ -201,7 +201,7 @@ async fn write(call: &mut Call<'_>, version: i64, entries: &[Entry]) -> Result<b
 
 /// Sets the planned fields in each document that has no number yet. Safe to repeat, and to run in several
 /// processes at once.
-async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), Failure> {
+async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), DriverError> {
     let without = |entry: &&Entry| doc! { "_id": entry.key.clone(), "seq": Bson::Null };
     let statements =
         entries.iter().map(|entry| doc! { "q": without(entry), "u": { "$set": entry.set.clone() } });
@@ -221,7 +221,7 @@ async fn carry_out(call: &mut Call<'_>, entries: &[&Entry]) -> Result<(), Failur
 
 /// Moves the payload of a document that has no room for a number to a separate collection, and marks the
 /// document as malformed. Such a payload is far above the delivery limit.
-async fn set_apart(call: &mut Call<'_>, entry: &Entry) -> Result<(), Failure> {
+async fn set_apart(call: &mut Call<'_>, entry: &Entry) -> Result<(), DriverError> {
     let without = doc! { "_id": entry.key.clone(), "seq": Bson::Null };
     let fields = Some(doc! { "payload": 1, "payload_bytes": 1 });
     let find = Find { filter: without.clone(), fields, ..Find::default() };
@@ -246,7 +246,7 @@ async fn set_apart(call: &mut Call<'_>, entry: &Entry) -> Result<(), Failure> {
 fn place(stray: &RawDocumentBuf, seq: i64, drawn: &Drawn) -> Entry {
     let mut fields = Fields::new(stray);
     let home = fields.home();
-    let group = fields.keys().group();
+    let group = fields.group();
     let is_too_long = group.as_ref().is_some_and(|group| group.as_str().len() > LONGEST_GROUP);
     let group = group.filter(|_| !is_too_long);
     let time = |time: Option<Timestamp>| us(time.unwrap_or(drawn.now));

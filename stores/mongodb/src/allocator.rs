@@ -18,7 +18,7 @@ use pillarbox::port::ErrorKind;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::number::{Drawn, Raised, raise};
 use crate::outbox::{Outbox, late};
 
@@ -32,7 +32,7 @@ const ADRIFT: Duration = Duration::from_secs(1);
 /// How long an outdated note stays on the server after a draw has ended, if no further draw rewrites it.
 const LINGER: Duration = Duration::from_millis(10);
 
-type Answered = Result<Drawn, Failure>;
+type Answered = Result<Drawn, DriverError>;
 
 /// Draws the sequence numbers of one process.
 pub(crate) struct SequenceAllocator {
@@ -204,8 +204,8 @@ pub(crate) fn over(outbox: &Arc<Outbox>, session: &str) {
     }
 }
 
-pub(crate) fn crowded() -> Failure {
-    Failure::Refused(ErrorKind::Conflict, "too many writes are in flight".to_owned())
+pub(crate) fn crowded() -> DriverError {
+    DriverError::Refused(ErrorKind::Conflict, "too many writes are in flight".to_owned())
 }
 
 /// Starts the sending task if it is not running. Closing the store waits for the task.
@@ -275,7 +275,7 @@ impl AllocatorState {
         Next::Send(Round { note: self.note, lowest: self.lowest(), count, asked })
     }
 
-    fn answer(&mut self, round: Round, sent: Result<Raised, Failure>, hold: Duration) {
+    fn answer(&mut self, round: Round, sent: Result<Raised, DriverError>, hold: Duration) {
         self.sending = None;
         let raised = match sent {
             Ok(raised) => raised,
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    fn raised(last: i64) -> Result<Raised, Failure> {
+    fn raised(last: i64) -> Result<Raised, DriverError> {
         Ok(Raised { last, now: Timestamp::UNIX_EPOCH })
     }
 

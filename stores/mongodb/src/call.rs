@@ -9,7 +9,7 @@ use mongodb::options::{AggregateOptions, FindOptions};
 use tokio::time::Instant;
 
 use crate::allocator;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::outbox::{LAST, Names, Outbox, confirmed_document, pause};
 
 /// The maximum number of statements in one command. Even with the longest errors it stays below the message
@@ -75,7 +75,7 @@ impl<'s> Call<'s> {
         collection: &str,
         find: Find,
         mut visit: impl FnMut(&RawDocument) -> ControlFlow<()> + Send,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         let collection = self.outbox.raw(collection);
         let limit = i64::try_from(find.limit).ok().filter(|limit| (1..i64::from(i32::MAX)).contains(limit));
         let mut options = FindOptions::default();
@@ -111,7 +111,7 @@ impl<'s> Call<'s> {
         &mut self,
         collection: &str,
         find: Find,
-    ) -> Result<Vec<RawDocumentBuf>, Failure> {
+    ) -> Result<Vec<RawDocumentBuf>, DriverError> {
         let mut found = Vec::new();
         let keep = |document: &RawDocument| {
             found.push(document.to_owned());
@@ -126,7 +126,7 @@ impl<'s> Call<'s> {
         &mut self,
         collection: &str,
         find: Find,
-    ) -> Result<Option<RawDocumentBuf>, Failure> {
+    ) -> Result<Option<RawDocumentBuf>, DriverError> {
         Ok(self.find(collection, Find { limit: 1, ..find }).await?.pop())
     }
 
@@ -134,7 +134,7 @@ impl<'s> Call<'s> {
         &mut self,
         collection: &str,
         pipeline: Vec<Document>,
-    ) -> Result<Vec<Document>, Failure> {
+    ) -> Result<Vec<Document>, DriverError> {
         let collection = self.outbox.documents(collection);
         let mut options = AggregateOptions::default();
         options.max_time = Some(self.outbox.timeout);
@@ -157,17 +157,29 @@ impl<'s> Call<'s> {
         Ok(found)
     }
 
-    /// Inserts documents in order; stops at the first error.
-    pub(crate) async fn insert(&mut self, collection: &str, documents: Vec<Document>) -> Result<(), Failure> {
-        if documents.is_empty() {
-            return Ok(());
+    /// Inserts documents in order; stops at the first error that a repetition can't mend.
+    pub(crate) async fn insert(
+        &mut self,
+        collection: &str,
+        documents: Vec<Document>,
+    ) -> Result<(), DriverError> {
+        let (mut done, mut lost) = (0, 0);
+        while done < documents.len() {
+            let collection = self.outbox.documents(collection);
+            let insert = collection.insert_many(documents.iter().skip(done));
+            let inserted = match self.session.as_deref_mut() {
+                None => insert.await,
+                Some(session) => insert.session(session).await,
+            };
+            match inserted.map_err(DriverError::from) {
+                Ok(_) => break,
+                Err(failure) if failure.has_lost() && !self.in_transaction() && self.retry(lost).await => {
+                    done += failure.place();
+                    lost += 1;
+                }
+                Err(failure) => return Err(failure),
+            }
         }
-        let collection = self.outbox.documents(collection);
-        let insert = collection.insert_many(documents);
-        match self.session.as_deref_mut() {
-            None => insert.await?,
-            Some(session) => insert.session(session).await?,
-        };
         Ok(())
     }
 
@@ -176,7 +188,7 @@ impl<'s> Call<'s> {
         &mut self,
         collection: &str,
         statements: Vec<Document>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, DriverError> {
         let (mut matched, mut done, mut lost) = (0, 0, 0);
         while done < statements.len() {
             let part = statements.iter().skip(done).take(STATEMENTS).cloned();
@@ -206,12 +218,12 @@ impl<'s> Call<'s> {
         collection: &str,
         filter: Document,
         change: Document,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, DriverError> {
         self.update(collection, vec![doc! { "q": filter, "u": change, "multi": true }]).await
     }
 
     /// Deletes all matching documents and returns how many.
-    pub(crate) async fn delete(&mut self, collection: &str, filter: Document) -> Result<u64, Failure> {
+    pub(crate) async fn delete(&mut self, collection: &str, filter: Document) -> Result<u64, DriverError> {
         self.delete_each(collection, vec![filter]).await
     }
 
@@ -220,7 +232,7 @@ impl<'s> Call<'s> {
         &mut self,
         collection: &str,
         filters: Vec<Document>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, DriverError> {
         let mut deleted = 0;
         for part in filters.chunks(STATEMENTS) {
             let part: Vec<Bson> =
@@ -239,7 +251,7 @@ impl<'s> Call<'s> {
         collection: &str,
         filter: Document,
         change: impl Into<Bson>,
-    ) -> Result<Option<Document>, Failure> {
+    ) -> Result<Option<Document>, DriverError> {
         let command =
             doc! { "findAndModify": collection, "query": filter, "update": change.into(), "new": true };
         let mut answer = self.command(command).await?;
@@ -251,19 +263,22 @@ impl<'s> Call<'s> {
 
     /// Sends a write command. Returns how many documents its statements matched, and the first failed
     /// statement.
-    async fn write(&mut self, command: Document) -> Result<(u64, Option<(usize, Failure)>), Failure> {
+    async fn write(&mut self, command: Document) -> Result<(u64, Option<(usize, DriverError)>), DriverError> {
         let answer = self.command(command).await?;
         let errors = answer.get_array("writeErrors").ok().and_then(|errors| errors.first());
         let refused = errors.and_then(Bson::as_document).map(|error| {
             let place = whole(error, "index").and_then(|place| usize::try_from(place).ok());
-            (place.unwrap_or_default(), Failure::Part(whole(error, "code").unwrap_or_default() as i32))
+            (
+                place.unwrap_or_default(),
+                DriverError::Statement(whole(error, "code").unwrap_or_default() as i32),
+            )
         });
         Ok((whole(&answer, "n").unwrap_or_default().unsigned_abs(), refused))
     }
 
     /// Sends a command and retries it on a write conflict. In a transaction the caller must retry the whole
     /// transaction.
-    async fn command(&mut self, command: Document) -> Result<Document, Failure> {
+    async fn command(&mut self, command: Document) -> Result<Document, DriverError> {
         let mut lost = 0;
         loop {
             match self.send(command.clone()).await {
@@ -275,7 +290,7 @@ impl<'s> Call<'s> {
         }
     }
 
-    async fn send(&mut self, mut command: Document) -> Result<Document, Failure> {
+    async fn send(&mut self, mut command: Document) -> Result<Document, DriverError> {
         let timeout = self.outbox.timeout;
         command.insert("maxTimeMS", i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
         let database = &self.outbox.database;
@@ -287,7 +302,7 @@ impl<'s> Call<'s> {
             Some(session) => database.run_command(command).session(session).await?,
         };
         match answer.get_document("writeConcernError") {
-            Ok(error) => Err(Failure::Part(whole(error, "code").unwrap_or_default() as i32)),
+            Ok(error) => Err(DriverError::Statement(whole(error, "code").unwrap_or_default() as i32)),
             Err(_) => Ok(answer),
         }
     }

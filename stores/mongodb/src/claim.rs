@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, reaped, unclaimed};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{Fields, SIZE, read_within, size, size_of};
 use crate::sessions::end_of_owners;
 use crate::time::{cut, earlier, later, us};
@@ -26,7 +26,7 @@ const TRIES: usize = 8;
 const CROWD: usize = 8;
 const REMEMBERED: u32 = 16;
 
-pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Row>, Failure> {
+pub(crate) async fn claim(call: &mut Call<'_>, request: &Claim) -> Result<Vec<Row>, DriverError> {
     let head = adopted(call).await?;
     let now = request.now.map_or(head.now, cut);
     let wanted = request.rows.min(MOST);
@@ -103,7 +103,7 @@ async fn claimable(
     request: &Claim,
     now: Timestamp,
     limit: usize,
-) -> Result<Vec<Candidate>, Failure> {
+) -> Result<Vec<Candidate>, DriverError> {
     let sort = match request.from {
         ClaimFrom::Queue => doc! { "available_at": 1, "seq": 1 },
         ClaimFrom::Events => doc! { "seq": 1 },
@@ -125,7 +125,7 @@ async fn take(
     request: &Claim,
     now: Timestamp,
     found: Vec<Candidate>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, DriverError> {
     let any_lapsed = found.iter().any(|candidate| candidate.lapsed);
     // A crashed worker may have left a settle open. Its transaction would block this claim, so its sessions
     // are killed first.
@@ -169,7 +169,7 @@ async fn lock(
     now: Timestamp,
     ids: &[Bson],
     (mark, lapsed): (ObjectId, Lapsed),
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let mut filter = condition(request, now);
     filter.insert("_id", doc! { "$in": ids.to_vec() });
     let made = if lapsed == Lapsed::Yes {
@@ -196,7 +196,7 @@ fn owner(fields: &mut Fields<'_>) -> Option<OwnerId> {
 
 /// The topics with claimable messages. Finds them one by one and excludes each topic found, so no topic is
 /// searched twice.
-pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Result<Vec<String>, Failure> {
+pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Result<Vec<String>, DriverError> {
     let now = match request.now {
         Some(now) => cut(now),
         None => crate::number::head(call).await?.now,
@@ -224,7 +224,7 @@ pub(crate) async fn due_topics(call: &mut Call<'_>, request: &DueTopics) -> Resu
 
 /// Releases claims whose lease expired more than `older_than` ago. A row that is claimed again in between
 /// keeps its new claim.
-pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, Failure> {
+pub(crate) async fn reap(call: &mut Call<'_>, request: &Reap) -> Result<u64, DriverError> {
     let now = match request.now {
         Some(now) => cut(now),
         None => crate::number::head(call).await?.now,
@@ -246,7 +246,7 @@ pub(crate) async fn set_some(
     mut filter: Document,
     most: usize,
     fields: Document,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     if most == 0 {
         return Ok(0);
     }

@@ -7,7 +7,7 @@ use mongodb::{Client, Database};
 use pillarbox::model::{Limits, TableName};
 use pillarbox::port::{ErrorKind, Items, Native, StoreError};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::migrate;
 use crate::outbox::Server;
@@ -24,7 +24,7 @@ const LARGEST_PAYLOAD: usize = 8 * 1_048_576;
 
 /// How this process learns of rows that other processes write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WakeUp {
+pub enum MongodbWakeUp {
     /// From a change stream if the server is a replica set; otherwise by polling the counter.
     #[default]
     ChangeStream,
@@ -40,7 +40,7 @@ pub struct MongodbStoreBuilder {
     pub(crate) name: String,
     pub(crate) table: Option<TableName>,
     pub(crate) limits: Limits,
-    pub(crate) wake_up: WakeUp,
+    pub(crate) wake_up: MongodbWakeUp,
     pub(crate) command_timeout: Duration,
     pub(crate) client: Whose,
 }
@@ -60,7 +60,7 @@ impl MongodbStoreBuilder {
             database,
             table: None,
             limits: Limits::default(),
-            wake_up: WakeUp::default(),
+            wake_up: MongodbWakeUp::default(),
             command_timeout: DEFAULT_COMMAND_TIMEOUT,
             client: Whose::Callers,
         }
@@ -68,7 +68,7 @@ impl MongodbStoreBuilder {
 
     pub(crate) async fn from_url(url: &str) -> Result<Self, StoreError> {
         // The parser's error text may quote the URL and its password, so it is not passed on.
-        let wrong = |error| Failure::Driver(error).into_store_error("open", "mongodb");
+        let wrong = |error| DriverError::Driver(error).into_store_error("open", "mongodb");
         let mut options = ClientOptions::parse(url).await.map_err(wrong)?;
         options.server_selection_timeout.get_or_insert(SELECTION);
         options.app_name.get_or_insert_with(|| "pillarbox".to_owned());
@@ -99,8 +99,8 @@ impl MongodbStoreBuilder {
         self
     }
 
-    /// Sets how this process learns of rows that other processes write. Default: `WakeUp::ChangeStream`.
-    pub fn wake_up(mut self, wake_up: WakeUp) -> Self {
+    /// Sets how this process learns of rows that other processes write. Default: `MongodbWakeUp::ChangeStream`.
+    pub fn wake_up(mut self, wake_up: MongodbWakeUp) -> Self {
         self.wake_up = wake_up;
         self
     }

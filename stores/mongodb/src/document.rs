@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
-use pillarbox::model::{GroupKey, Lane, NewRow, Payload, Placement, Status};
+use pillarbox::model::{GroupKey, Lane, NewColumns, NewRow, Status, When};
 use pillarbox::rules::SLOTS;
 
 use crate::time::{cut, us};
@@ -51,19 +51,20 @@ pub(crate) struct Fresh {
 
 /// Encodes a new row. `write` marks the rows of one call, so that a failed call can delete them.
 pub(crate) fn fresh(row: &NewRow, seq: i64, now: Timestamp, write: ObjectId) -> Fresh {
-    let event = &row.event;
-    let due = event.due().map(|due| cut(due.resolve(now)));
-    let late = due.is_some_and(|due| due > now);
-    let lane = match row.placement {
-        Placement::Queue => Some(Lane::QUEUE),
-        _ if late => Some(Lane::DELAYED),
-        Placement::Lane(lane) => Some(lane),
-        Placement::Slot => None,
-    };
+    let columns = NewColumns::new(row);
+    let event = columns.event;
+    let time = |when: When| cut(when.resolve(now));
+    let (due, expires) = (columns.due.map(time), columns.expires.map(time));
+    let late = due.is_some_and(|due| due > now) && columns.lane != Some(Lane::QUEUE);
+    let lane = if late { Some(Lane::DELAYED) } else { columns.lane };
     let group = GroupKey::of(event);
     let home = slot_of(group.as_ref().map_or(event.id().as_str(), GroupKey::as_str));
-    let mut document = doc! {
-        "_id": event.id().as_str(),
+    let texts = NewColumns::text_names().zip(columns.texts).filter_map(|(name, text)| {
+        let field = if name == "event_id" { "_id" } else { name };
+        Some((field.to_owned(), Bson::from(text?.into_owned())))
+    });
+    let mut document: Document = texts.collect();
+    document.extend(doc! {
         "seq": seq,
         "slot": lane.map_or(home, |lane| lane.0.into()),
         "home": home,
@@ -71,29 +72,14 @@ pub(crate) fn fresh(row: &NewRow, seq: i64, now: Timestamp, write: ObjectId) -> 
         "attempts": 0,
         "created_at": us(now),
         "available_at": us(due.map_or(now, |due| due.max(now))),
-        "event_type": event.event_type(),
-        "aggregate_type": event.aggregate_type(),
-        "occurred_at": us(event.occurred_at()),
+        "occurred_at": us(columns.occurred_at),
         "mark": write,
-    };
-    let texts = [
-        ("aggregate_id", event.aggregate_id()),
-        ("tenant_id", event.tenant_id()),
-        ("message_group", event.message_group()),
-        ("message_id", event.message_id()),
-        ("correlation_id", event.correlation_id()),
-        ("group_key", group.as_ref().map(GroupKey::as_str)),
-    ];
-    document.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Bson::from(text?)))));
-    let expires = event.expires().map(|expires| cut(expires.resolve(now)));
-    for (name, time) in [("due_at", due), ("expires_at", expires)] {
-        document.extend(time.map(|time| (name.to_owned(), Bson::from(us(time)))));
-    }
-    document.extend(event.headers().to_stored().map(|headers| ("headers".to_owned(), Bson::from(headers))));
-    match event.payload() {
-        Payload::Json(text) => document.insert("payload", &**text),
-        Payload::Bytes(bytes) => document.insert("payload_bytes", binary(bytes)),
-    };
+    });
+    let times = [("due_at", due), ("expires_at", expires)];
+    document.extend(times.into_iter().filter_map(|(name, at)| Some((name.to_owned(), Bson::from(us(at?))))));
+    document.extend(group.map(|group| ("group_key".to_owned(), Bson::from(group.as_str()))));
+    document
+        .extend(columns.payload_bytes.map(|bytes| ("payload_bytes".to_owned(), Bson::from(binary(bytes)))));
     Fresh { document, delayed: lane == Some(Lane::DELAYED) }
 }
 

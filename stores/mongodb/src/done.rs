@@ -12,7 +12,7 @@ use pillarbox::port::{Change, Fence, OnDone, Outcome, Settle};
 
 use crate::call::{Call, Find};
 use crate::document::pending;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::Fields;
 use crate::settle::named;
 
@@ -61,19 +61,19 @@ fn done(request: &Settle) -> Vec<usize> {
 
 /// Deletes the rows of all done outcomes and returns their places. If a row cannot be deleted, fails with a
 /// conflict, so that the transaction is retried with `LookFirst`.
-pub(crate) async fn delete_all(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
+pub(crate) async fn delete_all(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, DriverError> {
     let places = done(request);
     if places.is_empty() || delete_rows(call, request, &places, pairs).await? == places.len() as u64 {
         return Ok(places);
     }
     call.outbox().doubts.store(DOUBTED, Ordering::Relaxed);
-    Err(Failure::met())
+    Err(DriverError::met())
 }
 
 /// The places of done outcomes whose rows can be deleted.
 ///
 /// Such a row exists, is pending, passes the fence, and has neither a message id nor a join.
-pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, Failure> {
+pub(crate) async fn deletable(call: &mut Call<'_>, request: &Settle) -> Result<Vec<usize>, DriverError> {
     let done = done(request);
     let mut found = HashMap::new();
     for part in done.chunks(LOOK) {
@@ -106,7 +106,7 @@ pub(crate) async fn delete(
     call: &mut Call<'_>,
     request: &Settle,
     places: &[usize],
-) -> Result<Vec<usize>, Failure> {
+) -> Result<Vec<usize>, DriverError> {
     if places.is_empty() {
         return Ok(Vec::new());
     }
@@ -132,7 +132,7 @@ async fn delete_rows(
     request: &Settle,
     places: &[usize],
     named: fn(&Settle, &[usize]) -> Document,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let mut alike: HashMap<Option<i64>, Vec<usize>> = HashMap::new();
     for at in places {
         alike.entry(token(request, &request.outcomes[*at])).or_default().push(*at);

@@ -9,6 +9,11 @@ use pillarbox::port::{ErrorKind, StoreError};
 const DUPLICATE_KEY: i32 = 11_000;
 const WRITE_CONFLICT: i32 = 112;
 const NO_SUCH_TRANSACTION: i32 = 251;
+/// The server's cache had no room for the change and could not evict enough in time.
+const TEMPORARILY_UNAVAILABLE: i32 = 365;
+/// The same for a change that takes most of the room which the cache has for changes. A document of some
+/// megabytes does, in a small cache, but only while others fill the rest of it.
+const TOO_LARGE_FOR_CACHE: i32 = 388;
 /// FerretDB passes on PostgreSQL's SQLSTATEs 40001 and 40P01, encoded as five characters of six bits each.
 const SERIALIZATION: i32 = 16_777_220;
 const DEADLOCK: i32 = 16_908_292;
@@ -17,31 +22,31 @@ const DOCUMENT_SIZE: i32 = 285_999_133;
 
 /// The failure of an operation, before the operation and the store are named.
 #[derive(Debug, Clone)]
-pub(crate) enum Failure {
+pub(crate) enum DriverError {
     /// The driver or the server reported an error.
     Driver(Error),
     /// The server accepted the command and refused one of its statements or its write concern, with this
     /// code.
-    Part(i32),
+    Statement(i32),
     /// The store itself refused the operation.
     Refused(ErrorKind, String),
     /// The answer to a write or commit was lost for this reason. The change may or may not have been applied.
-    Open(Box<Failure>),
+    Open(Box<DriverError>),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for DriverError {
     fn from(error: Error) -> Self {
         Self::Driver(error)
     }
 }
 
-impl From<mongodb::bson::error::Error> for Failure {
+impl From<mongodb::bson::error::Error> for DriverError {
     fn from(_: mongodb::bson::error::Error) -> Self {
         Self::unreadable()
     }
 }
 
-impl Failure {
+impl DriverError {
     /// Conflicts with other processes used up all retries.
     pub(crate) fn lost() -> Self {
         Self::Refused(ErrorKind::Conflict, "conflicts with other processes used up all retries".to_owned())
@@ -49,7 +54,7 @@ impl Failure {
 
     /// A conflict with a concurrent transaction. It is transient, so the transaction is retried.
     pub(crate) fn met() -> Self {
-        Self::Part(WRITE_CONFLICT)
+        Self::Statement(WRITE_CONFLICT)
     }
 
     pub(crate) fn unreadable() -> Self {
@@ -65,7 +70,7 @@ impl Failure {
         // The server's error text may quote a value, so only its code is reported.
         let (kind, detail) = match self {
             Self::Refused(kind, detail) => (kind, detail),
-            Self::Part(code) => by_code(code),
+            Self::Statement(code) => by_code(code),
             Self::Driver(error) => describe(&error),
             Self::Open(why) => {
                 let why = why.into_store_error(operation, store);
@@ -79,9 +84,17 @@ impl Failure {
     pub(crate) fn code(&self) -> Option<i32> {
         match self {
             Self::Driver(error) => code(error),
-            Self::Part(code) => Some(*code),
+            Self::Statement(code) => Some(*code),
             Self::Refused(..) | Self::Open(_) => None,
         }
+    }
+
+    /// The place of the first document that an insert refused: those before it were inserted.
+    pub(crate) fn place(&self) -> usize {
+        let Self::Driver(error) = self else { return 0 };
+        let Driver::InsertMany(error) = &*error.kind else { return 0 };
+        let first = error.write_errors.as_ref().and_then(|errors| errors.first());
+        first.map_or(0, |refused| refused.index)
     }
 
     /// Whether a document with the same unique key exists.
@@ -96,7 +109,7 @@ impl Failure {
 
     /// Whether the server answered, so that the refused command was certainly not applied.
     pub(crate) fn is_answer(&self) -> bool {
-        self.code().is_some_and(|code| by_code(code).0 != ErrorKind::Unavailable)
+        self.has_lost() || self.code().is_some_and(|code| by_code(code).0 != ErrorKind::Unavailable)
     }
 
     /// Whether a retry is pointless: the user lacks the right, or the server lacks the feature.
@@ -110,7 +123,7 @@ impl Failure {
         match self {
             Self::Driver(error) => code(error).is_none() && matches!(&*error.kind, Driver::Io(_)),
             Self::Refused(kind, _) => *kind == ErrorKind::Timeout,
-            Self::Part(_) | Self::Open(_) => false,
+            Self::Statement(_) | Self::Open(_) => false,
         }
     }
 
@@ -131,9 +144,19 @@ impl Failure {
         labelled || self.has_lost() || self.code() == Some(NO_SUCH_TRANSACTION)
     }
 
-    /// Whether the statement hit a write conflict and changed nothing.
+    /// Whether the statement lost a lock or room in the server's cache to another one. It changed nothing, and
+    /// may succeed when it is repeated.
     pub(crate) fn has_lost(&self) -> bool {
-        matches!(self.code(), Some(WRITE_CONFLICT | SERIALIZATION | DEADLOCK))
+        matches!(
+            self.code(),
+            Some(
+                WRITE_CONFLICT
+                    | SERIALIZATION
+                    | DEADLOCK
+                    | TEMPORARILY_UNAVAILABLE
+                    | TOO_LARGE_FOR_CACHE
+            )
+        )
     }
 }
 
@@ -165,7 +188,9 @@ pub(crate) fn describe(error: &Error) -> (ErrorKind, String) {
         }
         Driver::ConnectionPoolCleared { .. } => known(ErrorKind::Unavailable, "the connection broke"),
         Driver::Shutdown => known(ErrorKind::Unavailable, "the client is shut down"),
-        Driver::Authentication { .. } => known(ErrorKind::Permission, "the server does not let this user in"),
+        Driver::Authentication { .. } => {
+            known(ErrorKind::Permission, "login refused: check user and password")
+        }
         Driver::InvalidArgument { .. } | Driver::InvalidTlsConfig { .. } => {
             known(ErrorKind::InvalidInput, "the URL or its options are wrong")
         }
@@ -184,9 +209,12 @@ fn by_code(code: i32) -> (ErrorKind, String) {
             (ErrorKind::Conflict, "lost against another transaction")
         }
         NO_SUCH_TRANSACTION => (ErrorKind::Conflict, "the transaction is no longer open"),
+        TEMPORARILY_UNAVAILABLE | TOO_LARGE_FOR_CACHE => {
+            (ErrorKind::Unavailable, "the server's cache is full")
+        }
         24 | 50 | 64 | 202 | 262 => (ErrorKind::Timeout, "the server took too long"),
         13 | 33 => (ErrorKind::Permission, "the user lacks a privilege; see the MongoDB guide"),
-        11 | 18 | 8_000 => (ErrorKind::Permission, "the server does not let this user in"),
+        11 | 18 | 8_000 => (ErrorKind::Permission, "login refused: check user and password"),
         26 => (ErrorKind::Schema, "a collection is missing; run `pillarbox migrate`"),
         27 => (ErrorKind::Schema, "an index is missing; run `pillarbox migrate`"),
         85 | 86 => (ErrorKind::Schema, "an index with the same name has another definition"),
@@ -221,6 +249,8 @@ mod tests {
             (26, ErrorKind::Schema),
             (10_107, ErrorKind::Unavailable),
             (91, ErrorKind::Unavailable),
+            (365, ErrorKind::Unavailable),
+            (388, ErrorKind::Unavailable),
             (11_601, ErrorKind::Unavailable),
             (10_334, ErrorKind::InvalidInput),
             (115, ErrorKind::Unsupported),
@@ -232,16 +262,27 @@ mod tests {
 
     #[test]
     fn a_commit_without_an_answer_is_open() {
-        assert!(Failure::Refused(ErrorKind::Timeout, String::new()).leaves_commit_open());
-        assert!(Failure::Part(91).leaves_commit_open(), "a server that is going away");
-        assert!(!Failure::Part(WRITE_CONFLICT).leaves_commit_open());
-        assert!(!Failure::Part(NO_SUCH_TRANSACTION).leaves_commit_open());
+        assert!(DriverError::Refused(ErrorKind::Timeout, String::new()).leaves_commit_open());
+        assert!(DriverError::Statement(91).leaves_commit_open(), "a server that is going away");
+        assert!(!DriverError::Statement(WRITE_CONFLICT).leaves_commit_open());
+        assert!(!DriverError::Statement(NO_SUCH_TRANSACTION).leaves_commit_open());
+    }
+
+    #[test]
+    fn what_a_full_cache_refused_was_not_applied_and_may_be_tried_again() {
+        for code in [TEMPORARILY_UNAVAILABLE, TOO_LARGE_FOR_CACHE] {
+            let refused = DriverError::Statement(code);
+            assert!(refused.has_lost() && refused.is_answer() && !refused.leaves_commit_open(), "{code}");
+        }
     }
 
     #[test]
     fn what_lost_against_another_transaction_may_be_tried_again() {
-        assert!(Failure::Part(WRITE_CONFLICT).is_transient() && Failure::Part(251).is_transient());
-        assert!(!Failure::Part(DUPLICATE_KEY).is_transient());
-        assert!(!Failure::missing().is_transient());
+        assert!(
+            DriverError::Statement(WRITE_CONFLICT).is_transient()
+                && DriverError::Statement(251).is_transient()
+        );
+        assert!(!DriverError::Statement(DUPLICATE_KEY).is_transient());
+        assert!(!DriverError::missing().is_transient());
     }
 }

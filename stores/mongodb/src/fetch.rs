@@ -10,7 +10,7 @@ use pillarbox::port::{Cursor, Fetch, Fetched, Scope};
 use crate::adopt::adopted;
 use crate::call::{Call, Find};
 use crate::document::{pending, unclaimed};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::number::Head;
 use crate::row::{Fields, read_within};
 use crate::time::{cut, earlier, us};
@@ -41,7 +41,7 @@ struct Read<'a> {
     end: End,
 }
 
-pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetched, Failure> {
+pub(crate) async fn fetch(call: &mut Call<'_>, request: &Fetch) -> Result<Fetched, DriverError> {
     // The counter is read before the rows, so the read sees every row up to `vouched`. It ends at `last`: a
     // later row must not be returned before a row with a lower number that was committed after its window was
     // read.
@@ -131,7 +131,7 @@ impl<'a> Read<'a> {
         slots: &Bson,
         mut above: i64,
         head: &Head,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         let last = head.last;
         let of_slots = doc! { "status": pending(), "slot": slots.clone() };
         let rows = i64::try_from(self.request.rows).unwrap_or(i64::MAX);
@@ -165,7 +165,7 @@ impl<'a> Read<'a> {
         call: &mut Call<'_>,
         of_slots: &Document,
         window: &Document,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, DriverError> {
         let mut filter = of_slots.clone();
         filter.insert("seq", window.clone());
         let limit = self.limit().saturating_add(1);
@@ -205,7 +205,7 @@ impl<'a> Read<'a> {
         call: &mut Call<'_>,
         mut filter: Document,
         seq: Option<Document>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         filter.extend(seq.map(|seq| ("seq".to_owned(), Bson::from(seq))));
         let limit = self.limit();
         let find =

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use pillarbox::model::{EventId, GroupKey, Status, stored_error};
 use pillarbox::port::{GroupAction, GroupChange, GroupState, GroupStates, HeldGroup, HeldGroups};
@@ -10,7 +11,7 @@ use pillarbox::rules::{Head, held_after};
 
 use crate::call::{Call, Find, whole};
 use crate::document::{code, unlocked};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::number::head;
 use crate::operate::record;
@@ -18,10 +19,23 @@ use crate::row::Fields;
 use crate::time::{cut, us};
 
 /// The id of the epoch document. The epoch grows with every change of held groups.
+///
+/// A transaction does not write this document: the server would keep it locked for a minute if the process
+/// crashed. It inserts a document of its own instead, whose id begins with this one. The epoch is the sum of
+/// all of them.
 pub(crate) const EPOCH: &str = "groups_epoch";
+/// Greater than the ids of all documents that the epoch is the sum of.
+const BEYOND_EPOCH: &str = "groups_epoch!";
+/// This many documents of transactions are added to the epoch document and deleted.
+const FOLDED: usize = 100;
+/// The maximum number of such documents in one fold.
+const FOLDED_AT_ONCE: usize = 1_000;
 
 /// Reads one page of held groups, ordered by key.
-pub(crate) async fn held_groups(call: &mut Call<'_>, page: &HeldGroups) -> Result<Vec<HeldGroup>, Failure> {
+pub(crate) async fn held_groups(
+    call: &mut Call<'_>,
+    page: &HeldGroups,
+) -> Result<Vec<HeldGroup>, DriverError> {
     if page.limit == 0 {
         return Ok(Vec::new());
     }
@@ -33,7 +47,7 @@ pub(crate) async fn held_groups(call: &mut Call<'_>, page: &HeldGroups) -> Resul
 }
 
 /// The held groups among `groups`, ordered by key.
-pub(crate) async fn held_of(call: &mut Call<'_>, groups: &[&str]) -> Result<Vec<HeldGroup>, Failure> {
+pub(crate) async fn held_of(call: &mut Call<'_>, groups: &[&str]) -> Result<Vec<HeldGroup>, DriverError> {
     let filter = doc! { "_id": { "$in": groups } };
     let find = Find { filter, sort: Some(doc! { "_id": 1 }), ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
@@ -54,29 +68,73 @@ fn held_group(document: &RawDocument) -> HeldGroup {
 
 /// The held groups with their epoch. The epoch was read before the groups, so a change in between is read
 /// again at the next heartbeat.
-pub(crate) async fn group_states(call: &mut Call<'_>, epoch: i64) -> Result<GroupStates, Failure> {
+pub(crate) async fn group_states(call: &mut Call<'_>, epoch: i64) -> Result<GroupStates, DriverError> {
     Ok(GroupStates { epoch, held: held_groups(call, &HeldGroups::first()).await? })
 }
 
-pub(crate) async fn grow_epoch(call: &mut Call<'_>, by: i64) -> Result<(), Failure> {
+pub(crate) async fn grow_epoch(call: &mut Call<'_>, by: i64) -> Result<(), DriverError> {
+    if by == 0 {
+        return Ok(());
+    }
+    if call.in_transaction() {
+        let own = doc! { "_id": format!("{EPOCH} {}", ObjectId::new()), "value": by };
+        return call.insert(&call.names().meta, vec![own]).await;
+    }
     let statement = doc! { "q": { "_id": EPOCH }, "u": { "$inc": { "value": by } } };
     call.update(&call.names().meta, vec![statement]).await.map(drop)
 }
 
+/// The ids of the documents that the epoch is the sum of.
+///
+/// They must be read in the order of their ids: the epoch document first. A concurrent fold then makes the
+/// sum too small for a moment, never too large. A node that took too large a sum for the epoch would miss the
+/// changes until the epoch has grown to it.
+pub(crate) fn epoch_ids() -> Document {
+    doc! { "$gte": EPOCH, "$lt": BEYOND_EPOCH }
+}
+
 /// The epoch of held groups, from the documents of a read.
-pub(crate) fn epoch_of(documents: &[Document]) -> Option<i64> {
-    let found = documents.iter().find(|document| document.get_str("_id").is_ok_and(|id| id == EPOCH));
-    found.and_then(|document| whole(document, "value"))
+#[derive(Clone, Copy)]
+pub(crate) struct Epoch {
+    pub(crate) value: i64,
+    /// Whether enough documents of transactions are there for a fold.
+    pub(crate) is_scattered: bool,
+}
+
+impl Epoch {
+    /// `None` if the epoch document is missing.
+    pub(crate) fn read(documents: &[Document]) -> Option<Self> {
+        let id = |document: &&Document| document.get_str("_id").unwrap_or_default().to_owned();
+        let parts = || documents.iter().filter(|document| id(document).starts_with(EPOCH));
+        parts().find(|document| id(document) == EPOCH)?;
+        let value = parts().filter_map(|document| whole(document, "value")).sum();
+        Some(Self { value, is_scattered: parts().count() > FOLDED })
+    }
+}
+
+/// Adds the documents of transactions to the epoch document and deletes them.
+///
+/// A transaction, so that the sum does not change. If the process crashes in it, only the next fold waits.
+pub(crate) async fn fold_epoch(call: &mut Call<'_>) -> Result<(), DriverError> {
+    let scattered = doc! { "$gt": EPOCH, "$lt": BEYOND_EPOCH };
+    let find = Find { filter: doc! { "_id": scattered }, limit: FOLDED_AT_ONCE, ..Find::default() };
+    let found = call.find(&call.names().meta, find).await?;
+    let sum: i64 = found.iter().filter_map(|part| Fields::new(part).number("value")).sum();
+    let ids: Vec<Bson> = found.iter().map(|part| Fields::new(part).key()).collect();
+    let statement = doc! { "q": { "_id": EPOCH }, "u": { "$inc": { "value": sum } } };
+    call.update(&call.names().meta, vec![statement]).await?;
+    call.delete(&call.names().meta, doc! { "_id": { "$in": ids } }).await.map(drop)
 }
 
 /// Blocks a group behind its dead event. A paused group stays paused and becomes blocked when it is resumed.
+/// Returns by how much the epoch must grow.
 pub(crate) async fn block(
     call: &mut Call<'_>,
     group: &GroupKey,
     event: &EventId,
     error: &str,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<i64, DriverError> {
     let key = group.as_str();
     let fresh = doc! {
         "state": GroupState::Blocked.as_str(),
@@ -97,25 +155,25 @@ pub(crate) async fn block(
         let mut held = fresh;
         held.insert("_id", key);
         match call.find(&call.names().group, Find { filter: doc! { "_id": key }, ..Find::default() }).await? {
-            found if !found.is_empty() => return Ok(()),
+            found if !found.is_empty() => return Ok(0),
             _ => match call.insert(&call.names().group, vec![held]).await {
-                Err(failure) if failure.is_duplicate() && !call.in_transaction() => return Ok(()),
+                Err(failure) if failure.is_duplicate() && !call.in_transaction() => return Ok(0),
                 inserted => inserted?,
             },
         }
     }
-    grow_epoch(call, 1).await
+    Ok(1)
 }
 
 /// The events among `events` that have a group blocked behind them.
-pub(crate) async fn heads(call: &mut Call<'_>, events: &[&str]) -> Result<HashSet<String>, Failure> {
+pub(crate) async fn heads(call: &mut Call<'_>, events: &[&str]) -> Result<HashSet<String>, DriverError> {
     let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
     Ok(found.iter().filter_map(|group| held_group(group).event).map(|event| event.to_string()).collect())
 }
 
 /// Frees the groups blocked behind these events. Paused groups stay paused, without the event.
-pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<(), Failure> {
+pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<(), DriverError> {
     let find = Find { filter: doc! { "event_id": { "$in": events } }, ..Find::default() };
     let found = call.find(&call.names().group, find).await?;
     let mut count = 0;
@@ -133,16 +191,13 @@ pub(crate) async fn free_behind(call: &mut Call<'_>, events: &[&str]) -> Result<
         };
         count += i64::from(freed > 0);
     }
-    if count > 0 {
-        grow_epoch(call, count).await?;
-    }
-    Ok(())
+    grow_epoch(call, count).await
 }
 
 pub(crate) async fn change_group<K: Kind>(
     call: &mut Call<'_>,
     request: &GroupChange,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let mut tried = 0;
@@ -151,7 +206,7 @@ pub(crate) async fn change_group<K: Kind>(
             return Ok(changed);
         }
         if !call.retry(tried).await {
-            return Err(Failure::lost());
+            return Err(DriverError::lost());
         }
         tried += 1;
     }
@@ -162,7 +217,7 @@ async fn try_change<K: Kind>(
     call: &mut Call<'_>,
     request: &GroupChange,
     now: Timestamp,
-) -> Result<Option<bool>, Failure> {
+) -> Result<Option<bool>, DriverError> {
     let key = request.group.as_str();
     let find = Find { filter: doc! { "_id": key }, ..Find::default() };
     let held = call.first(&call.names().group, find).await?.map(|document| held_group(&document));
@@ -190,7 +245,7 @@ async fn replace(
     next: Option<GroupState>,
     event: Option<&str>,
     now: Timestamp,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     let key = request.group.as_str();
     let held = |state: GroupState| {
         doc! {
@@ -219,7 +274,7 @@ async fn replace(
 }
 
 /// Makes one dead event new again in its place in the order. Returns how many rows changed.
-pub(crate) async fn revive(call: &mut Call<'_>, event: &EventId, now: Timestamp) -> Result<u64, Failure> {
+pub(crate) async fn revive(call: &mut Call<'_>, event: &EventId, now: Timestamp) -> Result<u64, DriverError> {
     let dead = doc! { "_id": event.as_str(), "status": code(Status::Dead) };
     call.update_all(&call.names().event, dead, doc! { "$set": revived(now) }).await
 }

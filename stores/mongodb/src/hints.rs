@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::call::whole;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::number::COUNTER;
 use crate::outbox::{Outbox, Server};
 
@@ -110,7 +110,7 @@ impl Drop for Telling {
 
 /// What to do until the stream is opened again: pause after an interruption, poll the counter after a
 /// refusal.
-fn after<'a>(failure: Failure, meta: &'a Collection<Document>, told: &'a Told) -> BoxFuture<'a, ()> {
+fn after<'a>(failure: DriverError, meta: &'a Collection<Document>, told: &'a Told) -> BoxFuture<'a, ()> {
     let is_refused = failure.is_refusal();
     let error = failure.into_store_error("listen", "mongodb");
     if is_refused {
@@ -135,7 +135,7 @@ async fn look(meta: &Collection<Document>, told: &Told) {
                 sleep(STEP).await;
             }
             Err(error) => {
-                let error = Failure::from(error).into_store_error("listen", "mongodb");
+                let error = DriverError::from(error).into_store_error("listen", "mongodb");
                 tracing::debug!(%error, "listening for new rows was interrupted");
                 sleep(PAUSE).await;
             }
@@ -152,7 +152,7 @@ struct Stream {
 }
 
 impl Stream {
-    async fn open(events: &Collection<Document>, database: &Database) -> Result<Self, Failure> {
+    async fn open(events: &Collection<Document>, database: &Database) -> Result<Self, DriverError> {
         let added = doc! { "$match": { "operationType": "insert" } };
         let nothing_else = doc! { "$project": { "_id": 1 } };
         let command = doc! {
@@ -165,19 +165,19 @@ impl Stream {
         let mut session = database.client().start_session().await?;
         let answer = database.run_command(command).session(&mut session).await?;
         let cursor = answer.get_document("cursor").ok().and_then(|cursor| whole(cursor, "id"));
-        let cursor = cursor.ok_or_else(Failure::unreadable)?;
+        let cursor = cursor.ok_or_else(DriverError::unreadable)?;
         Ok(Self { database: database.clone(), collection: events.name().to_owned(), session, cursor })
     }
 
     /// Waits for rows; returns false if none arrived within `WAIT`.
-    async fn next(&mut self) -> Result<bool, Failure> {
+    async fn next(&mut self) -> Result<bool, DriverError> {
         let wait_ms = i64::try_from(WAIT.as_millis()).unwrap_or(i64::MAX);
         let more =
             doc! { "getMore": self.cursor, "collection": self.collection.as_str(), "maxTimeMS": wait_ms };
         let answer = self.database.run_command(more).session(&mut self.session).await?;
-        let cursor = answer.get_document("cursor").map_err(|_| Failure::unreadable())?;
+        let cursor = answer.get_document("cursor").map_err(|_| DriverError::unreadable())?;
         if whole(cursor, "id") == Some(0) {
-            return Err(Failure::unreadable());
+            return Err(DriverError::unreadable());
         }
         Ok(cursor.get_array("nextBatch").is_ok_and(|batch| !batch.is_empty()))
     }
@@ -199,7 +199,7 @@ async fn forward(
     database: &Database,
     told: &Told,
     ends: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let Some(opened) = ends.run_until_cancelled(Stream::open(events, database)).await else { return Ok(()) };
     let mut stream = opened?;
     // Rows may have been written before the stream opened, or while it was lost.

@@ -10,7 +10,7 @@ use pillarbox::port::ErrorKind;
 
 use crate::call::{Call, Find};
 use crate::document::fresh;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::number::{closed, draw, head};
 use crate::outbox::pause;
 use crate::row::Fields;
@@ -33,7 +33,7 @@ pub(crate) async fn insert_rows(
     call: &mut Call<'_>,
     rows: &[NewRow],
     now: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     if rows.is_empty() {
         head(call).await?;
         return Ok(Vec::new());
@@ -42,16 +42,13 @@ pub(crate) async fn insert_rows(
     for tried in 0..TRIES {
         match insert_once(call, rows, now, tried).await {
             // The conflicting row may have one of our message ids. The next attempt then returns that row.
-            Err(failure)
-                if (failure.is_duplicate() && has_messages || failure.has_lost())
-                    && !call.in_transaction() =>
-            {
+            Err(failure) if failure.is_duplicate() && has_messages && !call.in_transaction() => {
                 pause(tried).await;
             }
             ended => return ended,
         }
     }
-    Err(Failure::lost())
+    Err(DriverError::lost())
 }
 
 async fn insert_once(
@@ -59,7 +56,7 @@ async fn insert_once(
     rows: &[NewRow],
     now: Option<Timestamp>,
     tried: u32,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let there = written(call, rows).await?;
     let fates = fates(rows, &there)?;
     let adding: Vec<&NewRow> = fates
@@ -81,7 +78,7 @@ async fn insert_once(
     let mut answers: Vec<Written> = Vec::with_capacity(rows.len());
     for fate in fates {
         let answer = match fate {
-            Fate::Fresh(_) => added.next().ok_or_else(Failure::lost)?,
+            Fate::Fresh(_) => added.next().ok_or_else(DriverError::lost)?,
             Fate::There(written) => written,
             Fate::Same(place) => Written { fresh: false, ..answers[place].clone() },
         };
@@ -91,7 +88,7 @@ async fn insert_once(
 }
 
 /// The stored rows that have the same message ids.
-async fn written(call: &mut Call<'_>, rows: &[NewRow]) -> Result<HashMap<String, Written>, Failure> {
+async fn written(call: &mut Call<'_>, rows: &[NewRow]) -> Result<HashMap<String, Written>, DriverError> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.event.message_id()).collect();
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -113,7 +110,7 @@ async fn written(call: &mut Call<'_>, rows: &[NewRow]) -> Result<HashMap<String,
 
 /// Decides what to do with each row. The message id takes precedence; an event id that occurs twice in one
 /// call is a conflict.
-fn fates<'a>(rows: &'a [NewRow], there: &HashMap<String, Written>) -> Result<Vec<Fate<'a>>, Failure> {
+fn fates<'a>(rows: &'a [NewRow], there: &HashMap<String, Written>) -> Result<Vec<Fate<'a>>, DriverError> {
     let mut messages: HashMap<&str, usize> = HashMap::new();
     let mut ids: HashSet<&EventId> = HashSet::new();
     let mut fates = Vec::with_capacity(rows.len());
@@ -135,12 +132,12 @@ fn fates<'a>(rows: &'a [NewRow], there: &HashMap<String, Written>) -> Result<Vec
     Ok(fates)
 }
 
-pub(crate) fn taken() -> Failure {
-    Failure::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
+pub(crate) fn taken() -> DriverError {
+    DriverError::Refused(ErrorKind::Conflict, "an event with this id is there already".to_owned())
 }
 
 /// Fails if one of these event ids exists.
-async fn refuse_known(call: &mut Call<'_>, rows: &[&NewRow]) -> Result<(), Failure> {
+async fn refuse_known(call: &mut Call<'_>, rows: &[&NewRow]) -> Result<(), DriverError> {
     let ids: Vec<&str> = rows.iter().map(|row| row.event.id().as_str()).collect();
     let find =
         Find { filter: doc! { "_id": { "$in": ids } }, fields: Some(doc! { "_id": 1 }), ..Find::default() };
@@ -155,7 +152,7 @@ pub(crate) async fn add(
     call: &mut Call<'_>,
     rows: &[&NewRow],
     now: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let drawn = draw(call, rows.len()).await?;
     let now = now.map_or(drawn.now, cut);
     let mark = ObjectId::new();
@@ -178,7 +175,7 @@ pub(crate) async fn add(
     // Without an answer the rows may exist: the caller must be told that the outcome is unknown.
     let added = match closed(call, &drawn, added) {
         Err(failure) if failure.is_unanswered() && !call.in_transaction() => {
-            Err(Failure::Open(Box::new(failure)))
+            Err(DriverError::Open(Box::new(failure)))
         }
         ended => ended,
     };
@@ -186,7 +183,7 @@ pub(crate) async fn add(
 }
 
 /// Deletes the rows that this call inserted before the error. The mark spares rows of other calls.
-async fn take_back(call: &mut Call<'_>, rows: &[&NewRow], mark: ObjectId) -> Result<(), Failure> {
+async fn take_back(call: &mut Call<'_>, rows: &[&NewRow], mark: ObjectId) -> Result<(), DriverError> {
     let ids: Vec<&str> = rows.iter().map(|row| row.event.id().as_str()).collect();
     call.delete(&call.names().event, doc! { "_id": { "$in": ids }, "mark": mark }).await.map(drop)
 }

@@ -11,7 +11,7 @@ use pillarbox::port::{
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::members::infos;
 use crate::membership::members;
 use crate::number::head;
@@ -49,7 +49,7 @@ pub(crate) fn selection(select: &Select) -> Document {
     filter
 }
 
-pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
+pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, DriverError> {
     adopt(call).await?;
     head(call).await?;
     if request.limit == 0 {
@@ -75,7 +75,7 @@ pub(crate) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     Ok(call.find(&call.names().event, find).await?.iter().map(|row| read_record(row)).collect())
 }
 
-pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
+pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, DriverError> {
     let find = || Find { filter: doc! { "_id": id.as_str() }, ..Find::default() };
     let mut found = call.first(&call.names().event, find()).await?;
     match &found {
@@ -91,19 +91,19 @@ pub(crate) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Sho
     Ok(found.map(|row| Shown { record: read_record(&row), attempts: read_attempts(&row) }))
 }
 
-pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
+pub(crate) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, DriverError> {
     head(call).await?;
     matching(call, selection(select)).await
 }
 
 /// Counts the rows that match a filter.
-pub(crate) async fn matching(call: &mut Call<'_>, condition: Document) -> Result<u64, Failure> {
+pub(crate) async fn matching(call: &mut Call<'_>, condition: Document) -> Result<u64, DriverError> {
     let pipeline = vec![doc! { "$match": condition }, doc! { "$count": "n" }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
     Ok(found.first().map_or(0, |found| number(found, "n")))
 }
 
-pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
+pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, DriverError> {
     let mut stats = Stats::default();
     let now = head(call).await?.now;
     let minute_ago = us(earlier(now, MINUTE));
@@ -139,7 +139,11 @@ pub(crate) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
     Ok(stats)
 }
 
-async fn group(call: &mut Call<'_>, filter: Document, group: Document) -> Result<Option<Document>, Failure> {
+async fn group(
+    call: &mut Call<'_>,
+    filter: Document,
+    group: Document,
+) -> Result<Option<Document>, DriverError> {
     let pipeline = vec![doc! { "$match": filter }, doc! { "$group": group }];
     Ok(call.aggregate(&call.names().event, pipeline).await?.pop())
 }
@@ -150,7 +154,7 @@ pub(crate) async fn dead(
     stats: &mut Stats,
     condition: Document,
     event_type: &str,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let pipeline =
         vec![doc! { "$match": condition }, doc! { "$group": { "_id": event_type, "n": { "$sum": 1 } } }];
     let found = call.aggregate(&call.names().event, pipeline).await?;
@@ -164,7 +168,7 @@ pub(crate) async fn dead(
     Ok(())
 }
 
-pub(crate) async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), Failure> {
+pub(crate) async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(), DriverError> {
     let (members, now) = members(call).await?;
     stats.free_slots = members.slots().iter().filter(|record| record.state.holder.is_none()).count() as u64;
     stats.nodes = infos(&members, now).iter().filter(|info| info.expires_in.is_some()).count() as u64;
@@ -178,12 +182,12 @@ pub(crate) async fn beside(call: &mut Call<'_>, stats: &mut Stats) -> Result<(),
     Ok(())
 }
 
-pub(crate) async fn nodes(call: &mut Call<'_>) -> Result<Vec<NodeInfo>, Failure> {
+pub(crate) async fn nodes(call: &mut Call<'_>) -> Result<Vec<NodeInfo>, DriverError> {
     let (members, now) = members(call).await?;
     Ok(infos(&members, now))
 }
 
-pub(crate) async fn audits(call: &mut Call<'_>, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
+pub(crate) async fn audits(call: &mut Call<'_>, limit: usize) -> Result<Vec<AuditEntry>, DriverError> {
     head(call).await?;
     if limit == 0 {
         return Ok(Vec::new());

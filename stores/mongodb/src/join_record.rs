@@ -6,7 +6,7 @@ use pillarbox::model::{
 };
 
 use crate::call::{Call, Find, whole};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::time::{from_us, us};
 
 /// The fields of a join, without its key.
@@ -40,18 +40,18 @@ fn waiting(wait: &JoinWait) -> Document {
 }
 
 /// Finds joins in the order of the request.
-pub(crate) async fn find(call: &mut Call<'_>, find: Find) -> Result<Vec<JoinRecord>, Failure> {
+pub(crate) async fn find(call: &mut Call<'_>, find: Find) -> Result<Vec<JoinRecord>, DriverError> {
     let found = call.find(&call.names().join, find).await?;
     found.iter().map(|document| record(document)).collect()
 }
 
 /// Reads one join.
-pub(crate) async fn read(call: &mut Call<'_>, join: &JoinId) -> Result<Option<JoinRecord>, Failure> {
+pub(crate) async fn read(call: &mut Call<'_>, join: &JoinId) -> Result<Option<JoinRecord>, DriverError> {
     let one = Find { filter: doc! { "_id": join.as_str() }, limit: 1, ..Find::default() };
     Ok(find(call, one).await?.pop())
 }
 
-fn record(document: &RawDocument) -> Result<JoinRecord, Failure> {
+fn record(document: &RawDocument) -> Result<JoinRecord, DriverError> {
     let document = Document::try_from(document)?;
     let text = |name: &str| document.get_str(name).ok().map(str::to_owned);
     let count = |name: &str| whole(&document, name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
@@ -103,7 +103,7 @@ pub(crate) fn member(join: &JoinId, member: &JoinMember) -> Document {
     }
 }
 
-pub(crate) fn read_member(document: &RawDocumentBuf) -> Result<JoinMember, Failure> {
+pub(crate) fn read_member(document: &RawDocumentBuf) -> Result<JoinMember, DriverError> {
     let document = Document::try_from(&**document)?;
     let state = whole(&document, "state").and_then(|code| i16::try_from(code).ok()).unwrap_or(-1);
     Ok(JoinMember {

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use jiff::Timestamp;
 use mongodb::bson::{Bson, doc};
 use pillarbox::model::{EventId, JoinId, JoinMember, JoinRecord, JoinStatus, Lane, StepState};
-use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
+use pillarbox::port::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, StoreFuture};
 
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::join_record::{self, fields, in_state, read_member};
 use crate::number::head;
 use crate::operate::record;
@@ -20,24 +20,24 @@ use crate::store::MongodbStore;
 use crate::time::cut;
 
 impl Joins for MongodbStore {
-    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+    fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
         self.run("change join", Step::Together, request, |call, request| Box::pin(change(call, request)))
     }
 
-    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+    fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
         // A transaction, so that the join and its members come from one snapshot.
         self.run("show join", Step::Together, (join, members), |call, (join, members)| {
             Box::pin(show(call, join, *members))
         })
     }
 
-    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+    fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
         self.run("list joins", Step::Single, request, |call, request| Box::pin(list(call, request)))
     }
 }
 
 /// Applies one change. Also runs in a caller's own transaction.
-pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<JoinChanged, Failure> {
+pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<JoinChanged, DriverError> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let found = join_record::read(call, &request.join).await?;
@@ -51,8 +51,8 @@ pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<
         JoinAction::Start { .. } => Ok(JoinChanged::Unchanged),
         JoinAction::Report { message, state } => report(call, join, message, *state, now).await,
         JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => Ok(JoinChanged::Unchanged),
-        _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
         JoinAction::Attach { messages } => attach(call, join, messages, now).await,
+        _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
         JoinAction::Wait(_) if join.wait.is_some() => Ok(JoinChanged::AlreadyWaiting),
         JoinAction::Wait(wait) => {
             join.wait = Some(wait.clone());
@@ -67,7 +67,11 @@ pub(crate) async fn change(call: &mut Call<'_>, request: &JoinChange) -> Result<
     }
 }
 
-async fn start(call: &mut Call<'_>, request: &JoinChange, now: Timestamp) -> Result<JoinChanged, Failure> {
+async fn start(
+    call: &mut Call<'_>,
+    request: &JoinChange,
+    now: Timestamp,
+) -> Result<JoinChanged, DriverError> {
     let JoinAction::Start { grouping_key, expected, metadata } = &request.action else {
         return Ok(JoinChanged::NoSuchJoin);
     };
@@ -89,7 +93,7 @@ async fn start(call: &mut Call<'_>, request: &JoinChange, now: Timestamp) -> Res
     document.insert("_id", join.id.as_str());
     match call.insert(&call.names().join, vec![document]).await {
         // Another process started the join first. The retried transaction sees it.
-        Err(failure) if failure.is_duplicate() => Err(Failure::met()),
+        Err(failure) if failure.is_duplicate() => Err(DriverError::met()),
         made => made.map(|()| JoinChanged::Changed),
     }
 }
@@ -100,7 +104,7 @@ async fn report(
     message: &EventId,
     state: StepState,
     now: Timestamp,
-) -> Result<JoinChanged, Failure> {
+) -> Result<JoinChanged, DriverError> {
     let own = doc! { "join": join.id.as_str(), "message": message.as_str() };
     let find = Find { filter: own.clone(), ..Find::default() };
     let Some(member) = call.first(&call.names().member, find).await? else {
@@ -123,9 +127,15 @@ async fn attach(
     mut join: JoinRecord,
     messages: &[EventId],
     now: Timestamp,
-) -> Result<JoinChanged, Failure> {
+) -> Result<JoinChanged, DriverError> {
     let there = members_among(call, &join.id, messages).await?;
     let asked: Vec<&EventId> = messages.iter().filter(|message| !there.contains(message.as_str())).collect();
+    if asked.is_empty() {
+        return Ok(JoinChanged::Unchanged);
+    }
+    if join.status != JoinStatus::Pending {
+        return Ok(JoinChanged::Ended(join.status));
+    }
     let states = states(call, &asked).await?;
     let mut fresh: BTreeMap<&EventId, StepState> = BTreeMap::new();
     for message in asked {
@@ -133,9 +143,6 @@ async fn attach(
             Some(state) => fresh.insert(message, *state),
             None => return Ok(JoinChanged::NoSuchMessage(message.clone())),
         };
-    }
-    if fresh.is_empty() {
-        return Ok(JoinChanged::Unchanged);
     }
     if join.attached as usize + fresh.len() > join.expected as usize {
         return Ok(JoinChanged::Full { expected: join.expected });
@@ -159,7 +166,7 @@ async fn members_among(
     call: &mut Call<'_>,
     join: &JoinId,
     messages: &[EventId],
-) -> Result<HashSet<String>, Failure> {
+) -> Result<HashSet<String>, DriverError> {
     let ids: Vec<&str> = messages.iter().map(EventId::as_str).collect();
     let filter = doc! { "join": join.as_str(), "message": { "$in": ids } };
     let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
@@ -167,7 +174,10 @@ async fn members_among(
 }
 
 /// The step states of queue messages. Other events cannot be steps and are left out.
-async fn states(call: &mut Call<'_>, messages: &[&EventId]) -> Result<HashMap<String, StepState>, Failure> {
+async fn states(
+    call: &mut Call<'_>,
+    messages: &[&EventId],
+) -> Result<HashMap<String, StepState>, DriverError> {
     let ids: Vec<&str> = messages.iter().map(|message| message.as_str()).collect();
     let filter = doc! { "_id": { "$in": ids }, "slot": i32::from(Lane::QUEUE.0) };
     let find = Find { filter, fields: Some(doc! { "status": 1 }), ..Find::default() };
@@ -187,7 +197,7 @@ pub(crate) fn count(join: &mut JoinRecord, state: StepState) {
     }
 }
 
-async fn show(call: &mut Call<'_>, join: &JoinId, members: usize) -> Result<Option<JoinShown>, Failure> {
+async fn show(call: &mut Call<'_>, join: &JoinId, members: usize) -> Result<Option<JoinShown>, DriverError> {
     head(call).await?;
     let Some(record) = join_record::read(call, join).await? else { return Ok(None) };
     let mut shown = JoinShown { join: record, members: Vec::new() };
@@ -201,7 +211,7 @@ async fn show(call: &mut Call<'_>, join: &JoinId, members: usize) -> Result<Opti
     Ok(Some(shown))
 }
 
-async fn list(call: &mut Call<'_>, request: &ListJoins) -> Result<Vec<JoinRecord>, Failure> {
+async fn list(call: &mut Call<'_>, request: &ListJoins) -> Result<Vec<JoinRecord>, DriverError> {
     head(call).await?;
     if request.limit == 0 {
         return Ok(Vec::new());

@@ -1,10 +1,10 @@
 //! The differences between the native collection and a collection of items.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Layout, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
+use pillarbox::model::{EventId, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
     Cancel, Discard, JoinChange, JoinChanged, List, Native, PendingRows, Purge, Replay, Select, Settle,
-    Settled, Shown, Stats,
+    Settled, Shown, Stats, TableKind,
 };
 
 use crate::call::Call;
@@ -13,9 +13,7 @@ use crate::outbox::{Names, Work};
 use crate::{groups, insert, inspect, joins, membership, migrate, number, operate, settle};
 
 /// A kind of collection, with the operations that differ between kinds.
-pub(crate) trait Kind: 'static {
-    /// The layout of the collection, as named in configuration.
-    const LAYOUT: Layout;
+pub(crate) trait Kind: TableKind {
     /// Whether rows have sequence numbers. Without them the counter never moves.
     const NUMBERED: bool;
 
@@ -72,7 +70,6 @@ pub(crate) trait Kind: 'static {
 }
 
 impl Kind for Native {
-    const LAYOUT: Layout = Layout::Native;
     const NUMBERED: bool = true;
 
     fn script(names: &Names) -> String {

@@ -73,6 +73,6 @@ mod store;
 mod time;
 mod transaction;
 
-pub use config::{MongodbStoreBuilder, WakeUp};
+pub use config::{MongodbStoreBuilder, MongodbWakeUp};
 pub use mongodb;
 pub use store::{MongodbItemStore, MongodbStore, MongodbTable};

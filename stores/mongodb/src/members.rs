@@ -7,7 +7,7 @@ use pillarbox::port::{ErrorKind, NodeInfo, Quarantine};
 use pillarbox::rules::{Member, SlotRecord};
 
 use crate::call::whole;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::time::{from_us, until, us};
 
 /// What the document keeps of a node beyond its membership.
@@ -26,7 +26,7 @@ pub(crate) fn none(slots: i16) -> Members {
     Members::new(Vec::new(), (0..slots).map(|slot| SlotRecord::free(Slot(slot))).collect())
 }
 
-pub(crate) fn read(document: &Document) -> Result<Members, Failure> {
+pub(crate) fn read(document: &Document) -> Result<Members, DriverError> {
     let list = |field| document.get_array(field).map(Vec::as_slice).unwrap_or_default().iter();
     let nodes = list("nodes").filter_map(Bson::as_document).map(read_node);
     let slots = list("slots").filter_map(Bson::as_document).map(read_slot);
@@ -82,19 +82,19 @@ pub(crate) fn infos(members: &Members, now: Timestamp) -> Vec<NodeInfo> {
     members.nodes().iter().map(info).collect()
 }
 
-fn unreadable() -> Failure {
-    Failure::Refused(ErrorKind::Unexpected, "the document of nodes and slots can't be read".to_owned())
+fn unreadable() -> DriverError {
+    DriverError::Refused(ErrorKind::Unexpected, "the document of nodes and slots can't be read".to_owned())
 }
 
-fn node_id(text: &str) -> Result<NodeId, Failure> {
+fn node_id(text: &str) -> Result<NodeId, DriverError> {
     NodeId::parse(text).map_err(|_| unreadable())
 }
 
-fn small(document: &Document, field: &str) -> Result<i16, Failure> {
+fn small(document: &Document, field: &str) -> Result<i16, DriverError> {
     whole(document, field).and_then(|number| i16::try_from(number).ok()).ok_or_else(unreadable)
 }
 
-fn read_node(document: &Document) -> Result<Member<Details>, Failure> {
+fn read_node(document: &Document) -> Result<Member<Details>, DriverError> {
     let time = |field| whole(document, field).map(from_us).ok_or_else(unreadable);
     Ok(Member {
         id: node_id(document.get_str("id").map_err(|_| unreadable())?)?,
@@ -108,13 +108,13 @@ fn read_node(document: &Document) -> Result<Member<Details>, Failure> {
     })
 }
 
-fn read_slot(document: &Document) -> Result<SlotRecord, Failure> {
+fn read_slot(document: &Document) -> Result<SlotRecord, DriverError> {
     let holder = document.get_str("holder").ok().map(node_id).transpose()?;
     let suspect = document.get_bool("suspect").unwrap_or(false);
     Ok(SlotRecord::new(Slot(small(document, "slot")?), holder, suspect, 0, Seq(0)))
 }
 
-fn read_quarantine(document: &Document) -> Result<(Slot, Quarantine), Failure> {
+fn read_quarantine(document: &Document) -> Result<(Slot, Quarantine), DriverError> {
     let evictions = whole(document, "evictions").and_then(|evictions| u32::try_from(evictions).ok());
     let upto = whole(document, "upto").map(Seq);
     let (evictions, upto) = evictions.zip(upto).ok_or_else(unreadable)?;

@@ -19,18 +19,22 @@ use tokio::time::timeout;
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::pending;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::slots_filter;
-use crate::groups::{EPOCH, epoch_of, group_states};
+use crate::groups::{Epoch, epoch_ids, fold_epoch, group_states};
 use crate::kind::Kind;
 use crate::members::{self, Details, Members};
-use crate::outbox::{Server, late};
+use crate::outbox::{Server, Step, late};
 use crate::row::Fields;
 use crate::sessions::{self, Holder};
 use crate::time::{cut, earlier, from_date, later, us};
 
 /// The id of the document of nodes and slots.
 pub(crate) const MEMBERS: &str = "members";
+/// Its list of evicted nodes whose sessions must still be killed.
+const ENDING: &str = "ending";
+/// That list keeps the newest 1,000 nodes.
+const MOST_ENDING: i32 = -1_000;
 /// How long an eviction waits for the server to kill the sessions of the evicted node, and again to delete
 /// its fence documents. The server itself ends open transactions after a minute.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -41,26 +45,34 @@ const KEPT: Duration = Duration::from_secs(60 * 60);
 struct Found {
     members: Members,
     version: i64,
-    epoch: i64,
+    epoch: Epoch,
     now: Timestamp,
+    /// Evicted nodes whose sessions and fence documents may still be there: the process that evicted them has
+    /// crashed, or is about to remove them.
+    ending: Vec<NodeId>,
 }
 
-pub(crate) async fn join<K: Kind>(call: &mut Call<'_>, request: &Register) -> Result<Membership, Failure> {
+pub(crate) async fn register<K: Kind>(
+    call: &mut Call<'_>,
+    request: &Register,
+) -> Result<Membership, DriverError> {
     let mut is_held = false;
     let mut tried = 0;
     loop {
-        let Found { mut members, version, epoch, now } = read(call).await?;
-        let now = request.now.map_or(now, cut);
-        let evicted = evict::<K>(call, &mut members, now, None).await?;
+        let Found { mut members, version, epoch, now: read_at, mut ending } = read(call).await?;
+        let now = request.now.map_or(read_at, cut);
+        let mut evicted = evict::<K>(call, &mut members, now, None).await?;
+        // An evicted node with the same id has the same fence documents as the new registration: keep them.
+        evicted.retain(|node| *node != request.node);
         if members.has(request.node) {
             let detail = format!("node {} is there already", request.node);
-            return Err(Failure::Refused(ErrorKind::Conflict, detail));
+            return Err(DriverError::Refused(ErrorKind::Conflict, detail));
         }
         if !is_held {
             make_holds::<K>(call, request.node, now).await?;
             is_held = true;
         }
-        let lane = members.free_lane(request.part);
+        let lane = members.free_lane(request.reads);
         let expires_at = later(now, request.lease);
         let details = Details { label: request.label.clone(), joined_at: now, state: None };
         let node = Member { id: request.node, lane, expires_at, details };
@@ -68,16 +80,14 @@ pub(crate) async fn join<K: Kind>(call: &mut Call<'_>, request: &Register) -> Re
         members.take(request.node, &[lane.slot()]);
         let share = members.share(request.node, &[]);
         members.take(request.node, &share.take);
-        if swap(call, &members, version).await? {
-            // An evicted node with the same id has the same fence documents as the new registration: keep
-            // them.
-            let gone: Vec<NodeId> = evicted.into_iter().filter(|node| *node != request.node).collect();
-            end_evicted(call, &gone).await?;
-            let groups = Some(group_states(call, epoch).await?);
+        if swap(call, &members, version, (&evicted, read_at)).await? {
+            ending.extend(evicted);
+            end_evicted(call, &ending).await?;
+            let groups = Some(group_states(call, epoch.value).await?);
             return Ok(members.membership(request.node, share.give, groups, now));
         }
         if !call.retry(tried).await {
-            return Err(Failure::lost());
+            return Err(DriverError::lost());
         }
         tried += 1;
     }
@@ -86,12 +96,12 @@ pub(crate) async fn join<K: Kind>(call: &mut Call<'_>, request: &Register) -> Re
 pub(crate) async fn heartbeat<K: Kind>(
     call: &mut Call<'_>,
     request: &Heartbeat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Membership>, DriverError> {
     let lanes = if request.sweep { K::lanes_in_use(call).await? } else { Vec::new() };
     let mut tried = 0;
     loop {
-        let Found { mut members, version, epoch, now } = read(call).await?;
-        let now = request.now.map_or(now, cut);
+        let Found { mut members, version, epoch, now: read_at, mut ending } = read(call).await?;
+        let now = request.now.map_or(read_at, cut);
         if !members.renew(request.node, later(now, request.lease)) {
             return Ok(None);
         }
@@ -101,12 +111,14 @@ pub(crate) async fn heartbeat<K: Kind>(
         members.add_lanes(&lanes);
         let share = members.share(request.node, &request.release);
         members.take(request.node, &share.take);
-        if swap(call, &members, version).await? {
+        if swap(call, &members, version, (&evicted, read_at)).await? {
             // After the swap: a settle that begins now already finds its node gone, and only older ones need
             // the fence.
-            end_evicted(call, &evicted).await?;
+            ending.extend(evicted);
+            end_evicted(call, &ending).await?;
             if request.sweep {
                 forget_holds(call, &members, now).await?;
+                fold(call, epoch).await;
             }
             if let Some(lead) = K::lead_key(request.node)
                 && !request.release.is_empty()
@@ -116,14 +128,14 @@ pub(crate) async fn heartbeat<K: Kind>(
                 // slot released.
                 touch_lead(call, lead).await?;
             }
-            let groups = match epoch == request.groups_seen {
+            let groups = match epoch.value == request.groups_seen {
                 true => None,
-                false => Some(group_states(call, epoch).await?),
+                false => Some(group_states(call, epoch.value).await?),
             };
             return Ok(Some(members.membership(request.node, share.give, groups, now)));
         }
         if !call.retry(tried).await {
-            return Err(Failure::lost());
+            return Err(DriverError::lost());
         }
         tried += 1;
     }
@@ -133,24 +145,24 @@ pub(crate) async fn heartbeat<K: Kind>(
 ///
 /// It does not raise the version. A concurrent change of the list may overwrite the state; the node publishes
 /// again with its next change.
-pub(crate) async fn publish(call: &mut Call<'_>, node: NodeId, state: &str) -> Result<(), Failure> {
+pub(crate) async fn publish(call: &mut Call<'_>, node: NodeId, state: &str) -> Result<(), DriverError> {
     let own = doc! { "_id": MEMBERS, "nodes.id": node.to_string() };
     call.update_all(&call.names().meta, own, doc! { "$set": { "nodes.$.state": state } }).await?;
     Ok(())
 }
 
-pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), Failure> {
+pub(crate) async fn leave(call: &mut Call<'_>, node: NodeId) -> Result<(), DriverError> {
     let mut tried = 0;
     loop {
-        let Found { mut members, version, .. } = read(call).await?;
+        let Found { mut members, version, now, .. } = read(call).await?;
         if !members.leave(node) {
             return Ok(());
         }
-        if swap(call, &members, version).await? {
+        if swap(call, &members, version, (&[], now)).await? {
             return end_holds(call, &[node]).await;
         }
         if !call.retry(tried).await {
-            return Err(Failure::lost());
+            return Err(DriverError::lost());
         }
         tried += 1;
     }
@@ -162,7 +174,7 @@ async fn evict<K: Kind>(
     members: &mut Members,
     now: Timestamp,
     renewing: Option<NodeId>,
-) -> Result<Vec<NodeId>, Failure> {
+) -> Result<Vec<NodeId>, DriverError> {
     let dead = members.expired(now, renewing);
     if !dead.is_empty() {
         members.evict(&dead, K::pending_upto(call).await?);
@@ -171,7 +183,7 @@ async fn evict<K: Kind>(
 }
 
 /// The highest pending number; zero if nothing is pending.
-pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Failure> {
+pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, DriverError> {
     let find = Find {
         filter: doc! { "status": pending() },
         sort: Some(doc! { "seq": -1 }),
@@ -187,7 +199,7 @@ pub(crate) async fn pending_upto(call: &mut Call<'_>) -> Result<Option<Seq>, Fai
 /// In a transaction this also writes the node's fence document, so that an eviction conflicts until the
 /// transaction ends. Without a transaction, outcomes are still applied if the node is evicted right after
 /// this check.
-pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, Failure> {
+pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Timestamp>, DriverError> {
     let find = Find {
         filter: doc! { "_id": MEMBERS, "nodes.id": node.to_string() },
         fields: Some(doc! { "now": "$$NOW" }),
@@ -198,10 +210,10 @@ pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Tim
         let members = Find { filter: doc! { "_id": MEMBERS }, ..Find::default() };
         return match call.first(&call.names().meta, members).await? {
             Some(_) => Ok(None),
-            None => Err(Failure::missing()),
+            None => Err(DriverError::missing()),
         };
     };
-    let now = Fields::new(&found).time("now").ok_or_else(Failure::missing)?;
+    let now = Fields::new(&found).time("now").ok_or_else(DriverError::missing)?;
     let mut there = true;
     if call.in_transaction() {
         let own = doc! { "_id": node.to_string() };
@@ -213,7 +225,7 @@ pub(crate) async fn hold(call: &mut Call<'_>, node: NodeId) -> Result<Option<Tim
 /// Checks that a node may take items: it is registered and holds the leader's slot.
 ///
 /// This writes a different fence document from `hold`, so that a node can take and settle concurrently.
-pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool, Failure> {
+pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool, DriverError> {
     let leading = doc! { "$elemMatch": { "slot": 0, "holder": node.to_string() } };
     let filter = doc! { "_id": MEMBERS, "nodes.id": node.to_string(), "slots": leading };
     let find = Find { filter, fields: Some(doc! { "_id": 1 }), ..Find::default() };
@@ -224,7 +236,7 @@ pub(crate) async fn hold_lead(call: &mut Call<'_>, node: NodeId) -> Result<bool,
 }
 
 /// Writes the fence document of a node's takes. Returns false if it does not exist.
-async fn touch_lead(call: &mut Call<'_>, lead: String) -> Result<bool, Failure> {
+async fn touch_lead(call: &mut Call<'_>, lead: String) -> Result<bool, DriverError> {
     let own = doc! { "_id": lead };
     Ok(call.update_all(&call.names().node, own, doc! { "$inc": { "takes": 1_i64 } }).await? > 0)
 }
@@ -240,7 +252,7 @@ fn is_held(call: &Call<'_>) -> bool {
 }
 
 /// Creates the fence documents and the session list of a node. They must exist before the node can settle.
-async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result<(), Failure> {
+async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) -> Result<(), DriverError> {
     if !is_held(call) {
         return Ok(());
     }
@@ -256,23 +268,49 @@ async fn make_holds<K: Kind>(call: &mut Call<'_>, node: NodeId, now: Timestamp) 
 }
 
 /// Kills the open sessions of evicted nodes and deletes their fence documents.
-async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
+///
+/// Every registration and heartbeat calls this before it returns slots, until the nodes are off the list of
+/// those that are ending. So nobody delivers the rows of an evicted node while a settle of it may still be
+/// applied, even if the process that evicted it has crashed.
+async fn end_evicted(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), DriverError> {
     if !is_held(call) || gone.is_empty() {
         return Ok(());
     }
     let ended = timeout(SETTLED, sessions::end(call, gone.iter().copied().map(Holder::Node))).await;
     if let Err(failure) = ended.unwrap_or_else(|_| Err(late())) {
+        let is_refused = failure.is_refusal();
         let error = failure.into_store_error("end sessions", call.outbox().database.name());
         tracing::warn!(%error, "could not end the sessions of an evicted node; the server ends them later");
+        if !is_refused {
+            // The next registration or heartbeat needs the list of sessions to try again.
+            return Ok(());
+        }
     }
-    end_holds(call, gone).await
+    end_holds(call, gone).await?;
+    let ids: Vec<String> = gone.iter().map(NodeId::to_string).collect();
+    let ended = doc! { "$pull": { ENDING: { "id": { "$in": ids } } } };
+    call.update_all(&call.names().meta, doc! { "_id": MEMBERS }, ended).await.map(drop)
+}
+
+/// Merges the documents that changes of held groups have left, if there are many. Without the right to delete
+/// them, or if another node does the same, they stay.
+async fn fold(call: &Call<'_>, epoch: Epoch) {
+    if !epoch.is_scattered {
+        return;
+    }
+    let (outbox, once) = (call.outbox(), Step::Briefly(1));
+    let folded = outbox.perform(once, outbox.deadline(), &(), |call, ()| Box::pin(fold_epoch(call))).await;
+    if let Err(failure) = folded {
+        let error = failure.into_store_error("fold the epoch", outbox.database.name());
+        tracing::debug!(%error, "could not merge the changes of held groups");
+    }
 }
 
 /// Deletes the fence documents of nodes that are no longer registered.
 ///
 /// The delete waits up to `SETTLED` for a settle that has already written its fence document. A settle that
 /// begins later finds the node gone.
-async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), Failure> {
+async fn end_holds(call: &mut Call<'_>, gone: &[NodeId]) -> Result<(), DriverError> {
     if !is_held(call) {
         return Ok(());
     }
@@ -293,7 +331,7 @@ fn holds_of(node: NodeId) -> [String; 3] {
 
 /// Deletes old fence documents and session lists without a registered node, such as those an eviction could
 /// not delete in time.
-async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) -> Result<(), Failure> {
+async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) -> Result<(), DriverError> {
     if !is_held(call) {
         return Ok(());
     }
@@ -303,40 +341,62 @@ async fn forget_holds(call: &mut Call<'_>, members: &Members, now: Timestamp) ->
 }
 
 /// The members and the database's time, for operators.
-pub(crate) async fn members(call: &mut Call<'_>) -> Result<(Members, Timestamp), Failure> {
+pub(crate) async fn members(call: &mut Call<'_>) -> Result<(Members, Timestamp), DriverError> {
     let Found { members, now, .. } = read(call).await?;
     Ok((members, now))
 }
 
-async fn read(call: &mut Call<'_>) -> Result<Found, Failure> {
+async fn read(call: &mut Call<'_>) -> Result<Found, DriverError> {
     let find = Find {
-        filter: doc! { "_id": { "$in": [MEMBERS, EPOCH] } },
-        fields: Some(
-            doc! { "nodes": 1, "slots": 1, "quarantine": 1, "version": 1, "value": 1, "now": "$$NOW" },
-        ),
+        filter: doc! { "$or": [{ "_id": MEMBERS }, { "_id": epoch_ids() }] },
+        sort: Some(doc! { "_id": 1 }),
+        fields: Some(doc! {
+            "nodes": 1, "slots": 1, "quarantine": 1, ENDING: 1, "version": 1, "value": 1, "now": "$$NOW"
+        }),
         ..Find::default()
     };
     let found = call.find(&call.names().meta, find).await?;
     let found =
         found.iter().map(|document| Document::try_from(&**document)).collect::<Result<Vec<_>, _>>()?;
-    let epoch = epoch_of(&found).ok_or_else(Failure::missing)?;
+    let epoch = Epoch::read(&found).ok_or_else(DriverError::missing)?;
     let members = found.iter().find(|document| document.get_str("_id").is_ok_and(|id| id == MEMBERS));
-    let members = members.ok_or_else(Failure::missing)?;
-    let now = members.get_datetime("now").copied().map_err(|_| Failure::missing())?;
-    let version = whole(members, "version").ok_or_else(Failure::missing)?;
-    Ok(Found { members: members::read(members)?, version, epoch, now: from_date(now) })
+    let members = members.ok_or_else(DriverError::missing)?;
+    let now = members.get_datetime("now").copied().map_err(|_| DriverError::missing())?;
+    let version = whole(members, "version").ok_or_else(DriverError::missing)?;
+    let now = from_date(now);
+    // The transactions of older ones have ended by themselves.
+    let oldest = us(earlier(now, call.outbox().lifetime));
+    let ending = members.get_array(ENDING).map(Vec::as_slice).unwrap_or_default().iter();
+    let ending = ending
+        .filter_map(Bson::as_document)
+        .filter(|node| whole(node, "at").is_some_and(|at| at > oldest))
+        .filter_map(|node| NodeId::parse(node.get_str("id").ok()?).ok())
+        .collect();
+    Ok(Found { members: members::read(members)?, version, epoch, now, ending })
 }
 
-/// Compare-and-swap: writes the next state. Returns false if the version has changed since the read.
-async fn swap(call: &mut Call<'_>, members: &Members, version: i64) -> Result<bool, Failure> {
+/// Compare-and-swap: writes the next state and the nodes that it evicts. Returns false if the version has
+/// changed since the read.
+async fn swap(
+    call: &mut Call<'_>,
+    members: &Members,
+    version: i64,
+    (evicted, at): (&[NodeId], Timestamp),
+) -> Result<bool, DriverError> {
     let mut next = members::to_document(members);
     next.insert("version", version + 1);
+    let mut change = doc! { "$set": next };
+    if is_held(call) && !evicted.is_empty() {
+        let entry = |node: &NodeId| Bson::from(doc! { "id": node.to_string(), "at": us(at) });
+        let entries: Vec<Bson> = evicted.iter().map(entry).collect();
+        change.insert("$push", doc! { ENDING: { "$each": entries, "$slice": MOST_ENDING } });
+    }
     let this = doc! { "_id": MEMBERS, "version": version };
-    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": { "$set": next } }]).await? > 0)
+    Ok(call.update(&call.names().meta, vec![doc! { "q": this, "u": change }]).await? > 0)
 }
 
 /// Lanes with pending rows.
-pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failure> {
+pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, DriverError> {
     let pipeline = vec![
         doc! { "$match": { "status": pending(), "slot": { "$gte": 64 } } },
         doc! { "$group": { "_id": "$slot" } },
@@ -348,7 +408,11 @@ pub(crate) async fn lanes_in_use(call: &mut Call<'_>) -> Result<Vec<Slot>, Failu
 
 /// Looks for pending rows above a number. Runs after the heartbeat, so that a slow search cannot cost the
 /// node its lease.
-pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> Result<PendingRows, Failure> {
+pub(crate) async fn waiting(
+    call: &mut Call<'_>,
+    held: &SlotSet,
+    after: Seq,
+) -> Result<PendingRows, DriverError> {
     adopt(call).await?;
     let mut waiting = PendingRows { ready: false, oldest: None, next_due: next_due(call).await? };
     let Some(slots) = slots_filter(held) else { return Ok(waiting) };
@@ -364,7 +428,10 @@ pub(crate) async fn waiting(call: &mut Call<'_>, held: &SlotSet, after: Seq) -> 
 ///
 /// Some servers sort all matching rows before they return the first. So this reads any one row, and then
 /// sorts only the rows up to it, which are few.
-async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Option<Timestamp>)>, Failure> {
+async fn oldest(
+    call: &mut Call<'_>,
+    filter: Document,
+) -> Result<Option<(Seq, Option<Timestamp>)>, DriverError> {
     let fields = || Some(doc! { "seq": 1, "created_at": 1 });
     let any = Find { filter: filter.clone(), sort: None, fields: fields(), limit: 1 };
     let Some(any) = call.first(&call.names().event, any).await? else { return Ok(None) };
@@ -378,17 +445,17 @@ async fn oldest(call: &mut Call<'_>, filter: Document) -> Result<Option<(Seq, Op
 }
 
 /// The due time of the first delayed row, which may have passed.
-pub(crate) async fn next_due(call: &mut Call<'_>) -> Result<Option<Timestamp>, Failure> {
+pub(crate) async fn next_due(call: &mut Call<'_>) -> Result<Option<Timestamp>, DriverError> {
     first_due(call, doc! { "status": pending(), "slot": Bson::Int32(-1) }).await
 }
 
 /// The due time of the first delayed row that is not due yet.
-pub(crate) async fn later_due(call: &mut Call<'_>, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
+pub(crate) async fn later_due(call: &mut Call<'_>, now: Timestamp) -> Result<Option<Timestamp>, DriverError> {
     let ahead = doc! { "$gt": us(now) };
     first_due(call, doc! { "status": pending(), "slot": Bson::Int32(-1), "available_at": ahead }).await
 }
 
-async fn first_due(call: &mut Call<'_>, filter: Document) -> Result<Option<Timestamp>, Failure> {
+async fn first_due(call: &mut Call<'_>, filter: Document) -> Result<Option<Timestamp>, DriverError> {
     let find = Find {
         filter,
         sort: Some(doc! { "available_at": 1, "seq": 1 }),

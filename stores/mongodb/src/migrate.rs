@@ -7,7 +7,7 @@ use pillarbox::model::{Lane, TableName};
 use pillarbox::port::{ErrorKind, Migrated};
 
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::EPOCH;
 use crate::kind::Kind;
 use crate::members;
@@ -144,7 +144,7 @@ pub(crate) fn script_events(names: &Names) -> String {
 }
 
 /// Creates whatever is missing. Every step is idempotent, so two processes may migrate at once.
-pub(crate) async fn migrate<K: Kind>(call: &mut Call<'_>) -> Result<Migrated, Failure> {
+pub(crate) async fn migrate<K: Kind>(call: &mut Call<'_>) -> Result<Migrated, DriverError> {
     let from = version(call).await?;
     refuse_newer(from)?;
     K::make(call).await?;
@@ -161,7 +161,7 @@ pub(crate) async fn migrate<K: Kind>(call: &mut Call<'_>) -> Result<Migrated, Fa
 }
 
 /// Creates the indexes of the native collections, which creates the collections too.
-pub(crate) async fn make_events(call: &mut Call<'_>) -> Result<(), Failure> {
+pub(crate) async fn make_events(call: &mut Call<'_>) -> Result<(), DriverError> {
     let events = call.outbox().documents(&call.names().event);
     events.create_indexes(INDEXES.iter().map(Index::model)).await?;
     // Joins exist only where the server has transactions.
@@ -174,41 +174,41 @@ pub(crate) async fn make_events(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// Creates a collection, if it does not exist. On older servers a transaction cannot create it.
-pub(crate) async fn create(outbox: &Outbox, name: &str) -> Result<(), Failure> {
-    match outbox.database.create_collection(name).await.map_err(Failure::from) {
+pub(crate) async fn create(outbox: &Outbox, name: &str) -> Result<(), DriverError> {
+    match outbox.database.create_collection(name).await.map_err(DriverError::from) {
         Err(failure) if failure.code() == Some(NAMESPACE_EXISTS) => Ok(()),
         created => created,
     }
 }
 
-pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
+pub(crate) async fn check(call: &mut Call<'_>) -> Result<(), DriverError> {
     let found = version(call).await?;
     refuse_newer(found)?;
     if i64::from(found) != VERSION {
-        return Err(Failure::missing());
+        return Err(DriverError::missing());
     }
     let names = call.outbox().documents(&call.names().event).list_index_names().await?;
     match INDEXES.iter().find(|index| !names.iter().any(|name| name == index.name)) {
         None => Ok(()),
         Some(index) => {
             let detail = format!("the index {} is missing; run `pillarbox migrate`", index.name);
-            Err(Failure::Refused(ErrorKind::Schema, detail))
+            Err(DriverError::Refused(ErrorKind::Schema, detail))
         }
     }
 }
 
-pub(crate) fn refuse_newer(found: u32) -> Result<(), Failure> {
+pub(crate) fn refuse_newer(found: u32) -> Result<(), DriverError> {
     if i64::from(found) <= VERSION {
         return Ok(());
     }
     let detail = format!(
         "the collections are of version {found}, this knows versions up to {VERSION}; use a newer release"
     );
-    Err(Failure::Refused(ErrorKind::Schema, detail))
+    Err(DriverError::Refused(ErrorKind::Schema, detail))
 }
 
 /// The schema version of the collections; zero if they do not exist.
-pub(crate) async fn version(call: &mut Call<'_>) -> Result<u32, Failure> {
+pub(crate) async fn version(call: &mut Call<'_>) -> Result<u32, DriverError> {
     let find = Find { filter: doc! { "_id": SCHEMA_VERSION }, ..Find::default() };
     let found = call.first(&call.names().meta, find).await?;
     let version = found.and_then(|document| Fields::new(&document).number("value"));

@@ -11,7 +11,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use crate::allocator::{self, Round, crowded};
 use crate::call::{Call, Find, whole};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::outbox::Outbox;
 use crate::time::from_date;
 
@@ -48,7 +48,7 @@ pub(crate) struct Raised {
 }
 
 /// Reads the counter. Fails if the collections do not exist.
-pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
+pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, DriverError> {
     let find = Find {
         filter: doc! { "_id": COUNTER },
         fields: Some(doc! { "value": 1, "open": 1, "now": "$$NOW" }),
@@ -59,9 +59,9 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
     // Queried after the counter was read: the rows of a draw that has ended by now are committed, and the
     // next read sees them.
     let own = call.outbox().allocator.own(quiet);
-    let counter = Document::try_from(&*found.ok_or_else(Failure::missing)?)?;
-    let now = counter.get_datetime("now").copied().map_err(|_| Failure::missing())?;
-    let last = whole(&counter, "value").ok_or_else(Failure::missing)?;
+    let counter = Document::try_from(&*found.ok_or_else(DriverError::missing)?)?;
+    let now = counter.get_datetime("now").copied().map_err(|_| DriverError::missing())?;
+    let last = whole(&counter, "value").ok_or_else(DriverError::missing)?;
     let open = counter.get_array("open").map(Vec::as_slice).unwrap_or_default();
     let ours = |note: &Document| {
         own.as_ref().is_some_and(|own| note.get_object_id("id").is_ok_and(|id| id == own.note))
@@ -76,17 +76,21 @@ pub(crate) async fn head(call: &mut Call<'_>) -> Result<Head, Failure> {
 }
 
 /// Draws `count` numbers.
-pub(crate) async fn draw(call: &Call<'_>, count: usize) -> Result<Drawn, Failure> {
+pub(crate) async fn draw(call: &Call<'_>, count: usize) -> Result<Drawn, DriverError> {
     allocator::draw(call.outbox(), i64::try_from(count).unwrap_or(i64::MAX)).await
 }
 
 /// Closes a draw after its work. In a transaction, the end of the transaction closes it instead.
 ///
 /// If the outcome of the work is unknown, its rows may still appear, so the draw stays open until it expires.
-pub(crate) fn closed<T>(call: &mut Call<'_>, drawn: &Drawn, ended: Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn closed<T>(
+    call: &mut Call<'_>,
+    drawn: &Drawn,
+    ended: Result<T, DriverError>,
+) -> Result<T, DriverError> {
     if call.in_transaction() {
         call.draws.push(drawn.open);
-    } else if ended.as_ref().err().is_none_or(Failure::is_answer) {
+    } else if ended.as_ref().err().is_none_or(DriverError::is_answer) {
         allocator::end(call.outbox(), drawn.open);
     }
     ended
@@ -94,7 +98,7 @@ pub(crate) fn closed<T>(call: &mut Call<'_>, drawn: &Drawn, ended: Result<T, Fai
 
 /// Raises the counter for one round of the allocator and replaces the note of this process in the same
 /// command. Also drops expired notes.
-pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised, Failure> {
+pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised, DriverError> {
     let mut call = Call::new(outbox, None);
     let until_ms = i64::try_from(outbox.hold().as_millis()).unwrap_or(i64::MAX / 2);
     let alive = doc! { "$gt": ["$$note.until", "$$NOW"] };
@@ -130,8 +134,8 @@ pub(crate) async fn raise(outbox: &Arc<Outbox>, round: &Round) -> Result<Raised,
     }
 }
 
-fn raised_to(counter: &Document) -> Result<Raised, Failure> {
-    let last = whole(counter, "value").ok_or_else(Failure::missing)?;
-    let now = counter.get_datetime("drawn_at").copied().map_err(|_| Failure::missing())?;
+fn raised_to(counter: &Document) -> Result<Raised, DriverError> {
+    let last = whole(counter, "value").ok_or_else(DriverError::missing)?;
+    let now = counter.get_datetime("drawn_at").copied().map_err(|_| DriverError::missing())?;
     Ok(Raised { last, now: from_date(now) })
 }

@@ -11,7 +11,7 @@ use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use crate::adopt::adopt;
 use crate::call::{Call, Find, whole};
 use crate::document::{code, pending, unclaimed};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::{free_behind, heads, revived};
 use crate::inspect::selection;
 use crate::number::{closed, draw, head};
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
+pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, DriverError> {
     adopt(&mut call.beside()).await?;
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
@@ -83,7 +83,7 @@ pub(crate) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     Ok(count)
 }
 
-pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
+pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, DriverError> {
     adopt(&mut call.beside()).await?;
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
@@ -96,7 +96,7 @@ pub(crate) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
 }
 
 /// Cancels pending rows. Also runs in a caller's own transaction.
-pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, DriverError> {
     let now = head(call).await?.now;
     let now = request.now.map_or(now, cut);
     let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
@@ -113,7 +113,7 @@ pub(crate) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<
     Ok(taken)
 }
 
-pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
+pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, DriverError> {
     let now = head(call).await?.now;
     let oldest = earlier(request.now.map_or(now, cut), request.older_than);
     let before = us(oldest);
@@ -148,7 +148,7 @@ pub(crate) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
 
 /// Filters out rows that a purge must keep: heads of blocked groups, because unblocking would silently skip a
 /// missing head, and steps of pending joins.
-async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target>, Failure> {
+async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target>, DriverError> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.key.as_str()).collect();
     let mut kept = heads(call, &ids).await?;
     if call.outbox().server == Server::Replicated {
@@ -159,7 +159,7 @@ async fn free_to_go(call: &mut Call<'_>, rows: Vec<Target>) -> Result<Vec<Target
 }
 
 /// The dead rows of a selection, in order; empty if the selection excludes them.
-async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<Target>, Failure> {
+async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<Target>, DriverError> {
     match only_dead(select) {
         Some(select) => targets(call, selection(&select), limit.min(MOST)).await,
         None => Ok(Vec::new()),
@@ -172,7 +172,7 @@ pub(crate) fn only_dead(select: &Select) -> Option<Select> {
     includes_dead.then(|| Select { statuses: vec![Status::Dead], ..select.clone() })
 }
 
-async fn targets(call: &mut Call<'_>, filter: Document, limit: usize) -> Result<Vec<Target>, Failure> {
+async fn targets(call: &mut Call<'_>, filter: Document, limit: usize) -> Result<Vec<Target>, DriverError> {
     if limit == 0 {
         return Ok(Vec::new());
     }
@@ -194,7 +194,7 @@ async fn take<'a>(
     rows: &'a [Target],
     condition: Document,
     now: Timestamp,
-) -> Result<Vec<&'a str>, Failure> {
+) -> Result<Vec<&'a str>, DriverError> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -214,7 +214,7 @@ async fn marked<'a>(
     rows: &'a [Target],
     mark: ObjectId,
     count: u64,
-) -> Result<Vec<&'a str>, Failure> {
+) -> Result<Vec<&'a str>, DriverError> {
     if count == rows.len() as u64 {
         return Ok(rows.iter().map(|row| row.id.as_str()).collect());
     }
@@ -230,20 +230,23 @@ async fn marked<'a>(
 }
 
 /// Writes audit entries, one per target, in order.
+///
+/// Their numbers are drawn outside of the transaction: the server would keep the counter of an operator that
+/// crashed in it locked for a minute. A transaction that rolls back leaves a gap.
 pub(crate) async fn record(
     call: &mut Call<'_>,
     now: Timestamp,
     by: &str,
     action: &str,
     targets: &[&str],
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     if targets.is_empty() {
         return Ok(());
     }
     let count = i64::try_from(targets.len()).unwrap_or(i64::MAX);
-    let counted =
-        call.modify(&call.names().meta, doc! { "_id": AUDIT }, doc! { "$inc": { "value": count } }).await?;
-    let last = counted.and_then(|counter| whole(&counter, "value")).ok_or_else(Failure::missing)?;
+    let change = doc! { "$inc": { "value": count } };
+    let counted = call.beside().modify(&call.names().meta, doc! { "_id": AUDIT }, change).await?;
+    let last = counted.and_then(|counter| whole(&counter, "value")).ok_or_else(DriverError::missing)?;
     let entry = |(number, target): (i64, &&str)| {
         doc! { "_id": number, "at": us(now), "actor": by, "action": action, "target": *target }
     };

@@ -20,11 +20,11 @@ use uuid::Uuid;
 
 use crate::allocator::{self, GRACE, SequenceAllocator};
 use crate::call::{Call, whole};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sessions::{self, Holder, Sessions};
 
 /// The future of an operation; boxed, because it borrows the call.
-pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'c>>;
+pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'c>>;
 
 /// An operation on a request. It runs again in each transaction that is begun for the request.
 pub(crate) type Operation<R, T> = for<'c> fn(&'c mut Call<'_>, &'c R) -> Work<'c, T>;
@@ -50,10 +50,11 @@ pub(crate) enum Server {
 
 impl Server {
     /// Asks the server. A server outside a replica set has no transactions, whatever commands it accepts.
-    pub(crate) async fn ask(database: &Database) -> Result<Self, Failure> {
+    pub(crate) async fn ask(database: &Database) -> Result<Self, DriverError> {
         let answer = database.run_command(doc! { "hello": 1 }).await?;
         if is_too_old(&answer) {
-            tracing::warn!("the store is not tested with servers older than MongoDB 6");
+            let detail = "the server is older than MongoDB 6.0; use 6.0 or a newer release";
+            return Err(DriverError::Refused(ErrorKind::Unsupported, detail.to_owned()));
         }
         Ok(Self::read(&answer))
     }
@@ -145,7 +146,7 @@ pub(crate) struct Outbox {
     /// connection.
     pub(crate) timeout: Duration,
     /// The longest time a transaction can live on the server.
-    lifetime: Duration,
+    pub(crate) lifetime: Duration,
     pub(crate) tasks: TaskTracker,
     pub(crate) allocator: SequenceAllocator,
     pub(crate) sessions: Sessions,
@@ -221,7 +222,7 @@ impl Outbox {
     }
 
     /// Starts a session with an open transaction.
-    pub(crate) async fn begin(&self) -> Result<ClientSession, Failure> {
+    pub(crate) async fn begin(&self) -> Result<ClientSession, DriverError> {
         let mut session = self.database.client().start_session().await?;
         session.start_transaction().with_options(self.transaction()).await?;
         Ok(session)
@@ -238,7 +239,7 @@ impl Outbox {
         deadline: Instant,
         request: &R,
         work: Operation<R, T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, DriverError> {
         if step == Step::Single || self.server == Server::Alone {
             return work(&mut Call::new(self, None), request).await;
         }
@@ -263,7 +264,7 @@ impl Outbox {
         deadline: Instant,
         request: &R,
         work: Operation<R, T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, DriverError> {
         let Step::Of(holder, _) = step else {
             let mut session = self.database.client().start_session().await?;
             return self.transact_in(&mut session, deadline, request, work).await;
@@ -280,7 +281,7 @@ impl Outbox {
         deadline: Instant,
         request: &R,
         work: Operation<R, T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, DriverError> {
         session.start_transaction().with_options(self.transaction()).await?;
         let mut call = Call::new(self, Some(session));
         let answer = work(&mut call, request).await;
@@ -296,7 +297,7 @@ impl Outbox {
             }
         };
         // If the commit's answer was lost, its rows may still appear: the draws stay open until they expire.
-        if !matches!(ended, Err(Failure::Open(_))) {
+        if !matches!(ended, Err(DriverError::Open(_))) {
             draws.into_iter().for_each(|draw| allocator::end(self, draw));
         }
         ended
@@ -304,13 +305,17 @@ impl Outbox {
 
     /// Commits. If the answer is lost, sends the commit again until shortly before the deadline, which is
     /// safe: the server applies a commit once.
-    pub(crate) async fn commit(&self, session: &mut ClientSession, deadline: Instant) -> Result<(), Failure> {
+    pub(crate) async fn commit(
+        &self,
+        session: &mut ClientSession,
+        deadline: Instant,
+    ) -> Result<(), DriverError> {
         let (mut tried, last) = (0, deadline - LAST);
         loop {
             let asked = timeout_at(last, session.commit_transaction()).await;
             let failure = match asked {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => Failure::from(error),
+                Ok(Err(error)) => DriverError::from(error),
                 Err(_) => late(),
             };
             if !failure.leaves_commit_open() {
@@ -318,7 +323,7 @@ impl Outbox {
             }
             if Instant::now() >= last {
                 self.release(session).await;
-                return Err(Failure::Open(Box::new(failure)));
+                return Err(DriverError::Open(Box::new(failure)));
             }
             pause(tried).await;
             tried += 1;
@@ -364,8 +369,8 @@ pub(crate) fn confirmed_document(timeout: Duration) -> Document {
     doc! { "w": "majority", "j": true, "wtimeout": i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX) }
 }
 
-pub(crate) fn late() -> Failure {
-    Failure::Refused(ErrorKind::Timeout, "the server took too long to answer".to_owned())
+pub(crate) fn late() -> DriverError {
+    DriverError::Refused(ErrorKind::Timeout, "the server took too long to answer".to_owned())
 }
 
 #[cfg(test)]

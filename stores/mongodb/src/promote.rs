@@ -9,7 +9,7 @@ use pillarbox::port::{Order, Promote, Promoted};
 
 use crate::call::{Call, Find};
 use crate::document::pending;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::membership::{hold, later_due, next_due};
 use crate::number::{closed, draw};
 use crate::row::Fields;
@@ -18,7 +18,7 @@ use crate::time::{cut, until, us};
 /// The maximum number of rows moved by one call.
 const MOST: usize = 10_000;
 
-pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Promoted, Failure> {
+pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Promoted, DriverError> {
     let Some(now) = hold(call, request.node).await? else {
         return Ok(Promoted::default());
     };
@@ -39,7 +39,11 @@ pub(crate) async fn promote(call: &mut Call<'_>, request: &Promote) -> Result<Pr
     Ok(Promoted { moved: usize::try_from(moved).unwrap_or(usize::MAX), next_due, later })
 }
 
-async fn due(call: &mut Call<'_>, request: &Promote, now: Timestamp) -> Result<Vec<RawDocumentBuf>, Failure> {
+async fn due(
+    call: &mut Call<'_>,
+    request: &Promote,
+    now: Timestamp,
+) -> Result<Vec<RawDocumentBuf>, DriverError> {
     let limit = request.rows.min(MOST);
     if limit == 0 {
         return Ok(Vec::new());

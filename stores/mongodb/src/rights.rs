@@ -4,7 +4,7 @@ use mongodb::bson::{Bson, Document, doc};
 use pillarbox::port::Lacking;
 
 use crate::call::Call;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::outbox::Names;
 
 /// Actions that delivery needs on the node collection, where it also deletes documents.
@@ -13,7 +13,7 @@ const WRITES: &[&str] = &["find", "insert", "update", "remove"];
 const KEEPS: &[&str] = &["find", "insert", "update"];
 
 /// Finds missing privileges. A server that does not report privileges (FerretDB) counts as granting all.
-pub(crate) async fn lacking(call: &mut Call<'_>) -> Result<Lacking, Failure> {
+pub(crate) async fn lacking(call: &mut Call<'_>) -> Result<Lacking, DriverError> {
     let database = &call.outbox().database;
     let asked = database.run_command(doc! { "connectionStatus": 1, "showPrivileges": true }).await;
     Ok(asked.map_or_else(|_| Lacking::default(), |told| of(&told, database.name(), call.names())))

@@ -1,16 +1,21 @@
 //! Decoding of rows: a read never fails, whatever another program wrote.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawBsonRef, RawDocument, doc};
 use pillarbox::model::{
-    Attempt, Decoded, Event, EventBuilder, EventId, GLOBAL, GroupKey, Headers, Malformed, Record, Row, Seq,
-    Slot, Status, Token, WithClaim,
+    Attempt, Column, EventId, GLOBAL, GroupKey, Malformed, Record, Row, RowDecoder, Seq, Slot, Status,
+    Values, WithClaim,
 };
 use pillarbox::port::ByteLimits;
 
 use crate::document::slot_of;
 use crate::time::from_value;
+
+/// Fields have the names of columns.
+static DECODER: LazyLock<RowDecoder> = LazyLock::new(RowDecoder::by_name);
 
 /// The field that contains the document size in a read that does not load the document.
 pub(crate) const SIZE: &str = "size";
@@ -42,73 +47,50 @@ impl<'a> Fields<'a> {
         (!matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)).then_some(value)
     }
 
-    fn blame(&mut self, field: &str, what: &str) {
-        if self.wrong.is_none() {
-            self.wrong = Some(Malformed::new(format!("{field} {what}")));
+    fn try_text(&self, field: &str) -> Result<Option<&'a str>, &'static str> {
+        self.value(field).map(|value| value.as_str().ok_or("is not text")).transpose()
+    }
+
+    /// An integer of any BSON number type.
+    fn try_number(&self, field: &str) -> Result<Option<i64>, &'static str> {
+        match self.value(field) {
+            None => Ok(None),
+            Some(RawBsonRef::Int64(number)) => Ok(Some(number)),
+            Some(RawBsonRef::Int32(number)) => Ok(Some(number.into())),
+            Some(RawBsonRef::Double(number)) => Ok(Some(number as i64)),
+            Some(_) => Err("is not a number"),
         }
     }
 
+    fn try_time(&self, field: &str) -> Result<Option<Timestamp>, &'static str> {
+        self.value(field).map(|value| from_value(value).ok_or("is not a time")).transpose()
+    }
+
+    fn sound<T>(&mut self, field: &str, value: Result<Option<T>, &'static str>) -> Option<T> {
+        value.unwrap_or_else(|what| {
+            self.blame(field, what);
+            None
+        })
+    }
+
+    fn blame(&mut self, field: &str, what: &str) {
+        self.wrong.get_or_insert_with(|| Malformed::new(format!("{field} {what}")));
+    }
+
     pub(crate) fn text(&mut self, field: &str) -> Option<&'a str> {
-        let value = self.value(field)?;
-        let text = value.as_str();
-        if text.is_none() {
-            self.blame(field, "is not text");
-        }
-        text
+        self.sound(field, self.try_text(field))
+    }
+
+    pub(crate) fn number(&mut self, field: &str) -> Option<i64> {
+        self.sound(field, self.try_number(field))
+    }
+
+    pub(crate) fn time(&mut self, field: &str) -> Option<Timestamp> {
+        self.sound(field, self.try_time(field))
     }
 
     fn owned(&mut self, field: &str) -> Option<String> {
         self.text(field).map(str::to_owned)
-    }
-
-    /// An integer of any BSON number type.
-    pub(crate) fn number(&mut self, field: &str) -> Option<i64> {
-        let number = match self.value(field)? {
-            RawBsonRef::Int64(number) => Some(number),
-            RawBsonRef::Int32(number) => Some(number.into()),
-            RawBsonRef::Double(number) => Some(number as i64),
-            _ => None,
-        };
-        if number.is_none() {
-            self.blame(field, "is not a number");
-        }
-        number
-    }
-
-    /// The length of a text or binary value, in bytes.
-    fn length(&self, field: &str) -> usize {
-        match self.value(field) {
-            Some(RawBsonRef::String(text)) => text.len(),
-            Some(RawBsonRef::Binary(binary)) => binary.bytes.len(),
-            _ => 0,
-        }
-    }
-
-    /// The size of the event's texts and payload, in bytes. For a claimed row it includes the last error.
-    fn size(&self, keys: &Keys<'_>, claimed: WithClaim) -> usize {
-        const COUNTED: [&str; 10] = [
-            "_id",
-            "event_type",
-            "aggregate_id",
-            "tenant_id",
-            "message_group",
-            "message_id",
-            "correlation_id",
-            "headers",
-            "payload",
-            "payload_bytes",
-        ];
-        let error = if claimed == WithClaim::Yes { self.length("last_error") } else { 0 };
-        let fields: usize = COUNTED.iter().map(|field| self.length(field)).sum();
-        fields + error + keys.aggregate_type.map_or(0, str::len)
-    }
-
-    pub(crate) fn time(&mut self, field: &str) -> Option<Timestamp> {
-        let time = from_value(self.value(field)?);
-        if time.is_none() {
-            self.blame(field, "is not a time");
-        }
-        time
     }
 
     /// Whether the field has a value of any type.
@@ -158,139 +140,74 @@ impl<'a> Fields<'a> {
     /// The slot of the row's group, or of its id if it has no group.
     pub(crate) fn home(&mut self) -> i32 {
         let id = self.id();
-        let keys = self.keys();
-        slot_of(keys.group().as_ref().map_or(id.as_str(), GroupKey::as_str))
+        slot_of(self.group().as_ref().map_or(id.as_str(), GroupKey::as_str))
     }
 
     pub(crate) fn status(&mut self) -> Status {
         self.number("status").and_then(Status::from_code).unwrap_or(Status::New)
     }
 
-    fn attempts(&mut self) -> u32 {
-        u32::try_from(self.number("attempts").unwrap_or_default().max(0)).unwrap_or(u32::MAX)
-    }
-
-    pub(crate) fn keys(&mut self) -> Keys<'a> {
-        Keys {
-            aggregate_type: self.text("aggregate_type").filter(|name| *name != GLOBAL),
-            aggregate_id: self.text("aggregate_id"),
-            message_group: self.text("message_group"),
-        }
+    /// The key of the row's group.
+    pub(crate) fn group(&mut self) -> Option<GroupKey> {
+        let aggregate_type = self.text("aggregate_type").filter(|name| *name != GLOBAL);
+        let aggregate_id = self.text("aggregate_id");
+        GroupKey::of_columns(self.text("message_group"), aggregate_type, aggregate_id)
     }
 
     /// The first problem found so far.
     pub(crate) fn wrong(&self) -> Option<String> {
         self.wrong.as_ref().map(ToString::to_string)
     }
+}
 
-    fn event(
-        &mut self,
-        id: &EventId,
-        keys: &Keys<'_>,
-        created_at: Timestamp,
-        expires_at: Option<Timestamp>,
-    ) -> Decoded {
-        if let Some(reason) = self.text("malformed") {
-            return Err(Malformed::new(reason));
-        }
-        let event_type = self.text("event_type").unwrap_or_default();
-        let mut builder =
-            Event::builder(event_type).occurred_at(self.time("occurred_at").unwrap_or(created_at));
-        if let Some(name) = keys.aggregate_type {
-            builder = builder.aggregate_type(name);
-        }
-        if let Some(aggregate_id) = keys.aggregate_id {
-            builder = builder.aggregate_id(aggregate_id);
-        }
-        if let Some(group) = keys.message_group {
-            builder = builder.group(group);
-        }
-        if let Some(tenant) = self.text("tenant_id") {
-            builder = builder.tenant(tenant);
-        }
-        if let Some(message) = self.text("message_id") {
-            builder = builder.message_id(message);
-        }
-        if let Some(correlation) = self.text("correlation_id") {
-            builder = builder.correlation_id(correlation);
-        }
-        if let Some(due) = self.time("due_at") {
-            builder = builder.due(due);
-        }
-        if let Some(expires) = expires_at {
-            builder = builder.expires(expires);
-        }
-        if let Some(stored) = self.text("headers") {
-            match Headers::from_stored(Some(stored)) {
-                Ok(headers) => builder = builder.headers(headers),
-                Err(malformed) => self.wrong = self.wrong.take().or(Some(malformed)),
-            }
-        }
-        builder = self.payload(builder);
-        match self.wrong.take() {
-            Some(malformed) => Err(malformed),
-            None => Ok(builder.build_from_row(id.clone())),
-        }
-    }
-
-    fn payload(&mut self, builder: EventBuilder) -> EventBuilder {
-        match self.value("payload_bytes") {
-            Some(RawBsonRef::Binary(binary)) => return builder.payload_bytes(binary.bytes),
-            Some(_) => self.blame("payload_bytes", "is not binary"),
-            None => {}
-        }
-        if let Some(text) = self.text("payload") {
-            return builder.payload_json(text);
-        }
-        self.blame("payload", "and payload_bytes are both missing");
-        builder
+fn field(position: usize) -> &'static str {
+    match Column::ALL[position] {
+        Column::EventId => "_id",
+        column => column.name(),
     }
 }
 
-/// The fields that determine a row's group.
-pub(crate) struct Keys<'a> {
-    /// `None` for the global aggregate type.
-    aggregate_type: Option<&'a str>,
-    aggregate_id: Option<&'a str>,
-    message_group: Option<&'a str>,
-}
+/// The fields by the position of their column.
+struct Columns<'a>(Fields<'a>);
 
-impl Keys<'_> {
-    pub(crate) fn group(&self) -> Option<GroupKey> {
-        if let Some(group) = self.message_group {
-            return Some(GroupKey::new(group));
+impl Values for Columns<'_> {
+    fn text(&self, position: usize) -> Result<Option<&str>, &'static str> {
+        self.0.try_text(field(position))
+    }
+
+    fn bytes(&self, position: usize) -> Option<&[u8]> {
+        match self.0.value(field(position))? {
+            RawBsonRef::String(text) => Some(text.as_bytes()),
+            RawBsonRef::Binary(binary) => Some(binary.bytes),
+            _ => None,
         }
-        let id = self.aggregate_id?;
-        Some(GroupKey::new(format!("{}/{id}", self.aggregate_type.unwrap_or(GLOBAL))))
+    }
+
+    fn number(&self, position: usize) -> Result<Option<i64>, &'static str> {
+        self.0.try_number(field(position))
+    }
+
+    fn time(&self, position: usize) -> Result<Option<Timestamp>, &'static str> {
+        self.0.try_time(field(position))
+    }
+
+    fn unreadable_id(&self, _: usize) -> String {
+        Fields::new(self.0.document).id().to_string()
     }
 }
 
 /// Reads a pending row for delivery.
 pub(crate) fn read_row(document: &RawDocument, claimed: WithClaim) -> Row {
     let mut fields = Fields::new(document);
-    let id = fields.id();
-    let created_at = fields.time("created_at").unwrap_or_default();
-    let expires_at = fields.time("expires_at");
-    let keys = fields.keys();
-    Row {
-        seq: fields.seq(),
-        slot: Slot(i16::try_from(fields.slot()).unwrap_or(i16::MAX)),
-        status: fields.status(),
-        attempts: fields.attempts(),
-        created_at,
-        available_at: fields.time("available_at").unwrap_or_default(),
-        expires_at,
-        token: match claimed {
-            WithClaim::Yes => Token(fields.number("lock_token").unwrap_or_default()),
-            WithClaim::No => Token::default(),
-        },
-        last_error: if matches!(claimed, WithClaim::Yes) { fields.owned("last_error") } else { None },
-        lapsed: false,
-        group: keys.group(),
-        bytes: fields.size(&keys, claimed),
-        event: fields.event(&id, &keys, created_at, expires_at),
-        id,
-    }
+    let row = DECODER.row(&Columns(Fields::new(document)), claimed);
+    let slot = Slot(i16::try_from(fields.slot()).unwrap_or(i16::MAX));
+    let binary = matches!(fields.value("payload_bytes"), None | Some(RawBsonRef::Binary(_)));
+    let event = match fields.try_text("malformed") {
+        Ok(Some(reason)) => Err(Malformed::new(reason)),
+        _ if !binary => row.event.and(Err(Malformed::new("payload_bytes is not binary"))),
+        _ => row.event,
+    };
+    Row { slot, event, ..row }
 }
 
 /// Reads a pending row within limits: the content of a row larger than `limits.row` is dropped after loading.
@@ -310,26 +227,8 @@ pub(crate) fn read_within(document: &RawDocument, claimed: WithClaim, limits: &B
 
 /// Reads all fields of a row, for operators.
 pub(crate) fn read_record(document: &RawDocument) -> Record {
-    let read = read_row(document, WithClaim::Yes);
-    let mut fields = Fields::new(document);
-    Record {
-        seq: read.seq,
-        id: read.id,
-        slot: read.slot,
-        status: read.status,
-        attempts: read.attempts,
-        created_at: read.created_at,
-        available_at: read.available_at,
-        expires_at: read.expires_at,
-        done_at: fields.time("done_at"),
-        last_error: fields.owned("last_error"),
-        processed_by: fields.owned("processed_by"),
-        locked_by: fields.owned("locked_by"),
-        locked_until: fields.time("locked_until"),
-        token: read.token,
-        group: read.group,
-        event: read.event,
-    }
+    let Row { slot, event, .. } = read_row(document, WithClaim::Yes);
+    Record { slot, event, ..DECODER.record(&Columns(Fields::new(document))) }
 }
 
 /// Reads the failed attempts of a row, oldest first.

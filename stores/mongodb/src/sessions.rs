@@ -15,7 +15,7 @@ use pillarbox::model::{NodeId, OwnerId};
 use tokio::time::Instant;
 
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::outbox::{Outbox, Server};
 
 /// A holder's list keeps the newest 100 sessions. A holder uses one or two, and more only after calls that
@@ -92,7 +92,7 @@ impl Sessions {
 }
 
 /// A session that is recorded for this holder.
-pub(crate) async fn of(outbox: &Arc<Outbox>, holder: &Holder) -> Result<Noted, Failure> {
+pub(crate) async fn of(outbox: &Arc<Outbox>, holder: &Holder) -> Result<Noted, DriverError> {
     let session = match outbox.sessions.idle(holder) {
         Some(noted) if noted.is_for(holder) => return Ok(noted),
         Some(noted) => noted.session,
@@ -114,7 +114,10 @@ pub(crate) async fn of(outbox: &Arc<Outbox>, holder: &Holder) -> Result<Noted, F
 ///
 /// A user may always kill its own sessions. Sessions of another user go on until the server ends their
 /// transactions.
-pub(crate) async fn end(call: &mut Call<'_>, gone: impl IntoIterator<Item = Holder>) -> Result<(), Failure> {
+pub(crate) async fn end(
+    call: &mut Call<'_>,
+    gone: impl IntoIterator<Item = Holder>,
+) -> Result<(), DriverError> {
     let keys: Vec<String> = gone.into_iter().map(|holder| holder.key()).collect();
     let find = Find { filter: doc! { "_id": { "$in": keys } }, ..Find::default() };
     let mut sessions: Vec<Bson> = Vec::new();
@@ -133,7 +136,7 @@ pub(crate) async fn end(call: &mut Call<'_>, gone: impl IntoIterator<Item = Hold
 ///
 /// A worker whose claim has expired may be alive and use its recorded session again, so its record stays. It
 /// renews the record before it is old enough to be deleted.
-pub(crate) async fn end_of_owners(call: &mut Call<'_>, owners: BTreeSet<OwnerId>) -> Result<(), Failure> {
+pub(crate) async fn end_of_owners(call: &mut Call<'_>, owners: BTreeSet<OwnerId>) -> Result<(), DriverError> {
     if owners.is_empty() || call.outbox().server == Server::Alone {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, W
 use crate::call::{Call, Find};
 use crate::document::{code, pending, unlocked};
 use crate::done::{self, Caution, NAMED, deletable};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups;
 use crate::membership::hold;
 use crate::number::head;
@@ -27,7 +27,7 @@ pub(crate) async fn settle(
     call: &mut Call<'_>,
     request: &Settle,
     caution: Caution,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     let (now, deleting) = look(call, request, caution).await?;
     let Some(now) = now else {
         return Ok(Settled::lost(request.outcomes.len()));
@@ -54,13 +54,15 @@ pub(crate) async fn settle(
         batch.stale(call).await?
     };
     batch.delete(call).await?;
+    let mut blocked = 0;
     for (place, outcome) in &batch.changing {
         if let Change::Dead { error, blocks: Some(group), .. } = &outcome.change
             && !stale.contains(place)
         {
-            groups::block(call, group, &outcome.id, error, now).await?;
+            blocked += groups::block(call, group, &outcome.id, error, now).await?;
         }
     }
+    groups::grow_epoch(call, blocked).await?;
     batch.end_steps(call, &steps, &stale).await?;
     let mut stale: Vec<usize> = stale.into_iter().collect();
     stale.sort_unstable();
@@ -94,7 +96,7 @@ async fn look(
     call: &mut Call<'_>,
     request: &Settle,
     caution: Caution,
-) -> Result<(Option<Timestamp>, Vec<usize>), Failure> {
+) -> Result<(Option<Timestamp>, Vec<usize>), DriverError> {
     let at = |now| request.now.map_or(now, cut);
     match &request.fence {
         Fence::Node(node) if caution == Caution::IfInDoubt => {
@@ -191,8 +193,7 @@ impl Batch<'_> {
                 set.extend(
                     doc! { "status": code(Status::Retry), "available_at": us(later(self.now, *delay)) },
                 );
-                let remembered = if *counts == Counts::Back { Remembered::No } else { Remembered::Yes };
-                set.extend(self.failed(error, *counts, remembered));
+                set.extend(self.failed(error, *counts));
                 if *wait == Wait::Delayed {
                     set.insert("slot", put_off());
                 }
@@ -202,8 +203,7 @@ impl Batch<'_> {
                 if let Fence::Owner(owner) = &self.request.fence {
                     set.insert("processed_by", doc! { "$literal": owner.as_str() });
                 }
-                let remembered = if *counts == Counts::One { Remembered::Yes } else { Remembered::No };
-                set.extend(self.failed(error, *counts, remembered));
+                set.extend(self.failed(error, *counts));
             }
             Change::Delay => {
                 set.insert("slot", put_off());
@@ -219,20 +219,15 @@ impl Batch<'_> {
         Bson::from(vec![Bson::from(doc! { "$set": set })])
     }
 
-    fn failed(&self, error: &str, counts: Counts, remembered: Remembered) -> Document {
+    fn failed(&self, error: &str, counts: Counts) -> Document {
         let error = doc! { "$literal": stored_error(error) };
-        let one = match counts {
-            Counts::One => 1,
-            Counts::None => 0,
-            Counts::Back => -1,
-        };
-        let sum = doc! { "$add": ["$attempts", one] };
+        let sum = doc! { "$add": ["$attempts", i32::from(counts.added())] };
         let attempts = match counts {
-            Counts::Back => doc! { "$cond": [{ "$gt": [sum.clone(), 0] }, sum, 0] },
-            Counts::One | Counts::None => sum,
+            Counts::Back | Counts::Twice => doc! { "$cond": [{ "$gt": [sum.clone(), 0] }, sum, 0] },
+            Counts::One | Counts::Before | Counts::None => sum,
         };
         let mut set = doc! { "last_error": error.clone(), "attempts": attempts.clone() };
-        if remembered == Remembered::Yes {
+        if counts.is_recorded() {
             let by = match &self.request.fence {
                 Fence::Node(node) => node.to_string(),
                 Fence::Owner(owner) => owner.to_string(),
@@ -256,7 +251,7 @@ impl Batch<'_> {
         call: &mut Call<'_>,
         steps: &HashSet<String>,
         stale: &HashSet<usize>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         let changed = self.request.outcomes.iter().enumerate().filter(|(place, _)| !stale.contains(place));
         let ended = changed.filter_map(|(_, outcome)| Some((&outcome.id, state_after(&outcome.change)?)));
         let ended: Vec<_> = ended.filter(|(id, _)| steps.contains(id.as_str())).collect();
@@ -265,7 +260,7 @@ impl Batch<'_> {
 
     /// The places of outcomes whose rows do not carry the mark, and whether one of their numbers belongs to
     /// another event now.
-    async fn stale(&self, call: &mut Call<'_>) -> Result<(HashSet<usize>, bool), Failure> {
+    async fn stale(&self, call: &mut Call<'_>) -> Result<(HashSet<usize>, bool), DriverError> {
         let pairs: HashSet<(i64, &str)> =
             self.changing.iter().map(|(_, outcome)| (outcome.seq.0, outcome.id.as_str())).collect();
         let numbers: Vec<i64> = pairs.iter().map(|(seq, _)| *seq).collect();
@@ -294,7 +289,7 @@ impl Batch<'_> {
     /// changed.
     ///
     /// Rows with a message id stay for deduplication, and steps of joins stay for their joins.
-    async fn delete(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+    async fn delete(&self, call: &mut Call<'_>) -> Result<(), DriverError> {
         if self.request.on_done == OnDone::Keep {
             return Ok(());
         }
@@ -328,13 +323,6 @@ pub(crate) fn named(change: &Change, rows: &[&Outcome]) -> Document {
             doc! { "seq": { "$in": numbers }, "$expr": { "$or": [own, unreadable] } }
         }
     }
-}
-
-/// Whether to add a failure to the history.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Remembered {
-    Yes,
-    No,
 }
 
 /// The row's attempts minus `attempts`, and minus one more if a claim counted one; never below zero.

@@ -10,7 +10,7 @@ use pillarbox::model::{
 };
 
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert;
 use crate::join_record::{self, fields, in_state, read_member};
 use crate::joins::count;
@@ -18,7 +18,7 @@ use crate::row::Fields;
 use crate::time::us;
 
 /// The messages among `ids` that are or were attached to a join.
-pub(crate) async fn joined(call: &mut Call<'_>, ids: Vec<&str>) -> Result<HashSet<String>, Failure> {
+pub(crate) async fn joined(call: &mut Call<'_>, ids: Vec<&str>) -> Result<HashSet<String>, DriverError> {
     // Joins exist only where the server has transactions.
     if ids.is_empty() || !call.in_transaction() {
         return Ok(HashSet::new());
@@ -35,7 +35,7 @@ pub(crate) async fn ended(
     call: &mut Call<'_>,
     messages: &[(&EventId, StepState)],
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     if messages.is_empty() {
         return Ok(());
     }
@@ -75,7 +75,7 @@ pub(crate) async fn finish(
     call: &mut Call<'_>,
     mut joins: Vec<JoinRecord>,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let mut fired: Vec<NewRow> = Vec::new();
     for join in &mut joins {
         join.updated_at = now;
@@ -118,7 +118,7 @@ fn end(join: &mut JoinRecord, now: Timestamp) -> Option<NewRow> {
 }
 
 /// The messages among `ids` that are steps of pending joins.
-pub(crate) async fn open_steps(call: &mut Call<'_>, ids: &[&str]) -> Result<HashSet<String>, Failure> {
+pub(crate) async fn open_steps(call: &mut Call<'_>, ids: &[&str]) -> Result<HashSet<String>, DriverError> {
     let filter = doc! { "message": { "$in": ids } };
     let found = call.find(&call.names().member, Find { filter, ..Find::default() }).await?;
     let joins: Vec<String> =
@@ -138,7 +138,7 @@ pub(crate) async fn open_steps(call: &mut Call<'_>, ids: &[&str]) -> Result<Hash
 
 /// Deletes at most `limit` joins that ended before a time. Members go first: if the call fails in between,
 /// the next purge still finds the join.
-pub(crate) async fn purge(call: &mut Call<'_>, before: Timestamp, limit: usize) -> Result<(), Failure> {
+pub(crate) async fn purge(call: &mut Call<'_>, before: Timestamp, limit: usize) -> Result<(), DriverError> {
     let pending = i32::from(JoinStatus::Pending.code());
     let filter = doc! { "status": { "$ne": pending }, "updated_at": { "$lt": us(before) } };
     let old = join_record::find(call, Find { filter, limit, ..Find::default() }).await?;

@@ -10,15 +10,15 @@ use jiff::Timestamp;
 use mongodb::Database;
 use pillarbox::model::{Limits, NewRow, NodeId, Row, Seq, SlotSet, TableName, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Heartbeat, ItemStore, Items,
-    Joins, Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store,
-    StoreError, Table, Take, Taken, Wakeups, Write,
+    Admin, Claim, DueTopics, ErrorKind, Facts, Fence, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins,
+    Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError,
+    StoreFuture, Table, Take, Taken, Wakeups, Write,
 };
 use tokio::time::{timeout, timeout_at};
 
-use crate::config::{MongodbStoreBuilder, WakeUp, Whose};
+use crate::config::{MongodbStoreBuilder, MongodbWakeUp, Whose};
 use crate::done::Caution;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::hints::Listener;
 use crate::kind::Kind;
 use crate::outbox::{Operation, Outbox, Server, Step, late};
@@ -51,7 +51,7 @@ pub type MongodbItemStore = MongodbTable<Items>;
 pub(crate) struct Shared {
     facts: Facts,
     pub(crate) outbox: Arc<Outbox>,
-    wake_up: WakeUp,
+    wake_up: MongodbWakeUp,
     listener: OnceLock<Listener>,
     client: Whose,
 }
@@ -150,7 +150,7 @@ impl<K> MongodbTable<K> {
         step: Step,
         request: R,
         work: Operation<R, T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -161,12 +161,12 @@ impl<K> MongodbTable<K> {
     /// Like `run`, with the failure to report when the call reaches its deadline.
     fn run_or<R, T>(
         &self,
-        late: fn() -> Failure,
+        late: fn() -> DriverError,
         operation: &'static str,
         step: Step,
         request: R,
         work: Operation<R, T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -218,9 +218,9 @@ impl<K> MongodbTable<K> {
     /// Runs work in its own task, so that a caller that drops its future cannot cancel the call half way.
     pub(crate) async fn to_its_end<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let gone = || Failure::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned());
+        work: impl Future<Output = Result<T, DriverError>> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let gone = || DriverError::Refused(ErrorKind::Unexpected, "a database call panicked".to_owned());
         self.outbox().tasks.spawn(work).await.unwrap_or_else(|_| Err(gone()))
     }
 }
@@ -242,16 +242,16 @@ impl<K: Kind> Table for MongodbTable<K> {
         &self.0.facts
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.run("now", Step::Single, (), |call, ()| K::now(call))
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         let request = Arc::new(request);
         // One document is written atomically without a transaction.
         let step = if request.rows.len() == 1 { Step::Single } else { Step::Together };
         // A write that times out may still have added its rows.
-        let open = || Failure::Open(Box::new(late()));
+        let open = || DriverError::Open(Box::new(late()));
         let written = self.run_or(open, WRITE, step, Arc::clone(&request), |call, request| {
             K::insert(call, &request.rows, request.now)
         });
@@ -268,7 +268,7 @@ impl<K: Kind> Table for MongodbTable<K> {
         })
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         let step = match request.fence {
             Fence::Node(node) => Step::Of(Holder::Node(node), SETTLES),
             Fence::Owner(ref owner) => Step::Of(Holder::Owner(owner.clone()), QUEUE_SETTLES),
@@ -285,14 +285,14 @@ impl<K: Kind> Table for MongodbTable<K> {
         Box::pin(request.in_halves(|error| error.kind() == ErrorKind::Conflict, settle))
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        let joined = self.run("join", Step::Single, request, |call, request| {
-            Box::pin(membership::join::<K>(call, request))
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
+        let registered = self.run("register", Step::Single, request, |call, request| {
+            Box::pin(membership::register::<K>(call, request))
         });
-        Box::pin(async move { Ok(self.look(joined.await?, Seq(0)).await) })
+        Box::pin(async move { Ok(self.look(registered.await?, Seq(0)).await) })
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         let after = request.after;
         let renewed = self.run("heartbeat", Step::Single, request, |call, request| {
             Box::pin(membership::heartbeat::<K>(call, request))
@@ -305,13 +305,13 @@ impl<K: Kind> Table for MongodbTable<K> {
         })
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         self.run("publish", Step::Single, (node, state), |call, (node, state)| {
             Box::pin(membership::publish(call, *node, state))
         })
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.run("leave", Step::Single, node, |call, node| Box::pin(membership::leave(call, *node)))
     }
 
@@ -321,7 +321,7 @@ impl<K: Kind> Table for MongodbTable<K> {
 
     fn wakeups(&self) -> Option<Wakeups> {
         // Without change streams only the counter shows new rows, and items do not move the counter.
-        if self.0.wake_up == WakeUp::Off || !K::NUMBERED && !self.0.facts.transactions {
+        if self.0.wake_up == MongodbWakeUp::Off || !K::NUMBERED && !self.0.facts.transactions {
             return None;
         }
         Some(self.0.listener.get_or_init(|| Listener::start(self.outbox())).wakeups())
@@ -343,25 +343,25 @@ impl<K: Kind> Table for MongodbTable<K> {
 }
 
 impl Store for MongodbStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.run("fetch", Step::Single, request, |call, request| Box::pin(fetch::fetch(call, request)))
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.run("claim", Step::Single, request, |call, request| Box::pin(claim::claim(call, request)))
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.run("due topics", Step::Single, request, |call, request| {
             Box::pin(claim::due_topics(call, request))
         })
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.run("reap", Step::Single, request, |call, request| Box::pin(claim::reap(call, request)))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.run("promote", Step::Single, request, |call, request| Box::pin(promote::promote(call, request)))
     }
 
@@ -371,13 +371,13 @@ impl Store for MongodbStore {
 }
 
 impl ItemStore for MongodbItemStore {
-    fn take(&self, request: Take) -> Answer<'_, Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
         self.run("take", Step::Of(Holder::Node(request.node), TAKES), request, |call, request| {
             Box::pin(flowcatalyst::take(call, request))
         })
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
         self.run("recover", Step::Of(Holder::Node(request.node), u32::MAX), request, |call, request| {
             Box::pin(flowcatalyst::recover(call, request))
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mongodb::ClientSession;
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError,
+    Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError, StoreFuture,
     WriteOn,
 };
 use tokio::time::timeout_at;
@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use crate::allocator;
 use crate::call::Call;
 use crate::done::Caution;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::outbox::{Operation, Server, late};
 use crate::store::MongodbTable;
@@ -21,13 +21,13 @@ use crate::store::MongodbTable;
 impl<K> MongodbTable<K> {
     /// Refuses transactions outside of a replica set. Such a server accepts the commands of a transaction but
     /// applies each at once, so a rollback would undo nothing.
-    fn transactional(&self) -> Result<(), Failure> {
+    fn transactional(&self) -> Result<(), DriverError> {
         match self.outbox().server {
             Server::Replicated => Ok(()),
             Server::Alone => {
                 let detail = "this server has no transactions: it is not a replica set; start it as one with a single \
                               member (mongod --replSet NAME, then rs.initiate()), or write through the store's own write";
-                Err(Failure::Refused(ErrorKind::Unsupported, detail.to_owned()))
+                Err(DriverError::Refused(ErrorKind::Unsupported, detail.to_owned()))
             }
         }
     }
@@ -36,7 +36,7 @@ impl<K> MongodbTable<K> {
     async fn bounded<T>(
         &self,
         operation: &'static str,
-        work: impl Future<Output = Result<T, Failure>>,
+        work: impl Future<Output = Result<T, DriverError>>,
     ) -> Result<T, StoreError> {
         let ended = timeout_at(self.outbox().deadline(), work).await.unwrap_or_else(|_| Err(late()));
         ended.map_err(|failure| failure.into_store_error(operation, self.name()))
@@ -44,14 +44,14 @@ impl<K> MongodbTable<K> {
 
     /// Refuses a session without an open transaction, which would write each document at once. The driver
     /// shows the state only by refusing to start a second transaction; asking costs no round trip.
-    async fn within(&self, session: &mut ClientSession) -> Result<(), Failure> {
+    async fn within(&self, session: &mut ClientSession) -> Result<(), DriverError> {
         self.transactional()?;
         if session.start_transaction().await.is_err() {
             return Ok(());
         }
         session.abort_transaction().await?;
         let detail = "the session has no open transaction: start one first";
-        Err(Failure::Refused(ErrorKind::InvalidInput, detail.to_owned()))
+        Err(DriverError::Refused(ErrorKind::InvalidInput, detail.to_owned()))
     }
 
     /// Runs work in the open transaction of a caller's session.
@@ -72,15 +72,15 @@ impl<K> MongodbTable<K> {
 
 /// Writes in a transaction that the caller has started.
 impl<K: Kind> WriteOn<ClientSession> for MongodbTable<K> {
-    fn insert<'a>(&'a self, tx: &'a mut ClientSession, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(&'a self, tx: &'a mut ClientSession, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
         Box::pin(self.run_on("write", tx, rows, |call, rows| K::insert(call, rows, None)))
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut ClientSession, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(&'a self, tx: &'a mut ClientSession, request: Cancel) -> StoreFuture<'a, Vec<EventId>> {
         Box::pin(async move { self.run_on("cancel", tx, &request, K::cancel).await })
     }
 
-    fn settle_on<'a>(&'a self, tx: &'a mut ClientSession, request: Settle) -> Answer<'a, Settled> {
+    fn settle_on<'a>(&'a self, tx: &'a mut ClientSession, request: Settle) -> StoreFuture<'a, Settled> {
         Box::pin(async move {
             self.run_on("settle", tx, &request, |call, request| K::settle(call, request, Caution::LookFirst))
                 .await
@@ -91,7 +91,7 @@ impl<K: Kind> WriteOn<ClientSession> for MongodbTable<K> {
         &'a self,
         tx: &'a mut ClientSession,
         request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
+    ) -> StoreFuture<'a, JoinChanged> {
         Box::pin(async move { self.run_on("change a join", tx, &request, K::change_join).await })
     }
 }
@@ -99,7 +99,7 @@ impl<K: Kind> WriteOn<ClientSession> for MongodbTable<K> {
 impl<K: Kind> Begin for MongodbTable<K> {
     type Tx = ClientSession;
 
-    fn begin(&self) -> Answer<'_, ClientSession> {
+    fn begin(&self) -> StoreFuture<'_, ClientSession> {
         Box::pin(async move {
             let begun = async {
                 self.transactional()?;
@@ -117,7 +117,7 @@ impl<K: Kind> Begin for MongodbTable<K> {
             let ended = outbox.commit(&mut tx, deadline).await;
             // If the commit's answer was lost, its rows may still appear: the draws stay open until they
             // expire.
-            if !matches!(ended, Err(Failure::Open(_))) {
+            if !matches!(ended, Err(DriverError::Open(_))) {
                 allocator::over(&outbox, &tx.id().to_string());
             }
             ended
@@ -132,13 +132,13 @@ impl<K: Kind> Begin for MongodbTable<K> {
         }
     }
 
-    fn rollback(&self, mut tx: ClientSession) -> Answer<'_, ()> {
+    fn rollback(&self, mut tx: ClientSession) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (outbox, deadline) = (Arc::clone(self.outbox()), self.outbox().deadline());
             let ended = self.to_its_end(async move {
                 // Whatever the answer, this transaction can no longer be committed.
                 allocator::over(&outbox, &tx.id().to_string());
-                let abort = async { tx.abort_transaction().await.map_err(Failure::from) };
+                let abort = async { tx.abort_transaction().await.map_err(DriverError::from) };
                 let ended = timeout_at(deadline, abort).await.unwrap_or_else(|_| Err(late()));
                 if ended.is_err() {
                     outbox.release(&tx).await;

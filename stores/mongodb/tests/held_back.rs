@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{EventId, NodeId, Row, Status, Token};
+use pillarbox::model::{EventId, GroupKey, NodeId, Row, Seq, Status, Token};
 use pillarbox::port::{
-    Admin, Begin, Cancel, Change, Claim, Counts, Cursor, Fence, List, OnDone, Outcome, Part, Register,
-    Settle, Store, Table, WriteOn,
+    Admin, Begin, Cancel, Change, Claim, Counts, Cursor, Discard, ErrorKind, Fence, GroupAction, GroupChange,
+    Heartbeat, List, OnDone, Outcome, ReadScope, Register, Select, Settle, Store, Table, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
@@ -33,13 +33,17 @@ struct Proxy {
     held_back: mpsc::Receiver<LetGo>,
 }
 
+fn server_address() -> String {
+    let url = std::env::var(MONGODB).unwrap();
+    url.trim_start_matches("mongodb://").split('/').next().unwrap().to_owned()
+}
+
 /// Dropped, it lets a message go.
 type LetGo = oneshot::Sender<()>;
 
 impl Proxy {
     async fn start(word: &'static [u8]) -> Self {
-        let url = std::env::var(MONGODB).unwrap();
-        let server = url.trim_start_matches("mongodb://").split('/').next().unwrap().to_owned();
+        let server = server_address();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (hold, held_back) = mpsc::channel(1);
@@ -87,7 +91,7 @@ fn join(node: NodeId) -> Register {
         node,
         label: "node".to_owned(),
         lease: Duration::from_millis(1),
-        part: Part::default(),
+        reads: ReadScope::default(),
         now: None,
     }
 }
@@ -128,6 +132,126 @@ async fn an_open_settle_of_an_evicted_node_is_ended_and_its_rows_are_free_at_onc
     let left = doc! { "_id": { "$regex": format!("^{dead}") } };
     assert_eq!(nodes.count_documents(left).await.unwrap(), 0, "nothing is kept of it");
     slow.close().await;
+    site.remove().await;
+}
+
+/// PBX-120, PBX-014: a process that evicts a node and dies before it has ended the node's sessions leaves that to the next one.
+#[tokio::test]
+async fn whoever_comes_next_ends_the_sessions_that_an_evictor_has_left() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let (mut settling, mut evicting) =
+        (Proxy::start(b"commitTransaction").await, Proxy::start(b"killSessions").await);
+    let (slow, evictor) = (settling.store(&site).await, evicting.store(&site).await);
+    let [dead, gone, heir] = [1, 2, 3].map(NodeId::from_random);
+    slow.register(join(dead)).await.unwrap();
+    site.store.write(rows(["a".to_owned()])).await.unwrap();
+    let row = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows.remove(0);
+    let (store, late) = (slow.clone(), settle(dead, &row, Change::Attempt));
+    let late = tokio::spawn(async move { store.settle(late).await });
+    let commit = timeout(LONG, settling.held_back.recv()).await.unwrap().unwrap();
+
+    let store = evictor.clone();
+    let evicts = tokio::spawn(async move { store.register(join(gone)).await });
+    let kill = timeout(LONG, evicting.held_back.recv()).await.unwrap().unwrap();
+    let nodes = site.store.nodes().await.unwrap();
+    assert_eq!(nodes.iter().map(|node| node.node).collect::<Vec<_>>(), [gone], "it is evicted");
+
+    timeout(SOON, site.store.register(join(heir))).await.expect("nobody waits").unwrap();
+    let done = timeout(SOON, site.store.settle(settle(heir, &row, Change::Done))).await;
+    let done = done.expect("nobody waits").unwrap();
+    assert!(done.held && done.busy.is_empty() && done.stale.is_empty(), "{done:?}");
+    let meta = site.database.collection::<Document>("outbox_meta");
+    let members = meta.find_one(doc! { "_id": "members" }).await.unwrap().unwrap();
+    assert!(members.get_array("ending").unwrap().is_empty(), "nothing is left to end");
+
+    drop((commit, settling.held_back, kill, evicting.held_back));
+    assert!(!timeout(LONG, late).await.unwrap().unwrap().unwrap().held);
+    timeout(LONG, evicts).await.unwrap().unwrap().unwrap();
+    slow.close().await;
+    evictor.close().await;
+    site.remove().await;
+}
+
+fn pause(group: &str) -> GroupChange {
+    let (group, by) = (GroupKey::new(group), "ann".to_owned());
+    GroupChange { group, action: GroupAction::Pause, by, reason: None, now: None }
+}
+
+/// PBX-120: an operator that dies in the middle of a change keeps what it changes, and nothing that others need for theirs.
+#[tokio::test]
+async fn an_operator_that_dies_in_the_middle_of_a_change_holds_up_no_other() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let mut proxy = Proxy::start(b"commitTransaction").await;
+    let slow = proxy.store(&site).await;
+    let node = NodeId::from_random(1);
+    let lease = Duration::from_secs(60);
+    site.store.register(Register { lease, ..join(node) }).await.unwrap();
+    site.store.write(rows(["a".to_owned(), "b".to_owned()])).await.unwrap();
+    let read = site.store.fetch(read_from(Cursor::default())).await.unwrap().rows;
+    let store = slow.clone();
+    let late = tokio::spawn(async move { store.change_group(pause("late")).await });
+    let commit = timeout(LONG, proxy.held_back.recv()).await.unwrap().unwrap();
+
+    let others = async {
+        assert!(site.store.change_group(pause("other")).await.unwrap());
+        let blocks = Some(GroupKey::new("blocked"));
+        let dead = Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks };
+        let settled = site.store.settle(settle(node, &read[0], dead)).await.unwrap();
+        assert!(settled.busy.is_empty(), "{settled:?}");
+        let dead = Change::Dead { error: "no".to_owned(), counts: Counts::One, blocks: None };
+        site.store.settle(settle(node, &read[1], dead)).await.unwrap();
+        let select = Select { ids: vec![read[1].id.clone()], ..Select::default() };
+        let discard = Discard { select, limit: 1, by: "bob".to_owned(), now: None };
+        assert_eq!(site.store.discard(discard).await.unwrap(), 1);
+    };
+    timeout(SOON, others).await.expect("nobody waits");
+    let heartbeat = |groups_seen| {
+        let (trusted, release) = (Vec::new(), Vec::new());
+        Heartbeat { node, lease, trusted, release, sweep: false, groups_seen, after: Seq(0), now: None }
+    };
+    let held = |groups: &pillarbox::port::GroupStates| -> Vec<String> {
+        groups.held.iter().map(|held| held.group.to_string()).collect()
+    };
+    let seen = site.store.heartbeat(heartbeat(0)).await.unwrap().unwrap().groups.expect("two changes");
+    assert_eq!(held(&seen), ["blocked", "other"]);
+    drop((commit, proxy.held_back));
+    assert!(timeout(LONG, late).await.unwrap().unwrap().unwrap());
+    let seen = site.store.heartbeat(heartbeat(seen.epoch)).await.unwrap().unwrap().groups;
+    assert_eq!(held(&seen.expect("one more")), ["blocked", "late", "other"]);
+    slow.close().await;
+    site.remove().await;
+}
+
+/// PBX-127: the real server behind a proxy that makes it say that it is MongoDB 5.0.
+#[tokio::test]
+async fn a_server_older_than_version_6_is_refused() {
+    const VERSION: &[u8] = b"maxWireVersion\0";
+    const OF_5_0: i32 = 13;
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let server = server_address();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url =
+        format!("mongodb://127.0.0.1:{}/shop?directConnection=true", listener.local_addr().unwrap().port());
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = TcpStream::connect(&server).await.unwrap().into_split();
+            tokio::spawn(async move { copy(&mut from_client, &mut to_server).await });
+            tokio::spawn(async move {
+                let mut message = vec![0; 64 * 1024];
+                while let Ok(length @ 1..) = from_server.read(&mut message).await {
+                    let told = message[..length].windows(VERSION.len()).position(|part| part == VERSION);
+                    if let Some(place) = told.map(|place| place + VERSION.len()) {
+                        message[place..place + 4].copy_from_slice(&OF_5_0.to_le_bytes());
+                    }
+                    to_client.write_all(&message[..length]).await.unwrap();
+                }
+            });
+        }
+    });
+    let refused = MongodbStore::open_url(&url).await.expect_err("it is too old");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("6.0"), "{refused}");
     site.remove().await;
 }
 

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{NodeId, Seq};
+use pillarbox::model::{GroupKey, NodeId, Seq};
 use pillarbox::port::{
-    Admin, Begin, CommitError, Cursor, ErrorKind, Order, Part, Promote, Register, Select, Store, Table,
-    WriteOn,
+    Admin, Begin, CommitError, Cursor, ErrorKind, GroupAction, GroupChange, Heartbeat, Order, Promote,
+    ReadScope, Register, Select, Store, Table, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
 use pillarbox_mongodb::mongodb::Client;
@@ -138,7 +138,7 @@ fn join(node: NodeId) -> Register {
         node,
         label: "node".to_owned(),
         lease: Duration::from_millis(1),
-        part: Part::default(),
+        reads: ReadScope::default(),
         now: None,
     }
 }
@@ -162,6 +162,33 @@ async fn a_node_that_died_in_a_settle_is_evicted_all_the_same() {
     let promote = Promote { node: dead, lane: joined.lane, order: Order::PerGroup, rows: 1, now: None };
     assert_eq!(site.store.promote(promote).await.unwrap().next_due, None, "it is no member any more");
     settle.abort_transaction().await.unwrap();
+    site.remove().await;
+}
+
+/// PBX-120: changes of held groups leave documents of their own, which a heartbeat merges without a change of the epoch.
+#[tokio::test]
+async fn what_changes_of_groups_leave_is_merged() {
+    let Some(site) = Site::new(MONGODB).await else { return };
+    let node = NodeId::from_random(1);
+    let lease = Duration::from_secs(60);
+    site.store.register(Register { lease, ..join(node) }).await.unwrap();
+    for number in 0..120 {
+        let (group, by) = (GroupKey::new(format!("g{number:03}")), "ann".to_owned());
+        let change = GroupChange { group, action: GroupAction::Pause, by, reason: None, now: None };
+        assert!(site.store.change_group(change).await.unwrap());
+    }
+    let heartbeat = |groups_seen| {
+        let (trusted, release) = (Vec::new(), Vec::new());
+        Heartbeat { node, lease, trusted, release, sweep: true, groups_seen, after: Seq(0), now: None }
+    };
+    let meta = site.database.collection::<Document>("outbox_meta");
+    let left =
+        || async { meta.count_documents(doc! { "_id": { "$regex": "^groups_epoch " } }).await.unwrap() };
+    assert_eq!(left().await, 120);
+    let groups = site.store.heartbeat(heartbeat(0)).await.unwrap().unwrap().groups.expect("changes");
+    assert_eq!((groups.epoch, groups.held.len()), (120, 120));
+    assert_eq!(left().await, 0);
+    assert_eq!(site.store.heartbeat(heartbeat(120)).await.unwrap().unwrap().groups, None);
     site.remove().await;
 }
 

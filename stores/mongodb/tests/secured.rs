@@ -11,7 +11,7 @@ use std::time::Duration;
 use pillarbox::model::{EventId, GroupKey, NodeId, Seq, Token};
 use pillarbox::port::{
     Admin, Begin, Cancel, Change, Counts, Cursor, ErrorKind, Fence, GroupAction, GroupChange, Heartbeat,
-    OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Register, Replay, Select, Settle, Store,
+    OnDone, Order, Outcome, Promote, Purge, PurgeStatus, ReadScope, Register, Replay, Select, Settle, Store,
     Table, WriteOn,
 };
 use pillarbox_mongodb::MongodbStore;
@@ -30,7 +30,7 @@ const WRITER: &[(&str, &[&str])] =
     &[("outbox_event", &["find", "insert"]), ("outbox_meta", &["find", "update"])];
 const RELAY: &[(&str, &[&str])] = &[
     ("outbox_event", &["find", "insert", "update", "remove", "changeStream", "listIndexes"]),
-    ("outbox_meta", &["find", "insert", "update"]),
+    ("outbox_meta", &["find", "insert", "update", "remove"]),
     ("outbox_group", &["find", "insert", "update"]),
     ("outbox_node", &["find", "insert", "update", "remove"]),
     ("outbox_oversized", &["insert"]),
@@ -162,7 +162,7 @@ fn join() -> Register {
         node,
         label: "node".to_owned(),
         lease: Duration::from_secs(60),
-        part: Part::default(),
+        reads: ReadScope::default(),
         now: None,
     }
 }

@@ -13,8 +13,8 @@ use pillarbox::model::{
 use pillarbox::port::{
     Admin, Begin, ByteLimits, Cancel, Change, CommitError, Counts, Cursor, Discard, DueTopics, ErrorKind,
     Fence, GroupAction, GroupChange, Heartbeat, HeldGroups, ItemStore, JoinAction, JoinChange, List,
-    ListJoins, OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Recover, Register, Replay,
-    Select, Settle, Store, StoreError, Table, Take, Wait, Write, WriteOn,
+    ListJoins, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, ReadScope, Reap, Recover, Register,
+    Replay, Select, Settle, Store, StoreError, Table, Take, Wait, Write, WriteOn,
 };
 use pillarbox_mongodb::mongodb::Client;
 use pillarbox_mongodb::{MongodbItemStore, MongodbStore};
@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(16);
 const LEASE: Duration = Duration::from_secs(120);
 
 /// What all operations run on, and what was said of their writes.
-struct Ground {
+struct Fixture {
     store: MongodbStore,
     /// An outbox of items, in the same database.
     items: MongodbItemStore,
@@ -74,7 +74,7 @@ fn settle(fence: Fence, outcomes: Vec<Outcome>) -> Settle {
 }
 
 fn join(node: NodeId) -> Register {
-    Register { node, label: "node".to_owned(), lease: LEASE, part: Part::default(), now: None }
+    Register { node, label: "node".to_owned(), lease: LEASE, reads: ReadScope::default(), now: None }
 }
 
 fn heartbeat(node: NodeId) -> Heartbeat {
@@ -82,7 +82,7 @@ fn heartbeat(node: NodeId) -> Heartbeat {
     Heartbeat { node, lease: LEASE, trusted, release, sweep: true, groups_seen: 0, after: Seq(0), now: None }
 }
 
-impl Ground {
+impl Fixture {
     fn keep(&self, written: &[Written], names: &[String]) {
         assert!(written.iter().all(|written| written.fresh), "{names:?} were there already");
         self.kept.lock().unwrap().extend(names.iter().cloned());
@@ -266,18 +266,18 @@ async fn a_primary_that_steps_down_loses_nothing_and_every_operation_ends_in_tim
         table.register(join(node)).await.unwrap();
     }
     let (kept, gone) = (Mutex::default(), Mutex::default());
-    let ground = Arc::new(Ground { store, items, node, leader, kept, gone });
-    run_beside(&ground, &set).await;
+    let fixture = Arc::new(Fixture { store, items, node, leader, kept, gone });
+    run_beside(&fixture, &set).await;
 
-    let store = &ground.store;
+    let store = &fixture.store;
     let records = store.list(List { limit: 1_000_000, ..List::default() }).await.unwrap();
     let there: BTreeSet<String> = records.iter().map(|record| record.id.to_string()).collect();
     assert_eq!(there.len(), records.len(), "each is there once");
-    let (kept, gone) = (ground.kept.lock().unwrap().clone(), ground.gone.lock().unwrap().clone());
+    let (kept, gone) = (fixture.kept.lock().unwrap().clone(), fixture.gone.lock().unwrap().clone());
     let lost: Vec<&String> = kept.difference(&there).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), kept.len());
     assert_eq!(there.intersection(&gone).count(), 0, "what was rolled back is not there");
-    ground.items.close().await;
+    fixture.items.close().await;
     store.close().await;
 }
 
@@ -289,15 +289,15 @@ struct Progress {
 }
 
 /// Runs all operations again and again while the primary steps down; between two of these each has gone well.
-async fn run_beside(ground: &Arc<Ground>, set: &Three) {
+async fn run_beside(fixture: &Arc<Fixture>, set: &Three) {
     let progress = Arc::new(watch::Sender::new(Progress::default()));
     let mut tasks = JoinSet::new();
     for kind in 0..KINDS {
-        let (ground, progress) = (Arc::clone(ground), Arc::clone(&progress));
+        let (fixture, progress) = (Arc::clone(fixture), Arc::clone(&progress));
         tasks.spawn(async move {
             let mut round = 0;
             while !progress.borrow().over {
-                let went_well = ground.work(kind, round).await.is_some();
+                let went_well = fixture.work(kind, round).await.is_some();
                 progress.send_modify(|progress| progress.rounds[kind] += usize::from(went_well));
                 round += 1;
             }

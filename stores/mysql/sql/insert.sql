@@ -2,8 +2,7 @@
 
 -- name: insert
 -- Inserts rows in the given order; locks only the new rows, in the caller's transaction.
-INSERT INTO {event} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, created_at, due_at, expires_at, available_at, lane,
-    message_group, message_id, correlation_id, occurred_at, headers, payload, payload_bytes) VALUES {rows}
+INSERT INTO {event} ({text_columns}, occurred_at, created_at, due_at, expires_at, available_at, lane, payload_bytes) VALUES {rows}
 
 -- name: written
 -- Rows that have these message ids, in their latest state; share locks on the rows, in

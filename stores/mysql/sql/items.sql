@@ -3,7 +3,7 @@
 -- name: create_items
 -- The table of items as documented by flowcatalyst. Some servers make a TIMESTAMP column NOT
 -- NULL unless NULL is stated.
-CREATE TABLE {event} (
+CREATE TABLE IF NOT EXISTS {event} (
     id VARCHAR(13) PRIMARY KEY,
     type VARCHAR(20) NOT NULL,
     message_group VARCHAR(255),
@@ -12,11 +12,9 @@ CREATE TABLE {event} (
     retry_count INT NOT NULL DEFAULT 0,
     created_at TIMESTAMP NOT NULL,
     processed_at TIMESTAMP NULL DEFAULT NULL,
-    error_message TEXT
+    error_message TEXT,
+    KEY {event_status} (status, message_group, created_at)
 );
-
-CREATE INDEX {event_status}
-    ON {event}(status, message_group, created_at);
 
 -- name: create_beside
 -- The tables beside a table of items: leadership, held groups, audit entries. Times are UTC.

@@ -2,16 +2,17 @@
 
 use pillarbox::model::{EventId, GroupKey, Record};
 use pillarbox::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
-    NodeInfo, Purge, Replay, Select, Shown, Stats,
+    Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, Lacking, List, Migrated,
+    NodeInfo, Purge, Replay, Select, Shown, Stats, StoreFuture,
 };
+use pillarbox_store_kit::call;
 
 use crate::kind::Kind;
 use crate::store::MysqlTable;
 use crate::{groups, inspect, migrate, operate, rights};
 
 impl<K: Kind> Admin for MysqlTable<K> {
-    fn migrate(&self) -> Answer<'_, Migrated> {
+    fn migrate(&self) -> StoreFuture<'_, Migrated> {
         self.0.on_general("migrate", (), |session, sql, ()| Box::pin(migrate::migrate::<K>(session, sql)))
     }
 
@@ -19,83 +20,71 @@ impl<K: Kind> Admin for MysqlTable<K> {
         K::tables(&self.0.sql)
     }
 
-    fn check(&self) -> Answer<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         self.0.on_general("check", (), K::check)
     }
 
-    fn lacking(&self) -> Answer<'_, Lacking> {
+    fn lacking(&self) -> StoreFuture<'_, Lacking> {
         self.0.on_general("rights", (), |session, sql, ()| Box::pin(rights::lacking::<K>(session, sql)))
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> StoreFuture<'_, Stats> {
         self.0.on_general("stats", (), |session, sql, ()| Box::pin(inspect::stats::<K>(session, sql)))
     }
 
-    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
-        self.0.on_general("list", request, |session, sql, request| {
-            Box::pin(inspect::list::<K>(session, sql, request))
-        })
+    fn list(&self, request: List) -> StoreFuture<'_, Vec<Record>> {
+        self.0.on_general("list", request, call!(inspect::list::<K>))
     }
 
-    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+    fn show(&self, id: EventId) -> StoreFuture<'_, Option<Shown>> {
         self.0.on_general("show", id, |session, sql, id| Box::pin(inspect::show::<K>(session, sql, id)))
     }
 
-    fn count(&self, select: Select) -> Answer<'_, u64> {
+    fn count(&self, select: Select) -> StoreFuture<'_, u64> {
         self.0.on_general("count", select, |session, sql, select| {
             Box::pin(inspect::count::<K>(session, sql, select))
         })
     }
 
-    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
-        self.0.on_general("cancel", request, |session, sql, request| {
-            Box::pin(operate::cancel_here(session, sql, request))
-        })
+    fn cancel(&self, request: Cancel) -> StoreFuture<'_, Vec<EventId>> {
+        self.0.on_general("cancel", request, call!(operate::cancel_here))
     }
 
-    fn replay(&self, request: Replay) -> Answer<'_, u64> {
-        self.0.on_general("replay", request, |session, sql, request| {
-            Box::pin(operate::replay::<K>(session, sql, request))
-        })
+    fn replay(&self, request: Replay) -> StoreFuture<'_, u64> {
+        self.0.on_general("replay", request, call!(operate::replay::<K>))
     }
 
-    fn discard(&self, request: Discard) -> Answer<'_, u64> {
-        self.0.on_general("discard", request, |session, sql, request| {
-            Box::pin(operate::discard::<K>(session, sql, request))
-        })
+    fn discard(&self, request: Discard) -> StoreFuture<'_, u64> {
+        self.0.on_general("discard", request, call!(operate::discard::<K>))
     }
 
-    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64> {
         self.0.with_locking("purge", request, K::purge)
     }
 
-    fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
-        self.0.with_locking("purge", request, |session, sql, request| {
-            Box::pin(operate::purge_in_turn::<K>(session, sql, request))
-        })
+    fn purge_in_turn(&self, request: Purge) -> StoreFuture<'_, u64> {
+        self.0.with_locking("purge", request, call!(operate::purge_in_turn::<K>))
     }
 
-    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+    fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>> {
         self.0.on_general("groups", page, |session, sql, page| Box::pin(groups::groups(session, sql, page)))
     }
 
-    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+    fn held(&self, groups: Vec<GroupKey>) -> StoreFuture<'_, Vec<HeldGroup>> {
         self.0.on_general("held groups", groups, |session, sql, groups| {
             Box::pin(groups::held_of(session, sql, groups))
         })
     }
 
-    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
-        self.0.on_general("change group", request, |session, sql, request| {
-            Box::pin(groups::change_group(session, sql, request))
-        })
+    fn change_group(&self, request: GroupChange) -> StoreFuture<'_, bool> {
+        self.0.on_general("change group", request, call!(groups::change_group))
     }
 
-    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.0.on_general("nodes", (), |session, sql, ()| Box::pin(inspect::nodes(session, sql)))
     }
 
-    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+    fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
         self.0
             .on_general("audit", limit, |session, sql, limit| Box::pin(inspect::audits(session, sql, *limit)))
     }

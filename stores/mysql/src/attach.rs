@@ -6,9 +6,9 @@ use pillarbox::model::{EventId, JoinStatus, Status, StepState};
 use pillarbox::port::{JoinChange, JoinChanged};
 use sqlx::mysql::MySqlRow;
 
-use crate::error::Failure;
-use crate::flight::Flight;
+use crate::error::DriverError;
 use crate::joins::{Ended, locks, read_join};
+use crate::pipeline::Pipeline;
 use crate::row::{text_number, text_of};
 use crate::sql::{Sql, fill, list, quoted, quoted_list};
 use crate::time::literal;
@@ -27,13 +27,13 @@ struct Step {
 /// next to its members, and then waits for the join; an attach that held the join and waited for such a gap
 /// would deadlock with it. If the join has no room for the members, the caller rolls them back.
 pub(crate) async fn attach(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     request: &JoinChange,
     messages: &[EventId],
-) -> Result<JoinChanged, Failure> {
+) -> Result<JoinChanged, DriverError> {
     let mut attaching =
-        Attaching { flight, sql, request, messages, steps: HashMap::new(), now: String::new() };
+        Attaching { pipeline, sql, request, messages, steps: HashMap::new(), now: String::new() };
     let now = attaching.lock().await?;
     attaching.now = literal(now);
     // A message without the mark was never attached, unless it reuses the id of a deleted message. In that
@@ -55,13 +55,13 @@ pub(crate) async fn attach(
             counted.attached += 1;
             counted.add(attaching.steps.get(message.as_str()).map_or(StepState::Pending, |step| step.state));
         }
-        ended.add(attaching.flight, sql, &joins, now);
+        ended.add(attaching.pipeline, sql, &joins, now);
     }
     Ok(changed)
 }
 
 struct Attaching<'a, 'c> {
-    flight: &'a mut Flight<'c>,
+    pipeline: &'a mut Pipeline<'c>,
     sql: &'a Sql,
     request: &'a JoinChange,
     messages: &'a [EventId],
@@ -71,20 +71,20 @@ struct Attaching<'a, 'c> {
 
 impl<'a> Attaching<'a, '_> {
     /// Locks the messages of the queue by sequence number, in the same order as a settle.
-    async fn lock(&mut self) -> Result<jiff::Timestamp, Failure> {
+    async fn lock(&mut self) -> Result<jiff::Timestamp, DriverError> {
         let all = ("{ids}", quoted_list(self.messages.iter().map(EventId::as_str)));
         let find = fill(&self.sql.steps_find, std::slice::from_ref(&all));
-        let (now, found) = self.flight.ask_at(self.sql, self.request.now, &[find]).await?;
+        let (now, found) = self.pipeline.ask_at(self.sql, self.request.now, &[find]).await?;
         let seqs: BTreeSet<i64> = found.iter().flatten().map(|row| text_number(row, 0)).collect();
         let locked = fill(&self.sql.steps_lock, &[("{seqs}", list(&seqs)), all]);
-        let locked = self.flight.ask(&[locked]).await?;
+        let locked = self.pipeline.ask(&[locked]).await?;
         self.note(&locked);
         // `steps_find` is a plain read: a message may have been renumbered since, or be newer than the
         // transaction's snapshot. A locking read by id finds both.
         let lost: Vec<&str> = self.unlocked().map(EventId::as_str).collect();
         if !lost.is_empty() {
             let seek = fill(&self.sql.steps_seek, &[("{ids}", quoted_list(lost))]);
-            let locked = self.flight.ask(&[seek]).await?;
+            let locked = self.pipeline.ask(&[seek]).await?;
             self.note(&locked);
         }
         Ok(now)
@@ -108,13 +108,13 @@ impl<'a> Attaching<'a, '_> {
     }
 
     /// The messages among these that are members of the join.
-    async fn members(&mut self, messages: &[&EventId]) -> Result<BTreeSet<String>, Failure> {
+    async fn members(&mut self, messages: &[&EventId]) -> Result<BTreeSet<String>, DriverError> {
         if messages.is_empty() {
             return Ok(BTreeSet::new());
         }
         let ids = quoted_list(messages.iter().map(|message| message.as_str()));
         let parts = [("{id}", quoted(self.request.join.as_str())), ("{ids}", ids)];
-        let found = self.flight.ask(&[fill(&self.sql.members_there, &parts)]).await?;
+        let found = self.pipeline.ask(&[fill(&self.sql.members_there, &parts)]).await?;
         Ok(found.iter().flatten().filter_map(|row| text_of(row, 0)).map(str::to_owned).collect())
     }
 
@@ -123,13 +123,13 @@ impl<'a> Attaching<'a, '_> {
     async fn add(
         &mut self,
         members: &BTreeSet<String>,
-    ) -> Result<(Vec<MySqlRow>, Vec<&'a EventId>), Failure> {
+    ) -> Result<(Vec<MySqlRow>, Vec<&'a EventId>), DriverError> {
         let fresh = self.fresh(members);
         if let Some((add, mark)) = self.adds(&fresh) {
-            self.flight.push(add);
-            self.flight.push(mark);
+            self.pipeline.push(add);
+            self.pipeline.push(mark);
         }
-        let mut locked = self.flight.ask(&[locks(self.sql, [&self.request.join])]).await?;
+        let mut locked = self.pipeline.ask(&[locks(self.sql, [&self.request.join])]).await?;
         Ok((locked.pop().unwrap_or_default(), fresh))
     }
 
@@ -158,14 +158,14 @@ impl<'a> Attaching<'a, '_> {
 
     fn judge(&self, joins: &[MySqlRow], fresh: &[&EventId]) -> JoinChanged {
         let Some(join) = joins.first().map(read_join) else { return JoinChanged::NoSuchJoin };
+        if fresh.is_empty() {
+            return JoinChanged::Unchanged;
+        }
         if join.status != JoinStatus::Pending {
             return JoinChanged::Ended(join.status);
         }
         if let Some(unknown) = fresh.iter().find(|message| !self.steps.contains_key(message.as_str())) {
             return JoinChanged::NoSuchMessage((*unknown).clone());
-        }
-        if fresh.is_empty() {
-            return JoinChanged::Unchanged;
         }
         if join.attached as usize + fresh.len() > join.expected as usize {
             return JoinChanged::Full { expected: join.expected };

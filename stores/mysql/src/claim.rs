@@ -8,7 +8,7 @@ use pillarbox_store_kit::{Light, put_in_place, read_row};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, numbers};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::probe::Locking;
 use crate::row::{Values, number_of, read_all, text_of, told_now};
 use crate::sql::{Sql, fill, list, quoted, quoted_list};
@@ -25,7 +25,7 @@ pub(crate) async fn claim(
     sql: &Sql,
     request: &Claim,
     locking: Locking,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, DriverError> {
     let parts = [
         ("{now}", now_sql(request.now)),
         ("{youngest}", youngest_sql(request.now, request.skip_recent)),
@@ -78,7 +78,7 @@ async fn loaded(
     sql: &Sql,
     request: &Claim,
     found: &[MySqlRow],
-) -> Result<(Vec<Row>, Vec<i64>), Failure> {
+) -> Result<(Vec<Row>, Vec<i64>), DriverError> {
     let limits = &request.bytes;
     let read = |decoder: &RowDecoder, values: &Values<'_>| read_row(decoder, values, WithClaim::Yes, limits);
     let light = read_all(found, read);
@@ -111,7 +111,7 @@ async fn of_topics(
     request: &Claim,
     parts: &[(&str, String)],
     locking: Locking,
-) -> Result<Vec<MySqlRow>, Failure> {
+) -> Result<Vec<MySqlRow>, DriverError> {
     let wanted = request.rows.min(MOST);
     if wanted == 0 {
         return Ok(Vec::new());
@@ -142,7 +142,7 @@ pub(crate) async fn due_topics(
     session: &mut Session,
     sql: &Sql,
     request: &DueTopics,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, DriverError> {
     // SQL allows no empty list, and no topic has an empty name.
     let except = request.except.iter().map(String::as_str).chain([""]);
     let parts = [
@@ -164,7 +164,7 @@ async fn skip_locked(
     sql: &Sql,
     request: &Claim,
     parts: &[(&str, String)],
-) -> Result<Vec<MySqlRow>, Failure> {
+) -> Result<Vec<MySqlRow>, DriverError> {
     let statement = match request.from {
         ClaimFrom::Queue => &sql.claim_queue_find,
         ClaimFrom::Events => &sql.claim_find,
@@ -181,7 +181,7 @@ async fn mark(
     sql: &Sql,
     request: &Claim,
     parts: &[(&str, String)],
-) -> Result<Vec<MySqlRow>, Failure> {
+) -> Result<Vec<MySqlRow>, DriverError> {
     let statement = match request.from {
         ClaimFrom::Queue => &sql.claim_queue_mark,
         ClaimFrom::Events => &sql.claim_mark,
@@ -213,7 +213,7 @@ pub(crate) async fn reap(
     sql: &Sql,
     request: &Reap,
     locking: Locking,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let parts = [
         ("{now}", now_sql(request.now)),
         ("{age_us}", micros_back(request.older_than).to_string()),

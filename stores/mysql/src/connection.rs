@@ -12,8 +12,8 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either, Executor};
 
 use crate::cursor::Committed;
-use crate::error::Failure;
-use crate::flight::Flight;
+use crate::error::DriverError;
+use crate::pipeline::Pipeline;
 use crate::row::{number_of, text_of};
 
 /// Begins a transaction in which the server waits at most 5 s for the next statement. A process
@@ -34,7 +34,7 @@ const SHORTEST_LOCK_S: u64 = 1;
 pub(crate) type Asked = Query<'static, MySql, MySqlArguments>;
 
 /// The work of a call on a session.
-pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
+pub(crate) type Work<'c, T> = kit::Work<'c, T, DriverError>;
 
 /// Opens the store's connections.
 pub(crate) struct Connector {
@@ -54,7 +54,7 @@ impl Connector {
 impl OpenSession for Connector {
     type Session = Session;
 
-    async fn connect(&self, purpose: Purpose) -> Result<Session, Failure> {
+    async fn connect(&self, purpose: Purpose) -> Result<Session, DriverError> {
         let mut connection = MySqlConnection::connect_with(&self.options).await?;
         let lock_s = match purpose {
             // A settle holds a share lock on its node's row, so while it waits, the
@@ -90,9 +90,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn read(sets: &[Vec<MySqlRow>], patience_s: u64) -> Result<Self, Failure> {
-        let unknown =
-            || Failure::Refused(ErrorKind::Unexpected, "the server did not report its version".to_owned());
+    fn read(sets: &[Vec<MySqlRow>], patience_s: u64) -> Result<Self, DriverError> {
+        let unknown = || {
+            DriverError::Refused(ErrorKind::Unexpected, "the server did not report its version".to_owned())
+        };
         let row = sets.iter().flatten().next().ok_or_else(unknown)?;
         let part = |column| text_of(row, column).unwrap_or_default();
         Ok(Self { maria: part(0).contains("MariaDB"), tidb: part(0).contains("TiDB"), patience_s })
@@ -151,37 +152,37 @@ impl Session {
 
     /// Sends several statements in one round trip and returns one set of rows for each,
     /// empty if it returns none.
-    pub(crate) async fn results(&mut self, text: String) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+    pub(crate) async fn results(&mut self, text: String) -> Result<Vec<Vec<MySqlRow>>, DriverError> {
         results(&mut self.connection, text).await
     }
 
-    pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn begin(&mut self) -> Result<(), DriverError> {
         self.open = true;
         self.connection.execute(sqlx::raw_sql(BEGIN)).await?;
         Ok(())
     }
 
-    pub(crate) async fn commit(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn commit(&mut self) -> Result<(), DriverError> {
         self.connection.execute(sqlx::raw_sql(COMMIT)).await?;
         self.open = false;
         Ok(())
     }
 
     /// Begins a transaction and sends statements in the same round trip; returns the rows of each.
-    pub(crate) async fn begin_with(&mut self, text: &str) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+    pub(crate) async fn begin_with(&mut self, text: &str) -> Result<Vec<Vec<MySqlRow>>, DriverError> {
         self.open = true;
         let sets = self.results(format!("{BEGIN}; {text}")).await?;
         Ok(sets.into_iter().skip(BEGIN.split(';').count()).collect())
     }
 
     /// Begins a transaction in the same round trip as the first statements sent in it.
-    pub(crate) fn begins(&mut self) -> Flight<'_> {
+    pub(crate) fn begins(&mut self) -> Pipeline<'_> {
         self.open = true;
-        Flight::new(&mut self.connection, BEGIN)
+        Pipeline::new(&mut self.connection, BEGIN)
     }
 
     /// Sends statements and commits in one round trip.
-    pub(crate) async fn commit_with(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) async fn commit_with(&mut self, text: &str) -> Result<(), DriverError> {
         if text.is_empty() {
             return self.commit().await;
         }
@@ -190,7 +191,7 @@ impl Session {
         Ok(())
     }
 
-    async fn roll_back(&mut self) -> Result<(), Failure> {
+    async fn roll_back(&mut self) -> Result<(), DriverError> {
         let text = format!(
             "ROLLBACK; SET SESSION wait_timeout = 604800, innodb_lock_wait_timeout = {}",
             self.server.patience_s
@@ -202,13 +203,13 @@ impl Session {
 }
 
 impl kit::Session for Session {
-    type Failure = Failure;
+    type Error = DriverError;
 
-    async fn begin_work(&mut self) -> Result<(), Failure> {
+    async fn begin_work(&mut self) -> Result<(), DriverError> {
         Ok(())
     }
 
-    async fn end_work(&mut self, failed: Option<&Failure>) -> Result<(), Failure> {
+    async fn end_work(&mut self, failed: Option<&DriverError>) -> Result<(), DriverError> {
         // Work that succeeds without a commit has found nothing to do, and its transaction is rolled back.
         if failed.map_or(self.open, kit::ServerFailure::spares_connection) {
             self.roll_back().await?;
@@ -231,7 +232,7 @@ pub(crate) fn once(sql: impl Into<Arc<str>>) -> Asked {
 pub(crate) async fn results(
     connection: &mut MySqlConnection,
     text: String,
-) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+) -> Result<Vec<Vec<MySqlRow>>, DriverError> {
     let (mut sets, mut rows) = (Vec::new(), Vec::new());
     let mut stream = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection);
     while let Some(next) = stream.try_next().await? {
@@ -249,8 +250,8 @@ pub(crate) fn numbers(rows: &[MySqlRow]) -> impl Iterator<Item = i64> {
 }
 
 /// A column of a prepared statement's row that must be a number.
-pub(crate) fn number(row: &MySqlRow, column: usize) -> Result<i64, Failure> {
+pub(crate) fn number(row: &MySqlRow, column: usize) -> Result<i64, DriverError> {
     number_of(row, column).ok_or_else(|| {
-        Failure::Refused(ErrorKind::Unexpected, "the server did not return a number".to_owned())
+        DriverError::Refused(ErrorKind::Unexpected, "the server did not return a number".to_owned())
     })
 }

@@ -21,7 +21,7 @@ use pillarbox::model::Seq;
 use pillarbox::port::{Cursor, Horizon};
 
 use crate::connection::{Session, number, numbers};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::number_of;
 use crate::sql::{Sql, fill, list};
 
@@ -85,7 +85,11 @@ impl Committed {
 /// The number up to which every sequence number is committed, if that covers the next page.
 ///
 /// A backlog is read by this check alone: its pages need no peek.
-pub(crate) async fn committed(session: &mut Session, sql: &Sql, from: Seq) -> Result<Option<Seq>, Failure> {
+pub(crate) async fn committed(
+    session: &mut Session,
+    sql: &Sql,
+    from: Seq,
+) -> Result<Option<Seq>, DriverError> {
     let from = from.0;
     let page = session.committed.page;
     if page == 0 || page > COUNTED_MAX {
@@ -136,7 +140,7 @@ pub(crate) async fn went_back(
     sql: &Sql,
     cursor: &Cursor,
     peek: &Peek,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     if peek.upto >= cursor.decided.0 || session.server.tidb {
         return Ok(false);
     }
@@ -155,7 +159,7 @@ pub(crate) async fn peek(
     slots: &str,
     cursor: &Cursor,
     limit: i64,
-) -> Result<Peek, Failure> {
+) -> Result<Peek, DriverError> {
     let after = cursor.decided.0;
     let open: BTreeSet<i64> =
         cursor.waiting.iter().flat_map(open_numbers).filter(|seq| *seq > after).collect();
@@ -198,7 +202,7 @@ pub(crate) async fn peek(
 }
 
 /// The peek on a server that shows committed rows only.
-async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, Failure> {
+async fn blind(session: &mut Session, sql: &Sql) -> Result<Peek, DriverError> {
     let at_ms = clock_ms();
     let sets = session.results(format!("SELECT coalesce(max(seq), 0) FROM {}", sql.event)).await?;
     let upto = sets.iter().flat_map(|set| numbers(set)).next().unwrap_or_default();

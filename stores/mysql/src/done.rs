@@ -6,8 +6,8 @@ use pillarbox::model::NodeId;
 use pillarbox::port::{OnDone, Outcome, Settle, Settled};
 
 use crate::connection::Session;
-use crate::error::Failure;
-use crate::flight::Flight;
+use crate::error::DriverError;
+use crate::pipeline::Pipeline;
 use crate::probe::Locking;
 use crate::row::{text_number, text_of};
 use crate::settle::{Busy, forget_attempts, settle_on};
@@ -20,15 +20,15 @@ pub(crate) async fn settle_done(
     request: &Settle,
     node: NodeId,
     locking: Locking,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     let Some(ended) = Ended::lock(session, sql, request, node, locking).await? else {
         return Ok(Settled::lost(request.outcomes.len()));
     };
     if ended.joined {
         // The general path runs in the same transaction, so it keeps the locks that are already held.
-        let mut flight = Flight::new(&mut session.connection, "");
-        let settled = settle_on(&mut flight, sql, request, locking).await?;
-        let rest = flight.rest();
+        let mut pipeline = Pipeline::new(&mut session.connection, "");
+        let settled = settle_on(&mut pipeline, sql, request, locking).await?;
+        let rest = pipeline.rest();
         session.commit_with(&rest).await?;
         return Ok(settled);
     }
@@ -75,7 +75,7 @@ impl Ended {
         request: &Settle,
         node: NodeId,
         locking: Locking,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, DriverError> {
         let mut ordered: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
         let parts =
             [("{seqs}", list(&ordered)), ("{node_id}", node.to_string()), ("{skip_locked}", locking.words())];
@@ -108,7 +108,7 @@ impl Ended {
     }
 
     /// Finds the rows that other transactions have locked, if any row is missing.
-    async fn busy(&self, session: &mut Session, sql: &Sql) -> Result<Option<Busy>, Failure> {
+    async fn busy(&self, session: &mut Session, sql: &Sql) -> Result<Option<Busy>, DriverError> {
         if self.missing.is_empty() {
             return Ok(None);
         }
@@ -124,7 +124,7 @@ impl Ended {
     }
 
     /// Writes the changes; the last statements share a round trip with the commit.
-    async fn write(&self, session: &mut Session, sql: &Sql, request: &Settle) -> Result<(), Failure> {
+    async fn write(&self, session: &mut Session, sql: &Sql, request: &Settle) -> Result<(), DriverError> {
         if !self.tried.is_empty() {
             forget_attempts(session, sql, self.tried.iter().map(String::as_str)).await?;
         }

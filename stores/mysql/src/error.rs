@@ -17,26 +17,26 @@ const COLUMN_DENIED: u16 = 1143;
 
 /// The reason a call failed, without the operation and the store, which are added later.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum DriverError {
     /// An error of the driver or the server.
     Driver(sqlx::Error),
     /// The store itself refused the call.
     Refused(ErrorKind, String),
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for DriverError {
     fn from(error: sqlx::Error) -> Self {
         Self::Driver(error)
     }
 }
 
-impl From<Refused> for Failure {
+impl From<Refused> for DriverError {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused.kind, refused.detail)
     }
 }
 
-impl kit::ServerFailure for Failure {
+impl kit::ServerFailure for DriverError {
     fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
         match self {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
@@ -64,7 +64,7 @@ impl kit::ServerFailure for Failure {
     }
 }
 
-impl Failure {
+impl DriverError {
     /// The server's error number, if the server answered with an error.
     pub(crate) fn number(&self) -> Option<u16> {
         match self {
@@ -124,7 +124,7 @@ fn by_number(number: u16, message: &str) -> (ErrorKind, String) {
             (ErrorKind::Permission, format!("{message}; see the grants in the MySQL guide"))
         }
         1045 | 1130 | 1251 | 1698 | 1862 => {
-            known(ErrorKind::Permission, "the server does not let this user in")
+            known(ErrorKind::Permission, "login refused: check user and password")
         }
         1022 | 1062 | 1586 => known(ErrorKind::Conflict, "it is there already"),
         DEADLOCK | 1020 | 1614 | 3058 | 8002 | 8022 | 9007 => {

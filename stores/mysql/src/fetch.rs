@@ -13,12 +13,12 @@ use sqlx::query::Query;
 
 use crate::connection::Session;
 use crate::cursor::{self, GRACE};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{self, Values, time_of};
 use crate::sql::{Sql, fill, list};
 use crate::time::{now_sql, youngest_sql};
 
-pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
+pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, DriverError> {
     // One row more than requested shows whether there are more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     let now = ("{now}", now_sql(request.now));
@@ -44,7 +44,7 @@ async fn answer(
     sql: &Sql,
     request: &Fetch,
     query: Query<'_, MySql, MySqlArguments>,
-) -> Result<Fetched, Failure> {
+) -> Result<Fetched, DriverError> {
     let (page, now) = read(session, sql, request, query).await?;
     let now = match now {
         Some(now) => now,
@@ -54,7 +54,7 @@ async fn answer(
 }
 
 /// The database's current time.
-pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, Failure> {
+pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, DriverError> {
     let row = session.query(&*sql.clock).fetch_one(&mut session.connection).await?;
     Ok(time_of(&row, 0).unwrap_or_default())
 }
@@ -66,7 +66,7 @@ async fn fetch_slots(
     slots: &SlotSet,
     given: &Cursor,
     limit: i64,
-) -> Result<Fetched, Failure> {
+) -> Result<Fetched, DriverError> {
     let mut cursor = cursor::start(session, given);
     let slots = slots_sql(slots);
     let parts = [
@@ -124,7 +124,7 @@ async fn fetch_committed(
     text: &str,
     cursor: &Cursor,
     limit: i64,
-) -> Result<Option<Fetched>, Failure> {
+) -> Result<Option<Fetched>, DriverError> {
     // The count must run before the read: the read then sees every row that was committed
     // at the time of the count.
     let committed = cursor::committed(session, sql, cursor.decided).await?;
@@ -163,7 +163,7 @@ async fn read<'r>(
     sql: &Sql,
     request: &'r Fetch,
     query: Query<'_, MySql, MySqlArguments>,
-) -> Result<(Page<'r>, Option<Timestamp>), Failure> {
+) -> Result<(Page<'r>, Option<Timestamp>), DriverError> {
     let (mut page, mut now, mut decoder) = (Page::new(request), request.now, None);
     let mut found = query.fetch(&mut session.connection);
     while let Some(row) = found.try_next().await? {

@@ -7,7 +7,7 @@ use pillarbox::rules::{Head, held_after};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
 use crate::connection::{Session, prepared};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::clock;
 use crate::row::{text_of, time_of};
 use crate::sql::{Sql, fill, places, quoted, quoted_list};
@@ -31,7 +31,7 @@ pub(crate) async fn groups(
     session: &mut Session,
     sql: &Sql,
     page: &HeldGroups,
-) -> Result<Vec<HeldGroup>, Failure> {
+) -> Result<Vec<HeldGroup>, DriverError> {
     let from = quoted(page.after.as_ref().map_or("", GroupKey::as_str));
     let after = page.after.as_ref().map_or("true".to_owned(), |_| format!("group_key > {from}"));
     let parts = [("{from}", from), ("{after}", after), ("{limit}", page.limit.to_string())];
@@ -43,12 +43,12 @@ pub(crate) async fn held_of(
     session: &mut Session,
     sql: &Sql,
     groups: &[GroupKey],
-) -> Result<Vec<HeldGroup>, Failure> {
+) -> Result<Vec<HeldGroup>, DriverError> {
     let groups = quoted_list(groups.iter().map(GroupKey::as_str));
     read(session, fill(&sql.groups_named, &[("{groups}", groups)])).await
 }
 
-async fn read(session: &mut Session, text: String) -> Result<Vec<HeldGroup>, Failure> {
+async fn read(session: &mut Session, text: String) -> Result<Vec<HeldGroup>, DriverError> {
     Ok(held_groups(&session.once(text).fetch_all(&mut session.connection).await?))
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn change_group(
     session: &mut Session,
     sql: &Sql,
     request: &GroupChange,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     session.begin().await?;
     let key = request.group.as_str();
     let now = match request.now {
@@ -83,7 +83,7 @@ pub(crate) async fn show(
     connection: &mut MySqlConnection,
     sql: &Sql,
     key: &str,
-) -> Result<Option<(GroupState, Option<String>)>, Failure> {
+) -> Result<Option<(GroupState, Option<String>)>, DriverError> {
     let row = prepared(&*sql.group_show).bind(key).fetch_optional(connection).await?;
     Ok(row.map(|row| {
         let state = GroupState::from_stored(text_of(&row, 0).unwrap_or_default());
@@ -98,7 +98,7 @@ async fn apply(
     next: Option<GroupState>,
     event: Option<String>,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let key = request.group.as_str();
     let query = match next {
         Some(state) => {
@@ -120,7 +120,7 @@ pub(crate) async fn record(
     by: &str,
     action: &str,
     targets: &[&str],
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let rows = vec!["(?, ?, ?, ?)"; targets.len()].join(", ");
     let mut query = session.query(fill(&sql.audit, &[("{rows}", rows)]));
     for target in targets {

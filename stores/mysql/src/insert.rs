@@ -3,131 +3,59 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::model::{EventId, Lane, NewColumns, NewRow, Seq, When, Written};
 use pillarbox::port::ErrorKind;
 use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
 
 use crate::connection::number;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, places};
 use crate::time::{Time, micros, now_sql};
 
-/// The column values of one new row.
-pub(crate) struct Values<'a> {
-    pub(crate) event_id: &'a str,
-    pub(crate) event_type: &'a str,
-    pub(crate) aggregate_type: Option<&'a str>,
-    pub(crate) aggregate_id: Option<&'a str>,
-    pub(crate) tenant_id: Option<&'a str>,
-    pub(crate) lane: Option<i16>,
-    pub(crate) message_group: Option<&'a str>,
-    pub(crate) message_id: Option<&'a str>,
-    pub(crate) correlation_id: Option<&'a str>,
-    pub(crate) occurred_at: Timestamp,
-    pub(crate) due: Option<When>,
-    pub(crate) expires: Option<When>,
-    pub(crate) headers: Option<String>,
-    pub(crate) payload: Option<&'a str>,
-    pub(crate) payload_bytes: Option<&'a [u8]>,
+type Insertion<'q> = Query<'q, MySql, MySqlArguments>;
+
+/// Whether the row may go to the lane of delayed rows. The database's clock decides.
+fn may_wait(row: &NewColumns<'_>) -> bool {
+    row.due.is_some() && row.lane != Some(Lane::QUEUE)
 }
 
-impl<'a> Values<'a> {
-    pub(crate) fn new(row: &'a NewRow) -> Self {
-        let event = &row.event;
-        let (payload, payload_bytes) = match event.payload() {
-            Payload::Json(text) => (Some(&**text), None),
-            Payload::Bytes(bytes) => (None, Some(&**bytes)),
-        };
-        Self {
-            event_id: event.id().as_str(),
-            event_type: event.event_type(),
-            aggregate_type: Some(event.aggregate_type()),
-            aggregate_id: event.aggregate_id(),
-            tenant_id: event.tenant_id(),
-            lane: match row.placement {
-                Placement::Queue => Some(Lane::QUEUE.0),
-                Placement::Lane(lane) => Some(lane.0),
-                Placement::Slot => None,
-            },
-            message_group: event.message_group(),
-            message_id: event.message_id(),
-            correlation_id: event.correlation_id(),
-            occurred_at: event.occurred_at(),
-            due: event.due(),
-            expires: event.expires(),
-            headers: event.headers().to_stored(),
-            payload,
-            payload_bytes,
-        }
-    }
-
-    /// Whether the row may go to the lane of delayed rows. The database's clock decides.
-    fn may_wait(&self) -> bool {
-        self.due.is_some() && self.lane != Some(Lane::QUEUE.0)
-    }
-
-    /// The row as a VALUES expression: a placeholder for each value that is present, `absent` for the others.
-    ///
-    /// In MySQL, an expression can use a column that was assigned before it, so the
-    /// due time is computed once.
-    pub(crate) fn expression(&self, now: &str, absent: &str) -> String {
-        let place = |there: bool| if there { "?" } else { absent };
-        let when = |when: &Option<When>| match when {
-            None => "NULL".to_owned(),
-            Some(When::At(_)) => "CAST(? AS datetime(6))".to_owned(),
-            Some(When::In(_)) => format!("{now} + INTERVAL ? MICROSECOND"),
-        };
-        let available = if self.due.is_some() { format!("greatest({now}, due_at)") } else { now.to_owned() };
-        let lane = place(self.lane.is_some());
-        let lane = if self.may_wait() {
-            format!("CASE WHEN due_at > {now} THEN {} ELSE {lane} END", Lane::DELAYED.0)
-        } else {
-            lane.to_owned()
-        };
-        format!(
-            "(?, ?, {}, {}, {}, {now}, {}, {}, {available}, {lane}, {}, {}, {}, ?, {}, {}, {})",
-            place(self.aggregate_type.is_some()),
-            place(self.aggregate_id.is_some()),
-            place(self.tenant_id.is_some()),
-            when(&self.due),
-            when(&self.expires),
-            place(self.message_group.is_some()),
-            place(self.message_id.is_some()),
-            place(self.correlation_id.is_some()),
-            place(self.headers.is_some()),
-            place(self.payload.is_some()),
-            place(self.payload_bytes.is_some()),
-        )
-    }
-
-    fn bind<'q>(&'q self, query: Query<'q, MySql, MySqlArguments>) -> Query<'q, MySql, MySqlArguments> {
-        let query = query
-            .bind(self.event_id)
-            .bind(self.event_type)
-            .bind(self.aggregate_type)
-            .bind(self.aggregate_id)
-            .bind(self.tenant_id);
-        let query = bind_when(bind_when(query, self.due), self.expires);
-        query
-            .bind(self.lane)
-            .bind(self.message_group)
-            .bind(self.message_id)
-            .bind(self.correlation_id)
-            .bind(Time(self.occurred_at))
-            .bind(self.headers.as_deref())
-            .bind(self.payload)
-            .bind(self.payload_bytes)
-    }
+/// The row as a VALUES expression: a placeholder for each value that is present, `absent` for the others.
+///
+/// In MySQL, an expression can use a column that was assigned before it, so the
+/// due time is computed once.
+pub(crate) fn expression(row: &NewColumns<'_>, now: &str, absent: &str) -> String {
+    let place = |there: bool| if there { "?" } else { absent };
+    let when = |when: Option<When>| match when {
+        None => "NULL".to_owned(),
+        Some(When::At(_)) => "CAST(? AS datetime(6))".to_owned(),
+        Some(When::In(_)) => format!("{now} + INTERVAL ? MICROSECOND"),
+    };
+    let available = if row.due.is_some() { format!("greatest({now}, due_at)") } else { now.to_owned() };
+    let lane = match place(row.lane.is_some()) {
+        lane if may_wait(row) => format!("CASE WHEN due_at > {now} THEN {} ELSE {lane} END", Lane::DELAYED.0),
+        lane => lane.to_owned(),
+    };
+    let texts: Vec<&str> = row.texts.iter().map(|text| place(text.is_some())).collect();
+    format!(
+        "({}, ?, {now}, {}, {}, {available}, {lane}, {})",
+        texts.join(", "),
+        when(row.due),
+        when(row.expires),
+        place(row.payload_bytes.is_some()),
+    )
 }
 
-fn bind_when<'q>(
-    query: Query<'q, MySql, MySqlArguments>,
-    when: Option<When>,
-) -> Query<'q, MySql, MySqlArguments> {
+fn bind<'q>(query: Insertion<'q>, row: &'q NewColumns<'q>) -> Insertion<'q> {
+    let query = row.texts.iter().fold(query, |query, text| query.bind(text.as_deref()));
+    let query = bind_when(bind_when(query.bind(Time(row.occurred_at)), row.due), row.expires);
+    query.bind(row.lane.map(|lane| lane.0)).bind(row.payload_bytes)
+}
+
+fn bind_when(query: Insertion<'_>, when: Option<When>) -> Insertion<'_> {
     match when {
         None => query,
         Some(When::At(at)) => query.bind(Time(at)),
@@ -144,7 +72,7 @@ pub(crate) async fn insert_rows<K: Kind>(
     sql: &Sql,
     rows: &[NewRow],
     now: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     if rows.is_empty() {
         query(&*sql.alive).execute(connection).await?;
         return Ok(Vec::new());
@@ -158,8 +86,8 @@ pub(crate) async fn add_new(
     sql: &Sql,
     rows: &[NewRow],
     now: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
-    let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
+) -> Result<Vec<Written>, DriverError> {
+    let values = NewColumns::of_all(rows);
     let mut there: HashMap<String, Written> = HashMap::new();
     for _ in 0..TRIES {
         let fresh = without(&values, &there);
@@ -181,7 +109,7 @@ pub(crate) async fn add_new(
         }
     }
     let detail = "rows with these message ids keep appearing and disappearing";
-    Err(Failure::Refused(ErrorKind::Conflict, detail.to_owned()))
+    Err(DriverError::Refused(ErrorKind::Conflict, detail.to_owned()))
 }
 
 fn query(text: impl Into<std::sync::Arc<str>>) -> Query<'static, MySql, MySqlArguments> {
@@ -189,10 +117,15 @@ fn query(text: impl Into<std::sync::Arc<str>>) -> Query<'static, MySql, MySqlArg
 }
 
 /// The rows whose message id neither exists nor repeats that of an earlier row.
-fn without<'v, 'a>(values: &'v [Values<'a>], there: &HashMap<String, Written>) -> Vec<&'v Values<'a>> {
+fn without<'v, 'a>(
+    values: &'v [NewColumns<'a>],
+    there: &HashMap<String, Written>,
+) -> Vec<&'v NewColumns<'a>> {
     let mut seen = std::collections::HashSet::new();
-    let fresh = |row: &&Values<'_>| {
-        row.message_id.is_none_or(|message| !there.contains_key(message) && seen.insert(message.to_owned()))
+    let fresh = |row: &&NewColumns<'_>| {
+        row.event
+            .message_id()
+            .is_none_or(|message| !there.contains_key(message) && seen.insert(message.to_owned()))
     };
     values.iter().filter(fresh).collect()
 }
@@ -200,16 +133,16 @@ fn without<'v, 'a>(values: &'v [Values<'a>], there: &HashMap<String, Written>) -
 async fn add(
     connection: &mut MySqlConnection,
     sql: &Sql,
-    rows: &[&Values<'_>],
+    rows: &[&NewColumns<'_>],
     now: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let now = now_sql(now);
-    let expressions: Vec<String> = rows.iter().map(|row| row.expression(&now, "?")).collect();
+    let expressions: Vec<String> = rows.iter().map(|row| expression(row, &now, "?")).collect();
     let text = fill(&sql.insert, &[("{rows}", expressions.join(", "))]);
-    let insert = rows.iter().fold(query(text), |query, row| row.bind(query));
+    let insert = rows.iter().fold(query(text), |query, row| bind(query, row));
     let first = i64::try_from(insert.execute(&mut *connection).await?.last_insert_id()).unwrap_or_default();
-    let ids: Vec<&str> = rows.iter().map(|row| row.event_id).collect();
-    if !rows.iter().any(|row| row.may_wait())
+    let ids: Vec<&str> = rows.iter().map(|row| row.event.id().as_str()).collect();
+    if !rows.iter().any(|row| may_wait(row))
         && let Some(numbers) = numbers(connection, sql, first, &ids).await?
     {
         let written = ids.iter().zip(numbers).map(|(id, seq)| Written {
@@ -233,7 +166,7 @@ pub(crate) async fn numbers(
     sql: &Sql,
     first: i64,
     ids: &[&str],
-) -> Result<Option<Vec<i64>>, Failure> {
+) -> Result<Option<Vec<i64>>, DriverError> {
     let (Some(gaps), Some(last)) = (i64::try_from(ids.len()).ok().map(|rows| rows - 1), ids.last()) else {
         return Ok(None);
     };
@@ -251,14 +184,14 @@ pub(crate) async fn located(
     connection: &mut MySqlConnection,
     sql: &Sql,
     ids: &[&str],
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let text = fill(&sql.written_ids, &[("{ids}", places(ids.len()))]);
     let found = ids.iter().fold(query(text), |query, id| query.bind(*id)).fetch_all(connection).await?;
     let mut found = found
         .iter()
         .map(|row| Ok((text_of(row, 0).unwrap_or_default().to_owned(), read_written(row, true)?)))
-        .collect::<Result<HashMap<String, Written>, Failure>>()?;
-    let gone = || Failure::Refused(ErrorKind::Unexpected, "an inserted row is missing".to_owned());
+        .collect::<Result<HashMap<String, Written>, DriverError>>()?;
+    let gone = || DriverError::Refused(ErrorKind::Unexpected, "an inserted row is missing".to_owned());
     ids.iter().map(|id| found.remove(*id).ok_or_else(gone)).collect()
 }
 
@@ -266,9 +199,9 @@ pub(crate) async fn located(
 async fn written(
     connection: &mut MySqlConnection,
     sql: &Sql,
-    values: &[Values<'_>],
-) -> Result<HashMap<String, Written>, Failure> {
-    let messages: Vec<&str> = values.iter().filter_map(|row| row.message_id).collect();
+    values: &[NewColumns<'_>],
+) -> Result<HashMap<String, Written>, DriverError> {
+    let messages: Vec<&str> = values.iter().filter_map(|row| row.event.message_id()).collect();
     if messages.is_empty() {
         return Ok(HashMap::new());
     }
@@ -281,7 +214,7 @@ async fn written(
     there.collect()
 }
 
-fn read_written(row: &MySqlRow, fresh: bool) -> Result<Written, Failure> {
+fn read_written(row: &MySqlRow, fresh: bool) -> Result<Written, DriverError> {
     Ok(Written {
         id: EventId::from_row(text_of(row, 0).unwrap_or_default()),
         seq: Seq(number(row, 1)?),
@@ -292,14 +225,18 @@ fn read_written(row: &MySqlRow, fresh: bool) -> Result<Written, Failure> {
 
 /// One result for each row: the row that was added, or the one that has its message id, which existed before
 /// or was added with it.
-fn merge(values: &[Values<'_>], added: Vec<Written>, mut there: HashMap<String, Written>) -> Vec<Written> {
+fn merge(
+    values: &[NewColumns<'_>],
+    added: Vec<Written>,
+    mut there: HashMap<String, Written>,
+) -> Vec<Written> {
     let mut added = added.into_iter();
-    let one = |row: &Values<'_>| {
-        if let Some(first) = row.message_id.and_then(|message| there.get(message)) {
+    let one = |row: &NewColumns<'_>| {
+        if let Some(first) = row.event.message_id().and_then(|message| there.get(message)) {
             return Some(first.clone());
         }
         let written = added.next()?;
-        if let Some(message) = row.message_id {
+        if let Some(message) = row.event.message_id() {
             there.insert(message.to_owned(), Written { fresh: false, ..written.clone() });
         }
         Some(written)

@@ -5,7 +5,7 @@ use pillarbox::port::{AuditEntry, List, NodeInfo, PageOrder, Select, Shown, Stat
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Asked, Session, number as count_of};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::membership::node_id;
 use crate::row::{Values, decoder, number_of, read_all, text_of, time_of};
@@ -65,7 +65,7 @@ pub(crate) async fn list<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     request: &List,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<Record>, DriverError> {
     let statement = match request.order {
         PageOrder::OldestFirst => &sql.list,
         PageOrder::NewestFirst => &sql.list_newest,
@@ -83,7 +83,7 @@ pub(crate) async fn show<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     id: &EventId,
-) -> Result<Option<Shown>, Failure> {
+) -> Result<Option<Shown>, DriverError> {
     let query = session.query(&*sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
     let attempts = K::attempts(session, sql, id).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn attempts(
     session: &mut Session,
     sql: &Sql,
     id: &EventId,
-) -> Result<Vec<Attempt>, Failure> {
+) -> Result<Vec<Attempt>, DriverError> {
     let rows = session.query(&*sql.attempts).bind(id.as_str()).fetch_all(&mut session.connection).await?;
     let attempt = |row: &MySqlRow| Attempt {
         number: number_of(row, 0).and_then(|number| u32::try_from(number).ok()).unwrap_or_default(),
@@ -110,13 +110,13 @@ pub(crate) async fn count<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     select: &Select,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let selection = K::selection(select, sql);
     let text = fill(&sql.count, &[("{selected}", selection.found.clone())]);
     number(&selection.bind(session.once(text)).fetch_one(&mut session.connection).await?, 0)
 }
 
-pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Stats, Failure> {
+pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Stats, DriverError> {
     let mut stats = Stats::default();
     let row = session.query(&*sql.stats_pending).fetch_one(&mut session.connection).await?;
     stats.by_status[0] = number(&row, 0)?;
@@ -140,8 +140,9 @@ pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<S
         stats.nodes = number(&row, 3)?;
     }
     let rows = session.query(&*sql.stats_dead).fetch_all(&mut session.connection).await?;
-    let dead =
-        |row: &MySqlRow| Ok::<_, Failure>(TypeCount { event_type: owned(row, 0), count: number(row, 1)? });
+    let dead = |row: &MySqlRow| {
+        Ok::<_, DriverError>(TypeCount { event_type: owned(row, 0), count: number(row, 1)? })
+    };
     stats.dead_by_type = rows.iter().map(dead).collect::<Result<_, _>>()?;
     Ok(stats)
 }
@@ -149,7 +150,7 @@ pub(crate) async fn stats<K: Kind>(session: &mut Session, sql: &Sql) -> Result<S
 /// The column of a node's state. Tables of an earlier release do not have it.
 const STATE: usize = 12;
 
-pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, Failure> {
+pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, DriverError> {
     let rows = session.query(&*sql.nodes).fetch_all(&mut session.connection).await?;
     let node = |row: &MySqlRow| {
         let (expires, now) = (time_of(row, 4).unwrap_or_default(), time_of(row, 6).unwrap_or_default());
@@ -170,7 +171,7 @@ pub(crate) async fn audits(
     session: &mut Session,
     sql: &Sql,
     limit: usize,
-) -> Result<Vec<AuditEntry>, Failure> {
+) -> Result<Vec<AuditEntry>, DriverError> {
     let query = session.query(&*sql.audits).bind(i64::try_from(limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
     let entry = |row: &MySqlRow| AuditEntry {
@@ -186,6 +187,6 @@ fn owned(row: &MySqlRow, column: usize) -> String {
     text_of(row, column).unwrap_or_default().to_owned()
 }
 
-fn number(row: &MySqlRow, column: usize) -> Result<u64, Failure> {
+fn number(row: &MySqlRow, column: usize) -> Result<u64, DriverError> {
     Ok(u64::try_from(count_of(row, column)?).unwrap_or_default())
 }

@@ -10,13 +10,14 @@ use pillarbox::model::{
     Continuation, Counted, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait,
     StepState,
 };
-use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Purge};
+use pillarbox::port::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Purge, StoreFuture};
+use pillarbox_store_kit::call;
 use sqlx::mysql::MySqlRow;
 
 use crate::attach::attach;
 use crate::connection::{Session, prepared};
-use crate::error::Failure;
-use crate::flight::Flight;
+use crate::error::DriverError;
+use crate::pipeline::Pipeline;
 use crate::probe::Locking;
 use crate::row::{text_number, text_of, text_time};
 use crate::sql::{Sql, fill, quoted, quoted_list};
@@ -33,12 +34,12 @@ pub(crate) const STATE_COLUMNS: &str = "join_id, grouping_key, expected_steps, a
     on_fail_topic, NULL, continuation_id, NULL";
 
 impl Joins for MysqlStore {
-    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+    fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
         self.0.on_general("change a join", request, |session, sql, request| {
             Box::pin(async move {
-                let mut flight = session.begins();
-                let changed = change_join(&mut flight, sql, request).await?;
-                let rest = flight.rest();
+                let mut pipeline = session.begins();
+                let changed = change_join(&mut pipeline, sql, request).await?;
+                let rest = pipeline.rest();
                 if changed == JoinChanged::Changed {
                     session.commit_with(&rest).await?;
                 }
@@ -47,16 +48,14 @@ impl Joins for MysqlStore {
         })
     }
 
-    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+    fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
         self.0.on_general("show a join", (join, members), |session, sql, (join, members)| {
             Box::pin(show_join(session, sql, join, *members))
         })
     }
 
-    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
-        self.0.on_general("list joins", request, |session, sql, request| {
-            Box::pin(list_joins(session, sql, request))
-        })
+    fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
+        self.0.on_general("list joins", request, call!(list_joins))
     }
 }
 
@@ -64,17 +63,17 @@ impl Joins for MysqlStore {
 ///
 /// If the answer is not `Changed`, the caller must roll back to where it began.
 pub(crate) async fn change_join(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     request: &JoinChange,
-) -> Result<JoinChanged, Failure> {
+) -> Result<JoinChanged, DriverError> {
     let id = &request.join;
     match &request.action {
-        JoinAction::Start { .. } => start(flight, sql, request).await,
-        JoinAction::Attach { messages } => attach(flight, sql, request, messages).await,
-        JoinAction::Report { message, state } => report(flight, sql, request, message, *state).await,
+        JoinAction::Start { .. } => start(pipeline, sql, request).await,
+        JoinAction::Attach { messages } => attach(pipeline, sql, request, messages).await,
+        JoinAction::Report { message, state } => report(pipeline, sql, request, message, *state).await,
         JoinAction::Wait(wait) => {
-            let (now, join) = lock_join(flight, sql, id, request.now).await?;
+            let (now, join) = lock_join(pipeline, sql, id, request.now).await?;
             let Some(mut join) = join else { return Ok(JoinChanged::NoSuchJoin) };
             if join.status != JoinStatus::Pending {
                 return Ok(JoinChanged::Ended(join.status));
@@ -82,34 +81,38 @@ pub(crate) async fn change_join(
             if join.wait.is_some() {
                 return Ok(JoinChanged::AlreadyWaiting);
             }
-            note_wait(flight, sql, id, wait, now).await?;
+            note_wait(pipeline, sql, id, wait, now).await?;
             join.wait = Some(wait.clone());
-            fire(flight, sql, &[join], now);
+            fire(pipeline, sql, &[join], now);
             Ok(JoinChanged::Changed)
         }
         JoinAction::Cancel { by } => {
-            let (now, join) = lock_join(flight, sql, id, request.now).await?;
+            let (now, join) = lock_join(pipeline, sql, id, request.now).await?;
             match join.map(|join| join.status) {
                 None => return Ok(JoinChanged::NoSuchJoin),
                 Some(JoinStatus::Cancelled) => return Ok(JoinChanged::Unchanged),
                 Some(JoinStatus::Pending) => {}
                 Some(ended) => return Ok(JoinChanged::Ended(ended)),
             }
-            end_join(flight, sql, id, JoinStatus::Cancelled, None, now);
+            end_join(pipeline, sql, id, JoinStatus::Cancelled, None, now);
             let row = format!("({}, {}, 'cancel join', {})", literal(now), quoted(by), quoted(id.as_str()));
-            flight.push(fill(&sql.audit, &[("{rows}", row)]));
+            pipeline.push(fill(&sql.audit, &[("{rows}", row)]));
             Ok(JoinChanged::Changed)
         }
     }
 }
 
-async fn start(flight: &mut Flight<'_>, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
+async fn start(
+    pipeline: &mut Pipeline<'_>,
+    sql: &Sql,
+    request: &JoinChange,
+) -> Result<JoinChanged, DriverError> {
     let JoinAction::Start { grouping_key, expected, metadata } = &request.action else {
         return Ok(JoinChanged::Unchanged);
     };
     let query = prepared(fill(&sql.join_start, &[("{now}", now_sql(request.now))]));
     let query = query.bind(request.join.as_str()).bind(grouping_key.as_deref());
-    match flight.run(query.bind(*expected).bind(metadata.as_deref())).await {
+    match pipeline.run(query.bind(*expected).bind(metadata.as_deref())).await {
         Ok(()) => Ok(JoinChanged::Changed),
         Err(failure) if failure.is_duplicate() => Ok(JoinChanged::Unchanged),
         Err(failure) => Err(failure),
@@ -118,16 +121,16 @@ async fn start(flight: &mut Flight<'_>, sql: &Sql, request: &JoinChange) -> Resu
 
 /// Reports the state of one step. Locks the member before the join, in the same order as a settle.
 async fn report(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     request: &JoinChange,
     message: &EventId,
     state: StepState,
-) -> Result<JoinChanged, Failure> {
+) -> Result<JoinChanged, DriverError> {
     let id = &request.join;
     let member = [("{id}", quoted(id.as_str())), ("{message}", quoted(message.as_str()))];
     let ask = [fill(&sql.member_show, &member), locks(sql, [id])];
-    let (now, sets) = flight.ask_at(sql, request.now, &ask).await?;
+    let (now, sets) = pipeline.ask_at(sql, request.now, &ask).await?;
     let row = |place: usize| sets.get(place).and_then(|rows: &Vec<MySqlRow>| rows.first());
     if row(1).is_none() {
         return Ok(JoinChanged::NoSuchJoin);
@@ -136,20 +139,20 @@ async fn report(
     if code(found, 0) != StepState::Pending.code() || state == StepState::Pending {
         return Ok(JoinChanged::Unchanged);
     }
-    flight.push(fill(&fill(&sql.member_end, &member), &[("{state}", state.code().to_string())]));
+    pipeline.push(fill(&fill(&sql.member_end, &member), &[("{state}", state.code().to_string())]));
     let mut ended = Ended::default();
     ended.of(id).add(state);
-    ended.add(flight, sql, sets.get(1).map_or(&[], Vec::as_slice), now);
+    ended.add(pipeline, sql, sets.get(1).map_or(&[], Vec::as_slice), now);
     Ok(JoinChanged::Changed)
 }
 
 async fn note_wait(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     id: &JoinId,
     wait: &JoinWait,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let (complete, fail) = (wait.on_complete.as_ref(), wait.on_fail.as_ref());
     let query = prepared(fill(&sql.join_wait, &[("{now}", "?".to_owned())]));
     let query = query
@@ -162,7 +165,7 @@ async fn note_wait(
         .bind(wait.headers.as_deref())
         .bind(crate::time::Time(now))
         .bind(id.as_str());
-    flight.run(query).await
+    pipeline.run(query).await
 }
 
 /// The statement that locks joins in the order of their ids.
@@ -171,12 +174,12 @@ pub(crate) fn locks<'a>(sql: &Sql, ids: impl IntoIterator<Item = &'a JoinId>) ->
 }
 
 async fn lock_join(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     id: &JoinId,
     now: Option<Timestamp>,
-) -> Result<(Timestamp, Option<JoinRecord>), Failure> {
-    let (now, sets) = flight.ask_at(sql, now, &[locks(sql, [id])]).await?;
+) -> Result<(Timestamp, Option<JoinRecord>), DriverError> {
+    let (now, sets) = pipeline.ask_at(sql, now, &[locks(sql, [id])]).await?;
     Ok((now, sets.iter().flatten().next().map(read_join)))
 }
 
@@ -192,15 +195,15 @@ impl Ended {
     /// Ends the pending steps of messages that are done, dead or deleted. The caller has locked the messages.
     pub(crate) async fn messages(
         &mut self,
-        flight: &mut Flight<'_>,
+        pipeline: &mut Pipeline<'_>,
         sql: &Sql,
         steps: &BTreeMap<String, StepState>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         if steps.is_empty() {
             return Ok(());
         }
         let ids = quoted_list(steps.keys().map(String::as_str));
-        let found = flight.ask(&[fill(&sql.members_pending, &[("{ids}", ids)])]).await?;
+        let found = pipeline.ask(&[fill(&sql.members_pending, &[("{ids}", ids)])]).await?;
         let mut changed: BTreeMap<i16, BTreeSet<&str>> = BTreeMap::new();
         for row in found.iter().flatten() {
             let message = text_of(row, 1).unwrap_or_default();
@@ -210,7 +213,7 @@ impl Ended {
         }
         for (state, messages) in changed {
             let parts = [("{state}", state.to_string()), ("{ids}", quoted_list(messages))];
-            flight.push(fill(&sql.members_end, &parts));
+            pipeline.push(fill(&sql.members_end, &parts));
         }
         Ok(())
     }
@@ -219,20 +222,20 @@ impl Ended {
     /// whose last step has ended.
     pub(crate) async fn count(
         self,
-        flight: &mut Flight<'_>,
+        pipeline: &mut Pipeline<'_>,
         sql: &Sql,
         now: Timestamp,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         if self.0.is_empty() {
             return Ok(());
         }
-        let found = flight.ask(&[locks(sql, self.0.keys())]).await?;
-        self.add(flight, sql, found.first().map_or(&[], Vec::as_slice), now);
+        let found = pipeline.ask(&[locks(sql, self.0.keys())]).await?;
+        self.add(pipeline, sql, found.first().map_or(&[], Vec::as_slice), now);
         Ok(())
     }
 
     /// The same for joins that are locked already.
-    pub(crate) fn add(self, flight: &mut Flight<'_>, sql: &Sql, locked: &[MySqlRow], now: Timestamp) {
+    pub(crate) fn add(self, pipeline: &mut Pipeline<'_>, sql: &Sql, locked: &[MySqlRow], now: Timestamp) {
         let mut joins: Vec<JoinRecord> = locked.iter().map(read_join).collect();
         for join in &mut joins {
             let Some(Counted { attached, completed, failed }) = self.0.get(&join.id) else { continue };
@@ -243,33 +246,33 @@ impl Ended {
                 ("{now}", literal(now)),
                 ("{id}", quoted(join.id.as_str())),
             ];
-            flight.push(fill(&sql.join_count, &parts));
+            pipeline.push(fill(&sql.join_count, &parts));
             join.completed += completed;
             join.failed += failed;
         }
-        fire(flight, sql, &joins, now);
+        fire(pipeline, sql, &joins, now);
     }
 }
 
 /// Ends pending joins whose last step has ended and for which somebody waits, and enqueues their
 /// continuations. The joins must be locked, with up-to-date counts.
-fn fire(flight: &mut Flight<'_>, sql: &Sql, joins: &[JoinRecord], now: Timestamp) {
+fn fire(pipeline: &mut Pipeline<'_>, sql: &Sql, joins: &[JoinRecord], now: Timestamp) {
     let mut fired = Vec::new();
     for join in joins.iter().filter(|join| join.status == JoinStatus::Pending) {
         let (Some(status), Some(wait)) = (join.verdict(), &join.wait) else { continue };
         let continuation = if status == JoinStatus::Completed { &wait.on_complete } else { &wait.on_fail };
         let message = continuation.as_ref().map(|_| &wait.message);
-        end_join(flight, sql, &join.id, status, message, now);
+        end_join(pipeline, sql, &join.id, status, message, now);
         fired.extend(message.map(|_| join.id.as_str()));
     }
     if !fired.is_empty() {
         let parts = [("{ids}", quoted_list(fired)), ("{now}", literal(now))];
-        flight.push(fill(&sql.join_fire, &parts));
+        pipeline.push(fill(&sql.join_fire, &parts));
     }
 }
 
 fn end_join(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     id: &JoinId,
     status: JoinStatus,
@@ -282,7 +285,7 @@ fn end_join(
         ("{now}", literal(now)),
         ("{id}", quoted(id.as_str())),
     ];
-    flight.push(fill(&sql.join_end, &parts));
+    pipeline.push(fill(&sql.join_end, &parts));
 }
 
 /// Deletes joins that ended before a time, at most `limit`, with their members, within the open transaction.
@@ -291,7 +294,7 @@ pub(crate) async fn purge_joins(
     sql: &Sql,
     request: &Purge,
     locking: Locking,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let parts = [
         ("{now}", now_sql(request.now)),
         ("{age_us}", micros_back(request.older_than).to_string()),
@@ -314,7 +317,7 @@ async fn show_join(
     sql: &Sql,
     id: &JoinId,
     limit: usize,
-) -> Result<Option<JoinShown>, Failure> {
+) -> Result<Option<JoinShown>, DriverError> {
     let parts = [("{id}", quoted(id.as_str())), ("{limit}", limit.to_string())];
     let sets = session.results(fill(&sql.join_show, &parts)).await?;
     let member = |row: &MySqlRow| JoinMember {
@@ -330,7 +333,7 @@ async fn list_joins(
     session: &mut Session,
     sql: &Sql,
     request: &ListJoins,
-) -> Result<Vec<JoinRecord>, Failure> {
+) -> Result<Vec<JoinRecord>, DriverError> {
     let key = request.grouping_key.as_ref().map(|key| format!("grouping_key = {}", quoted(key)));
     let status = request.status.map(|status| format!("status = {}", status.code()));
     let matches: Vec<String> = key.into_iter().chain(status).chain(["TRUE".to_owned()]).collect();

@@ -3,12 +3,14 @@
 use std::future::ready;
 
 use jiff::Timestamp;
-use pillarbox::model::{Attempt, EventId, Layout, NewRow, Record, RowDecoder, Written};
-use pillarbox::port::{Insert, Items, List, Migrated, Native, PageOrder, Purge, Select, Settle, Settled};
+use pillarbox::model::{Attempt, EventId, NewRow, Record, RowDecoder, Written};
+use pillarbox::port::{
+    Insert, Items, List, Migrated, Native, PageOrder, Purge, Select, Settle, Settled, TableKind,
+};
 use sqlx::mysql::MySqlConnection;
 
 use crate::connection::{Asked, Session, Work};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::inspect::Selection;
 use crate::probe::Locking;
 use crate::renumber::Moving;
@@ -19,9 +21,7 @@ use crate::{flowcatalyst, insert, inspect, migrate, operate, renumber, settle, w
 
 /// A kind of table, the parameter of [`MysqlTable`](crate::MysqlTable). A method with a default has no
 /// counterpart in a table of items.
-pub(crate) trait Kind: Send + Sync + 'static {
-    /// The layout of the tables.
-    const LAYOUT: Layout;
+pub(crate) trait Kind: TableKind {
     /// The privileges that delivery and purges need.
     const RIGHTS: Rights;
     /// Whether settles and changes of joins can run in a user's transaction; the reason if they cannot.
@@ -49,7 +49,7 @@ pub(crate) trait Kind: Send + Sync + 'static {
     ) -> Work<'c, Vec<Written>>;
 
     /// The insert statement, for any driver.
-    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure>;
+    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, DriverError>;
 
     /// Whether a settle can rely on SKIP LOCKED. `probed` is the result of the store's probe.
     fn locking(session: &Session, probed: Locking) -> Locking;
@@ -86,7 +86,6 @@ pub(crate) trait Kind: Send + Sync + 'static {
 }
 
 impl Kind for Native {
-    const LAYOUT: Layout = Layout::Native;
     const RIGHTS: Rights = rights::NATIVE;
     #[cfg(feature = "sqlx-0_9")]
     const QUEUE: Result<(), &'static str> = Ok(());
@@ -116,7 +115,7 @@ impl Kind for Native {
         Box::pin(insert::add_new(connection, sql, rows, now))
     }
 
-    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure> {
+    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, DriverError> {
         Ok(write_sql::insert_sql(sql, rows))
     }
 
@@ -163,7 +162,6 @@ impl Kind for Native {
 }
 
 impl Kind for Items {
-    const LAYOUT: Layout = Layout::Flowcatalyst;
     const RIGHTS: Rights = rights::ITEMS;
     #[cfg(feature = "sqlx-0_9")]
     const QUEUE: Result<(), &'static str> = Err("the layout flowcatalyst can't do that");
@@ -193,7 +191,7 @@ impl Kind for Items {
         Box::pin(flowcatalyst::insert(connection, sql, rows, now))
     }
 
-    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, Failure> {
+    fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Result<Insert, DriverError> {
         flowcatalyst::insert_sql(sql, rows, None)
     }
 

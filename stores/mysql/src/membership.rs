@@ -9,18 +9,18 @@ use pillarbox::rules::{Member, Members, SlotRecord};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, number};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::{clock, slots_sql};
 use crate::groups::groups as held_groups;
 use crate::row::{number_of, text_of, time_of};
 use crate::sql::{Sql, fill, list};
 use crate::time::{Time, literal, micros, now_sql, until};
 
-pub(crate) async fn join(
+pub(crate) async fn register(
     session: &mut Session,
     sql: &Sql,
     request: &Register,
-) -> Result<Membership, Failure> {
+) -> Result<Membership, DriverError> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
     let mut members = members(session, sql).await?;
@@ -29,9 +29,9 @@ pub(crate) async fn join(
     }
     if members.has(request.node) {
         let detail = format!("node {} is there already", request.node);
-        return Err(Failure::Refused(ErrorKind::Conflict, detail));
+        return Err(DriverError::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = members.free_lane(request.part);
+    let lane = members.free_lane(request.reads);
     let query = session.query(fill(&sql.node_join, &[("{now}", literal(now))]));
     let query = query.bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     query.bind(micros(request.lease)).execute(&mut session.connection).await?;
@@ -49,11 +49,11 @@ pub(crate) async fn heartbeat(
     session: &mut Session,
     sql: &Sql,
     request: &Heartbeat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Membership>, DriverError> {
     let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
         Quiet::Gone => Ok(None),
-        Quiet::Yes(standing) => Ok(Some(*standing)),
+        Quiet::Yes(membership) => Ok(Some(*membership)),
         Quiet::No => rearrange(session, sql, request).await,
     }
 }
@@ -62,13 +62,13 @@ pub(crate) async fn publish(
     session: &mut Session,
     sql: &Sql,
     (node, state): &(NodeId, String),
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let query = session.query(&*sql.node_publish).bind(state).bind(node.to_string());
     query.execute(&mut session.connection).await?;
     Ok(())
 }
 
-pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
+pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), DriverError> {
     session.begin().await?;
     lock(session, sql, None).await?;
     let gone =
@@ -81,7 +81,7 @@ pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Res
 
 /// Frees the slots of an evicted node and quarantines the rows that are pending there. Items have no sequence
 /// numbers, so there is no quarantine for them.
-async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
+async fn evict(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), DriverError> {
     let upto = session.query(&*sql.pending_upto).fetch_one(&mut session.connection).await?;
     let query = session.query(&*sql.slots_evict).bind(number(&upto, 0)?).bind(node.to_string());
     query.execute(&mut session.connection).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn waiting(
     sql: &Sql,
     slots: Vec<i16>,
     after: Seq,
-) -> Result<PendingRows, Failure> {
+) -> Result<PendingRows, DriverError> {
     let slots = slots_sql(&SlotSet::new(slots.into_iter().map(Slot)));
     let query = session.query(fill(&sql.waiting, &[("{slots}", slots)])).bind(after.0);
     let row = query.fetch_one(&mut session.connection).await?;
@@ -111,7 +111,7 @@ enum Quiet {
 
 /// The usual heartbeat: renews the lease without the membership lock and checks whether
 /// anything needs that lock.
-async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, Failure> {
+async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, DriverError> {
     if !renew(session, sql, request, request.now).await? {
         return Ok(Quiet::Gone);
     }
@@ -140,7 +140,7 @@ async fn renew(
     sql: &Sql,
     request: &Heartbeat,
     now: Option<Timestamp>,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     let query = session.query(fill(&sql.node_renew, &[("{now}", now_sql(now))]));
     let query = query.bind(micros(request.lease)).bind(request.node.to_string());
     Ok(query.execute(&mut session.connection).await?.rows_affected() > 0)
@@ -151,7 +151,7 @@ async fn rearrange(
     session: &mut Session,
     sql: &Sql,
     request: &Heartbeat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Membership>, DriverError> {
     session.begin().await?;
     let now = lock(session, sql, request.now).await?;
     if !renew(session, sql, request, Some(now)).await? {
@@ -181,7 +181,7 @@ async fn rearrange(
 
 /// Waits for the membership lock and returns the time. The clock is read after the wait, so no lease is
 /// judged by an old time.
-async fn lock(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
+async fn lock(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, DriverError> {
     session.query(&*sql.membership_lock).fetch_all(&mut session.connection).await?;
     match given {
         Some(now) => Ok(now),
@@ -189,7 +189,12 @@ async fn lock(session: &mut Session, sql: &Sql, given: Option<Timestamp>) -> Res
     }
 }
 
-async fn release(session: &mut Session, sql: &Sql, request: &Heartbeat, own: Slot) -> Result<(), Failure> {
+async fn release(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Heartbeat,
+    own: Slot,
+) -> Result<(), DriverError> {
     let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
     for statement in [&sql.slots_drop, &sql.slots_release] {
         let query = session.once(fill(statement, &[("{seqs}", list(&slots))]));
@@ -198,11 +203,11 @@ async fn release(session: &mut Session, sql: &Sql, request: &Heartbeat, own: Slo
     Ok(())
 }
 
-async fn epoch(session: &mut Session, sql: &Sql) -> Result<i64, Failure> {
+async fn epoch(session: &mut Session, sql: &Sql) -> Result<i64, DriverError> {
     number(&session.query(&*sql.epoch).fetch_one(&mut session.connection).await?, 0)
 }
 
-async fn group_states(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
+async fn group_states(session: &mut Session, sql: &Sql) -> Result<GroupStates, DriverError> {
     let epoch = epoch(session, sql).await?;
     Ok(GroupStates { epoch, held: held_groups(session, sql, &HeldGroups::first()).await? })
 }
@@ -212,7 +217,7 @@ pub(crate) async fn next_due(
     session: &mut Session,
     sql: &Sql,
     now: Timestamp,
-) -> Result<Option<Duration>, Failure> {
+) -> Result<Option<Duration>, DriverError> {
     let row = session.query(&*sql.next_due).fetch_optional(&mut session.connection).await?;
     Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
 }
@@ -222,23 +227,23 @@ pub(crate) async fn later_due(
     session: &mut Session,
     sql: &Sql,
     now: Timestamp,
-) -> Result<Option<Duration>, Failure> {
+) -> Result<Option<Duration>, DriverError> {
     let query = session.once(fill(&sql.later_due, &[("{now}", literal(now))]));
     let row = query.fetch_optional(&mut session.connection).await?;
     Ok(row.and_then(|row| time_of(&row, 0)).map(|due| until(now, due)))
 }
 
 /// Parses a node id from a column.
-pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
+pub(crate) fn node_id(text: &str) -> Result<NodeId, DriverError> {
     NodeId::parse(text).map_err(|error| {
-        Failure::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
+        DriverError::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
     })
 }
 
 /// The nodes, and the slots with their holders.
-async fn members(session: &mut Session, sql: &Sql) -> Result<Members, Failure> {
+async fn members(session: &mut Session, sql: &Sql) -> Result<Members, DriverError> {
     let node = |row: &MySqlRow| {
-        Ok::<_, Failure>(Member {
+        Ok::<_, DriverError>(Member {
             id: node_id(text_of(row, 0).unwrap_or_default())?,
             lane: Lane(small(row, 2)),
             expires_at: time_of(row, 4).unwrap_or_default(),
@@ -248,7 +253,7 @@ async fn members(session: &mut Session, sql: &Sql) -> Result<Members, Failure> {
     let slot = |row: &MySqlRow| {
         let holder = text_of(row, 1).map(node_id).transpose()?;
         let (suspect, evictions) = (number(row, 2)? != 0, u32::try_from(number(row, 3)?).unwrap_or_default());
-        Ok::<_, Failure>(SlotRecord::new(
+        Ok::<_, DriverError>(SlotRecord::new(
             Slot(small(row, 0)),
             holder,
             suspect,
@@ -269,7 +274,7 @@ async fn evict_expired(
     members: &Members,
     renewing: Option<NodeId>,
     now: Timestamp,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     let mut evicted = false;
     for node in members.expired(now, renewing) {
         // The node may have renewed meanwhile, without the membership lock: the statement checks its
@@ -290,7 +295,7 @@ async fn take(
     members: &mut Members,
     node: NodeId,
     slots: &[Slot],
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     if slots.is_empty() {
         return Ok(());
     }

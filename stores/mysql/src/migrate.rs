@@ -4,17 +4,18 @@ use pillarbox::port::{ErrorKind, Migrated};
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::row::number_of;
 use crate::sql::Sql;
 
 /// The migrations in order. Each brings the tables to the version of its position and records that version.
-pub(crate) const MIGRATIONS: [&str; 4] = [
+pub(crate) const MIGRATIONS: [&str; 5] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
+    include_str!("../migrations/0005_inserts.sql"),
 ];
 /// The version that this release creates.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
@@ -28,7 +29,7 @@ const DEFAULTS: (&str, &str) = ("DEFAULT (utc_timestamp(6))", "DEFAULT current_t
 ///
 /// MySQL cannot create tables in a transaction. So every statement can run again after a failure, and the
 /// version is written last.
-pub(crate) async fn migrate<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+pub(crate) async fn migrate<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Migrated, DriverError> {
     lock(session, sql).await?;
     let migrated = K::bring_up(session, sql).await;
     session.query(&*sql.migrate_unlock).fetch_one(&mut session.connection).await?;
@@ -36,17 +37,17 @@ pub(crate) async fn migrate<K: Kind>(session: &mut Session, sql: &Sql) -> Result
 }
 
 /// Waits for the migration lock.
-async fn lock(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+async fn lock(session: &mut Session, sql: &Sql) -> Result<(), DriverError> {
     let locked = session.query(&*sql.migrate_lock).bind(LOCK_S).fetch_one(&mut session.connection).await?;
     if number_of(&locked, 0) == Some(1) {
         return Ok(());
     }
     let detail = "another migration is still running".to_owned();
-    Err(Failure::Refused(ErrorKind::Timeout, detail))
+    Err(DriverError::Refused(ErrorKind::Timeout, detail))
 }
 
 /// Runs the missing migrations.
-pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, DriverError> {
     let found = found(session, sql).await?;
     refuse_newer(found.version, KNOWN)?;
     let from = found.applied();
@@ -59,22 +60,22 @@ pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrate
 }
 
 /// Adds the `state` column, which tables of an earlier release lack.
-pub(crate) async fn add_state(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+pub(crate) async fn add_state(session: &mut Session, sql: &Sql) -> Result<(), DriverError> {
     if session.once(&*sql.node_state_there).fetch_optional(&mut session.connection).await.is_err() {
         session.results(sql.node_state.to_string()).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
-    Ok(found(session, sql).await?.check(NEWEST)?)
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), DriverError> {
+    Ok(found(session, sql).await?.check(NEWEST, None)?)
 }
 
 /// The version of the tables; zero if there are none. It is read from the table itself: the server's list of
 /// tables leaves out tables that the user may not read, so it cannot tell a missing one from a forbidden one.
-pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Failure> {
+pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, DriverError> {
     let asked = session.once(&*sql.version).fetch_optional(&mut session.connection).await;
-    let row = match asked.map_err(Failure::from) {
+    let row = match asked.map_err(DriverError::from) {
         Err(failure) if failure.is_missing_table() => None,
         asked => asked?,
     };
@@ -83,7 +84,7 @@ pub(crate) async fn version(session: &mut Session, sql: &Sql) -> Result<u32, Fai
 }
 
 /// The version and step that the tables record.
-async fn found(session: &mut Session, sql: &Sql) -> Result<SchemaVersion, Failure> {
+async fn found(session: &mut Session, sql: &Sql) -> Result<SchemaVersion, DriverError> {
     let version = version(session, sql).await?;
     if version == 0 {
         return Ok(SchemaVersion::default());

@@ -7,12 +7,12 @@ use sqlx::mysql::{MySql, MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 
 use crate::connection::{Session, number};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::clock;
-use crate::flight::Flight;
 use crate::groups::record;
 use crate::joins::{Ended, purge_joins};
 use crate::kind::Kind;
+use crate::pipeline::Pipeline;
 use crate::probe::Locking;
 use crate::renumber::Moving;
 use crate::row::{text_number, text_of};
@@ -33,7 +33,7 @@ impl Dead {
         select: &Select,
         limit: usize,
         now: Option<Timestamp>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DriverError> {
         let Some(select) = only_dead(select) else {
             return Ok(Self { rows: Vec::new(), now: Timestamp::default() });
         };
@@ -56,7 +56,7 @@ impl Dead {
 
 /// Frees the groups that these rows block; a paused group stays paused and forgets the row. Returns the ids
 /// of the rows that blocked a group.
-async fn free_groups(session: &mut Session, sql: &Sql, ids: &[&str]) -> Result<Vec<String>, Failure> {
+async fn free_groups(session: &mut Session, sql: &Sql, ids: &[&str]) -> Result<Vec<String>, DriverError> {
     let query = session.once(fill(&sql.groups_behind, &[("{ids}", places(ids.len()))]));
     let query = ids.iter().fold(query, |query, id| query.bind((*id).to_owned()));
     let behind = query.fetch_all(&mut session.connection).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn replay<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     request: &Replay,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let mut dead = Dead::find::<K>(session, sql, &request.select, request.limit, request.now).await?;
     if dead.rows.is_empty() {
         return Ok(0);
@@ -107,7 +107,7 @@ pub(crate) async fn discard<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     request: &Discard,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let dead = Dead::find::<K>(session, sql, &request.select, request.limit, request.now).await?;
     if dead.rows.is_empty() {
         return Ok(0);
@@ -131,10 +131,10 @@ pub(crate) async fn cancel_here(
     session: &mut Session,
     sql: &Sql,
     request: &Cancel,
-) -> Result<Vec<EventId>, Failure> {
-    let mut flight = session.begins();
-    let cancelled = cancel(&mut flight, sql, request).await?;
-    let rest = flight.rest();
+) -> Result<Vec<EventId>, DriverError> {
+    let mut pipeline = session.begins();
+    let cancelled = cancel(&mut pipeline, sql, request).await?;
+    let rest = pipeline.rest();
     if !cancelled.is_empty() {
         session.commit_with(&rest).await?;
     }
@@ -143,30 +143,30 @@ pub(crate) async fn cancel_here(
 
 /// Cancels events within an open transaction, the store's own or the user's.
 pub(crate) async fn cancel(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     request: &Cancel,
-) -> Result<Vec<EventId>, Failure> {
+) -> Result<Vec<EventId>, DriverError> {
     if request.ids.is_empty() {
         return Ok(Vec::new());
     }
     let ids = quoted_list(request.ids.iter().map(EventId::as_str));
     let find = fill(&sql.cancel_find, &[("{ids}", ids), ("{now}", now_sql(request.now))]);
-    let (now, sets) = flight.ask_at(sql, request.now, &[find]).await?;
+    let (now, sets) = pipeline.ask_at(sql, request.now, &[find]).await?;
     let found: Vec<&MySqlRow> = sets.iter().flatten().collect();
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let ids: Vec<&str> = found.iter().filter_map(|row| text_of(row, 1)).collect();
-    flight.push(removal(sql, found.iter().map(|row| text_number(row, 0)), &ids));
+    pipeline.push(removal(sql, found.iter().map(|row| text_number(row, 0)), &ids));
     let record = |id: &&str| format!("({}, {}, 'cancel', {})", literal(now), quoted(&request.by), quoted(id));
     let rows: Vec<String> = ids.iter().map(record).collect();
-    flight.push(fill(&sql.audit, &[("{rows}", rows.join(", "))]));
+    pipeline.push(fill(&sql.audit, &[("{rows}", rows.join(", "))]));
     let joined = found.iter().filter(|row| text_number(row, 2) != 0);
     let steps = joined.filter_map(|row| Some((text_of(row, 1)?.to_owned(), StepState::Failed))).collect();
     let mut ended = Ended::default();
-    ended.messages(flight, sql, &steps).await?;
-    ended.count(flight, sql, now).await?;
+    ended.messages(pipeline, sql, &steps).await?;
+    ended.count(pipeline, sql, now).await?;
     Ok(ids.into_iter().map(EventId::from_row).collect())
 }
 
@@ -175,7 +175,7 @@ pub(crate) async fn purge_in_turn<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     request: &(Purge, Locking),
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let turn = session.once(&*sql.purge_turn).fetch_one(&mut session.connection).await?;
     if number(&turn, 0)? != 1 {
         return Ok(0);
@@ -190,7 +190,7 @@ pub(crate) async fn purge(
     sql: &Sql,
     request: &Purge,
     locking: Locking,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     session.begin().await?;
     let gone = purge_rows(session, sql, request, locking).await?;
     if request.status == PurgeStatus::Done {
@@ -205,7 +205,7 @@ async fn purge_rows(
     sql: &Sql,
     request: &Purge,
     locking: Locking,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let status = match request.status {
         PurgeStatus::Done => Some(Status::Done.code()),
         PurgeStatus::Dead => Some(Status::Dead.code()),

@@ -5,7 +5,7 @@ use tokio::sync::OnceCell;
 
 use crate::config::Claiming;
 use crate::connection::{Connector, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sql::Sql;
 
 /// What a SKIP LOCKED read does on this server.
@@ -37,7 +37,7 @@ impl Probe {
         claiming: Claiming,
         connector: &Connector,
         sql: &Sql,
-    ) -> Result<Locking, Failure> {
+    ) -> Result<Locking, DriverError> {
         let found = self.0.get_or_try_init(|| async {
             match claiming {
                 Claiming::SkipLocked => Ok(Locking::Skips),
@@ -50,7 +50,7 @@ impl Probe {
 }
 
 /// Locks a row on one connection and checks that another connection skips it.
-async fn detect(connector: &Connector, sql: &Sql) -> Result<Locking, Failure> {
+async fn detect(connector: &Connector, sql: &Sql) -> Result<Locking, DriverError> {
     let (mut holder, mut other) =
         (connector.connect(Purpose::General).await?, connector.connect(Purpose::General).await?);
     holder.begin().await?;
@@ -64,6 +64,6 @@ async fn detect(connector: &Connector, sql: &Sql) -> Result<Locking, Failure> {
     Ok(Locking::Waits)
 }
 
-async fn rows(session: &mut Session, text: &str) -> Result<usize, Failure> {
+async fn rows(session: &mut Session, text: &str) -> Result<usize, DriverError> {
     Ok(session.query(text).fetch_all(&mut session.connection).await?.len())
 }

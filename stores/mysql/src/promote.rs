@@ -5,7 +5,7 @@ use std::time::Duration;
 use pillarbox::port::{Order, Promote, Promoted};
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::membership::{later_due, next_due};
 use crate::probe::Locking;
 use crate::renumber::{Moving, renumber};
@@ -18,7 +18,7 @@ pub(crate) async fn promote(
     sql: &Sql,
     request: &Promote,
     locking: Locking,
-) -> Result<Promoted, Failure> {
+) -> Result<Promoted, DriverError> {
     session.begin().await?;
     let query = session.query(fill(&sql.node_lock, &[("{now}", now_sql(request.now))]));
     let there = query.bind(request.node.to_string()).fetch_optional(&mut session.connection).await?;

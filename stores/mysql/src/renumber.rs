@@ -4,7 +4,7 @@ use pillarbox::model::EventId;
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::{Session, number};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::{located, numbers};
 use crate::row::{number_of, text_of};
 use crate::sql::{Sql, fill, list};
@@ -20,7 +20,7 @@ pub(crate) struct Moving {
 
 impl Moving {
     /// Decodes a row of sequence number, id, lane, and whether the row has a group.
-    pub(crate) fn read(row: &MySqlRow) -> Result<Self, Failure> {
+    pub(crate) fn read(row: &MySqlRow) -> Result<Self, DriverError> {
         Ok(Self {
             seq: number(row, 0)?,
             event_id: text_of(row, 1).unwrap_or_default().to_owned(),
@@ -43,7 +43,7 @@ const HOLDING: i16 = i16::MAX;
 /// Only an insert draws numbers. So placeholder rows are inserted first, and then replaced by the moved rows.
 /// Between the two statements no row has these numbers, for as long as the server may wait for a lock. The
 /// mark that `renumber_begin` sets makes readers use a longer grace period.
-pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) -> Result<(), Failure> {
+pub(crate) async fn renumber(session: &mut Session, sql: &Sql, rows: &[Moving]) -> Result<(), DriverError> {
     if rows.is_empty() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use pillarbox::port::Lacking;
 use pillarbox_store_kit::ServerFailure as _;
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::row::text_of;
 use crate::sql::{Sql, fill};
@@ -84,13 +84,13 @@ const DELIVER_ITEMS: &[Needed] = &[
 ];
 const PURGE_ITEMS: &[Needed] = &[("event", &[Delete])];
 
-pub(crate) async fn lacking<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Lacking, Failure> {
+pub(crate) async fn lacking<K: Kind>(session: &mut Session, sql: &Sql) -> Result<Lacking, DriverError> {
     let Rights { deliver, purge } = K::RIGHTS;
     Ok(Lacking { deliver: grants(session, sql, deliver).await?, purge: grants(session, sql, purge).await? })
 }
 
 /// One GRANT statement for each table on which a privilege is missing.
-async fn grants(session: &mut Session, sql: &Sql, needed: &[Needed]) -> Result<Vec<String>, Failure> {
+async fn grants(session: &mut Session, sql: &Sql, needed: &[Needed]) -> Result<Vec<String>, DriverError> {
     let mut grants = Vec::new();
     for (table, rights) in needed {
         let table = sql.names.get(table);
@@ -110,7 +110,7 @@ async fn grants(session: &mut Session, sql: &Sql, needed: &[Needed]) -> Result<V
 
 /// Whether the server rejects the statement for lack of a privilege. Any other error of the
 /// statement does not count.
-async fn is_denied(session: &mut Session, probe: String) -> Result<bool, Failure> {
+async fn is_denied(session: &mut Session, probe: String) -> Result<bool, DriverError> {
     match session.results(probe).await {
         Err(failure) if failure.is_denied() => Ok(true),
         Err(failure) if failure.spares_connection() => Ok(false),
@@ -119,7 +119,7 @@ async fn is_denied(session: &mut Session, probe: String) -> Result<bool, Failure
 }
 
 /// The database and the account, quoted for a GRANT statement.
-async fn user(session: &mut Session, sql: &Sql) -> Result<(String, String), Failure> {
+async fn user(session: &mut Session, sql: &Sql) -> Result<(String, String), DriverError> {
     let row = session.once(&*sql.rights_user).fetch_one(&mut session.connection).await?;
     let account = text_of(&row, 0).unwrap_or_default();
     let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use pillarbox::model::{GroupKey, Lane, Status, StepState, stored_error};
-use pillarbox::port::{Change, Counts, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
+use pillarbox::port::{Change, Fence, GroupState, OnDone, Outcome, Settle, Settled, Wait};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
 use crate::connection::{Session, once, prepared};
 use crate::done::settle_done;
-use crate::error::Failure;
-use crate::flight::Flight;
+use crate::error::DriverError;
 use crate::groups::show;
 use crate::joins::Ended;
 use crate::operate::removal;
+use crate::pipeline::Pipeline;
 use crate::probe::Locking;
 use crate::row::{text_number, text_of};
 use crate::sql::{Sql, fill, list, places, quoted};
@@ -24,14 +24,14 @@ pub(crate) async fn settle(
     sql: &Sql,
     request: &Settle,
     locking: Locking,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     match &request.fence {
         Fence::Node(node) if all_done => settle_done(session, sql, request, *node, locking).await,
         _ => {
-            let mut flight = session.begins();
-            let settled = settle_on(&mut flight, sql, request, locking).await?;
-            let rest = flight.rest();
+            let mut pipeline = session.begins();
+            let settled = settle_on(&mut pipeline, sql, request, locking).await?;
+            let rest = pipeline.rest();
             if settled.held {
                 session.commit_with(&rest).await?;
             }
@@ -45,11 +45,11 @@ pub(crate) async fn settle(
 /// It decides only on locking reads: a user's transaction may be REPEATABLE READ, where a plain
 /// read sees an old snapshot.
 pub(crate) async fn settle_on(
-    flight: &mut Flight<'_>,
+    pipeline: &mut Pipeline<'_>,
     sql: &Sql,
     request: &Settle,
     locking: Locking,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     let (guard, by) = match &request.fence {
         Fence::Node(node) => {
             let parts = [("{now}", now_sql(request.now)), ("?", format!("'{node}'"))];
@@ -60,19 +60,19 @@ pub(crate) async fn settle_on(
     };
     let seqs: BTreeSet<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
     let find = fill(&sql.settle_find, &[("{seqs}", list(&seqs)), ("{skip_locked}", locking.words())]);
-    let (now, sets) = flight.ask_at(sql, request.now, &[guard, find]).await?;
+    let (now, sets) = pipeline.ask_at(sql, request.now, &[guard, find]).await?;
     let set = |place: usize| sets.get(place).map_or(&[][..], Vec::as_slice);
     if set(0).is_empty() {
         return Ok(Settled::lost(request.outcomes.len()));
     }
     let mut batch = Batch::new(set(1), request);
     if locking == Locking::Skips {
-        batch.find_busy(flight, sql, request).await?;
+        batch.find_busy(pipeline, sql, request).await?;
     }
-    batch.write(flight, sql, now, &by).await?;
+    batch.write(pipeline, sql, now, &by).await?;
     let mut ended = Ended::default();
-    ended.messages(flight, sql, &batch.steps).await?;
-    ended.count(flight, sql, now).await?;
+    ended.messages(pipeline, sql, &batch.steps).await?;
+    ended.count(pipeline, sql, now).await?;
     Ok(Settled { held: true, stale: batch.stale, busy: batch.busy, reused: batch.reused })
 }
 
@@ -166,7 +166,7 @@ impl Settling {
                 self.status = Status::Retry.code().into();
                 self.delay_us = Some(micros(*delay));
                 self.error = Some(stored_error(error));
-                self.attempts = (self.attempts + count(*counts)).max(0);
+                self.attempts = (self.attempts + i64::from(counts.added())).max(0);
                 if *wait == Wait::Delayed {
                     self.delay();
                 }
@@ -174,7 +174,7 @@ impl Settling {
             Change::Dead { error, counts, .. } => {
                 self.status = Status::Dead.code().into();
                 self.error = Some(stored_error(error));
-                self.attempts = (self.attempts + count(*counts)).max(0);
+                self.attempts = (self.attempts + i64::from(counts.added())).max(0);
                 self.ended = true;
             }
             Change::Delay => self.delay(),
@@ -216,14 +216,6 @@ impl Settling {
         if self.lane != Some(i64::from(Lane::QUEUE.0)) {
             self.lane = Some(i64::from(Lane::DELAYED.0));
         }
-    }
-}
-
-const fn count(counts: Counts) -> i64 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
     }
 }
 
@@ -276,16 +268,16 @@ impl Batch {
     /// Separates rows that are locked by others (busy) from rows that are gone or ended (stale).
     async fn find_busy(
         &mut self,
-        flight: &mut Flight<'_>,
+        pipeline: &mut Pipeline<'_>,
         sql: &Sql,
         request: &Settle,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         let stale = self.stale.iter().map(|place| request.outcomes[*place].seq.0);
         let missing: BTreeSet<i64> = stale.filter(|seq| !self.rows.contains_key(seq)).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        let busy = Busy::read(&flight.ask(&[Busy::sql(sql, &missing)]).await?);
+        let busy = Busy::read(&pipeline.ask(&[Busy::sql(sql, &missing)]).await?);
         self.reused |= busy.is_reused(request);
         let stale = std::mem::take(&mut self.stale);
         (self.busy, self.stale) = stale.into_iter().partition(|place| {
@@ -304,8 +296,7 @@ impl Batch {
         };
         row.apply(&outcome.change);
         let remembered = match &outcome.change {
-            Change::Retry { counts, .. } => *counts != Counts::Back,
-            Change::Dead { counts, .. } => *counts == Counts::One,
+            Change::Retry { counts, .. } | Change::Dead { counts, .. } => counts.is_recorded(),
             _ => false,
         };
         if let (true, Some(error)) = (remembered, &row.error) {
@@ -331,23 +322,28 @@ impl Batch {
 
     async fn write(
         &self,
-        flight: &mut Flight<'_>,
+        pipeline: &mut Pipeline<'_>,
         sql: &Sql,
         now: Timestamp,
         by: &str,
-    ) -> Result<(), Failure> {
-        self.change(flight, sql, now).await?;
-        self.delete(flight, sql);
-        self.remember(flight, sql, now, by).await?;
+    ) -> Result<(), DriverError> {
+        self.change(pipeline, sql, now).await?;
+        self.delete(pipeline, sql);
+        self.remember(pipeline, sql, now, by).await?;
         if self.blocks.is_empty() {
             return Ok(());
         }
-        block_groups(flight.connection().await?, sql, &self.blocks, now).await
+        block_groups(pipeline.connection().await?, sql, &self.blocks, now).await
     }
 
     /// Updates the rows that stay. Error texts come from outside, so they are bound as parameters and appear
     /// in no statement log.
-    async fn change(&self, flight: &mut Flight<'_>, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
+    async fn change(
+        &self,
+        pipeline: &mut Pipeline<'_>,
+        sql: &Sql,
+        now: Timestamp,
+    ) -> Result<(), DriverError> {
         let changed = self.rows.iter().filter(|(seq, row)| row.touched && !self.deleted.contains(*seq));
         let changed: Vec<(&i64, &Settling)> = changed.collect();
         if changed.is_empty() {
@@ -362,28 +358,28 @@ impl Batch {
         let statement = fill(&sql.settle, &parts);
         let errors: Vec<&str> = changed.iter().filter_map(|(_, row)| row.error.as_deref()).collect();
         if errors.is_empty() {
-            flight.push(statement);
+            pipeline.push(statement);
             return Ok(());
         }
-        flight.run(errors.into_iter().fold(once(statement), |query, error| query.bind(error))).await
+        pipeline.run(errors.into_iter().fold(once(statement), |query, error| query.bind(error))).await
     }
 
-    fn delete(&self, flight: &mut Flight<'_>, sql: &Sql) {
+    fn delete(&self, pipeline: &mut Pipeline<'_>, sql: &Sql) {
         if self.deleted.is_empty() {
             return;
         }
         let rows = self.rows.iter().filter(|(seq, _)| self.deleted.contains(*seq));
         let ids: Vec<&str> = rows.map(|(_, row)| row.event_id.as_str()).collect();
-        flight.push(removal(sql, self.deleted.iter().copied(), &ids));
+        pipeline.push(removal(sql, self.deleted.iter().copied(), &ids));
     }
 
     async fn remember(
         &self,
-        flight: &mut Flight<'_>,
+        pipeline: &mut Pipeline<'_>,
         sql: &Sql,
         now: Timestamp,
         by: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         if self.failed.is_empty() {
             return Ok(());
         }
@@ -393,7 +389,7 @@ impl Batch {
             query =
                 query.bind(&failed.event_id).bind(failed.number).bind(Time(now)).bind(by).bind(&failed.error);
         }
-        flight.run(query).await
+        pipeline.run(query).await
     }
 }
 
@@ -403,7 +399,7 @@ pub(crate) async fn block_groups(
     sql: &Sql,
     blocks: &BTreeMap<String, (String, String)>,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let mut grown = 0_i64;
     for (key, (event, error)) in blocks {
         let query = match show(connection, sql, key).await? {
@@ -427,7 +423,7 @@ pub(crate) async fn forget_attempts(
     session: &mut Session,
     sql: &Sql,
     ids: impl ExactSizeIterator<Item = &str>,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let forget = session.once(fill(&sql.attempts_forget, &[("{ids}", places(ids.len()))]));
     ids.fold(forget, |query, id| query.bind(id)).execute(&mut session.connection).await?;
     Ok(())

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
+use pillarbox::model::{
+    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
+};
 use pillarbox::port::Contents;
 use pillarbox_store_kit::{Replacements, selected, statements};
 
@@ -50,6 +52,7 @@ impl Names {
             ("{slot_name}", format!("'{family}_slot'")),
             ("{event_status}", format!("`idx_{event}_status`")),
             ("{columns}", columns.to_owned()),
+            ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
             ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
             ("{left_out}", left_out.to_owned()),
             ("{claim_tail}", CLAIM_TAIL.to_owned()),

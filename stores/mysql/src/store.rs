@@ -8,11 +8,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items,
-    Joins, Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store,
-    StoreError, Table, Take, Taken, Wakeups, Write,
+    Admin, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins,
+    Membership, Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError,
+    StoreFuture, Table, Take, Taken, Wakeups, Write,
 };
-use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _, call};
 use sqlx::mysql::MySqlPool;
 use tokio::time::timeout;
 
@@ -123,7 +123,7 @@ impl Shared {
         operation: &'static str,
         request: R,
         call: Call<R, T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -140,7 +140,7 @@ impl Shared {
         operation: &'static str,
         request: R,
         call: Call<R, T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -154,7 +154,7 @@ impl Shared {
         operation: &'static str,
         request: R,
         call: Call<(R, Locking), T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -206,12 +206,12 @@ impl<K: Kind> Table for MysqlTable<K> {
         &self.0.facts
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.0
             .on(Purpose::Fetch, "tell the time", (), |session, sql, ()| Box::pin(fetch::clock(session, sql)))
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.0.on_general("write", request, |session, sql, request| {
             Box::pin(async move {
                 session.begin().await?;
@@ -222,7 +222,7 @@ impl<K: Kind> Table for MysqlTable<K> {
         })
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         // A lease renewal must not queue behind a long batch. It must not use a connection that
         // belongs to the application's runtime either: heartbeats run on their own thread because
         // that runtime may be blocked.
@@ -235,18 +235,14 @@ impl<K: Kind> Table for MysqlTable<K> {
         })
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        let joined = self.0.on(Purpose::Heartbeat, "join", request, |session, sql, request| {
-            Box::pin(membership::join(session, sql, request))
-        });
-        Box::pin(async move { Ok(self.0.member(joined.await?, Seq(0)).await) })
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
+        let registered = self.0.on(Purpose::Heartbeat, "register", request, call!(membership::register));
+        Box::pin(async move { Ok(self.0.member(registered.await?, Seq(0)).await) })
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         let after = request.after;
-        let renewed = self.0.on(Purpose::Heartbeat, "heartbeat", request, |session, sql, request| {
-            Box::pin(membership::heartbeat(session, sql, request))
-        });
+        let renewed = self.0.on(Purpose::Heartbeat, "heartbeat", request, call!(membership::heartbeat));
         Box::pin(async move {
             match renewed.await? {
                 Some(membership) => Ok(Some(self.0.member(membership, after).await)),
@@ -255,13 +251,13 @@ impl<K: Kind> Table for MysqlTable<K> {
         })
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         self.0.on_general("publish", (node, state), |session, sql, told| {
             Box::pin(membership::publish(session, sql, told))
         })
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.0.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
             Box::pin(membership::leave(session, sql, *node))
         })
@@ -296,31 +292,27 @@ fn settle_once<'c, K: Kind>(
 }
 
 impl Store for MysqlStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.0.on(Purpose::Fetch, "fetch", request, |session, sql, request| {
-            Box::pin(fetch::fetch(session, sql, request))
-        })
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
+        self.0.on(Purpose::Fetch, "fetch", request, call!(fetch::fetch))
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.0.with_locking("claim", request, |session, sql, (request, locking)| {
             Box::pin(claim::claim(session, sql, request, *locking))
         })
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        self.0.on_general("due topics", request, |session, sql, request| {
-            Box::pin(claim::due_topics(session, sql, request))
-        })
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
+        self.0.on_general("due topics", request, call!(claim::due_topics))
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.0.with_locking("reap", request, |session, sql, (request, locking)| {
             Box::pin(claim::reap(session, sql, request, *locking))
         })
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.0.with_locking("promote", request, |session, sql, (request, locking)| {
             Box::pin(promote::promote(session, sql, request, *locking))
         })
@@ -332,16 +324,12 @@ impl Store for MysqlStore {
 }
 
 impl ItemStore for MysqlItemStore {
-    fn take(&self, request: Take) -> Answer<'_, Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
         // An item store has no other fetches, so the fetch connection is free for this.
-        self.0.on(Purpose::Fetch, "take", request, |session, sql, request| {
-            Box::pin(flowcatalyst::take(session, sql, request))
-        })
+        self.0.on(Purpose::Fetch, "take", request, call!(flowcatalyst::take))
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        self.0.on_general("recover", request, |session, sql, request| {
-            Box::pin(flowcatalyst::recover(session, sql, request))
-        })
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
+        self.0.on_general("recover", request, call!(flowcatalyst::recover))
     }
 }

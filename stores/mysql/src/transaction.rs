@@ -2,19 +2,19 @@
 
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    Answer, Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError,
+    Begin, Cancel, CommitError, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError, StoreFuture,
     WriteOn,
 };
 use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
 use sqlx::mysql::MySql;
 
-use crate::error::Failure;
-use crate::flight::Flight;
+use crate::error::DriverError;
 use crate::insert::insert_rows;
 use crate::joins::change_join;
 use crate::kind::Kind;
 use crate::operate::cancel;
+use crate::pipeline::Pipeline;
 use crate::probe::Locking;
 use crate::settle::settle_on;
 use crate::store::MysqlTable;
@@ -24,7 +24,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, MySql>,
         rows: &'a [NewRow],
-    ) -> Answer<'a, Vec<Written>> {
+    ) -> StoreFuture<'a, Vec<Written>> {
         Box::pin(async move {
             let written = insert_rows::<K>(tx, &self.0.sql, rows, None).await;
             written.map_err(|failure| failure.into_store_error("write", self.0.name()))
@@ -35,21 +35,25 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, MySql>,
         request: Cancel,
-    ) -> Answer<'a, Vec<EventId>> {
+    ) -> StoreFuture<'a, Vec<EventId>> {
         Box::pin(async move {
-            let mut flight = Flight::part(tx);
-            let cancelled = cancel(&mut flight, &self.0.sql, &request).await;
-            let cancelled = flight.land(cancelled, |ids| !ids.is_empty()).await;
+            let mut pipeline = Pipeline::in_transaction(tx);
+            let cancelled = cancel(&mut pipeline, &self.0.sql, &request).await;
+            let cancelled = pipeline.finish(cancelled, |ids| !ids.is_empty()).await;
             cancelled.map_err(|failure| failure.into_store_error("cancel", self.0.name()))
         })
     }
 
-    fn settle_on<'a>(&'a self, tx: &'a mut Transaction<'c, MySql>, request: Settle) -> Answer<'a, Settled> {
+    fn settle_on<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'c, MySql>,
+        request: Settle,
+    ) -> StoreFuture<'a, Settled> {
         Box::pin(async move {
             needs_queue::<K>("settle", self.0.name())?;
-            let mut flight = Flight::part(tx);
-            let settled = settle_on(&mut flight, &self.0.sql, &request, Locking::Waits).await;
-            let settled = flight.land(settled, |settled| settled.held).await;
+            let mut pipeline = Pipeline::in_transaction(tx);
+            let settled = settle_on(&mut pipeline, &self.0.sql, &request, Locking::Waits).await;
+            let settled = pipeline.finish(settled, |settled| settled.held).await;
             settled.map_err(|failure| failure.into_store_error("settle", self.0.name()))
         })
     }
@@ -58,12 +62,12 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, MySql>> for MysqlTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, MySql>,
         request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
+    ) -> StoreFuture<'a, JoinChanged> {
         Box::pin(async move {
             needs_queue::<K>("change a join", self.0.name())?;
-            let mut flight = Flight::part(tx);
-            let changed = change_join(&mut flight, &self.0.sql, &request).await;
-            let changed = flight.land(changed, |changed| *changed == JoinChanged::Changed).await;
+            let mut pipeline = Pipeline::in_transaction(tx);
+            let changed = change_join(&mut pipeline, &self.0.sql, &request).await;
+            let changed = pipeline.finish(changed, |changed| *changed == JoinChanged::Changed).await;
             changed.map_err(|failure| failure.into_store_error("change a join", self.0.name()))
         })
     }
@@ -77,7 +81,7 @@ fn needs_queue<K: Kind>(operation: &'static str, store: &str) -> Result<(), Stor
 impl<K: Kind> Begin for MysqlTable<K> {
     type Tx = Transaction<'static, MySql>;
 
-    fn begin(&self) -> Answer<'_, Self::Tx> {
+    fn begin(&self) -> StoreFuture<'_, Self::Tx> {
         Box::pin(async move {
             let begun = self.0.pools.begin(self.0.pool.clone()).await;
             begun.map_err(|failure| failure.into_store_error("begin", self.0.name()))
@@ -103,7 +107,7 @@ impl<K: Kind> Begin for MysqlTable<K> {
             (tx, written)
         });
         let refused =
-            |failure: Failure| CommitError::Refused(failure.into_store_error("write", self.0.name()));
+            |failure: DriverError| CommitError::Refused(failure.into_store_error("write", self.0.name()));
         let (tx, written) = added.await.map_err(refused)?;
         match written {
             Ok(written) => {
@@ -119,7 +123,7 @@ impl<K: Kind> Begin for MysqlTable<K> {
         }
     }
 
-    fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
+    fn rollback(&self, tx: Self::Tx) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let ended = self.0.pools.roll_back(tx).await;
             ended.map_err(|failure| failure.into_store_error("roll back", self.0.name()))

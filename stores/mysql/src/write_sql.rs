@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use pillarbox::model::{NewRow, When};
+use pillarbox::model::{NewColumns, NewRow, When};
 use pillarbox::port::{Insert, StoreError, WriteSql};
 use pillarbox_store_kit::ServerFailure as _;
 
-use crate::insert::Values;
+use crate::insert::expression;
 use crate::kind::Kind;
 use crate::sql::{Sql, fill};
 use crate::store::MysqlTable;
@@ -50,7 +50,7 @@ pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Insert {
     let now = now_sql(None);
     let (mut expressions, mut params) = (Vec::new(), Vec::new());
     for row in rows {
-        let values = Values::new(row);
+        let values = NewColumns::new(row);
         expressions.push(written_out(&values, &now));
         add_params(&values, &mut params);
     }
@@ -62,8 +62,8 @@ pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow]) -> Insert {
 }
 
 /// The row's expression with its bytes as hex digits, because parameters are text.
-fn written_out(values: &Values<'_>, now: &str) -> String {
-    let expression = values.expression(now, "NULL");
+fn written_out(values: &NewColumns<'_>, now: &str) -> String {
+    let expression = expression(values, now, "NULL");
     match values.payload_bytes {
         // The last placeholder of the row is that of the bytes.
         Some(_) => format!("{}unhex(?))", expression.trim_end_matches("?)")),
@@ -71,31 +71,15 @@ fn written_out(values: &Values<'_>, now: &str) -> String {
     }
 }
 
-fn add_params(values: &Values<'_>, params: &mut Vec<String>) {
-    let mut add = |text: Option<&str>| params.extend(text.map(str::to_owned));
-    for column in [
-        Some(values.event_id),
-        Some(values.event_type),
-        values.aggregate_type,
-        values.aggregate_id,
-        values.tenant_id,
-    ] {
-        add(column);
-    }
-    for when in [values.due, values.expires].into_iter().flatten() {
-        add(Some(&match when {
-            When::At(at) => text(at),
-            When::In(after) => micros(after).to_string(),
-        }));
-    }
-    add(values.lane.map(|lane| lane.to_string()).as_deref());
-    add(values.message_group);
-    add(values.message_id);
-    add(values.correlation_id);
-    add(Some(&text(values.occurred_at)));
-    add(values.headers.as_deref());
-    add(values.payload);
-    add(values.payload_bytes.map(hex).as_deref());
+fn add_params(row: &NewColumns<'_>, params: &mut Vec<String>) {
+    params.extend(row.texts.iter().flatten().map(|text| text.clone().into_owned()));
+    params.push(text(row.occurred_at));
+    params.extend([row.due, row.expires].into_iter().flatten().map(|when| match when {
+        When::At(at) => text(at),
+        When::In(after) => micros(after).to_string(),
+    }));
+    params.extend(row.lane.map(|lane| lane.0.to_string()));
+    params.extend(row.payload_bytes.map(hex));
 }
 
 fn hex(bytes: &[u8]) -> String {

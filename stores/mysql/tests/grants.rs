@@ -11,9 +11,9 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Discard, ErrorKind, Fence,
-    Fetch, GroupAction, GroupChange, Heartbeat, JoinAction, JoinChange, Joins, OnDone, Order, Outcome, Part,
-    Promote, Purge, PurgeStatus, Reap, Register, Replay, Scope, Select, Settle, Store, StoreError, Table,
-    Wait, Write, WriteOn,
+    Fetch, GroupAction, GroupChange, Heartbeat, JoinAction, JoinChange, Joins, OnDone, Order, Outcome,
+    Promote, Purge, PurgeStatus, ReadScope, Reap, Register, Replay, Scope, Select, Settle, Store, StoreError,
+    Table, Wait, Write, WriteOn,
 };
 use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_mysql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -21,7 +21,7 @@ use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, raw_sql};
 use pillarbox_mysql::{MysqlItemStore, MysqlStore};
 use uuid::Uuid;
 
-use crate::kit::Place;
+use crate::kit::Fixture;
 
 #[path = "store/kit.rs"]
 #[allow(dead_code, reason = "the tests of the store use the rest of it")]
@@ -38,20 +38,20 @@ const TRIAL: &str = "GRANT SELECT ON shop.* TO shop_migrate";
 
 /// The guide's users, under names of this test's own.
 struct Site {
-    place: Place,
+    fixture: Fixture,
     suffix: String,
 }
 
 impl Site {
     async fn all() -> Vec<Self> {
         let mut sites = Vec::new();
-        for place in Place::all().await {
-            let suffix = place.database[place.database.len() - 12..].to_owned();
-            let site = Self { place, suffix };
+        for fixture in Fixture::all().await {
+            let suffix = fixture.database[fixture.database.len() - 12..].to_owned();
+            let site = Self { fixture, suffix };
             for user in USERS {
                 site.run(&format!("CREATE USER {user} IDENTIFIED BY 'secret'")).await;
             }
-            if site.place.pool.execute(raw_sql(AssertSqlSafe(site.own(TRIAL)))).await.is_err() {
+            if site.fixture.pool.execute(raw_sql(AssertSqlSafe(site.own(TRIAL)))).await.is_err() {
                 let _ = writeln!(
                     std::io::stdout(),
                     "could not run: grants: the user of the tests may grant nothing"
@@ -71,12 +71,12 @@ impl Site {
     }
 
     fn own(&self, sql: &str) -> String {
-        let sql = sql.replace("shop.", &format!("{}.", self.place.database));
+        let sql = sql.replace("shop.", &format!("{}.", self.fixture.database));
         USERS.iter().fold(sql, |sql, user| sql.replace(user, &format!("{user}_{}", self.suffix)))
     }
 
     async fn run(&self, sql: &str) {
-        self.place.pool.execute(raw_sql(AssertSqlSafe(self.own(sql)))).await.unwrap();
+        self.fixture.pool.execute(raw_sql(AssertSqlSafe(self.own(sql)))).await.unwrap();
     }
 
     /// Gives or takes a privilege. People may what a node may, a worker what a writer and a node may.
@@ -102,7 +102,7 @@ impl Site {
     }
 
     fn pool(&self, user: &str) -> MySqlPool {
-        let options = self.place.options.clone().username(&self.own(user)).password("secret");
+        let options = self.fixture.options.clone().username(&self.own(user)).password("secret");
         MySqlPoolOptions::new().max_connections(2).connect_lazy_with(options)
     }
 
@@ -144,11 +144,22 @@ fn grants(heading: &str) -> Vec<[String; 3]> {
         let (privileges, rest) = statement.strip_prefix("GRANT ").unwrap().split_once(" ON ").unwrap();
         let (table, user) = rest.split_once(" TO ").unwrap();
         if user != "shop_migrate" {
-            let each = privileges.split(", ").map(|one| [one, table, user].map(str::to_owned));
-            grants.extend(each);
+            let each = each_privilege(privileges.trim()).into_iter();
+            grants.extend(each.map(|one| [one, table.to_owned(), user.to_owned()]));
         }
     }
     grants
+}
+
+/// Single privileges, those on columns one by one: `INSERT (a, b)` is `INSERT (a)` and `INSERT (b)`.
+fn each_privilege(privileges: &str) -> Vec<String> {
+    match privileges.split_once(" (") {
+        Some((verb, columns)) => {
+            let columns = columns.trim_end().trim_end_matches(')').split(',').map(str::trim);
+            columns.map(|column| format!("{verb} ({column})")).collect()
+        }
+        None => privileges.split(", ").map(str::to_owned).collect(),
+    }
 }
 
 fn event(group: &str) -> Event {
@@ -181,16 +192,16 @@ async fn deliver(store: &MysqlStore, rows: &[Written]) -> Result<(), StoreError>
     store.check().await?;
     let (node, lease) = (random_node(), Duration::from_secs(60));
     let joined = store
-        .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
+        .register(Register { node, label: "grants".to_owned(), reads: ReadScope::Share, lease, now: None })
         .await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
     let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
-    let outcome = |place: usize, change| Outcome {
-        seq: rows[place].seq,
-        id: rows[place].id.clone(),
+    let outcome = |fixture: usize, change| Outcome {
+        seq: rows[fixture].seq,
+        id: rows[fixture].id.clone(),
         token: Token(0),
         change,
     };
@@ -299,6 +310,19 @@ async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
         work(&site.store("shop_work")).await.unwrap();
         operate(&site.store("shop_operate")).await.unwrap();
         for (user, sql) in [
+            ("shop_write", "SELECT payload FROM shop.outbox_event"),
+            (
+                "shop_write",
+                "INSERT INTO shop.outbox_event (event_id, event_type, payload, seq) VALUES ('i', 't', '{}', 0)",
+            ),
+            (
+                "shop_write",
+                "INSERT INTO shop.outbox_event (event_id, event_type, payload, status) VALUES ('i', 't', '{}', 1)",
+            ),
+            (
+                "shop_write",
+                "INSERT INTO shop.outbox_event (event_id, event_type, payload, attempts) VALUES ('i', 't', '{}', 9)",
+            ),
             ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
             ("shop_write", "DELETE FROM shop.outbox_event"),
             ("shop_write", "SELECT * FROM shop.outbox_node"),
@@ -309,6 +333,28 @@ async fn users_work_with_the_grants_of_the_guide_and_can_do_no_more() {
             ("shop_operate", "DROP TABLE shop.outbox_event"),
         ] {
             assert!(site.plain(user, sql).await.unwrap_err().contains("denied"), "{user}: {sql}");
+        }
+        site.clear().await;
+    }
+}
+
+/// PBX-155: the actions of a relay's admin API, and what else a relay does.
+#[tokio::test]
+async fn a_relay_whose_admin_changes_groups_needs_what_people_have() {
+    for site in Site::all().await {
+        let rows = write(&site.store("shop_write")).await.unwrap();
+        site.ended_join().await;
+        deliver(&site.store("shop_operate"), &rows).await.unwrap();
+        let actions = [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip];
+        for action in actions {
+            let by = "admin".to_owned();
+            let change = GroupChange { group: GroupKey::new("z"), action, by, reason: None, now: None };
+            // The node asks first: a change that is there already needs no right.
+            let refused = site.store("shop_deliver").change_group(change.clone()).await;
+            site.store("shop_operate").change_group(change).await.unwrap();
+            let refused = refused.err().map(|error| error.kind());
+            assert!(matches!(refused, None | Some(ErrorKind::Permission)), "{action:?}: {refused:?}");
+            assert!(refused.is_some() || action != GroupAction::Pause, "a node may not pause");
         }
         site.clear().await;
     }
@@ -389,7 +435,7 @@ async fn rights_that_are_lacking_are_told_as_the_grants_to_run() {
                 told.retain(|grant| !may_not.contains(grant));
                 assert_eq!(told.len(), 1, "{privilege} on {thing}: {told:?}");
                 assert!(told[0].starts_with(&format!("GRANT {privilege} ON ")), "{told:?}");
-                site.place.pool.execute(raw_sql(AssertSqlSafe(told[0].clone()))).await.unwrap();
+                site.fixture.pool.execute(raw_sql(AssertSqlSafe(told[0].clone()))).await.unwrap();
                 let lacking = store.lacking().await.unwrap();
                 assert_eq!(lacking.deliver, Vec::<String>::new(), "{told:?} was run");
             }

@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS {event} (
     payload        text,
     payload_bytes  bytea
 ) WITH (
+    -- A claim writes a new version of a message. If the page has room for it, no index changes.
+    fillfactor = 45,
     -- An outbox fills and empties all the time: vacuum has to follow its dead rows, not its size.
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_limit = 2000,
     autovacuum_vacuum_cost_delay = 1, autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 5000,

@@ -71,8 +71,8 @@ WHERE c NOT IN (SELECT attname FROM pg_attribute WHERE attrelid = to_regclass({e
 -- name: insert
 -- Inserts one item; only row locks of the caller's transaction. Takes the parameters of the native statement.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at)
-SELECT $1, $2, coalesce($7, $3 || '/' || $4), $16, 'PENDING', 0,
-    coalesce($18::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC'
+SELECT $5, $6, coalesce($9, $7 || '/' || $8), $10, 'PENDING', 0,
+    coalesce($4::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC'
 {once}
 RETURNING id::text, 0::bigint, NULL::smallint
 
@@ -80,8 +80,8 @@ RETURNING id::text, 0::bigint, NULL::smallint
 -- Inserts items; only row locks of the caller's transaction. Takes the parameters of the native statement.
 INSERT INTO {event} (id, type, message_group, payload, status, retry_count, created_at)
 SELECT r.id, r.type, coalesce(r.message_group, r.aggregate_type || '/' || r.aggregate_id), r.payload, 'PENDING', 0,
-    coalesce($18::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC'
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $7::text[], $16::text[])
+    coalesce($8::timestamptz, statement_timestamp()) AT TIME ZONE 'UTC'
+FROM unnest($9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[])
     AS r (id, type, aggregate_type, aggregate_id, message_group, payload)
 {once}
 RETURNING id::text, 0::bigint, NULL::smallint

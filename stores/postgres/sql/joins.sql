@@ -11,7 +11,11 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM added) THEN 0 ELSE 1 END, NULL::text, 0
 
 -- name: join_attach
 -- Makes messages steps of a join. Locks the messages in order of sequence number, then the join.
-SELECT answer, detail, fired FROM {join_attach}($1, $2, coalesce($3::timestamptz, clock_timestamp()))
+SELECT CASE WHEN a.answer = 3 AND NOT EXISTS (
+        SELECT 1 FROM unnest($2::text[]) AS u (id)
+        WHERE NOT EXISTS (SELECT 1 FROM {join_member} m WHERE m.join_id = $1 AND m.event_id = u.id)) THEN 1 ELSE a.answer END,
+    a.detail, a.fired
+FROM {join_attach}($1, $2, coalesce($3::timestamptz, clock_timestamp())) a
 
 -- name: join_report
 -- Records that a step has ended. Locks the member, then the join.

@@ -55,8 +55,8 @@ numbered AS MATERIALIZED (
         CASE WHEN head OR lane = -2 THEN lane END AS lane FROM placed),
 revived AS (
     UPDATE {event} e
-    SET seq = n.number, lane = n.lane, status = 0, attempts = 0, available_at = t.now, done_at = NULL, last_error = NULL,
-        processed_by = NULL, locked_by = NULL, locked_at = NULL, locked_until = NULL
+    SET seq = n.number, lane = n.lane, slot = coalesce(n.lane, (hashtext(coalesce({group_key}, e.event_id)) & 63)::smallint),
+        status = 0, attempts = 0, available_at = t.now, done_at = NULL, last_error = NULL, processed_by = NULL, locked_by = NULL, locked_at = NULL, locked_until = NULL
     FROM numbered n, t
     WHERE e.event_id = ANY (ARRAY(SELECT event_id FROM found)) AND e.event_id = n.event_id AND e.status = 3
     RETURNING e.event_id, n.number),

@@ -12,6 +12,10 @@ SELECT pg_advisory_xact_lock(1886153838::bigint << 32 | hashtext({meta_name})::b
 -- Whether the tables of this outbox exist; no lock.
 SELECT to_regclass({meta_name}) IS NOT NULL
 
+-- name: searched_schema
+-- The schema in which this outbox looks for its tables; no lock.
+SELECT {searched_schema}
+
 -- name: version
 -- The version of the tables; no lock.
 SELECT value FROM {meta} WHERE name = 'schema_version'
@@ -27,6 +31,15 @@ SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass({node_nam
 -- name: node_state
 -- The published state of a node. Nodes of an earlier release leave it empty.
 ALTER TABLE {node} ADD COLUMN IF NOT EXISTS state text;
+
+-- name: page_room_there
+-- Whether the table of events says how full its pages are to be, which an earlier release left open; no lock.
+SELECT EXISTS (SELECT 1 FROM pg_class WHERE oid = to_regclass({event_name}) AND reloptions::text LIKE '%fillfactor=%')
+
+-- name: page_room
+-- Leaves room in new pages for the versions of messages that claims write. Does not rewrite the table, and
+-- waits for no reader or writer.
+ALTER TABLE {event} SET (fillfactor = 45);
 
 -- name: rights
 -- Which of these privileges on existing tables this user lacks, and the name of the user; no lock.

@@ -97,6 +97,62 @@ SELECT EXISTS (SELECT 1 FROM me),
         AND (e.seq, e.event_id) NOT IN (SELECT f.seq, f.event_id FROM free f)),
     set_config('synchronous_commit', 'off', true)
 
+-- name: claimed_done
+-- Marks claimed rows done, each only if its id, its owner and its token are as given. Counts the steps of joins.
+-- Locks the rows, waiting briefly for those that others have locked, then the members and joins of steps.
+-- Tests each row by a hash lookup, as in `done`, so that the cost of a row does not grow with the batch.
+-- Does not wait for the disk if the caller allows that and no step of a join ended: if a crash loses the done
+-- mark, the message is only handled a second time.
+WITH t AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS now, set_config('lock_timeout', '{brief}', true)),
+changed AS (
+    UPDATE {event} e
+    SET status = 1, done_at = t.now, processed_by = $1, locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM t WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.locked_by = $1 AND {claimed_pair} IS TRUE
+    RETURNING e.seq, e.event_id, e.joined)
+SELECT {claimed_unchanged},
+    CASE WHEN EXISTS (SELECT 1 FROM changed WHERE joined) THEN
+        {join_settle}(ARRAY(SELECT event_id::text FROM changed WHERE joined), '{}'::text[], t.now)
+    END,
+    CASE WHEN $6 AND NOT EXISTS (SELECT 1 FROM changed WHERE joined) THEN set_config('synchronous_commit', 'off', true) END
+FROM t
+
+-- name: claimed_done_delete
+-- Settles claimed rows as done: deletes them, but marks rows with a message id and steps of joins. Compares rows,
+-- locks them and counts steps as in `claimed_done`.
+-- While the DELETE waits for a row, another transaction may attach it to a join. The DELETE then leaves the
+-- row. The UPDATE therefore runs after the DELETE and covers all rows if any is left; rows that the DELETE
+-- removed are not there for it to find.
+WITH t AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS now, set_config('lock_timeout', '{brief}', true)),
+gone AS (
+    DELETE FROM {event} e USING t
+    WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.message_id IS NULL AND e.joined IS NULL
+        AND e.locked_by = $1 AND {claimed_pair} IS TRUE
+    RETURNING e.seq, e.event_id),
+kept AS (
+    UPDATE {event} e
+    SET status = 1, done_at = t.now, processed_by = $1, locked_by = NULL, locked_at = NULL, locked_until = NULL
+    FROM t WHERE (SELECT count(*) FROM gone) < cardinality($2) AND e.seq = ANY($2) AND e.status IN (0, 2)
+        AND e.locked_by = $1 AND {claimed_pair} IS TRUE
+    RETURNING e.seq, e.event_id, e.joined),
+changed AS (SELECT seq, event_id, NULL::boolean AS joined FROM gone UNION ALL SELECT seq, event_id, joined FROM kept),
+forgotten AS (
+    DELETE FROM {attempt} a WHERE EXISTS (SELECT 1 FROM {attempt}) AND a.event_id = ANY (ARRAY(SELECT event_id FROM gone)))
+SELECT {claimed_unchanged},
+    CASE WHEN EXISTS (SELECT 1 FROM kept WHERE joined) THEN
+        {join_settle}(ARRAY(SELECT event_id::text FROM kept WHERE joined), '{}'::text[], t.now)
+    END,
+    CASE WHEN $6 AND NOT EXISTS (SELECT 1 FROM kept WHERE joined) THEN set_config('synchronous_commit', 'off', true) END
+FROM t
+
+-- name: claimed_renew
+-- Renews the leases of claimed rows. Compares rows and locks them as in `claimed_done`.
+WITH t AS MATERIALIZED (SELECT coalesce($3, clock_timestamp()) AS now, set_config('lock_timeout', '{brief}', true)),
+changed AS (
+    UPDATE {event} e SET locked_until = t.now + $6 * interval '1 microsecond'
+    FROM t WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND e.locked_until IS NOT NULL AND e.locked_by = $1 AND {claimed_pair} IS TRUE
+    RETURNING e.seq, e.event_id)
+SELECT {claimed_unchanged}
+
 -- name: settle
 -- Applies outcomes of every kind under a fence.
 -- Share lock on the node's row; then locks the rows, the groups that become blocked, and the members and
@@ -120,8 +176,8 @@ held AS MATERIALIZED (
 {if skipping}    FOR UPDATE OF e SKIP LOCKED),
 o AS MATERIALIZED (
     SELECT r.* FROM held, unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::text[], $10::integer[], $11::boolean[], $12::text[],
-            $13::text[])
-        WITH ORDINALITY AS r (seq, kind, token, delay_us, error, counted, delayed, blocks, event_id, place)
+            $13::text[], $14::boolean[])
+        WITH ORDINALITY AS r (seq, kind, token, delay_us, error, counted, delayed, blocks, event_id, recorded, place)
     WHERE held.held
 {if skipping}        AND r.seq IN (SELECT seq FROM free)
     ),
@@ -142,6 +198,7 @@ changed AS (
         last_error = CASE WHEN o.kind IN (1, 2, 7) THEN o.error ELSE e.last_error END,
         attempts = greatest(e.attempts + o.counted - (o.kind = 5 AND e.locked_by IS NOT NULL)::integer, 0),
         lane = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.lane END,
+        slot = CASE WHEN (o.kind = 3 OR o.delayed) AND e.lane IS DISTINCT FROM -2 THEN -1 ELSE e.slot END,
         locked_by = CASE WHEN o.kind IN (4, 6, 7) THEN e.locked_by END,
         locked_at = CASE WHEN o.kind IN (4, 6, 7) THEN e.locked_at END,
         locked_until = CASE o.kind WHEN 4 THEN e.locked_until WHEN 7 THEN e.locked_until WHEN 6 THEN t.now + o.delay_us * interval '1 microsecond' END
@@ -151,11 +208,11 @@ changed AS (
 {if deleting}        AND (o.kind <> 0 OR (SELECT count(*) FROM gone) < (SELECT count(*) FROM o WHERE kind = 0))
         AND (o.kind <> 6 OR e.locked_until IS NOT NULL)
         AND ($3::text IS NULL OR (e.locked_by = $3 AND e.lock_token = o.token))
-    RETURNING e.seq, e.event_id, e.attempts, e.joined, o.kind, o.error, o.counted, o.blocks, o.place),
+    RETURNING e.seq, e.event_id, e.attempts, e.joined, o.kind, o.error, o.recorded, o.blocks, o.place),
 remembered AS (
     INSERT INTO {attempt} (event_id, number, failed_at, failed_by, error)
     SELECT event_id, attempts, t.now, $4::text, error FROM changed, t
-    WHERE (kind = 1 AND counted >= 0) OR (kind = 2 AND counted > 0) ORDER BY place),
+    WHERE recorded ORDER BY place),
 blocked AS (
     INSERT INTO {group} AS g (group_key, state, event_id, reason, held_by, since)
     SELECT DISTINCT ON (blocks) blocks, 'blocked', event_id, error, 'engine', t.now FROM changed, t

@@ -5,19 +5,24 @@ use pillarbox::port::{ByteLimits, Claim, ClaimFrom, DueTopics, Reap};
 use sqlx::Row as _;
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{read_all, read_claimed};
 use crate::sql::Sql;
 use crate::time::{Time, micros, skipped};
 
-pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> Result<Vec<Row>, Failure> {
-    let of_topics = request.from == ClaimFrom::Queue && !request.topics.is_empty();
+pub(crate) async fn claim(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Claim,
+) -> Result<Vec<Row>, DriverError> {
+    let statement = match (request.from, &*request.topics) {
+        (ClaimFrom::Events, _) => &sql.claim,
+        (ClaimFrom::Queue, []) => &sql.claim_queue.all,
+        (ClaimFrom::Queue, [_]) => &sql.claim_queue.one,
+        (ClaimFrom::Queue, _) => &sql.claim_queue.several,
+    };
     let mut query = session
-        .query(match request.from {
-            ClaimFrom::Queue if of_topics => &sql.claim_topics,
-            ClaimFrom::Queue => &sql.claim_queue,
-            ClaimFrom::Events => &sql.claim,
-        })
+        .query(statement)
         .bind(request.now.map(Time))
         .bind(skipped(request.skip_recent))
         .bind(i64::try_from(request.rows).unwrap_or(i64::MAX))
@@ -25,11 +30,19 @@ pub(crate) async fn claim(session: &mut Session, sql: &Sql, request: &Claim) -> 
         .bind(micros(request.lease))
         .bind(row_most(&request.bytes))
         .bind(total(&request.bytes));
-    if of_topics {
-        query = query.bind(&*request.topics);
+    if request.from == ClaimFrom::Queue {
+        query = match &*request.topics {
+            [] => query,
+            [topic] => query.bind(topic),
+            topics => query.bind(topics),
+        };
     }
     let rows = query.fetch_all(&mut session.connection).await?;
-    Ok(read_all(&rows, |decoder, values| read_claimed(decoder, values, request.bytes.row)))
+    let mut rows = read_all(&rows, |decoder, values| read_claimed(decoder, values, request.bytes.row));
+    if request.from == ClaimFrom::Queue {
+        rows.sort_by_key(|row| (row.available_at, row.seq));
+    }
+    Ok(rows)
 }
 
 /// The size of the largest row that is loaded, in the integer type in which statements add up sizes.
@@ -47,7 +60,7 @@ pub(crate) async fn due_topics(
     session: &mut Session,
     sql: &Sql,
     request: &DueTopics,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, DriverError> {
     let query = session.query(&sql.due_topics).bind(request.now.map(Time)).bind(&*request.except);
     let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
@@ -55,7 +68,7 @@ pub(crate) async fn due_topics(
 }
 
 /// Clears claims whose lease ran out at least `older_than` ago. Returns how many.
-pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, Failure> {
+pub(crate) async fn reap(session: &mut Session, sql: &Sql, request: &Reap) -> Result<u64, DriverError> {
     let query = session.query(&sql.reap).bind(request.now.map(Time)).bind(micros(request.older_than));
     let query = query.bind(i64::try_from(request.rows).unwrap_or(i64::MAX));
     let row = query.fetch_one(&mut session.connection).await?;

@@ -16,7 +16,7 @@ use crate::store::{PostgresItemStore, PostgresStore};
 
 /// Whether this process notifies others of new rows, and whether it listens for their notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WakeUp {
+pub enum PostgresWakeUp {
     /// NOTIFY from the store's own connection; commits within a few milliseconds share a notification.
     #[default]
     Notify,
@@ -33,7 +33,7 @@ pub struct PostgresStoreBuilder {
     pub(crate) server: ServerSettings,
     pub(crate) schema: Option<TableName>,
     pub(crate) pooler: Pooler,
-    pub(crate) wake_up: WakeUp,
+    pub(crate) wake_up: PostgresWakeUp,
 }
 
 impl PostgresStoreBuilder {
@@ -45,7 +45,7 @@ impl PostgresStoreBuilder {
             server: ServerSettings::default(),
             schema: None,
             pooler: Pooler::default(),
-            wake_up: WakeUp::default(),
+            wake_up: PostgresWakeUp::default(),
         }
     }
 
@@ -72,8 +72,8 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Whether processes notify each other of new rows. Default: [`WakeUp::Notify`].
-    pub fn wake_up(mut self, wake_up: WakeUp) -> Self {
+    /// Whether processes notify each other of new rows. Default: [`PostgresWakeUp::Notify`].
+    pub fn wake_up(mut self, wake_up: PostgresWakeUp) -> Self {
         self.wake_up = wake_up;
         self
     }

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Transaction};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::Prepared;
 use crate::pooler::{self, Pooler};
 
@@ -28,7 +28,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
 /// The future of a call on a session.
-pub(crate) type Work<'c, T> = kit::Work<'c, T, Failure>;
+pub(crate) type Work<'c, T> = kit::Work<'c, T, DriverError>;
 
 /// Opens all connections of the store.
 pub(crate) struct Connector {
@@ -48,7 +48,7 @@ impl Connector {
     }
 
     /// Whether a session lasts only for one transaction, because a pooler is in between.
-    pub(crate) async fn pooled(&self) -> Result<bool, Failure> {
+    pub(crate) async fn pooled(&self) -> Result<bool, DriverError> {
         let found = self.found.get_or_try_init(|| async {
             match self.pooler {
                 Pooler::None => Ok(false),
@@ -67,7 +67,7 @@ impl Connector {
 impl OpenSession for Connector {
     type Session = Session;
 
-    async fn connect(&self, _: Purpose) -> Result<Session, Failure> {
+    async fn connect(&self, _: Purpose) -> Result<Session, DriverError> {
         let pooled = self.pooled().await?;
         let mut connection = PgConnection::connect_with(&self.options).await?;
         if !pooled {
@@ -129,7 +129,7 @@ impl Session {
         if self.pooled { Prepared::Once } else { Prepared::Kept }
     }
 
-    pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, Failure> {
+    pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, DriverError> {
         let prepared = self.prepared();
         if !self.pooled {
             return Ok(Tx { prepared, tx: Open::Own(self.connection.begin_with(BEGIN).await?) });
@@ -182,7 +182,7 @@ impl Tx<'_> {
         self.prepared
     }
 
-    pub(crate) async fn commit(self) -> Result<(), Failure> {
+    pub(crate) async fn commit(self) -> Result<(), DriverError> {
         match self.tx {
             Open::Own(tx) => tx.commit().await?,
             Open::Outer(_, kept) => *kept = true,
@@ -192,9 +192,9 @@ impl Tx<'_> {
 }
 
 impl kit::Session for Session {
-    type Failure = Failure;
+    type Error = DriverError;
 
-    async fn begin_work(&mut self) -> Result<(), Failure> {
+    async fn begin_work(&mut self) -> Result<(), DriverError> {
         if self.pooled {
             // Preparing and executing a statement are two steps; only a transaction keeps
             // both on one server connection.
@@ -204,7 +204,7 @@ impl kit::Session for Session {
         Ok(())
     }
 
-    async fn end_work(&mut self, failed: Option<&Failure>) -> Result<(), Failure> {
+    async fn end_work(&mut self, failed: Option<&DriverError>) -> Result<(), DriverError> {
         if self.pooled {
             let end = if failed.is_none() && self.kept { "COMMIT" } else { "ROLLBACK" };
             self.connection.execute(end).await?;

@@ -12,7 +12,7 @@ const NOT_WHOLE: &str = "22P02";
 
 /// Why an operation failed, before the operation and the store are known.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum DriverError {
     /// An error of sqlx, or of the server through it.
     Driver(sqlx::Error),
     /// An error of tokio-postgres, or of the server through it.
@@ -22,26 +22,26 @@ pub(crate) enum Failure {
     Refused(ErrorKind, String),
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for DriverError {
     fn from(error: sqlx::Error) -> Self {
         Self::Driver(error)
     }
 }
 
 #[cfg(feature = "tokio-postgres-0_7")]
-impl From<tokio_postgres::Error> for Failure {
+impl From<tokio_postgres::Error> for DriverError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Pipelined(error)
     }
 }
 
-impl From<Refused> for Failure {
+impl From<Refused> for DriverError {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused.kind, refused.detail)
     }
 }
 
-impl kit::ServerFailure for Failure {
+impl kit::ServerFailure for DriverError {
     fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
         match self {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),
@@ -82,7 +82,7 @@ impl kit::ServerFailure for Failure {
     }
 }
 
-impl Failure {
+impl DriverError {
     /// The SQLSTATE, if sqlx has passed on an answer of the server.
     fn code(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -137,7 +137,9 @@ fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
         }
         "3D000" => known(ErrorKind::Unavailable, "there is no such database"),
         "42501" => (ErrorKind::Permission, format!("{message}; see the grants in the PostgreSQL guide")),
-        "28000" | "28P01" => known(ErrorKind::Permission, "the server does not let this user in"),
+        "28000" | "28P01" => {
+            known(ErrorKind::Permission, "login refused: check user, password and pg_hba.conf")
+        }
         "23505" => known(ErrorKind::Conflict, "it is there already"),
         "40001" | "40P01" | "40003" => known(ErrorKind::Conflict, "lost against another transaction"),
         LOCKED => known(ErrorKind::Timeout, "waited too long for a lock"),
@@ -155,7 +157,7 @@ fn by_code(code: &str, message: &str) -> (ErrorKind, String) {
         _ => match code.get(..2).unwrap_or_default() {
             "08" | "57" | "58" | "53" => known(ErrorKind::Unavailable, "the server is not available"),
             "23" | "22" => known(ErrorKind::InvalidInput, "a value or constraint does not hold"),
-            "28" => known(ErrorKind::Permission, "the server does not let this user in"),
+            "28" => known(ErrorKind::Permission, "login refused: check user, password and pg_hba.conf"),
             _ => known(ErrorKind::Unexpected, "the server failed"),
         },
     }

@@ -8,7 +8,7 @@ use pillarbox_store_kit::{End, Page, put_in_place, read_row};
 use sqlx::Row as _;
 
 use crate::connection::{Query, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{self, Values};
 use crate::sql::Sql;
 use crate::time::{Time, skipped};
@@ -19,7 +19,7 @@ const HORIZONS: usize = 8;
 /// prepared one may be any of those listed before.
 const PREPARED: u64 = u64::MAX;
 
-pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
+pub(crate) async fn fetch(session: &mut Session, sql: &Sql, request: &Fetch) -> Result<Fetched, DriverError> {
     // One more row than asked for tells whether more rows follow.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
     match &request.scope {
@@ -45,7 +45,7 @@ async fn answer(
     sql: &Sql,
     request: &Fetch,
     query: Query<'_>,
-) -> Result<Fetched, Failure> {
+) -> Result<Fetched, DriverError> {
     let (page, now) = read(session, sql, request, query).await?;
     let now = match now {
         Some(now) => now,
@@ -55,7 +55,7 @@ async fn answer(
 }
 
 /// The database's current time.
-pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, Failure> {
+pub(crate) async fn clock(session: &mut Session, sql: &Sql) -> Result<Timestamp, DriverError> {
     let row = session.query(&sql.clock).fetch_one(&mut session.connection).await?;
     Ok(row.try_get::<Time, _>(0)?.0)
 }
@@ -67,7 +67,7 @@ async fn fetch_slots(
     slots: &SlotSet,
     cursor: &Cursor,
     limit: i64,
-) -> Result<Fetched, Failure> {
+) -> Result<Fetched, DriverError> {
     let mut cursor = cursor.clone();
     let mut now = request.now;
     // List open transactions before reading rows: the read then sees every transaction that has ended by the
@@ -120,7 +120,7 @@ fn vouched(cursor: &Cursor) -> Option<Seq> {
 /// The statement reads the last sequence number before it lists the transactions. A transaction draws numbers
 /// only while it holds a write lock on the table, so every open transaction with a number up
 /// to that one is listed.
-async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<Timestamp, Failure> {
+async fn look(session: &mut Session, sql: &Sql, cursor: &mut Cursor) -> Result<Timestamp, DriverError> {
     let row = session.query(&sql.horizon).fetch_one(&mut session.connection).await?;
     let upto = Seq(row.try_get(0)?);
     let open: Vec<u64> = row.try_get::<Vec<String>, _>(1)?.iter().map(|name| transaction(name)).collect();
@@ -206,7 +206,7 @@ async fn read<'r>(
     sql: &Sql,
     request: &'r Fetch,
     query: Query<'_>,
-) -> Result<(Page<'r>, Option<Timestamp>), Failure> {
+) -> Result<(Page<'r>, Option<Timestamp>), DriverError> {
     let (mut page, mut now, mut decoder) = (Page::new(request), request.now, None);
     let mut found = query.fetch(&mut session.connection);
     while let Some(row) = found.try_next().await? {

@@ -8,7 +8,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::connection::{Query, Session, Tx};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sql::Sql;
 use crate::time::Time;
 
@@ -23,7 +23,7 @@ pub(crate) async fn groups(
     session: &mut Session,
     sql: &Sql,
     page: &HeldGroups,
-) -> Result<Vec<HeldGroup>, Failure> {
+) -> Result<Vec<HeldGroup>, DriverError> {
     let query = page_of(session.query(&sql.groups), page);
     held_groups(&query.fetch_all(&mut session.connection).await?)
 }
@@ -33,14 +33,14 @@ pub(crate) async fn named(
     session: &mut Session,
     sql: &Sql,
     groups: &[GroupKey],
-) -> Result<Vec<HeldGroup>, Failure> {
+) -> Result<Vec<HeldGroup>, DriverError> {
     let groups: Vec<&str> = groups.iter().map(GroupKey::as_str).collect();
     let query = session.query(&sql.groups_named).bind(groups);
     held_groups(&query.fetch_all(&mut session.connection).await?)
 }
 
 /// Decodes held groups.
-pub(crate) fn held_groups(rows: &[PgRow]) -> Result<Vec<HeldGroup>, Failure> {
+pub(crate) fn held_groups(rows: &[PgRow]) -> Result<Vec<HeldGroup>, DriverError> {
     let group = |row: &PgRow| {
         Ok(HeldGroup {
             group: GroupKey::new(row.try_get::<String, _>(0)?),
@@ -58,7 +58,7 @@ pub(crate) async fn change_group(
     session: &mut Session,
     sql: &Sql,
     request: &GroupChange,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     let mut tx = session.begin().await?;
     let key = request.group.as_str();
     let now = match request.now {
@@ -88,7 +88,7 @@ async fn apply(
     next: Option<GroupState>,
     event: Option<String>,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let key = request.group.as_str();
     let query = match next {
         Some(state) => {

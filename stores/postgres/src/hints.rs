@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connection::Connector;
-use crate::error::Failure;
+use crate::error::DriverError;
 
 /// How long to wait before reconnecting after a connection was lost.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -63,7 +63,11 @@ async fn listen(connector: &Connector, channel: &str, sender: &watch::Sender<u64
 }
 
 /// Passes notifications on until the connection is lost.
-async fn forward(connector: &Connector, channel: &str, sender: &watch::Sender<u64>) -> Result<(), Failure> {
+async fn forward(
+    connector: &Connector,
+    channel: &str,
+    sender: &watch::Sender<u64>,
+) -> Result<(), DriverError> {
     let pool = PgPoolOptions::new()
         .max_connections(1)
         .max_lifetime(None)

@@ -6,7 +6,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::connection::{Query, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::membership::node_id;
 use crate::row::{Values, decoder, read_all};
@@ -49,7 +49,7 @@ pub(crate) async fn list<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     request: &List,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<Record>, DriverError> {
     let statement = match request.order {
         PageOrder::OldestFirst => &sql.list,
         PageOrder::NewestFirst => &sql.list_newest,
@@ -66,7 +66,7 @@ pub(crate) async fn show<K: Kind>(
     session: &mut Session,
     sql: &Sql,
     id: &EventId,
-) -> Result<Option<Shown>, Failure> {
+) -> Result<Option<Shown>, DriverError> {
     let query = session.query(&sql.show).bind(id.as_str());
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
     let record = K::record(&decoder(&row), &Values(&row));
@@ -75,7 +75,7 @@ pub(crate) async fn show<K: Kind>(
         None => Vec::new(),
     };
     let attempt = |row: &PgRow| {
-        Ok::<_, Failure>(Attempt {
+        Ok::<_, DriverError>(Attempt {
             number: u32::try_from(row.try_get::<i32, _>(0)?).unwrap_or_default(),
             at: row.try_get::<Time, _>(1)?.0,
             by: row.try_get(2)?,
@@ -86,12 +86,12 @@ pub(crate) async fn show<K: Kind>(
     Ok(Some(Shown { record, attempts }))
 }
 
-pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, Failure> {
+pub(crate) async fn count(session: &mut Session, sql: &Sql, select: &Select) -> Result<u64, DriverError> {
     let query = Selection::new(select).bind(session.query(sql.count.of(select)));
     number(&query.fetch_one(&mut session.connection).await?, 0)
 }
 
-pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Failure> {
+pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, DriverError> {
     let mut stats = Stats::default();
     let row = session.query(&sql.stats_pending).fetch_one(&mut session.connection).await?;
     stats.by_status[0] = number(&row, 0)?;
@@ -117,12 +117,12 @@ pub(crate) async fn stats(session: &mut Session, sql: &Sql) -> Result<Stats, Fai
     }
     let rows = session.query(&sql.stats_dead).fetch_all(&mut session.connection).await?;
     let dead =
-        |row: &PgRow| Ok::<_, Failure>(TypeCount { event_type: row.try_get(0)?, count: number(row, 1)? });
+        |row: &PgRow| Ok::<_, DriverError>(TypeCount { event_type: row.try_get(0)?, count: number(row, 1)? });
     stats.dead_by_type = rows.iter().map(dead).collect::<Result<_, _>>()?;
     Ok(stats)
 }
 
-pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, Failure> {
+pub(crate) async fn nodes(session: &mut Session, sql: &Sql) -> Result<Vec<NodeInfo>, DriverError> {
     let rows = session.query(&sql.nodes).fetch_all(&mut session.connection).await?;
     let node = |row: &PgRow| {
         let (expires, now) = (row.try_get::<Time, _>(4)?.0, row.try_get::<Time, _>(6)?.0);
@@ -143,7 +143,7 @@ pub(crate) async fn audits(
     session: &mut Session,
     sql: &Sql,
     limit: usize,
-) -> Result<Vec<AuditEntry>, Failure> {
+) -> Result<Vec<AuditEntry>, DriverError> {
     let query = session.query(&sql.audits).bind(i64::try_from(limit).unwrap_or(i64::MAX));
     let rows = query.fetch_all(&mut session.connection).await?;
     let entry = |row: &PgRow| {
@@ -157,6 +157,6 @@ pub(crate) async fn audits(
     rows.iter().map(entry).collect()
 }
 
-fn number(row: &PgRow, column: usize) -> Result<u64, Failure> {
+fn number(row: &PgRow, column: usize) -> Result<u64, DriverError> {
     Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or_default())
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use pillarbox::model::{
     Continuation, EventId, FailedSteps, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState,
 };
-use pillarbox::port::{Answer, ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
+use pillarbox::port::{
+    ErrorKind, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, StoreFuture,
+};
+use pillarbox_store_kit::call;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::connection::{Query, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::Prepared;
 use crate::sql::Sql;
 use crate::store::PostgresStore;
@@ -28,7 +31,7 @@ const MEMBERS: usize = 18;
 pub(crate) struct Fired(pub(crate) i32);
 
 impl Joins for PostgresStore {
-    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+    fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
         let changed = self.on_general("change join", request, |session, sql, request| {
             let prepared = session.prepared();
             Box::pin(change(&mut session.connection, sql, request, prepared))
@@ -40,14 +43,14 @@ impl Joins for PostgresStore {
         })
     }
 
-    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+    fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
         self.on_general("show join", (join, members), |session, sql, (join, members)| {
             Box::pin(show(session, sql, join, *members))
         })
     }
 
-    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
-        self.on_general("list joins", request, |session, sql, request| Box::pin(list(session, sql, request)))
+    fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
+        self.on_general("list joins", request, call!(list))
     }
 }
 
@@ -57,7 +60,7 @@ pub(crate) async fn change(
     sql: &Sql,
     request: &JoinChange,
     prepared: Prepared,
-) -> Result<(JoinChanged, Fired), Failure> {
+) -> Result<(JoinChanged, Fired), DriverError> {
     let statement = statement(sql, &request.action);
     let query = sqlx::query(AssertSqlSafe(Arc::clone(statement))).persistent(prepared == Prepared::Kept);
     let row = bind(query.bind(request.join.as_str()), &request.action).bind(request.now.map(Time));
@@ -108,7 +111,7 @@ pub(crate) fn steps(number: u32) -> i32 {
 }
 
 /// Decodes the answer of a statement that changes a join.
-pub(crate) fn changed(answer: i32, detail: Option<String>) -> Result<JoinChanged, Failure> {
+pub(crate) fn changed(answer: i32, detail: Option<String>) -> Result<JoinChanged, DriverError> {
     let number = || detail.as_deref().and_then(|detail| detail.parse::<u32>().ok()).unwrap_or_default();
     Ok(match answer {
         0 => JoinChanged::Changed,
@@ -121,7 +124,7 @@ pub(crate) fn changed(answer: i32, detail: Option<String>) -> Result<JoinChanged
         7 => JoinChanged::AlreadyWaiting,
         _ => {
             let detail = "the functions of joins are not those of this release";
-            return Err(Failure::Refused(ErrorKind::Schema, detail.to_owned()));
+            return Err(DriverError::Refused(ErrorKind::Schema, detail.to_owned()));
         }
     })
 }
@@ -131,7 +134,7 @@ async fn show(
     sql: &Sql,
     join: &JoinId,
     members: usize,
-) -> Result<Option<JoinShown>, Failure> {
+) -> Result<Option<JoinShown>, DriverError> {
     let query = session.query(&sql.join_show).bind(join.as_str());
     let query = query.bind(i64::try_from(members).unwrap_or(i64::MAX));
     let Some(row) = query.fetch_optional(&mut session.connection).await? else { return Ok(None) };
@@ -146,7 +149,7 @@ async fn show(
     Ok(Some(JoinShown { join: record(&row)?, members: members.collect() }))
 }
 
-async fn list(session: &mut Session, sql: &Sql, request: &ListJoins) -> Result<Vec<JoinRecord>, Failure> {
+async fn list(session: &mut Session, sql: &Sql, request: &ListJoins) -> Result<Vec<JoinRecord>, DriverError> {
     let statement = match request.grouping_key {
         Some(_) => &sql.join_list_grouped,
         None => &sql.join_list,
@@ -159,8 +162,9 @@ async fn list(session: &mut Session, sql: &Sql, request: &ListJoins) -> Result<V
     query.fetch_all(&mut session.connection).await?.iter().map(record).collect()
 }
 
-fn record(row: &PgRow) -> Result<JoinRecord, Failure> {
-    let count = |column: usize| Ok::<_, Failure>(u32::try_from(row.try_get::<i32, _>(column)?).unwrap_or(0));
+fn record(row: &PgRow) -> Result<JoinRecord, DriverError> {
+    let count =
+        |column: usize| Ok::<_, DriverError>(u32::try_from(row.try_get::<i32, _>(column)?).unwrap_or(0));
     Ok(JoinRecord {
         id: JoinId::from_row(row.try_get::<&str, _>(0)?),
         grouping_key: row.try_get(1)?,
@@ -178,12 +182,12 @@ fn record(row: &PgRow) -> Result<JoinRecord, Failure> {
 }
 
 /// The wait of a join: what happens when it ends. `None` if no wait is registered.
-fn wait(row: &PgRow) -> Result<Option<JoinWait>, Failure> {
+fn wait(row: &PgRow) -> Result<Option<JoinWait>, DriverError> {
     let Some(message) = row.try_get::<Option<&str>, _>(13)? else { return Ok(None) };
     let continuation = |topic: usize| {
         let (topic, payload): (Option<String>, Option<String>) =
             (row.try_get(topic)?, row.try_get(topic + 1)?);
-        Ok::<_, Failure>(topic.map(|topic| Continuation { topic, payload: payload.unwrap_or_default() }))
+        Ok::<_, DriverError>(topic.map(|topic| Continuation { topic, payload: payload.unwrap_or_default() }))
     };
     Ok(Some(JoinWait {
         failed_steps: match row.try_get::<Option<bool>, _>(8)? {

@@ -1,11 +1,11 @@
 //! The differences between the native table and a table of items.
 
 use pillarbox::model::flowcatalyst::NewItem;
-use pillarbox::model::{EventId, Layout, NewRow, Record, RowDecoder};
+use pillarbox::model::{EventId, NewRow, Record, RowDecoder};
 use pillarbox::port::{
-    Answer, ErrorKind, Items, List, Migrated, Native, PageOrder, Settle, Settled, StoreError,
+    ErrorKind, Items, List, Migrated, Native, PageOrder, Settle, Settled, StoreError, StoreFuture, TableKind,
 };
-use pillarbox_store_kit::Purpose;
+use pillarbox_store_kit::{Purpose, call};
 
 use crate::connection::{Query, Session, Work};
 use crate::rights::{self, Right};
@@ -15,9 +15,7 @@ use crate::store::PostgresTable;
 use crate::{flowcatalyst, migrate};
 
 /// A kind of table, as the parameter of [`PostgresTable`].
-pub(crate) trait Kind: Sized + 'static {
-    /// The layout of the tables.
-    const LAYOUT: Layout;
+pub(crate) trait Kind: TableKind + Sized {
     /// The privileges that delivery and purges need on the tables that differ between the kinds.
     const RIGHTS: &'static [Right];
 
@@ -42,7 +40,7 @@ pub(crate) trait Kind: Sized + 'static {
     }
 
     /// Applies outcomes.
-    fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled>;
+    fn settle(store: &PostgresTable<Self>, request: Settle) -> StoreFuture<'_, Settled>;
 
     /// Decodes a whole row, for operators.
     fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record;
@@ -52,7 +50,6 @@ pub(crate) trait Kind: Sized + 'static {
 }
 
 impl Kind for Native {
-    const LAYOUT: Layout = Layout::Native;
     const RIGHTS: &'static [Right] = rights::NATIVE;
 
     fn migrate<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, Migrated> {
@@ -67,7 +64,7 @@ impl Kind for Native {
         sql.migrations.join("\n")
     }
 
-    fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled> {
+    fn settle(store: &PostgresTable<Self>, request: Settle) -> StoreFuture<'_, Settled> {
         Box::pin(store.settle_rows(request))
     }
 
@@ -85,7 +82,6 @@ impl Kind for Native {
 }
 
 impl Kind for Items {
-    const LAYOUT: Layout = Layout::Flowcatalyst;
     const RIGHTS: &'static [Right] = rights::ITEMS;
 
     fn migrate<'c>(session: &'c mut Session, sql: &'c Sql, _: &'c ()) -> Work<'c, Migrated> {
@@ -112,10 +108,8 @@ impl Kind for Items {
         Err(StoreError::new(ErrorKind::Unsupported, operation, store.name(), detail))
     }
 
-    fn settle(store: &PostgresTable<Self>, request: Settle) -> Answer<'_, Settled> {
-        store.on(Purpose::Settle, "settle", request, |session, sql, request| {
-            Box::pin(flowcatalyst::settle(session, sql, request))
-        })
+    fn settle(store: &PostgresTable<Self>, request: Settle) -> StoreFuture<'_, Settled> {
+        store.on(Purpose::Settle, "settle", request, call!(flowcatalyst::settle))
     }
 
     fn record(decoder: &RowDecoder, values: &Values<'_>) -> Record {

@@ -80,7 +80,6 @@
 //! [`WriteSql`](PostgresTable#impl-WriteSql-for-PostgresTable%3CK%3E).
 
 mod admin;
-mod announce;
 mod claim;
 mod config;
 mod connection;
@@ -95,6 +94,7 @@ mod joins;
 mod kind;
 mod membership;
 mod migrate;
+mod notifier;
 mod operate;
 #[cfg(feature = "tokio-postgres-0_7")]
 mod pipelined;
@@ -103,6 +103,7 @@ mod promote;
 mod rights;
 mod row;
 mod settle;
+mod settle_claimed;
 mod sql;
 mod store;
 mod time;
@@ -110,7 +111,7 @@ mod time;
 mod transaction;
 mod write_sql;
 
-pub use config::{PostgresStoreBuilder, WakeUp};
+pub use config::{PostgresStoreBuilder, PostgresWakeUp};
 #[cfg(feature = "tokio-postgres-0_7")]
 pub use deadpool_postgres;
 #[cfg(feature = "tokio-postgres-0_7")]

@@ -10,16 +10,16 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::connection::{Session, Tx};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::{held_groups, page_of};
 use crate::sql::Sql;
 use crate::time::{Time, micros, until};
 
-pub(crate) async fn join(
+pub(crate) async fn register(
     session: &mut Session,
     sql: &Sql,
     request: &Register,
-) -> Result<Membership, Failure> {
+) -> Result<Membership, DriverError> {
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
     // Evict first, so that the slots of expired nodes are free when the shares are worked out.
@@ -27,9 +27,9 @@ pub(crate) async fn join(
     let mut members = members(&mut tx, sql).await?;
     if members.has(request.node) {
         let detail = format!("node {} is there already", request.node);
-        return Err(Failure::Refused(ErrorKind::Conflict, detail));
+        return Err(DriverError::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = members.free_lane(request.part);
+    let lane = members.free_lane(request.reads);
     let query = tx.query(&sql.node_join).bind(request.node.to_string()).bind(&request.label).bind(lane.0);
     let query = query.bind(Time(now)).bind(Time(now)).bind(micros(request.lease));
     query.execute(&mut *tx.tx).await?;
@@ -48,11 +48,11 @@ pub(crate) async fn heartbeat(
     session: &mut Session,
     sql: &Sql,
     request: &Heartbeat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Membership>, DriverError> {
     let quiet = request.trusted.is_empty() && request.release.is_empty() && !request.sweep;
     match if quiet { renew_quietly(session, sql, request).await? } else { Quiet::No } {
         Quiet::Gone => Ok(None),
-        Quiet::Yes(standing) => Ok(Some(*standing)),
+        Quiet::Yes(membership) => Ok(Some(*membership)),
         Quiet::No => rearrange(session, sql, request).await,
     }
 }
@@ -62,13 +62,13 @@ pub(crate) async fn publish(
     sql: &Sql,
     node: NodeId,
     state: &str,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let query = session.query(&sql.node_publish).bind(node.to_string()).bind(state);
     query.execute(&mut session.connection).await?;
     Ok(())
 }
 
-pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), Failure> {
+pub(crate) async fn leave(session: &mut Session, sql: &Sql, node: NodeId) -> Result<(), DriverError> {
     let mut tx = session.begin().await?;
     lock(&mut tx, sql, None).await?;
     tx.query(&sql.node_leave).bind(node.to_string()).execute(&mut *tx.tx).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn waiting(
     sql: &Sql,
     slots: Vec<i16>,
     after: Seq,
-) -> Result<PendingRows, Failure> {
+) -> Result<PendingRows, DriverError> {
     let query = session.query(&sql.waiting).bind(after.0);
     let query = query.bind(slots.iter().min().copied()).bind(slots.iter().max().copied()).bind(slots);
     let row = query.fetch_one(&mut session.connection).await?;
@@ -101,7 +101,7 @@ enum Quiet {
 
 /// The usual heartbeat: renews the lease without the membership lock and checks
 /// whether anything needs that lock.
-async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, Failure> {
+async fn renew_quietly(session: &mut Session, sql: &Sql, request: &Heartbeat) -> Result<Quiet, DriverError> {
     let query = session.query(&sql.heartbeat).bind(request.node.to_string()).bind(request.now.map(Time));
     let query = query.bind(micros(request.lease)).bind(request.groups_seen);
     let row = query.fetch_one(&mut session.connection).await?;
@@ -128,7 +128,7 @@ async fn rearrange(
     session: &mut Session,
     sql: &Sql,
     request: &Heartbeat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Membership>, DriverError> {
     let node = request.node.to_string();
     let mut tx = session.begin().await?;
     let now = lock(&mut tx, sql, request.now).await?;
@@ -158,7 +158,7 @@ async fn rearrange(
 }
 
 /// Waits for the membership lock, then reads the time: a time read before the wait would be stale.
-async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
+async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Timestamp, DriverError> {
     tx.query(&sql.membership_lock).execute(&mut *tx.tx).await?;
     match given {
         Some(now) => Ok(now),
@@ -168,13 +168,18 @@ async fn lock(tx: &mut Tx<'_>, sql: &Sql, given: Option<Timestamp>) -> Result<Ti
 
 /// Deletes every expired node except the one that is renewing. The delete waits for the node's settles in
 /// flight, which hold a share lock on its row; later settles find the row gone.
-async fn evict(tx: &mut Tx<'_>, sql: &Sql, renewing: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
+async fn evict(
+    tx: &mut Tx<'_>,
+    sql: &Sql,
+    renewing: Option<NodeId>,
+    now: Timestamp,
+) -> Result<(), DriverError> {
     let renewing = renewing.map(|node| node.to_string()).unwrap_or_default();
     tx.query(&sql.node_evict).bind(Time(now)).bind(renewing).execute(&mut *tx.tx).await?;
     Ok(())
 }
 
-async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Heartbeat) -> Result<(), Failure> {
+async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Heartbeat) -> Result<(), DriverError> {
     // A node never releases its own lane.
     let own = members(tx, sql).await?.lane_of(request.node).slot();
     let slots: Vec<i16> = request.release.iter().filter(|slot| **slot != own).map(|slot| slot.0).collect();
@@ -182,7 +187,7 @@ async fn release(tx: &mut Tx<'_>, sql: &Sql, request: &Heartbeat) -> Result<(), 
     Ok(())
 }
 
-async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, Failure> {
+async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, DriverError> {
     let epoch = tx.query(&sql.epoch).fetch_one(&mut *tx.tx).await?.try_get(0)?;
     let rows = page_of(tx.query(&sql.groups), &HeldGroups::first()).fetch_all(&mut *tx.tx).await?;
     Ok(GroupStates { epoch, held: held_groups(&rows)? })
@@ -190,7 +195,7 @@ async fn group_states(tx: &mut Tx<'_>, sql: &Sql) -> Result<GroupStates, Failure
 
 /// Reads the epoch first: if groups change in between, the next heartbeat finds a newer
 /// epoch and reads them again.
-async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates, Failure> {
+async fn group_states_of(session: &mut Session, sql: &Sql) -> Result<GroupStates, DriverError> {
     let epoch = session.query(&sql.epoch).fetch_one(&mut session.connection).await?.try_get(0)?;
     let first = page_of(session.query(&sql.groups), &HeldGroups::first());
     let rows = first.fetch_all(&mut session.connection).await?;
@@ -202,7 +207,7 @@ pub(crate) async fn next_due(
     session: &mut Session,
     sql: &Sql,
     now: Timestamp,
-) -> Result<Option<Duration>, Failure> {
+) -> Result<Option<Duration>, DriverError> {
     let row = session.query(&sql.next_due).fetch_optional(&mut session.connection).await?;
     let due = row.map(|row| row.try_get::<Time, _>(0)).transpose()?;
     Ok(due.map(|due| until(now, due.0)))
@@ -213,7 +218,7 @@ pub(crate) async fn later_due(
     session: &mut Session,
     sql: &Sql,
     now: Timestamp,
-) -> Result<Option<Duration>, Failure> {
+) -> Result<Option<Duration>, DriverError> {
     let query = session.query(&sql.later_due).bind(Time(now));
     let row = query.fetch_optional(&mut session.connection).await?;
     let due = row.map(|row| row.try_get::<Time, _>(0)).transpose()?;
@@ -221,20 +226,20 @@ pub(crate) async fn later_due(
 }
 
 /// Parses a node's id from a column.
-pub(crate) fn node_id(text: &str) -> Result<NodeId, Failure> {
+pub(crate) fn node_id(text: &str) -> Result<NodeId, DriverError> {
     NodeId::parse(text).map_err(|error| {
-        Failure::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
+        DriverError::Refused(ErrorKind::Unexpected, format!("a node's id can't be read: {error}"))
     })
 }
 
 /// The snapshot of nodes and slots that this transaction sees.
-async fn members(tx: &mut Tx<'_>, sql: &Sql) -> Result<Members, Failure> {
+async fn members(tx: &mut Tx<'_>, sql: &Sql) -> Result<Members, DriverError> {
     members_of(&tx.query(&sql.members).fetch_one(&mut *tx.tx).await?, 0)
 }
 
 /// Decodes the arrays that begin at `column`: ids, lanes and expiries of nodes; then numbers, holders,
 /// suspect flags, eviction counts and quarantine bounds of slots.
-fn members_of(row: &PgRow, column: usize) -> Result<Members, Failure> {
+fn members_of(row: &PgRow, column: usize) -> Result<Members, DriverError> {
     let ids: Vec<String> = row.try_get(column)?;
     let lanes: Vec<i16> = row.try_get(column + 1)?;
     let expiries: Vec<Time> = row.try_get(column + 2)?;
@@ -244,14 +249,14 @@ fn members_of(row: &PgRow, column: usize) -> Result<Members, Failure> {
     let evictions: Vec<i32> = row.try_get(column + 6)?;
     let bounds: Vec<i64> = row.try_get(column + 7)?;
     let nodes = ids.into_iter().zip(lanes).zip(expiries).map(|((id, lane), Time(expires_at))| {
-        Ok::<_, Failure>(Member { id: node_id(&id)?, lane: Lane(lane), expires_at, details: () })
+        Ok::<_, DriverError>(Member { id: node_id(&id)?, lane: Lane(lane), expires_at, details: () })
     });
     let histories = suspicions.into_iter().zip(evictions).zip(bounds);
     let slots = slots.into_iter().zip(holders).zip(histories);
     let slots = slots.map(|((slot, holder), ((suspect, evictions), bound))| {
         let holder = holder.as_deref().map(node_id).transpose()?;
         let evictions = u32::try_from(evictions).unwrap_or_default();
-        Ok::<_, Failure>(SlotRecord::new(Slot(slot), holder, suspect, evictions, Seq(bound)))
+        Ok::<_, DriverError>(SlotRecord::new(Slot(slot), holder, suspect, evictions, Seq(bound)))
     });
     Ok(Members::new(nodes.collect::<Result<_, _>>()?, slots.collect::<Result<_, _>>()?))
 }
@@ -263,7 +268,7 @@ async fn take(
     members: &mut Members,
     node: NodeId,
     slots: &[Slot],
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     if slots.is_empty() {
         return Ok(());
     }

@@ -8,16 +8,17 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::connection::{Query, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::sql::Sql;
 
 /// The migrations in order. Each records its number in the table `meta`.
-pub(crate) const MIGRATIONS: [&str; 4] = [
+pub(crate) const MIGRATIONS: [&str; 5] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
+    include_str!("../migrations/0005_inserts.sql"),
 ];
 
 /// The number of the newest migration of this release.
@@ -30,7 +31,7 @@ pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
 }
 
 /// Creates or upgrades the tables in one transaction. A lock makes concurrent migrations wait for each other.
-pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, DriverError> {
     let mut tx = session.begin().await?;
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
     let found = found(&mut tx.tx, sql).await?;
@@ -41,28 +42,41 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated
         tx.tx.execute(sqlx::raw_sql(AssertSqlSafe(text.as_str()))).await?;
     }
     add_state(&mut tx.tx, sql).await?;
+    unless_there(&mut tx.tx, &sql.page_room_there, &sql.page_room).await?;
     let to = self::found(&mut tx.tx, sql).await?.applied();
     tx.commit().await?;
     Ok(Migrated { from, to })
 }
 
-/// Adds a column that tables of an earlier release lack. Checks first, so that a user who may not alter
-/// tables can still migrate tables that are up to date.
-pub(crate) async fn add_state(connection: &mut PgConnection, sql: &Sql) -> Result<(), Failure> {
-    let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.node_state_there))).persistent(false);
-    let there: bool = query.fetch_one(&mut *connection).await?.try_get(0)?;
-    if !there {
-        connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.node_state.as_str()))).await?;
+/// Adds a column that tables of an earlier release lack.
+pub(crate) async fn add_state(connection: &mut PgConnection, sql: &Sql) -> Result<(), DriverError> {
+    unless_there(connection, &sql.node_state_there, &sql.node_state).await
+}
+
+/// Alters a table of an earlier release. Checks first, so that a user who may not alter tables can still migrate
+/// tables that are up to date.
+async fn unless_there(
+    connection: &mut PgConnection,
+    there: &Arc<str>,
+    alter: &str,
+) -> Result<(), DriverError> {
+    if !unprepared(there).fetch_one(&mut *connection).await?.try_get::<bool, _>(0)? {
+        connection.execute(sqlx::raw_sql(AssertSqlSafe(alter))).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
-    Ok(found(&mut session.connection, sql).await?.check(NEWEST)?)
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), DriverError> {
+    let found = found(&mut session.connection, sql).await?;
+    let schema: Option<String> = match found.version {
+        0 => unprepared(&sql.searched_schema).fetch_one(&mut session.connection).await?.try_get(0)?,
+        _ => None,
+    };
+    Ok(found.check(NEWEST, schema.as_deref())?)
 }
 
 /// The version of the tables; zero if they do not exist.
-pub(crate) async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<u32, Failure> {
+pub(crate) async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<u32, DriverError> {
     let there: bool = unprepared(&sql.tables).fetch_one(&mut *connection).await?.try_get(0)?;
     if !there {
         return Ok(0);
@@ -71,7 +85,7 @@ pub(crate) async fn version(connection: &mut PgConnection, sql: &Sql) -> Result<
 }
 
 /// The version and the last migration that the tables record.
-async fn found(connection: &mut PgConnection, sql: &Sql) -> Result<SchemaVersion, Failure> {
+async fn found(connection: &mut PgConnection, sql: &Sql) -> Result<SchemaVersion, DriverError> {
     match version(connection, sql).await? {
         0 => Ok(SchemaVersion::default()),
         version => Ok(SchemaVersion { version, step: number(connection, &sql.step).await? }),
@@ -79,7 +93,7 @@ async fn found(connection: &mut PgConnection, sql: &Sql) -> Result<SchemaVersion
 }
 
 /// A number from the table `meta`; zero if it is missing.
-async fn number(connection: &mut PgConnection, text: &Arc<str>) -> Result<u32, Failure> {
+async fn number(connection: &mut PgConnection, text: &Arc<str>) -> Result<u32, DriverError> {
     let row = unprepared(text).fetch_optional(connection).await?;
     let number: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
     Ok(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0))

@@ -9,19 +9,19 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::connection::{Query, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::Prepared;
 use crate::inspect::Selection;
 use crate::joins::Fired;
 use crate::sql::Sql;
 use crate::time::{Time, micros};
 
-pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -> Result<u64, Failure> {
+pub(crate) async fn replay(session: &mut Session, sql: &Sql, request: &Replay) -> Result<u64, DriverError> {
     let Some(select) = only_dead(&request.select) else { return Ok(0) };
     on_dead(session, sql.replay.of(&select), &select, request.limit, request.now, &request.by).await
 }
 
-pub(crate) async fn discard(session: &mut Session, sql: &Sql, request: &Discard) -> Result<u64, Failure> {
+pub(crate) async fn discard(session: &mut Session, sql: &Sql, request: &Discard) -> Result<u64, DriverError> {
     let Some(select) = only_dead(&request.select) else { return Ok(0) };
     on_dead(session, sql.discard.of(&select), &select, request.limit, request.now, &request.by).await
 }
@@ -33,7 +33,7 @@ async fn on_dead(
     limit: usize,
     now: Option<Timestamp>,
     by: &str,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let query = Selection::new(select).bind(session.query(statement));
     let query = query.bind(i64::try_from(limit).unwrap_or(i64::MAX)).bind(now.map(Time)).bind(by);
     let row = query.fetch_one(&mut session.connection).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn cancel(
     sql: &Sql,
     request: &Cancel,
     prepared: Prepared,
-) -> Result<(Vec<EventId>, Fired), Failure> {
+) -> Result<(Vec<EventId>, Fired), DriverError> {
     let ids: Vec<&str> = request.ids.iter().map(EventId::as_str).collect();
     let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql.cancel))).persistent(prepared == Prepared::Kept);
     let query = query.bind(ids).bind(request.now.map(Time)).bind(&request.by);
@@ -58,17 +58,21 @@ pub(crate) async fn cancel(
         None => Fired::default(),
     };
     let ids = rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<&str, _>(0)?)));
-    Ok((ids.collect::<Result<_, Failure>>()?, fired))
+    Ok((ids.collect::<Result<_, DriverError>>()?, fired))
 }
 
-pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
+pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, DriverError> {
     let query = purging(session.query(purge_text(sql, request)), request);
     let row = query.fetch_one(&mut session.connection).await?;
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or_default())
 }
 
 /// Purges, unless another process is purging: then it deletes nothing.
-pub(crate) async fn purge_in_turn(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
+pub(crate) async fn purge_in_turn(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Purge,
+) -> Result<u64, DriverError> {
     let mut tx = session.begin().await?;
     if !tx.query(&sql.purge_turn).fetch_one(&mut *tx.tx).await?.try_get::<bool, _>(0)? {
         return Ok(0);

@@ -4,7 +4,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, Row};
 
 use crate::connection::hang_up;
-use crate::error::Failure;
+use crate::error::DriverError;
 
 /// How many times to probe. One probe is deceived if another client of the pooler
 /// borrows the server process meanwhile.
@@ -24,7 +24,7 @@ pub enum Pooler {
 }
 
 /// Whether two clients meet the same server process, or one client meets two: only a pooler does that.
-pub(crate) async fn detect(options: &PgConnectOptions) -> Result<bool, Failure> {
+pub(crate) async fn detect(options: &PgConnectOptions) -> Result<bool, DriverError> {
     let mut first = PgConnection::connect_with(options).await?;
     let mut second = PgConnection::connect_with(options).await?;
     let mut found = false;
@@ -45,7 +45,7 @@ pub(crate) async fn detect(options: &PgConnectOptions) -> Result<bool, Failure> 
     Ok(found)
 }
 
-async fn backend(connection: &mut PgConnection) -> Result<String, Failure> {
+async fn backend(connection: &mut PgConnection) -> Result<String, DriverError> {
     // The simple protocol, because every pooler forwards it in one piece.
     let row = connection.fetch_one(sqlx::raw_sql("SELECT pg_backend_pid()::text")).await?;
     Ok(row.try_get(0)?)

@@ -6,7 +6,7 @@ use pillarbox::port::{Order, Promote, Promoted};
 use sqlx::Row;
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::membership::{later_due, next_due};
 use crate::sql::Sql;
 use crate::time::Time;
@@ -15,7 +15,7 @@ pub(crate) async fn promote(
     session: &mut Session,
     sql: &Sql,
     request: &Promote,
-) -> Result<Promoted, Failure> {
+) -> Result<Promoted, DriverError> {
     let row = session
         .query(&sql.promote)
         .bind(request.now.map(Time))

@@ -4,7 +4,7 @@ use pillarbox::port::Lacking;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sql::Sql;
 
 /// What a privilege is needed for.
@@ -60,7 +60,7 @@ pub(crate) async fn lacking(
     session: &mut Session,
     sql: &Sql,
     own: &'static [Right],
-) -> Result<Lacking, Failure> {
+) -> Result<Lacking, DriverError> {
     let rights: Vec<(String, &'static str, For)> = own
         .iter()
         .chain(BESIDE)

@@ -1,7 +1,7 @@
 //! Decodes rows of the driver: a read never fails, whatever another program has written.
 
 use jiff::Timestamp;
-use pillarbox::model::{self, Column, Row, RowDecoder, WithClaim};
+use pillarbox::model::{self, Column, GLOBAL, NewColumns, Row, RowDecoder, WithClaim};
 use sqlx::postgres::PgRow;
 use sqlx::{Column as _, Row as _, ValueRef};
 
@@ -12,11 +12,18 @@ use crate::time::from_binary;
 pub(crate) const LEFT_OUT: &str = "CASE WHEN octet_length(payload) > $1 OR octet_length(payload_bytes) > $1 \
     OR octet_length(headers) > $1 THEN coalesce(octet_length(payload), 0)::bigint \
     + coalesce(octet_length(payload_bytes), 0) + coalesce(octet_length(headers), 0) END";
-/// The number of bytes that a claim of the row `e` loads.
-pub(crate) const CLAIM_BYTES: &str = "(octet_length(concat(e.event_id, e.event_type, nullif(e.aggregate_type, '__GLOBAL__'), \
-    e.aggregate_id, e.tenant_id, e.message_group, e.message_id, e.correlation_id)) \
-    + coalesce(octet_length(e.headers), 0)::bigint + coalesce(octet_length(e.payload), 0) \
-    + coalesce(octet_length(e.payload_bytes), 0) + coalesce(octet_length(e.last_error), 0))";
+/// The number of bytes that a claim of the row `e` loads. One length for each column: joining the texts first takes
+/// several times as long.
+pub(crate) fn claim_bytes() -> String {
+    let length = |name: &str| match name {
+        "aggregate_type" => {
+            format!("coalesce(octet_length(nullif(e.aggregate_type, '{GLOBAL}')), 0)::bigint")
+        }
+        name => format!("coalesce(octet_length(e.{name}), 0)::bigint"),
+    };
+    let names = NewColumns::text_names().chain(["payload_bytes", "last_error"]);
+    format!("({})", names.map(length).collect::<Vec<_>>().join(" + "))
+}
 /// The columns that operators see in addition to those of a read.
 pub(crate) const RECORD_COLUMNS: &str = "done_at, last_error, locked_by, locked_until, processed_by";
 

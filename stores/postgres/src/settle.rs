@@ -4,15 +4,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pillarbox::model::{GroupKey, NodeId, stored_error};
-use pillarbox::port::{Answer, Change, Counts, Fence, Outcome, Settle, Settled, StoreError, Wait};
+use pillarbox::port::{Change, Fence, Outcome, Settle, Settled, StoreError, StoreFuture, Wait};
 use pillarbox_store_kit::Purpose;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::Prepared;
 use crate::joins::Fired;
+use crate::settle_claimed::settle_claimed;
 use crate::sql::{Locked, Sql};
 use crate::store::PostgresStore;
 use crate::time::{Time, micros};
@@ -40,7 +41,7 @@ impl PostgresStore {
         purpose: Purpose,
         request: Settle,
         locked: Locked,
-    ) -> Answer<'_, Option<(Settled, Fired)>> {
+    ) -> StoreFuture<'_, Option<(Settled, Fired)>> {
         self.on(purpose, "settle", (request, locked), |session, sql, (request, locked)| {
             Box::pin(settle(session, sql, request, *locked))
         })
@@ -54,7 +55,7 @@ async fn settle(
     sql: &Sql,
     request: &Settle,
     locked: Locked,
-) -> Result<Option<(Settled, Fired)>, Failure> {
+) -> Result<Option<(Settled, Fired)>, DriverError> {
     let all_done = request.outcomes.iter().all(|outcome| outcome.change == Change::Done);
     let settled = match &request.fence {
         // No joins to count: messages that may be steps of a join are never settled under a node's fence.
@@ -67,7 +68,8 @@ async fn settle(
             let settled = settle_done(session, sql, request, *node).await;
             settled.map(|settled| (settled, Fired::default()))
         }
-        _ => {
+        Fence::Owner(owner) => settle_claimed(session, sql, request, owner.as_str(), locked).await,
+        Fence::Node(_) | Fence::Open => {
             let prepared = session.prepared();
             settle_any(&mut session.connection, sql, request, prepared, locked).await
         }
@@ -91,7 +93,7 @@ async fn settle_whole(
     request: &Settle,
     node: NodeId,
     Ids { numbers, lines }: Ids,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let query = session.query(sql.done_whole(request.on_done)).bind(node.to_string()).bind(numbers);
     query.bind(request.now.map(Time)).bind(lines).execute(&mut session.connection).await?;
     Ok(())
@@ -121,7 +123,7 @@ async fn settle_done(
     sql: &Sql,
     request: &Settle,
     node: NodeId,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     let numbers: Vec<i64> = request.outcomes.iter().map(|outcome| outcome.seq.0).collect();
     let ids: Vec<&str> = request.outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
     let statement = sql.done(request.on_done);
@@ -147,14 +149,14 @@ async fn settle_done(
 }
 
 /// Rows by sequence number and id, in the text form that statements return.
-struct Pairs(HashSet<String>);
+pub(crate) struct Pairs(HashSet<String>);
 
 impl Pairs {
-    fn new(told: Option<Vec<String>>) -> Self {
+    pub(crate) fn new(told: Option<Vec<String>>) -> Self {
         Self(told.into_iter().flatten().collect())
     }
 
-    fn has(&self, seq: i64, id: &str) -> bool {
+    pub(crate) fn has(&self, seq: i64, id: &str) -> bool {
         !self.0.is_empty() && self.0.contains(&format!("{seq} {id}"))
     }
 }
@@ -167,7 +169,7 @@ pub(crate) async fn settle_any(
     request: &Settle,
     prepared: Prepared,
     locked: Locked,
-) -> Result<(Settled, Fired), Failure> {
+) -> Result<(Settled, Fired), DriverError> {
     let columns = Columns::new(request);
     let statement = Arc::clone(sql.settle.of(request.on_done).of(locked));
     let query = sqlx::query(AssertSqlSafe(statement)).persistent(prepared == Prepared::Kept);
@@ -185,6 +187,7 @@ pub(crate) async fn settle_any(
         .bind(&columns.delayed)
         .bind(&columns.blocks)
         .bind(&columns.id)
+        .bind(&columns.recorded)
         .fetch_one(connection)
         .await?;
     let settled = columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?, row.try_get(4)?);
@@ -203,6 +206,7 @@ pub(crate) struct Columns<'a> {
     pub(crate) delay_us: Vec<i64>,
     pub(crate) error: Vec<Option<String>>,
     pub(crate) counted: Vec<i32>,
+    pub(crate) recorded: Vec<bool>,
     pub(crate) delayed: Vec<bool>,
     pub(crate) blocks: Vec<Option<&'a str>>,
     pub(crate) id: Vec<&'a str>,
@@ -249,35 +253,42 @@ impl<'a> Columns<'a> {
         self.seq.push(outcome.seq.0);
         self.id.push(outcome.id.as_str());
         self.token.push(outcome.token.0);
-        let plain = |kind, counted| Part { kind, counted, ..Part::default() };
+        let plain = |kind, counted| ChangeColumns { kind, counted, ..ChangeColumns::default() };
         let part = match &outcome.change {
             Change::Done => plain(0, 0),
-            Change::Retry { delay, error, counts, wait } => Part {
+            Change::Retry { delay, error, counts, wait } => ChangeColumns {
                 kind: 1,
                 delay_us: micros(*delay),
                 error: Some(stored_error(error)),
-                counted: count(*counts),
+                counted: counts.added().into(),
+                recorded: counts.is_recorded(),
                 delayed: *wait == Wait::Delayed,
                 blocks: None,
             },
-            Change::Dead { error, counts, blocks } => Part {
+            Change::Dead { error, counts, blocks } => ChangeColumns {
                 kind: 2,
                 error: Some(stored_error(error)),
-                counted: count(*counts),
+                counted: counts.added().into(),
+                recorded: counts.is_recorded(),
                 blocks: blocks.as_ref().map(GroupKey::as_str),
-                ..Part::default()
+                ..ChangeColumns::default()
             },
             Change::Delay => plain(3, 0),
             Change::Attempt => plain(4, 1),
             Change::Release => plain(5, 0),
             Change::Untried => plain(5, -1),
-            Change::Waits { error } => Part { kind: 7, error: Some(stored_error(error)), ..Part::default() },
-            Change::Extend { lease } => Part { kind: 6, delay_us: micros(*lease), ..Part::default() },
+            Change::Waits { error } => {
+                ChangeColumns { kind: 7, error: Some(stored_error(error)), ..ChangeColumns::default() }
+            }
+            Change::Extend { lease } => {
+                ChangeColumns { kind: 6, delay_us: micros(*lease), ..ChangeColumns::default() }
+            }
         };
         self.kind.push(part.kind);
         self.delay_us.push(part.delay_us);
         self.error.push(part.error);
         self.counted.push(part.counted);
+        self.recorded.push(part.recorded);
         self.delayed.push(part.delayed);
         self.blocks.push(part.blocks);
     }
@@ -285,20 +296,12 @@ impl<'a> Columns<'a> {
 
 /// The fields of an outcome other than its row.
 #[derive(Default)]
-struct Part<'a> {
+struct ChangeColumns<'a> {
     kind: i16,
     delay_us: i64,
     error: Option<String>,
     counted: i32,
+    recorded: bool,
     delayed: bool,
     blocks: Option<&'a str>,
-}
-
-/// How an outcome changes the number of attempts.
-pub(crate) const fn count(counts: Counts) -> i32 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
-    }
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
+use pillarbox::model::{
+    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
+};
 use pillarbox::port::{OnDone, Order};
 use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
 
 use crate::flowcatalyst::ITEM_BYTES;
-use crate::insert::Values as NewValues;
 use crate::joins::JOIN_COLUMNS;
 use crate::migrate::MIGRATIONS;
-use crate::row::{CLAIM_BYTES, LEFT_OUT, RECORD_COLUMNS};
+use crate::row::{LEFT_OUT, RECORD_COLUMNS, claim_bytes};
 
 /// The group key of a row, as an SQL expression.
 const GROUP_KEY: &str =
@@ -29,7 +30,7 @@ const JOIN_INDEXES: [(&str, &str); 3] =
     [("{join_group}", "group"), ("{join_created}", "created"), ("{join_event}", "event")];
 
 /// Tables and functions beside the event table, by placeholder and suffix of the name.
-const BESIDE: [(&str, &str); 13] = [
+const BESIDE: [(&str, &str); 15] = [
     ("{node}", "node"),
     ("{slot}", "slot"),
     ("{group}", "group"),
@@ -43,6 +44,8 @@ const BESIDE: [(&str, &str); 13] = [
     ("{join_attach}", "join_attach"),
     ("{join_report}", "join_report"),
     ("{join_wait}", "join_wait"),
+    ("{slot_insert}", "slot_insert"),
+    ("{slot_update}", "slot_update"),
 ];
 
 /// The conditions that all selections of operators share, on parameters 2 to 6. Parameter 1
@@ -71,6 +74,17 @@ const BRIEF: &str = "50ms";
 /// Whether a settle names the row `e`, by sequence number and id.
 const PAIR: &str = "((e.seq, e.event_id) IN (SELECT o.seq, o.event_id FROM unnest($2::bigint[], $4::text[]) AS o (seq, event_id)))";
 
+/// The same under a claim, with its token. The owner is compared beside it.
+const CLAIMED_PAIR: &str = "((e.seq, e.lock_token, e.event_id) IN (SELECT o.seq, o.token, o.event_id \
+    FROM unnest($2::bigint[], $5::bigint[], $4::text[]) AS o (seq, token, event_id)))";
+
+/// What a settle under a claim tells of the rows that did not change: the rows that did, and whether a sequence
+/// number belongs to another event now. Both are NULL if every row changed.
+const CLAIMED_UNCHANGED: &str = "CASE WHEN (SELECT count(*) FROM changed) < cardinality($2) \
+    THEN ARRAY(SELECT seq || ' ' || event_id FROM changed) END, \
+    CASE WHEN (SELECT count(*) FROM changed) < cardinality($2) THEN EXISTS ( \
+        SELECT 1 FROM {event} e WHERE e.seq = ANY($2) AND e.status IN (0, 2) AND {pair} IS NOT TRUE) END";
+
 /// Fails the statement unless the changed rows `c` are exactly the rows that a settle names. Plain SQL can
 /// raise an error only through a failing cast; its text appears in the server's log. The concatenation keeps
 /// the planner from evaluating the cast in advance.
@@ -87,6 +101,11 @@ pub(crate) struct Names {
     has_schema: bool,
 }
 
+/// The number of the first text parameter of an insert; the other parameters come before it.
+const FIRST_TEXT: usize = 9;
+/// The same in the insert of one row that neither waits nor expires, which has no parameters for these times.
+const FIRST_TEXT_OF_ONE: usize = 5;
+
 impl Names {
     pub(crate) fn new(schema: Option<&TableName>, table: &TableName, layout: Layout) -> Self {
         let (event, family) = (table.as_str(), table.family());
@@ -101,8 +120,8 @@ impl Names {
             has_schema: schema.is_some(),
         };
         let (columns, heavy, bytes) = names.either(
-            (COLUMNS, &HEAVY_COLUMNS[..], CLAIM_BYTES),
-            (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], ITEM_BYTES),
+            (COLUMNS, &HEAVY_COLUMNS[..], claim_bytes()),
+            (ITEM_COLUMNS, &HEAVY_ITEM_COLUMNS[..], ITEM_BYTES.to_owned()),
         );
         // Items have no sequence numbers and therefore no quarantine; their tables lack these columns.
         let (evictions, quarantined_upto) =
@@ -111,9 +130,12 @@ impl Names {
         // out of a list.
         let light = |column: &str| format!("CASE WHEN octet_length({column}) <= $1 THEN {column} END");
         let taken = |column: &str| format!("CASE WHEN {bytes} <= t.row_most THEN e.{column} END");
+        let claimed =
+            |column: &str| format!("CASE WHEN e.seq = ANY (odd.large) THEN NULL ELSE e.{column} END");
         let listed = |column: &str| format!("CASE WHEN $9::boolean THEN {column} END");
         let of_row = |column: &str| format!("e.{column}");
         names.replacements = Replacements::new(vec![
+            ("{claimed_unchanged}", CLAIMED_UNCHANGED.to_owned()),
             ("{group_key}", GROUP_KEY.to_owned()),
             ("{event}", full(event)),
             ("{event_name}", format!("'{}'", full(event))),
@@ -125,14 +147,21 @@ impl Names {
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{join_columns}", JOIN_COLUMNS.to_owned()),
             ("{taken_columns}", selected(columns, heavy, of_row, taken)),
+            ("{claimed_columns}", selected(columns, heavy, of_row, claimed)),
             ("{columns}", columns.to_owned()),
+            ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
+            ("{text_values}", NewColumns::text_list(|_, name| format!("w.{name}"))),
+            ("{text_definitions}", NewColumns::text_list(|_, name| format!("{name} text"))),
+            ("{text_params}", NewColumns::text_list(|place, _| format!("${}", FIRST_TEXT_OF_ONE + place))),
+            ("{text_arrays}", NewColumns::text_list(|place, _| format!("${}::text[]", FIRST_TEXT + place))),
             ("{listed_columns}", selected(columns, heavy, str::to_owned, listed)),
             ("{light_columns}", selected(columns, heavy, str::to_owned, light)),
             ("{brief}", BRIEF.to_owned()),
             ("{as_expected}", AS_EXPECTED.to_owned()),
             ("{pair}", PAIR.to_owned()),
+            ("{claimed_pair}", CLAIMED_PAIR.to_owned()),
             ("{left_out}", format!("{LEFT_OUT} AS left_out")),
-            ("{bytes}", bytes.to_owned()),
+            ("{bytes}", bytes.clone()),
             ("{evictions}", evictions.to_owned()),
             ("{quarantined_upto}", quarantined_upto.to_owned()),
             ("{counted}", format!("CASE WHEN {bytes} <= t.row_most THEN {bytes}::int ELSE 0 END")),
@@ -143,6 +172,9 @@ impl Names {
         replacements.add_each(&EVENT_INDEXES, |index| format!("\"{event}_{index}\""));
         replacements.add_each(&JOIN_INDEXES, |index| format!("\"{family}_join_{index}\""));
         replacements.add_each(&BESIDE, |table| full(&format!("{family}_{table}")));
+        let searched = schema.map(|schema| format!("'{}'", schema.as_str()));
+        replacements
+            .add("{searched_schema}", searched.unwrap_or_else(|| "current_schema()::text".to_owned()));
         if let Some(schema) = schema {
             replacements.add("{schema}", format!("\"{}\"", schema.as_str()));
             replacements.add("{schema_name}", format!("'\"{}\"'", schema.as_str()));
@@ -203,6 +235,11 @@ impl Names {
         ByOnDone { keep: settling(OnDone::Keep), delete: settling(OnDone::Delete) }
     }
 
+    fn claiming(&self, text: &str) -> Claiming {
+        let form = |part: &str| self.statement(&form(text, &[part]));
+        Claiming { all: form("all"), one: form("one"), several: form("several") }
+    }
+
     fn taking(&self, text: &str) -> Taking {
         let form = |part: &str| self.statement(&form(text, &[part]));
         Taking { ordered: form("ordered"), parallel: form("parallel") }
@@ -234,8 +271,8 @@ pub(crate) struct Inserting {
 
 impl Inserting {
     /// The form for these rows.
-    pub(crate) fn of(&self, rows: &[NewValues<'_>]) -> &Arc<str> {
-        if rows.iter().any(|row| row.message_id.is_some()) { &self.once } else { &self.plain }
+    pub(crate) fn of(&self, rows: &[NewColumns<'_>]) -> &Arc<str> {
+        if rows.iter().any(|row| row.event.message_id().is_some()) { &self.once } else { &self.plain }
     }
 }
 
@@ -307,6 +344,13 @@ impl<T> ByOnDone<T> {
     }
 }
 
+/// A claim of messages in three forms: of all topics, of one topic, and of several.
+pub(crate) struct Claiming {
+    pub(crate) all: Arc<str>,
+    pub(crate) one: Arc<str>,
+    pub(crate) several: Arc<str>,
+}
+
 /// A take in two forms: items without a group are taken in order, or in parallel.
 pub(crate) struct Taking {
     ordered: Arc<str>,
@@ -335,14 +379,14 @@ statements! {
     one statement -> Arc<str> {
         insert: written, alive, notify;
         fetch: fetch_slots, fetch_ranges, fetch_group, fetch_due, fetch_large, horizon, clock, next_due, later_due, promote;
-        claim: claim, claim_queue, claim_topics, due_topics, reap;
-        settle: done, done_whole, done_delete, done_delete_whole;
+        claim: claim, due_topics, reap;
+        settle: done, done_whole, done_delete, done_delete_whole, claimed_done, claimed_done_delete, claimed_renew;
         membership: membership_lock, members, heartbeat, node_join, node_renew, node_leave, node_publish, slots_take,
             slots_release;
         joins: join_start, join_attach, join_report, join_wait, join_cancel, join_show, join_list, join_list_grouped;
         operate: groups, groups_named, group_show, group_hold, group_free, epoch, epoch_grow, purge_turn, audit, audits;
         inspect: nodes, stats_beside;
-        schema: migrate_lock, tables, step, node_state_there, rights;
+        schema: migrate_lock, tables, searched_schema, step, node_state_there, page_room_there, rights;
         items: lacking, recover, node_share, group_block;
     }
     each statement -> Arc<str> {
@@ -355,10 +399,11 @@ statements! {
     each inserting -> Inserting { insert: insert, insert_many, insert_json; }
     one settle -> ByOnDone<Settling> { settle: settle; }
     one settle_items -> ByOnDone<ItemSettling> { items: items_settle; }
+    one claiming -> Claiming { claim: claim_queue; }
     one taking -> Taking { items: take; }
     one selecting -> Selecting<Arc<str>> { inspect: count; }
     each selecting -> Selecting<Arc<str>> { operate: replay, discard; inspect: list, list_newest; }
-    one script -> String { schema: node_state; items: create_items, create_beside; }
+    one script -> String { schema: node_state, page_room; items: create_items, create_beside; }
     one schema_script -> Option<String> { schema: schema; }
 }
 
@@ -368,6 +413,14 @@ impl Sql {
         match on_done {
             OnDone::Keep => &self.done_whole,
             OnDone::Delete => &self.done_delete_whole,
+        }
+    }
+
+    /// Marks or deletes done rows under a claim.
+    pub(crate) const fn claimed_done(&self, on_done: OnDone) -> &Arc<str> {
+        match on_done {
+            OnDone::Keep => &self.claimed_done,
+            OnDone::Delete => &self.claimed_done_delete,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,30 +10,32 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Seq, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins, Membership,
-    Native, Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Table, Take,
+    Admin, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, ItemStore, Items, Joins, Membership, Native,
+    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Take,
     Taken, Wakeups, Write,
 };
-use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _};
+use pillarbox_store_kit::{Pools, Purpose, ServerFailure as _, call};
 use sqlx::postgres::PgPool;
 use tokio::time::timeout;
 
-use crate::announce::Announcer;
-use crate::config::{PostgresStoreBuilder, WakeUp};
+use crate::config::{PostgresStoreBuilder, PostgresWakeUp};
 use crate::connection::{Connector, Session, Work};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::hints::Listener;
 #[cfg(any(feature = "sqlx-0_9", feature = "tokio-postgres-0_7"))]
 use crate::insert::Prepared;
 use crate::insert::insert_rows;
 use crate::joins::Fired;
 use crate::kind::Kind;
+use crate::notifier::Notifier;
 use crate::sql::Sql;
 use crate::{claim, fetch, flowcatalyst, membership, promote};
 
 /// How long a heartbeat waits for the query for waiting rows. After that it reports rows as ready, so that
 /// the reader looks itself.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long a shutdown waits for calls in flight.
+const SHUT_DOWN: Duration = Duration::from_secs(5);
 
 /// A database call: runs on a session, with the store's statements and a request.
 pub(crate) type Call<R, T> = for<'c> fn(&'c mut Session, &'c Sql, &'c R) -> Work<'c, T>;
@@ -55,8 +58,8 @@ pub(crate) struct Shared {
     pub(crate) sql: Arc<Sql>,
     pub(crate) pools: Arc<Pools<Connector>>,
     channel: String,
-    wake_up: WakeUp,
-    announcer: Announcer,
+    wake_up: PostgresWakeUp,
+    notifier: Notifier,
     listener: OnceLock<Listener>,
     /// True if the last registration or heartbeat found no other node: there is no one to notify of new rows.
     alone: AtomicBool,
@@ -103,7 +106,7 @@ impl<K> PostgresTable<K> {
             sql: Arc::new(Sql::new(&names)),
             channel: names.channel,
             wake_up,
-            announcer: Announcer::default(),
+            notifier: Notifier::default(),
             listener: OnceLock::new(),
             alone: AtomicBool::new(false),
         };
@@ -150,7 +153,7 @@ impl<K> PostgresTable<K> {
         operation: &'static str,
         request: R,
         call: Call<R, T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -167,7 +170,7 @@ impl<K> PostgresTable<K> {
         operation: &'static str,
         request: R,
         call: Call<R, T>,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         R: Send + Sync + 'static,
         T: Send + 'static,
@@ -223,37 +226,32 @@ impl<K: Kind> Table for PostgresTable<K> {
         &self.0.facts
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.on(Purpose::Fetch, "tell the time", (), |session, sql, ()| Box::pin(fetch::clock(session, sql)))
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         Box::pin(async move {
             K::admit(self, &request.rows)?;
-            let written = self
-                .on_general("write", request, |session, sql, request| Box::pin(write(session, sql, request)));
+            let written = self.on_general("write", request, call!(write));
             let written = written.await?;
             self.notify();
             Ok(written)
         })
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         K::settle(self, request)
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        let joined = self.on(Purpose::Heartbeat, "join", request, |session, sql, request| {
-            Box::pin(membership::join(session, sql, request))
-        });
-        Box::pin(async move { Ok(self.member(joined.await?, Seq(0)).await) })
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
+        let registered = self.on(Purpose::Heartbeat, "register", request, call!(membership::register));
+        Box::pin(async move { Ok(self.member(registered.await?, Seq(0)).await) })
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         let after = request.after;
-        let renewed = self.on(Purpose::Heartbeat, "heartbeat", request, |session, sql, request| {
-            Box::pin(membership::heartbeat(session, sql, request))
-        });
+        let renewed = self.on(Purpose::Heartbeat, "heartbeat", request, call!(membership::heartbeat));
         Box::pin(async move {
             match renewed.await? {
                 Some(membership) => Ok(Some(self.member(membership, after).await)),
@@ -262,13 +260,13 @@ impl<K: Kind> Table for PostgresTable<K> {
         })
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         self.on_general("publish", (node, state), |session, sql, (node, state)| {
             Box::pin(membership::publish(session, sql, *node, state))
         })
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.0.alone.store(false, Ordering::Relaxed);
         self.on(Purpose::Heartbeat, "leave", node, |session, sql, node| {
             Box::pin(membership::leave(session, sql, *node))
@@ -280,23 +278,32 @@ impl<K: Kind> Table for PostgresTable<K> {
     }
 
     fn notify(&self) {
-        if self.0.wake_up == WakeUp::Notify && !self.0.alone.load(Ordering::Relaxed) {
-            self.0.announcer.notify(&self.0.pools, &self.0.sql, &self.0.channel);
+        if self.0.wake_up == PostgresWakeUp::Notify && !self.0.alone.load(Ordering::Relaxed) {
+            self.0.notifier.notify(&self.0.pools, &self.0.sql, &self.0.channel);
         }
     }
 
     fn wakeups(&self) -> Option<Wakeups> {
-        if self.0.wake_up == WakeUp::Off {
+        if self.0.wake_up == PostgresWakeUp::Off {
             return None;
         }
         let listener = self.0.listener.get_or_init(|| Listener::start(&self.0.pools, &self.0.channel));
         Some(listener.wakeups())
     }
+
+    /// Also waits for notifications that are not sent yet: a process may write and end at once.
+    fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            if timeout(SHUT_DOWN, self.close()).await.is_err() {
+                tracing::debug!("the calls in flight did not end in time");
+            }
+        })
+    }
 }
 
 /// Inserts rows. A single statement is its own transaction. Rows with a message id may exist already, and
 /// looking them up takes a second statement, so such a batch gets an explicit transaction.
-async fn write(session: &mut Session, sql: &Sql, request: &Write) -> Result<Vec<Written>, Failure> {
+async fn write(session: &mut Session, sql: &Sql, request: &Write) -> Result<Vec<Written>, DriverError> {
     if request.rows.iter().all(|row| row.event.message_id().is_none()) {
         let prepared = session.prepared();
         return insert_rows(&mut session.connection, sql, &request.rows, request.now, prepared).await;
@@ -309,32 +316,24 @@ async fn write(session: &mut Session, sql: &Sql, request: &Write) -> Result<Vec<
 }
 
 impl Store for PostgresStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
-        self.on(Purpose::Fetch, "fetch", request, |session, sql, request| {
-            Box::pin(fetch::fetch(session, sql, request))
-        })
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
+        self.on(Purpose::Fetch, "fetch", request, call!(fetch::fetch))
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
-        self.on_general("claim", request, |session, sql, request| {
-            Box::pin(claim::claim(session, sql, request))
-        })
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
+        self.on_general("claim", request, call!(claim::claim))
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
-        self.on_general("due topics", request, |session, sql, request| {
-            Box::pin(claim::due_topics(session, sql, request))
-        })
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
+        self.on_general("due topics", request, call!(claim::due_topics))
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
-        self.on_general("reap", request, |session, sql, request| Box::pin(claim::reap(session, sql, request)))
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
+        self.on_general("reap", request, call!(claim::reap))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
-        self.on_general("promote", request, |session, sql, request| {
-            Box::pin(promote::promote(session, sql, request))
-        })
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
+        self.on_general("promote", request, call!(promote::promote))
     }
 
     fn joins(&self) -> Option<&dyn Joins> {
@@ -343,16 +342,12 @@ impl Store for PostgresStore {
 }
 
 impl ItemStore for PostgresItemStore {
-    fn take(&self, request: Take) -> Answer<'_, Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
         // The fetch connection is free for this: a table with a leader has no other reads.
-        self.on(Purpose::Fetch, "take", request, |session, sql, request| {
-            Box::pin(flowcatalyst::take(session, sql, request))
-        })
+        self.on(Purpose::Fetch, "take", request, call!(flowcatalyst::take))
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
-        self.on_general("recover", request, |session, sql, request| {
-            Box::pin(flowcatalyst::recover(session, sql, request))
-        })
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
+        self.on_general("recover", request, call!(flowcatalyst::recover))
     }
 }

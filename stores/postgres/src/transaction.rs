@@ -2,7 +2,7 @@
 
 use pillarbox::model::{EventId, NewRow, Written};
 use pillarbox::port::{
-    Answer, Begin, Cancel, CommitError, JoinChange, JoinChanged, Settle, Settled, WriteOn,
+    Begin, Cancel, CommitError, JoinChange, JoinChanged, Settle, Settled, StoreFuture, WriteOn,
 };
 use pillarbox_store_kit::{ServerFailure as _, commit_error};
 use sqlx::Transaction;
@@ -21,7 +21,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, Postgres>,
         rows: &'a [NewRow],
-    ) -> Answer<'a, Vec<Written>> {
+    ) -> StoreFuture<'a, Vec<Written>> {
         Box::pin(async move {
             K::admit(self, rows)?;
             let prepared = self.prepared().await;
@@ -34,7 +34,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, Postgres>,
         request: Cancel,
-    ) -> Answer<'a, Vec<EventId>> {
+    ) -> StoreFuture<'a, Vec<EventId>> {
         Box::pin(async move {
             let prepared = self.prepared().await;
             let cancelled = cancel(tx, &self.shared().sql, &request, prepared).await;
@@ -47,7 +47,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, Postgres>,
         request: Settle,
-    ) -> Answer<'a, Settled> {
+    ) -> StoreFuture<'a, Settled> {
         Box::pin(async move {
             K::queue(self, "settle")?;
             let prepared = self.prepared().await;
@@ -61,7 +61,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
         &'a self,
         tx: &'a mut Transaction<'c, Postgres>,
         request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
+    ) -> StoreFuture<'a, JoinChanged> {
         Box::pin(async move {
             K::queue(self, "change join")?;
             let prepared = self.prepared().await;
@@ -75,7 +75,7 @@ impl<'c, K: Kind> WriteOn<Transaction<'c, Postgres>> for PostgresTable<K> {
 impl<K: Kind> Begin for PostgresTable<K> {
     type Tx = Transaction<'static, Postgres>;
 
-    fn begin(&self) -> Answer<'_, Self::Tx> {
+    fn begin(&self) -> StoreFuture<'_, Self::Tx> {
         Box::pin(async move {
             let begun = self.shared().pools.begin(self.shared().pool.clone()).await;
             begun.map_err(|failure| failure.into_store_error("begin", self.name()))
@@ -86,7 +86,7 @@ impl<K: Kind> Begin for PostgresTable<K> {
         self.shared().pools.commit(tx).await.map_err(|failure| commit_error(failure, self.name()))
     }
 
-    fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()> {
+    fn rollback(&self, tx: Self::Tx) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let ended = self.shared().pools.roll_back(tx).await;
             ended.map_err(|failure| failure.into_store_error("roll back", self.name()))

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use pillarbox::model::NewRow;
-use pillarbox::port::{ErrorKind, Insert, StoreError, WriteSql};
-use serde::{Serialize, Serializer};
+use pillarbox::model::{NewColumns, NewRow, When};
+use pillarbox::port::{Insert, StoreError, WriteSql};
+use serde_json::{Map, Value};
 
-use crate::insert::Values;
+use crate::insert::moment;
 use crate::kind::Kind;
 use crate::store::PostgresTable;
 use crate::time::from_first;
@@ -35,73 +35,30 @@ use crate::time::from_first;
 impl<K: Kind> WriteSql for PostgresTable<K> {
     fn insert_sql(&self, rows: &[NewRow]) -> Result<Insert, StoreError> {
         K::admit(self, rows)?;
-        let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
-        let rows: Vec<Columns<'_>> = values.iter().map(Columns::new).collect();
-        let param = serde_json::to_string(&rows).map_err(|_| {
-            StoreError::new(ErrorKind::InvalidInput, "write", self.name(), "the rows can't be put into JSON")
-        })?;
+        let values = NewColumns::of_all(rows);
+        let param = Value::from(values.iter().map(object).collect::<Vec<_>>()).to_string();
         Ok(Insert::new(&**self.shared().sql.insert_json.of(&values), vec![param]))
     }
 }
 
 /// One row under the column names of the statement `insert_json`; a missing field is NULL.
-#[derive(Serialize)]
-struct Columns<'a> {
-    event_id: &'a str,
-    event_type: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aggregate_type: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aggregate_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tenant_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lane: Option<i16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message_group: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    correlation_id: Option<&'a str>,
-    occurred_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_in: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_in: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "hex")]
-    payload_bytes: Option<&'a [u8]>,
-}
-
-impl<'a> Columns<'a> {
-    fn new(row: &'a Values<'a>) -> Self {
-        Self {
-            event_id: row.event_id,
-            event_type: row.event_type,
-            aggregate_type: row.aggregate_type,
-            aggregate_id: row.aggregate_id,
-            tenant_id: row.tenant_id,
-            lane: row.lane,
-            message_group: row.message_group,
-            message_id: row.message_id,
-            correlation_id: row.correlation_id,
-            occurred_at: time(row.occurred_at),
-            due_at: row.due.at.map(time),
-            due_in: row.due.in_us,
-            expires_at: row.expires.at.map(time),
-            expires_in: row.expires.in_us,
-            headers: row.headers.as_deref(),
-            payload: row.payload,
-            payload_bytes: row.payload_bytes,
-        }
-    }
+fn object(row: &NewColumns<'_>) -> Map<String, Value> {
+    let at = |when: Option<When>| match when {
+        Some(When::At(at)) => Some(time(at).into()),
+        _ => None,
+    };
+    let others: [(&str, Option<Value>); 7] = [
+        ("lane", row.lane.map(|lane| lane.0.into())),
+        ("occurred_at", Some(time(row.occurred_at).into())),
+        ("due_at", at(row.due)),
+        ("due_in", moment(row.due).1.map(Value::from)),
+        ("expires_at", at(row.expires)),
+        ("expires_in", moment(row.expires).1.map(Value::from)),
+        ("payload_bytes", row.payload_bytes.map(|bytes| hex(bytes).into())),
+    ];
+    let texts =
+        NewColumns::text_names().zip(&row.texts).map(|(name, text)| (name, text.as_deref().map(Value::from)));
+    texts.chain(others).filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Formats a time so that the server reads it the same under every setting, with BC for years before year 1.
@@ -120,15 +77,13 @@ fn time(at: Timestamp) -> String {
     )
 }
 
-fn hex<S: Serializer>(bytes: &Option<&[u8]>, serializer: S) -> Result<S::Ok, S::Error> {
-    let bytes = bytes.unwrap_or_default();
-    let mut text = String::with_capacity(2 + 2 * bytes.len());
-    text.push_str("\\x");
-    for byte in bytes {
+/// Bytes as the server reads them from text.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
         // Writing to a string can't fail.
         let _ = write!(text, "{byte:02x}");
-    }
-    serializer.serialize_str(&text)
+        text
+    })
 }
 
 #[cfg(test)]

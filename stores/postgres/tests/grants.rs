@@ -14,13 +14,13 @@ use pillarbox::model::{
 use pillarbox::port::{
     Admin, AnyTable, Begin, ByteLimits, Cancel, Change, Claim, ClaimFrom, Counts, Cursor, Delivery, Discard,
     ErrorKind, Fence, Fetch, GroupAction, GroupChange, Handed, Heartbeat, JoinAction, JoinChange, Joins,
-    NoMetrics, OnDone, Order, Outcome, Part, Promote, Purge, PurgeStatus, Reap, Register, Replay, Scope,
+    NoMetrics, OnDone, Order, Outcome, Promote, Purge, PurgeStatus, ReadScope, Reap, Register, Replay, Scope,
     Select, Settle, Sink, Store, StoreError, Table, Verdict, Wait, Write, WriteOn,
 };
 use pillarbox_conformance::{fill_items, relay_items};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Executor};
-use pillarbox_postgres::{Pooler, PostgresItemStore, PostgresStore, WakeUp};
+use pillarbox_postgres::{Pooler, PostgresItemStore, PostgresStore, PostgresWakeUp};
 use uuid::Uuid;
 
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
@@ -77,13 +77,15 @@ impl Site {
     }
 
     fn store(&self, role: &str) -> PostgresStore {
-        let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
+        let builder =
+            PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(PostgresWakeUp::Off);
         builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap()).general_connections(1).open()
     }
 
     /// The same on FlowCatalyst's tables.
     fn items(&self, role: &str) -> PostgresItemStore {
-        let builder = PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(WakeUp::Off);
+        let builder =
+            PostgresStore::builder(self.pool(role)).pooler(Pooler::None).wake_up(PostgresWakeUp::Off);
         let builder = builder.schema(TableName::new(format!("shop_{}", self.suffix)).unwrap());
         builder.general_connections(1).open_items()
     }
@@ -119,20 +121,26 @@ fn grants(heading: &str) -> Vec<[String; 3]> {
             continue;
         };
         let (things, role) = rest.split_once(" TO ").unwrap();
-        let privileges: Vec<&str> = match privileges.contains('(') {
-            true => vec![privileges],
-            false => privileges.split(", ").collect(),
-        };
+        let privileges = each_privilege(privileges.trim());
         let sequence = if things.starts_with("SEQUENCE ") { "SEQUENCE " } else { "" };
         for thing in things.trim_start_matches("SEQUENCE ").split(", ") {
             grants.extend(
-                privileges
-                    .iter()
-                    .map(|one| [(*one).to_owned(), format!("{sequence}{thing}"), role.to_owned()]),
+                privileges.iter().map(|one| [one.clone(), format!("{sequence}{thing}"), role.to_owned()]),
             );
         }
     }
     grants
+}
+
+/// Single privileges, those on columns one by one: `INSERT (a, b)` is `INSERT (a)` and `INSERT (b)`.
+fn each_privilege(privileges: &str) -> Vec<String> {
+    match privileges.split_once(" (") {
+        Some((verb, columns)) => {
+            let columns = columns.trim_end().trim_end_matches(')').split(',').map(str::trim);
+            columns.map(|column| format!("{verb} ({column})")).collect()
+        }
+        None => privileges.split(", ").map(str::to_owned).collect(),
+    }
 }
 
 fn event(group: &str) -> Event {
@@ -165,16 +173,16 @@ async fn deliver(store: &PostgresStore, rows: &[Written]) -> Result<(), StoreErr
     store.check().await?;
     let (node, lease) = (random_node(), Duration::from_secs(60));
     let joined = store
-        .register(Register { node, label: "grants".to_owned(), part: Part::Share, lease, now: None })
+        .register(Register { node, label: "grants".to_owned(), reads: ReadScope::Share, lease, now: None })
         .await?;
     let slots = SlotSet::new(joined.held.iter().map(|held| held.slot));
     let scope = Scope::Slots { slots, cursor: Cursor::default() };
     let fetch = Fetch { scope, rows: 100, bytes: ByteLimits::NONE, skip_recent: Duration::ZERO, now: None };
     let fetched = store.fetch(fetch).await?;
     assert!(!fetched.rows.is_empty(), "nothing to deliver");
-    let outcome = |place: usize, change| Outcome {
-        seq: rows[place].seq,
-        id: rows[place].id.clone(),
+    let outcome = |fixture: usize, change| Outcome {
+        seq: rows[fixture].seq,
+        id: rows[fixture].id.clone(),
         token: Token(0),
         change,
     };
@@ -283,6 +291,18 @@ async fn roles_work_with_the_grants_of_the_guide_and_can_do_no_more() {
     operate(&site.store("shop_operate")).await.unwrap();
     for (role, sql) in [
         ("shop_write", "SELECT payload FROM shop.outbox_event"),
+        (
+            "shop_write",
+            "INSERT INTO shop.outbox_event (event_id, event_type, payload, seq) VALUES ('i', 't', '{}', 0)",
+        ),
+        (
+            "shop_write",
+            "INSERT INTO shop.outbox_event (event_id, event_type, payload, status) VALUES ('i', 't', '{}', 1)",
+        ),
+        (
+            "shop_write",
+            "INSERT INTO shop.outbox_event (event_id, event_type, payload, attempts) VALUES ('i', 't', '{}', 9)",
+        ),
         ("shop_write", "UPDATE shop.outbox_event SET status = 1"),
         ("shop_write", "DELETE FROM shop.outbox_event"),
         ("shop_write", "SELECT * FROM shop.outbox_node"),
@@ -319,7 +339,7 @@ async fn a_plain_writer_needs_to_insert_and_to_draw_a_number() {
     let insert =
         "INSERT INTO shop.outbox_event (event_id, event_type, payload) VALUES ('one', 'OrderPlaced', '{}')";
     assert_eq!(site.plain("shop_write", insert).await, Ok(1));
-    for grant in ["INSERT ON shop.outbox_event", "USAGE ON SEQUENCE shop.outbox_event_seq"] {
+    for grant in ["INSERT (event_id) ON shop.outbox_event", "USAGE ON SEQUENCE shop.outbox_event_seq"] {
         site.run(&format!("REVOKE {grant} FROM shop_write")).await;
         let insert = insert.replace("'one'", "'two'");
         assert!(
@@ -327,6 +347,25 @@ async fn a_plain_writer_needs_to_insert_and_to_draw_a_number() {
             "{grant}"
         );
         site.run(&format!("GRANT {grant} TO shop_write")).await;
+    }
+    site.clear().await;
+}
+
+/// PBX-155: the actions of a relay's admin API, and what else a relay does.
+#[tokio::test]
+async fn a_relay_whose_admin_changes_groups_needs_what_people_have() {
+    let Some(site) = Site::new("grants").await else { return };
+    let rows = write(&site.store("shop_write")).await.unwrap();
+    deliver(&site.store("shop_operate"), &rows).await.unwrap();
+    for action in [GroupAction::Pause, GroupAction::Resume, GroupAction::Unblock, GroupAction::Skip] {
+        let by = "admin".to_owned();
+        let change = GroupChange { group: GroupKey::new("z"), action, by, reason: None, now: None };
+        // The node asks first: a change that is there already needs no right.
+        let refused = site.store("shop_deliver").change_group(change.clone()).await;
+        site.store("shop_operate").change_group(change).await.unwrap();
+        let refused = refused.err().map(|error| error.kind());
+        assert!(matches!(refused, None | Some(ErrorKind::Permission)), "{action:?}: {refused:?}");
+        assert!(refused.is_some() || action != GroupAction::Pause, "a node may not pause");
     }
     site.clear().await;
 }

@@ -2,9 +2,8 @@
 
 -- name: insert
 -- Inserts one row unless its message id exists; under the caller's write lock.
-INSERT INTO {event} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, available_at, created_at, lane, message_group,
-    message_id, correlation_id, occurred_at, due_at, expires_at, headers, payload, payload_bytes)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+INSERT INTO {event} ({text_columns}, available_at, created_at, lane, occurred_at, due_at, expires_at, payload_bytes)
+VALUES ({text_params}, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO NOTHING
 
 -- name: written

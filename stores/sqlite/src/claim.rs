@@ -8,14 +8,14 @@ use pillarbox::port::{Claim, ClaimFrom, DueTopics, Reap};
 use pillarbox_store_kit::read_row;
 use rusqlite::{Connection, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::row_most;
 use crate::row::{Values, decoder, lossy_text};
 use crate::sql::Sql;
 use crate::time::{earlier, later, now, old_enough};
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim) -> Result<Vec<Row>, Failure> {
+pub(crate) fn claim(tx: &SqliteTransaction, request: &Claim) -> Result<Vec<Row>, DriverError> {
     let now = now(request.now);
     let now_us = now.as_microsecond();
     let mut rows = match request.from {
@@ -38,7 +38,7 @@ fn found(
     statement: &str,
     request: &Claim,
     now: Timestamp,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, DriverError> {
     let (now_us, oldest) = (now.as_microsecond(), old_enough(now, request.skip_recent));
     let mut find = tx.prepare_cached(statement)?;
     let decoder = decoder(&find);
@@ -57,7 +57,7 @@ fn found(
 
 /// Reads the first due messages of all topics. The index finds them for each topic, so messages of other
 /// topics are not read; then they are merged by due time.
-fn of_topics(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, Failure> {
+fn of_topics(tx: &SqliteTransaction, request: &Claim, now: Timestamp) -> Result<Vec<Row>, DriverError> {
     let (now_us, old_enough) = (now.as_microsecond(), old_enough(now, request.skip_recent));
     let topics: BTreeSet<&String> = request.topics.iter().collect();
     let mut first: Vec<(i64, i64)> = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn due_topics(
     connection: &Connection,
     sql: &Sql,
     request: &DueTopics,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, DriverError> {
     let except: Vec<&str> = request.except.iter().map(String::as_str).collect();
     let except = serde_json::to_string(&except).unwrap_or_else(|_| "[]".to_owned());
     let mut statement = connection.prepare_cached(&sql.due_topics)?;
@@ -107,7 +107,7 @@ pub(crate) fn due_topics(
 }
 
 /// Releases claims that expired too long ago.
-pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap) -> Result<u64, Failure> {
+pub(crate) fn reap(tx: &SqliteTransaction, request: &Reap) -> Result<u64, DriverError> {
     let before = earlier(now(request.now), request.older_than);
     Ok(tx.prepare_cached(&tx.sql.reap)?.execute(params![before, limit(request.rows)])? as u64)
 }

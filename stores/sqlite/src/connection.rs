@@ -1,6 +1,8 @@
 //! The store's own connections: how they are opened, and how they wait for locks.
 
 use std::cell::Cell;
+#[cfg(unix)]
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use pillarbox::port::ErrorKind;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Access, Missing, Synchronous};
-use crate::error::Failure;
+use crate::error::DriverError;
 
 /// Enough for all statements of the store and some of the user's.
 const CACHED_STATEMENTS: usize = 96;
@@ -39,7 +41,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Opens the writer's connection and switches the file to WAL mode.
-    pub(crate) fn writer(&self, path: &Path, synchronous: Synchronous) -> Result<Connection, Failure> {
+    pub(crate) fn writer(&self, path: &Path, synchronous: Synchronous) -> Result<Connection, DriverError> {
         let connection = self.open(path, WRITER_CACHE_KIB)?;
         if self.access == Access::ReadWrite {
             use_log(&connection)?;
@@ -50,17 +52,18 @@ impl Opening {
     }
 
     /// Opens a connection that can only read.
-    pub(crate) fn reader(&self, path: &Path) -> Result<Connection, Failure> {
+    pub(crate) fn reader(&self, path: &Path) -> Result<Connection, DriverError> {
         let connection = self.open(path, READER_CACHE_KIB)?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     }
 
-    fn open(&self, path: &Path, cache_kib: i64) -> Result<Connection, Failure> {
+    fn open(&self, path: &Path, cache_kib: i64) -> Result<Connection, DriverError> {
         let mode = match (self.access, self.missing) {
             (Access::ReadOnly, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
             (Access::ReadWrite, Missing::Refuse) => OpenFlags::SQLITE_OPEN_READ_WRITE,
             (Access::ReadWrite, Missing::Create) => {
+                create(path);
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
             }
         };
@@ -75,18 +78,29 @@ impl Opening {
     }
 }
 
+/// Creates a missing file that only its owner can read, because it will contain payloads. SQLite gives the log
+/// and the index beside it the same rights. It reports errors, so they are ignored here.
+#[cfg(unix)]
+fn create(path: &Path) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    drop(OpenOptions::new().write(true).create_new(true).mode(0o600).open(path));
+}
+
+#[cfg(not(unix))]
+fn create(_: &Path) {}
+
 /// Sets how long connections used on this thread wait for a lock.
 pub(crate) fn be_patient(busy_timeout: Duration) {
     PATIENCE.set(busy_timeout);
 }
 
-fn use_log(connection: &Connection) -> Result<(), Failure> {
+fn use_log(connection: &Connection) -> Result<(), DriverError> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
     let detail = format!("cannot switch the file to WAL mode; it stays in mode {mode}");
-    Err(Failure::Refused(ErrorKind::Unsupported, detail))
+    Err(DriverError::Refused(ErrorKind::Unsupported, detail))
 }
 
 /// Waits for a lock in steps of at most 1 ms. SQLite's own steps grow to 100 ms; with short ones a writer
@@ -121,5 +135,31 @@ mod tests {
         let connection = opening.open(&folder.path().join("outbox.db"), READER_CACHE_KIB).unwrap();
         let kept: i64 = connection.pragma_query_value(None, "temp_store", |row| row.get(0)).unwrap();
         assert_eq!(kept, 1, "1 is a file, 2 is memory");
+    }
+
+    /// PBX-161
+    #[cfg(unix)]
+    #[test]
+    fn new_files_are_their_owners_alone_and_others_keep_their_rights() {
+        use std::fs::{self, Permissions};
+        use std::os::unix::fs::PermissionsExt as _;
+        let opening = Opening {
+            access: Access::ReadWrite,
+            missing: Missing::Create,
+            busy_timeout: Duration::from_secs(1),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let shared = folder.path().join("shared.db");
+        fs::write(&shared, "").unwrap();
+        fs::set_permissions(&shared, Permissions::from_mode(0o640)).unwrap();
+        for (name, mode) in [("new.db", 0o600), ("shared.db", 0o640)] {
+            let connection = opening.writer(&folder.path().join(name), Synchronous::Full).unwrap();
+            connection.execute_batch("CREATE TABLE t (a)").unwrap();
+            for suffix in ["", "-wal", "-shm"] {
+                let file = folder.path().join(format!("{name}{suffix}"));
+                let found = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+                assert_eq!(found, mode, "{}", file.display());
+            }
+        }
     }
 }

@@ -7,26 +7,26 @@ use rusqlite::ffi;
 
 /// The reason a call failed, without the operation and the store, which are added later.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum DriverError {
     /// An error of SQLite.
     Sqlite(rusqlite::Error),
     /// The store itself refused the call.
     Refused(ErrorKind, String),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for DriverError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<Refused> for Failure {
+impl From<Refused> for DriverError {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused.kind, refused.detail)
     }
 }
 
-impl Failure {
+impl DriverError {
     pub(crate) fn into_store_error(self, operation: &'static str, store: &str) -> StoreError {
         match self {
             Self::Refused(kind, detail) => StoreError::new(kind, operation, store, detail),

@@ -6,18 +6,18 @@ use pillarbox::port::{ByteLimits, Cursor, Fetch, Fetched, Scope};
 use pillarbox_store_kit::{End, Page};
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{Values, decoder};
 use crate::sql::Sql;
 use crate::time::{now, old_enough};
 
 /// A set of slots as statement parameters: shared slots as a bit mask, lanes as a JSON list.
-pub(crate) struct Held {
+pub(crate) struct SlotParameters {
     pub(crate) mask: i64,
     pub(crate) lanes: String,
 }
 
-impl Held {
+impl SlotParameters {
     pub(crate) fn new(slots: impl Iterator<Item = Slot>) -> Self {
         let mut held = Self { mask: 0, lanes: "[".to_owned() };
         for slot in slots {
@@ -33,7 +33,7 @@ impl Held {
     }
 }
 
-pub(crate) fn fetch(connection: &Connection, sql: &Sql, request: &Fetch) -> Result<Fetched, Failure> {
+pub(crate) fn fetch(connection: &Connection, sql: &Sql, request: &Fetch) -> Result<Fetched, DriverError> {
     let now = now(request.now);
     // One row more than requested shows whether there are more.
     let limit = i64::try_from(request.rows).unwrap_or(i64::MAX).saturating_add(1);
@@ -73,8 +73,8 @@ fn fetch_slots<'r>(
     cursor: &Cursor,
     limit: i64,
     now: Timestamp,
-) -> Result<Page<'r>, Failure> {
-    let held = Held::new(slots.iter().filter(|slot| slot.0 != Lane::DELAYED.0));
+) -> Result<Page<'r>, DriverError> {
+    let held = SlotParameters::new(slots.iter().filter(|slot| slot.0 != Lane::DELAYED.0));
     let mut statement = connection.prepare_cached(&sql.fetch_slots)?;
     let given = params![row_most(&request.bytes), cursor.decided.0, held.mask, held.lanes, limit];
     read(&mut statement, given, request, now)
@@ -85,7 +85,7 @@ fn read<'r>(
     given: &[&dyn ToSql],
     request: &'r Fetch,
     now: Timestamp,
-) -> Result<Page<'r>, Failure> {
+) -> Result<Page<'r>, DriverError> {
     let (decoder, mut page) = (decoder(statement), Page::new(request));
     let mut found = statement.query(given)?;
     while let Some(row) = found.next()? {
@@ -103,7 +103,7 @@ pub(crate) fn row_most(limits: &ByteLimits) -> i64 {
 
 /// How far the cursor may advance. Sequence numbers are drawn under the write lock, so no row can appear
 /// below the last one. The result lies below the cursor if sequence numbers were reset.
-fn decided(connection: &Connection, sql: &Sql, cursor: &Cursor, page: &Page<'_>) -> Result<Seq, Failure> {
+fn decided(connection: &Connection, sql: &Sql, cursor: &Cursor, page: &Page<'_>) -> Result<Seq, DriverError> {
     Ok(match page.end {
         End::Nothing => Seq(last_number(connection, sql)?),
         End::Cut => page.rows.last().map_or(cursor.decided, |row| row.seq),
@@ -112,7 +112,7 @@ fn decided(connection: &Connection, sql: &Sql, cursor: &Cursor, page: &Page<'_>)
 }
 
 /// The last sequence number that was drawn.
-pub(crate) fn last_number(connection: &Connection, sql: &Sql) -> Result<i64, Failure> {
+pub(crate) fn last_number(connection: &Connection, sql: &Sql) -> Result<i64, DriverError> {
     let last = connection.prepare_cached(&sql.sequence)?.query_row([], |row| row.get(0)).optional()?;
     Ok(last.unwrap_or(0))
 }

@@ -6,7 +6,7 @@ use pillarbox::port::{GroupAction, GroupChange, GroupState, HeldGroup, HeldGroup
 use pillarbox::rules::{Head, held_after};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::operate::{record, revive};
 use crate::sql::Sql;
 use crate::time::{now, timestamp};
@@ -17,7 +17,7 @@ pub(crate) fn held_groups(
     connection: &Connection,
     sql: &Sql,
     page: &HeldGroups,
-) -> Result<Vec<HeldGroup>, Failure> {
+) -> Result<Vec<HeldGroup>, DriverError> {
     let after = page.after.as_ref().map(GroupKey::as_str);
     let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&sql.groups)?;
@@ -30,7 +30,7 @@ pub(crate) fn held_of(
     connection: &Connection,
     sql: &Sql,
     groups: &[GroupKey],
-) -> Result<Vec<HeldGroup>, Failure> {
+) -> Result<Vec<HeldGroup>, DriverError> {
     let groups: Vec<&str> = groups.iter().map(GroupKey::as_str).collect();
     let groups = serde_json::to_string(&groups).unwrap_or_default();
     let mut statement = connection.prepare_cached(&sql.groups_named)?;
@@ -49,7 +49,7 @@ fn held_group(row: &rusqlite::Row<'_>) -> Result<HeldGroup, rusqlite::Error> {
     })
 }
 
-pub(crate) fn change_group(tx: &SqliteTransaction, request: &GroupChange) -> Result<bool, Failure> {
+pub(crate) fn change_group(tx: &SqliteTransaction, request: &GroupChange) -> Result<bool, DriverError> {
     let now = now(request.now);
     let key = request.group.as_str();
     let held: Option<(GroupState, Option<String>)> = tx
@@ -90,7 +90,7 @@ pub(crate) fn block_group(
     event: &EventId,
     error: &str,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let block = params![group.as_str(), event.as_str(), stored_error(error), now.as_microsecond()];
     if connection.prepare_cached(&sql.group_block)?.execute(block)? > 0 {
         connection.prepare_cached(&sql.epoch_grow)?.execute([])?;
@@ -100,7 +100,7 @@ pub(crate) fn block_group(
 
 /// Frees the group that is held behind this event; a paused group stays paused and forgets
 /// it. False if there is none.
-pub(crate) fn free_group_behind(tx: &SqliteTransaction, event: &str) -> Result<bool, Failure> {
+pub(crate) fn free_group_behind(tx: &SqliteTransaction, event: &str) -> Result<bool, DriverError> {
     let behind: Option<(String, String)> = tx
         .prepare_cached(&tx.sql.group_behind)?
         .query_row([event], |row| Ok((row.get(0)?, row.get(1)?)))

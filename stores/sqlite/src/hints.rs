@@ -17,7 +17,7 @@ const IDLE_STEP: Duration = Duration::from_millis(50);
 const BUSY_FOR: Duration = Duration::from_secs(2);
 
 /// The modification time and the size, which tell one state of a file from another.
-type Look = Option<(SystemTime, u64)>;
+type FileState = Option<(SystemTime, u64)>;
 
 /// The handle of the watcher thread. When it is dropped, the thread ends at once.
 pub(crate) struct Watcher {
@@ -31,7 +31,7 @@ impl Watcher {
         log.push("-wal");
         let log = PathBuf::from(log);
         // The first look happens here and not on the thread, so no commit after this call is missed.
-        let seen = look(&log);
+        let seen = file_state(&log);
         let (stop, stopped) = sync_channel(0);
         let (changes, changed) = watch::channel(0);
         let thread = thread::Builder::new().name("pillarbox-hints".to_owned());
@@ -45,7 +45,7 @@ impl Watcher {
     }
 }
 
-fn watch_file(log: &Path, mut seen: Look, stopped: &Receiver<()>, changes: &watch::Sender<u64>) {
+fn watch_file(log: &Path, mut seen: FileState, stopped: &Receiver<()>, changes: &watch::Sender<u64>) {
     let mut busy_until = Instant::now();
     let mut again = false;
     loop {
@@ -53,7 +53,7 @@ fn watch_file(log: &Path, mut seen: Look, stopped: &Receiver<()>, changes: &watc
         if stopped.recv_timeout(step) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        let now = look(log);
+        let now = file_state(log);
         let changed = now != seen;
         if changed || again {
             changes.send_modify(|count| *count += 1);
@@ -68,7 +68,7 @@ fn watch_file(log: &Path, mut seen: Look, stopped: &Receiver<()>, changes: &watc
     }
 }
 
-fn look(log: &Path) -> Look {
+fn file_state(log: &Path) -> FileState {
     let metadata = fs::metadata(log).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -1,20 +1,20 @@
 //! Inserting rows within an open transaction.
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Lane, NewRow, Payload, Placement, Seq, When, Written};
+use pillarbox::model::{EventId, Lane, NewColumns, NewRow, Seq, When, Written};
 use pillarbox::port::ErrorKind;
-use rusqlite::{Connection, ErrorCode, params};
+use rusqlite::{Connection, ErrorCode, ToSql};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::row::lossy_text;
 use crate::sql::Sql;
 
 /// Refuses a connection in autocommit mode, where every statement would commit by itself.
-pub(crate) fn open_transaction(connection: &Connection) -> Result<(), Failure> {
+pub(crate) fn open_transaction(connection: &Connection) -> Result<(), DriverError> {
     if connection.is_autocommit() {
         let detail = "no transaction is open on this connection".to_owned();
-        return Err(Failure::Refused(ErrorKind::InvalidInput, detail));
+        return Err(DriverError::Refused(ErrorKind::InvalidInput, detail));
     }
     Ok(())
 }
@@ -25,7 +25,7 @@ pub(crate) fn insert_rows<K: Kind>(
     sql: &Sql,
     rows: &[NewRow],
     now: Timestamp,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     open_transaction(connection)?;
     match rows {
         [] => Ok(Vec::new()),
@@ -37,8 +37,8 @@ pub(crate) fn insert_rows<K: Kind>(
 /// Runs a change under a savepoint, so that a failure undoes only that change.
 pub(crate) fn all_or_none<T>(
     connection: &Connection,
-    insert: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    insert: impl FnOnce() -> Result<T, DriverError>,
+) -> Result<T, DriverError> {
     connection.prepare_cached("SAVEPOINT pillarbox_rows")?.execute([])?;
     let written = insert();
     if let Err(failure) = written {
@@ -58,43 +58,23 @@ pub(crate) fn insert_row(
     sql: &Sql,
     row: &NewRow,
     now: Timestamp,
-) -> Result<Written, Failure> {
-    let event = &row.event;
+) -> Result<Written, DriverError> {
+    let columns = NewColumns::new(row);
+    let event = columns.event;
     let now_us = now.as_microsecond();
     let at = |when: When| when.resolve(now).as_microsecond();
-    let due_us = event.due().map(at);
-    let delayed = due_us.is_some_and(|due| due > now_us);
-    let lane = match row.placement {
-        Placement::Queue => Some(Lane::QUEUE.0),
-        _ if delayed => Some(Lane::DELAYED.0),
-        Placement::Lane(lane) => Some(lane.0),
-        Placement::Slot => None,
-    };
-    let (json, bytes) = match event.payload() {
-        Payload::Json(text) => (Some(&**text), None),
-        Payload::Bytes(bytes) => (None, Some(&**bytes)),
-    };
+    let (due_us, expires_us) = (columns.due.map(at), columns.expires.map(at));
+    let delayed = due_us.is_some_and(|due| due > now_us) && columns.lane != Some(Lane::QUEUE);
+    let lane = if delayed { Some(Lane::DELAYED) } else { columns.lane };
+    let mut values: Vec<&dyn ToSql> = columns.texts.iter().map(|text| text as &dyn ToSql).collect();
+    let (available_us, lane) = (due_us.map_or(now_us, |due| due.max(now_us)), lane.map(|lane| lane.0));
+    let occurred_us = columns.occurred_at.as_microsecond();
+    let others: [&dyn ToSql; 7] =
+        [&available_us, &now_us, &lane, &occurred_us, &due_us, &expires_us, &columns.payload_bytes];
+    values.extend(others);
     let added = connection
         .prepare_cached(&sql.insert)?
-        .execute(params![
-            event.id().as_str(),
-            event.event_type(),
-            event.aggregate_type(),
-            event.aggregate_id(),
-            event.tenant_id(),
-            due_us.map_or(now_us, |due| due.max(now_us)),
-            now_us,
-            lane,
-            event.message_group(),
-            event.message_id(),
-            event.correlation_id(),
-            event.occurred_at().as_microsecond(),
-            due_us,
-            event.expires().map(at),
-            event.headers().to_stored(),
-            json,
-            bytes,
-        ])
+        .execute(values.as_slice())
         .map_err(|error| taken(error, event.id()))?;
     match event.message_id() {
         Some(message) if added == 0 => existing(connection, sql, message),
@@ -102,12 +82,12 @@ pub(crate) fn insert_row(
             id: event.id().clone(),
             seq: Seq(connection.last_insert_rowid()),
             fresh: true,
-            delayed: lane == Some(Lane::DELAYED.0),
+            delayed,
         }),
     }
 }
 
-fn existing(connection: &Connection, sql: &Sql, message: &str) -> Result<Written, Failure> {
+fn existing(connection: &Connection, sql: &Sql, message: &str) -> Result<Written, DriverError> {
     let written = connection.prepare_cached(&sql.written)?.query_row([message], |row| {
         Ok(Written {
             id: EventId::from_row(lossy_text(row, 0)?),
@@ -119,9 +99,9 @@ fn existing(connection: &Connection, sql: &Sql, message: &str) -> Result<Written
     Ok(written)
 }
 
-pub(crate) fn taken(error: rusqlite::Error, id: &EventId) -> Failure {
+pub(crate) fn taken(error: rusqlite::Error, id: &EventId) -> DriverError {
     if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
-        return Failure::Refused(ErrorKind::Conflict, format!("event {id} is there already"));
+        return DriverError::Refused(ErrorKind::Conflict, format!("event {id} is there already"));
     }
-    Failure::Sqlite(error)
+    DriverError::Sqlite(error)
 }

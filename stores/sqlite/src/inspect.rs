@@ -8,7 +8,7 @@ use pillarbox::port::{AuditEntry, Contents, List, NodeInfo, PageOrder, Select, S
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::membership::node_id;
 use crate::row::{decoder, lossy_text};
@@ -65,7 +65,7 @@ pub(crate) fn list<K: Kind>(
     connection: &Connection,
     sql: &Sql,
     request: &List,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<Record>, DriverError> {
     let statement = match request.order {
         PageOrder::OldestFirst => &sql.list,
         PageOrder::NewestFirst => &sql.list_newest,
@@ -84,7 +84,7 @@ pub(crate) fn show<K: Kind>(
     connection: &Connection,
     sql: &Sql,
     id: &EventId,
-) -> Result<Option<Shown>, Failure> {
+) -> Result<Option<Shown>, DriverError> {
     let mut statement = connection.prepare_cached(&sql.show)?;
     let decoder = decoder(&statement);
     let record = statement.query_row([id.as_str()], |row| Ok(K::record(&decoder, row))).optional()?;
@@ -106,13 +106,21 @@ pub(crate) fn show<K: Kind>(
     Ok(Some(Shown { record, attempts }))
 }
 
-pub(crate) fn count<K: Kind>(connection: &Connection, sql: &Sql, select: &Select) -> Result<u64, Failure> {
+pub(crate) fn count<K: Kind>(
+    connection: &Connection,
+    sql: &Sql,
+    select: &Select,
+) -> Result<u64, DriverError> {
     let chosen = Selection::new::<K>(select);
     let mut statement = connection.prepare_cached(sql.count.of(select))?;
     Ok(unsigned(statement.query_row(chosen.params(&[]).as_slice(), |row| row.get(0))?))
 }
 
-pub(crate) fn stats<K: Kind>(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Stats, Failure> {
+pub(crate) fn stats<K: Kind>(
+    connection: &Connection,
+    sql: &Sql,
+    now: Timestamp,
+) -> Result<Stats, DriverError> {
     let (now_us, minute_ago) = (now.as_microsecond(), earlier(now, MINUTE));
     let number = |row: &rusqlite::Row<'_>, column: usize| row.get(column).map(unsigned);
     let mut stats =
@@ -143,11 +151,11 @@ pub(crate) fn stats<K: Kind>(connection: &Connection, sql: &Sql, now: Timestamp)
 }
 
 /// Whether the tables beside the outbox exist. A table of items can exist without them.
-fn there(connection: &Connection, sql: &Sql) -> Result<bool, Failure> {
+fn there(connection: &Connection, sql: &Sql) -> Result<bool, DriverError> {
     Ok(connection.prepare_cached(&sql.tables)?.query_row([], |row| row.get(0))?)
 }
 
-fn beside(connection: &Connection, sql: &Sql, now_us: i64, stats: &mut Stats) -> Result<(), Failure> {
+fn beside(connection: &Connection, sql: &Sql, now_us: i64, stats: &mut Stats) -> Result<(), DriverError> {
     let number = |row: &rusqlite::Row<'_>, column: usize| row.get(column).map(unsigned);
     connection.prepare_cached(&sql.stats_beside)?.query_row([now_us], |row| {
         stats.free_slots = number(row, 0)?;
@@ -159,7 +167,11 @@ fn beside(connection: &Connection, sql: &Sql, now_us: i64, stats: &mut Stats) ->
     Ok(())
 }
 
-pub(crate) fn nodes(connection: &Connection, sql: &Sql, now: Timestamp) -> Result<Vec<NodeInfo>, Failure> {
+pub(crate) fn nodes(
+    connection: &Connection,
+    sql: &Sql,
+    now: Timestamp,
+) -> Result<Vec<NodeInfo>, DriverError> {
     let nodes = connection
         .prepare_cached(&sql.nodes)?
         .query_map([], |row| {
@@ -180,7 +192,11 @@ pub(crate) fn nodes(connection: &Connection, sql: &Sql, now: Timestamp) -> Resul
     Ok(nodes)
 }
 
-pub(crate) fn audits(connection: &Connection, sql: &Sql, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
+pub(crate) fn audits(
+    connection: &Connection,
+    sql: &Sql,
+    limit: usize,
+) -> Result<Vec<AuditEntry>, DriverError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let entries = connection
         .prepare_cached(&sql.audits)?
@@ -196,7 +212,7 @@ pub(crate) fn audits(connection: &Connection, sql: &Sql, limit: usize) -> Result
     Ok(entries)
 }
 
-fn written_since<K: Kind>(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, Failure> {
+fn written_since<K: Kind>(connection: &Connection, sql: &Sql, since: i64) -> Result<u64, DriverError> {
     let mut statement = connection.prepare_cached(&sql.stats_written)?;
     let mut rows = statement.query([])?;
     let (mut written, mut old) = (0, 0);

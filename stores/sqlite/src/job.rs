@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pillarbox::port::{Body, CommitError, ErrorKind, StoreError, TransactError};
 use tokio::sync::oneshot;
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::transaction::SqliteTransaction;
 
 /// Whether a commit must survive a power cut.
@@ -56,14 +56,14 @@ pub(crate) struct Call<T, F> {
     pub(crate) operation: &'static str,
     pub(crate) durability: Durability,
     pub(crate) work: Option<F>,
-    pub(crate) result: Option<Result<T, Failure>>,
+    pub(crate) result: Option<Result<T, DriverError>>,
     pub(crate) reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
 impl<T, F> Job for Call<T, F>
 where
     T: Send,
-    F: FnOnce(&SqliteTransaction) -> Result<T, Failure> + Send,
+    F: FnOnce(&SqliteTransaction) -> Result<T, DriverError> + Send,
 {
     fn durability(&self) -> Durability {
         self.durability
@@ -72,7 +72,7 @@ where
     fn run(&mut self, tx: &SqliteTransaction) -> Ran {
         let Some(work) = self.work.take() else { return Ran::Undo };
         let result = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| {
-            Err(Failure::Refused(ErrorKind::Unexpected, "the store panicked".to_owned()))
+            Err(DriverError::Refused(ErrorKind::Unexpected, "the store panicked".to_owned()))
         });
         let ran = if result.is_ok() { Ran::Keep } else { Ran::Undo };
         self.result = Some(result);
@@ -128,7 +128,11 @@ impl<B: Body<SqliteTransaction>> Job for Transaction<B> {
             (_, End::Unknown(reason)) => Err(TransactError::Commit(CommitError::Unknown(told(reason)))),
             (None, End::Committed) => return,
         };
-        let callback = if answer.is_ok() { B::committed } else { B::failed };
+        let callback = match &answer {
+            Ok(_) => B::committed,
+            Err(TransactError::Commit(CommitError::Unknown(_))) => B::unknown,
+            Err(_) => B::failed,
+        };
         let Some(reply) = self.reply.take() else { return };
         self.call_back(callback);
         let _ = reply.send(answer);

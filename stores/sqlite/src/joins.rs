@@ -9,10 +9,10 @@ use pillarbox::model::{
     Continuation, Counted, Event, EventId, FailedSteps, Headers, JoinId, JoinMember, JoinRecord, JoinStatus,
     JoinWait, NewRow, Placement, Status, StepState,
 };
-use pillarbox::port::{Answer, JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
+use pillarbox::port::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, StoreFuture};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::insert_row;
 use crate::job::Durability;
 use crate::sql::Sql;
@@ -25,16 +25,16 @@ pub(crate) const COLUMNS: &str = "join_id, grouping_key, expected_steps, attache
     on_complete_payload, on_fail_topic, on_fail_payload, continuation_id, continuation_headers";
 
 impl Joins for SqliteStore {
-    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+    fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
         self.change("change a join", Durability::Full, move |tx| change_join(tx, &tx.sql, &request))
     }
 
-    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+    fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
         self.inspector()
             .read("show a join", move |connection, sql| show_join(connection, sql, &join, members))
     }
 
-    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+    fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
         self.inspector().read("list joins", move |connection, sql| list_joins(connection, sql, &request))
     }
 }
@@ -44,7 +44,7 @@ pub(crate) fn change_join(
     connection: &Connection,
     sql: &Sql,
     request: &JoinChange,
-) -> Result<JoinChanged, Failure> {
+) -> Result<JoinChanged, DriverError> {
     Changing { connection, sql, id: &request.join, now: now(request.now) }.apply(&request.action)
 }
 
@@ -57,7 +57,7 @@ struct Changing<'a> {
 }
 
 impl Changing<'_> {
-    fn apply(&self, action: &JoinAction) -> Result<JoinChanged, Failure> {
+    fn apply(&self, action: &JoinAction) -> Result<JoinChanged, DriverError> {
         if let JoinAction::Start { grouping_key, expected, metadata } = action {
             return self.start(grouping_key.as_deref(), *expected, metadata.as_deref());
         }
@@ -67,8 +67,8 @@ impl Changing<'_> {
         match action {
             JoinAction::Report { message, state } => self.report(message, *state),
             JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => Ok(JoinChanged::Unchanged),
-            _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
             JoinAction::Attach { messages } => self.attach(&join, messages),
+            _ if join.status != JoinStatus::Pending => Ok(JoinChanged::Ended(join.status)),
             JoinAction::Wait(_) if join.wait.is_some() => Ok(JoinChanged::AlreadyWaiting),
             JoinAction::Wait(wait) => self.wait(wait),
             JoinAction::Cancel { by } => self.cancel(by),
@@ -81,7 +81,7 @@ impl Changing<'_> {
         grouping_key: Option<&str>,
         expected: u32,
         metadata: Option<&str>,
-    ) -> Result<JoinChanged, Failure> {
+    ) -> Result<JoinChanged, DriverError> {
         let started = self.connection.prepare_cached(&self.sql.join_start)?.execute(params![
             self.id.as_str(),
             grouping_key,
@@ -92,11 +92,14 @@ impl Changing<'_> {
         Ok(if started > 0 { JoinChanged::Changed } else { JoinChanged::Unchanged })
     }
 
-    fn attach(&self, join: &JoinRecord, messages: &[EventId]) -> Result<JoinChanged, Failure> {
+    fn attach(&self, join: &JoinRecord, messages: &[EventId]) -> Result<JoinChanged, DriverError> {
         let mut fresh = BTreeMap::new();
         for message in messages {
             if self.member(message)?.is_some() {
                 continue;
+            }
+            if join.status != JoinStatus::Pending {
+                return Ok(JoinChanged::Ended(join.status));
             }
             match self.step(message)? {
                 Some(state) => fresh.insert(message, state),
@@ -121,7 +124,7 @@ impl Changing<'_> {
         self.end(ended)
     }
 
-    fn report(&self, message: &EventId, state: StepState) -> Result<JoinChanged, Failure> {
+    fn report(&self, message: &EventId, state: StepState) -> Result<JoinChanged, DriverError> {
         match self.member(message)? {
             None => Ok(JoinChanged::NotAMember),
             Some(StepState::Pending) if state != StepState::Pending => {
@@ -135,7 +138,7 @@ impl Changing<'_> {
         }
     }
 
-    fn wait(&self, wait: &JoinWait) -> Result<JoinChanged, Failure> {
+    fn wait(&self, wait: &JoinWait) -> Result<JoinChanged, DriverError> {
         let topic = |message: &Option<Continuation>| message.as_ref().map(|one| one.topic.clone());
         let payload = |message: &Option<Continuation>| message.as_ref().map(|one| one.payload.clone());
         self.connection.prepare_cached(&self.sql.join_wait)?.execute(params![
@@ -153,7 +156,7 @@ impl Changing<'_> {
         Ok(JoinChanged::Changed)
     }
 
-    fn cancel(&self, by: &str) -> Result<JoinChanged, Failure> {
+    fn cancel(&self, by: &str) -> Result<JoinChanged, DriverError> {
         let now_us = self.now.as_microsecond();
         end_join(self.connection, self.sql, self.id, JoinStatus::Cancelled, None, now_us)?;
         let audit = params![now_us, by, "cancel join", self.id.as_str()];
@@ -161,12 +164,12 @@ impl Changing<'_> {
         Ok(JoinChanged::Changed)
     }
 
-    fn end(&self, ended: Ended) -> Result<JoinChanged, Failure> {
+    fn end(&self, ended: Ended) -> Result<JoinChanged, DriverError> {
         ended.count(self.connection, self.sql, self.now)?;
         Ok(JoinChanged::Changed)
     }
 
-    fn member(&self, message: &EventId) -> Result<Option<StepState>, Failure> {
+    fn member(&self, message: &EventId) -> Result<Option<StepState>, DriverError> {
         let state = self
             .connection
             .prepare_cached(&self.sql.member_show)?
@@ -176,7 +179,7 @@ impl Changing<'_> {
     }
 
     /// The state of a message of the queue as a step; none if there is no such message.
-    fn step(&self, message: &EventId) -> Result<Option<StepState>, Failure> {
+    fn step(&self, message: &EventId) -> Result<Option<StepState>, DriverError> {
         let status = self
             .connection
             .prepare_cached(&self.sql.step_show)?
@@ -202,7 +205,7 @@ impl Ended {
         sql: &Sql,
         message: &str,
         state: StepState,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DriverError> {
         let mut end = connection.prepare_cached(&sql.member_end)?;
         let joins = end.query_map(params![message, state.code()], |row| row.get(0))?;
         for join in joins.collect::<Result<Vec<String>, _>>()? {
@@ -212,7 +215,7 @@ impl Ended {
     }
 
     /// Adds the counts to the joins, in the order of their ids, and ends the joins whose last step has ended.
-    pub(crate) fn count(self, connection: &Connection, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
+    pub(crate) fn count(self, connection: &Connection, sql: &Sql, now: Timestamp) -> Result<(), DriverError> {
         for (join, Counted { attached, completed, failed }) in self.0 {
             let add = params![join.as_str(), attached, completed, failed, now.as_microsecond()];
             connection.prepare_cached(&sql.join_count)?.execute(add)?;
@@ -223,7 +226,7 @@ impl Ended {
 }
 
 /// Ends a join whose last step has ended and for which somebody waits, and enqueues its continuation.
-fn fire(connection: &Connection, sql: &Sql, id: &JoinId, now: Timestamp) -> Result<(), Failure> {
+fn fire(connection: &Connection, sql: &Sql, id: &JoinId, now: Timestamp) -> Result<(), DriverError> {
     let Some(join) = find_join(connection, sql, id)? else { return Ok(()) };
     let Some(status) = join.verdict().filter(|_| join.status == JoinStatus::Pending) else { return Ok(()) };
     let Some(JoinWait { on_complete, on_fail, message, headers, .. }) = join.wait else { return Ok(()) };
@@ -243,7 +246,7 @@ fn end_join(
     status: JoinStatus,
     fired: Option<&EventId>,
     now_us: i64,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let end = params![id.as_str(), status.code(), fired.map(EventId::as_str), now_us];
     connection.prepare_cached(&sql.join_end)?.execute(end)?;
     Ok(())
@@ -257,7 +260,7 @@ fn enqueue(
     continuation: Continuation,
     headers: Option<&str>,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     if connection.prepare_cached(&sql.locate)?.exists([message.as_str()])? {
         return Ok(());
     }
@@ -274,7 +277,7 @@ pub(crate) fn purge_joins(
     sql: &Sql,
     before_us: i64,
     limit: i64,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     let old: Vec<String> = connection
         .prepare_cached(&sql.joins_ended)?
         .query_map(params![before_us, limit], |row| row.get(0))?
@@ -292,7 +295,7 @@ fn show_join(
     sql: &Sql,
     id: &JoinId,
     limit: usize,
-) -> Result<Option<JoinShown>, Failure> {
+) -> Result<Option<JoinShown>, DriverError> {
     let Some(join) = find_join(connection, sql, id)? else { return Ok(None) };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let members = connection
@@ -308,7 +311,11 @@ fn show_join(
     Ok(Some(JoinShown { join, members }))
 }
 
-fn list_joins(connection: &Connection, sql: &Sql, request: &ListJoins) -> Result<Vec<JoinRecord>, Failure> {
+fn list_joins(
+    connection: &Connection,
+    sql: &Sql,
+    request: &ListJoins,
+) -> Result<Vec<JoinRecord>, DriverError> {
     let status = request.status.map(JoinStatus::code);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let joins = match &request.grouping_key {
@@ -324,7 +331,7 @@ fn list_joins(connection: &Connection, sql: &Sql, request: &ListJoins) -> Result
     Ok(joins)
 }
 
-fn find_join(connection: &Connection, sql: &Sql, id: &JoinId) -> Result<Option<JoinRecord>, Failure> {
+fn find_join(connection: &Connection, sql: &Sql, id: &JoinId) -> Result<Option<JoinRecord>, DriverError> {
     Ok(connection.prepare_cached(&sql.join_show)?.query_row([id.as_str()], read_join).optional()?)
 }
 

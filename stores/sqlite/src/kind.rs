@@ -1,14 +1,14 @@
 //! The differences between the native table and a table of items.
 
 use jiff::Timestamp;
-use pillarbox::model::{Lane, Layout, NewRow, Record, RowDecoder, Written};
+use pillarbox::model::{Lane, NewRow, Record, RowDecoder, Written};
 use pillarbox::port::{
-    ErrorKind, Items, JoinChange, JoinChanged, List, Migrated, Native, PageOrder, Settle, Settled,
+    ErrorKind, Items, JoinChange, JoinChanged, List, Migrated, Native, PageOrder, Settle, Settled, TableKind,
 };
 use rusqlite::Connection;
 use rusqlite::types::{Value, ValueRef};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::flowcatalyst::{self, ItemValues};
 use crate::promote::{draw, renumber};
 use crate::row::Values;
@@ -17,10 +17,7 @@ use crate::transaction::SqliteTransaction;
 use crate::{insert, joins, migrate, settle};
 
 /// A kind of table. A method with a default has no counterpart in a table of items.
-pub(crate) trait Kind: Send + Sync + 'static {
-    /// The layout of the tables.
-    const LAYOUT: Layout;
-
+pub(crate) trait Kind: TableKind {
     /// A time as a parameter of statements on rows.
     fn time(us: i64) -> Value;
 
@@ -37,10 +34,10 @@ pub(crate) trait Kind: Send + Sync + 'static {
     fn tables(sql: &Sql) -> String;
 
     /// Creates or upgrades the tables within the open transaction.
-    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure>;
+    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, DriverError>;
 
     /// Refuses tables that are missing or whose version this release cannot use.
-    fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure>;
+    fn check(connection: &Connection, sql: &Sql) -> Result<(), DriverError>;
 
     /// Inserts rows; the caller rolls all of them back if one fails.
     fn insert(
@@ -48,35 +45,33 @@ pub(crate) trait Kind: Send + Sync + 'static {
         sql: &Sql,
         rows: &[NewRow],
         now: Timestamp,
-    ) -> Result<Vec<Written>, Failure>;
+    ) -> Result<Vec<Written>, DriverError>;
 
     /// Applies outcomes after the fence was checked.
-    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure>;
+    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, DriverError>;
 
     /// Changes one join.
     fn change_join(
         _connection: &Connection,
         _sql: &Sql,
         _request: &JoinChange,
-    ) -> Result<JoinChanged, Failure> {
+    ) -> Result<JoinChanged, DriverError> {
         let detail = "there are no joins in the layout flowcatalyst".to_owned();
-        Err(Failure::Refused(ErrorKind::Unsupported, detail))
+        Err(DriverError::Refused(ErrorKind::Unsupported, detail))
     }
 
     /// Deletes joins that ended before a time.
-    fn purge_joins(_tx: &SqliteTransaction, _before_us: i64, _limit: i64) -> Result<(), Failure> {
+    fn purge_joins(_tx: &SqliteTransaction, _before_us: i64, _limit: i64) -> Result<(), DriverError> {
         Ok(())
     }
 
     /// Moves a replayed row to the end of the order. A message stays in the queue.
-    fn move_to_end(_tx: &SqliteTransaction, _seq: i64, _lane: Option<i16>) -> Result<(), Failure> {
+    fn move_to_end(_tx: &SqliteTransaction, _seq: i64, _lane: Option<i16>) -> Result<(), DriverError> {
         Ok(())
     }
 }
 
 impl Kind for Native {
-    const LAYOUT: Layout = Layout::Native;
-
     fn time(us: i64) -> Value {
         Value::Integer(us)
     }
@@ -101,11 +96,11 @@ impl Kind for Native {
         sql.migrations.join("\n")
     }
 
-    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
+    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, DriverError> {
         migrate::migrate(tx)
     }
 
-    fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
+    fn check(connection: &Connection, sql: &Sql) -> Result<(), DriverError> {
         migrate::check(connection, sql)
     }
 
@@ -114,31 +109,33 @@ impl Kind for Native {
         sql: &Sql,
         rows: &[NewRow],
         now: Timestamp,
-    ) -> Result<Vec<Written>, Failure> {
+    ) -> Result<Vec<Written>, DriverError> {
         rows.iter().map(|row| insert::insert_row(connection, sql, row, now)).collect()
     }
 
-    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, DriverError> {
         settle::apply(connection, sql, request)
     }
 
-    fn change_join(connection: &Connection, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
+    fn change_join(
+        connection: &Connection,
+        sql: &Sql,
+        request: &JoinChange,
+    ) -> Result<JoinChanged, DriverError> {
         joins::change_join(connection, sql, request)
     }
 
-    fn purge_joins(tx: &SqliteTransaction, before_us: i64, limit: i64) -> Result<(), Failure> {
+    fn purge_joins(tx: &SqliteTransaction, before_us: i64, limit: i64) -> Result<(), DriverError> {
         joins::purge_joins(tx, &tx.sql, before_us, limit)
     }
 
-    fn move_to_end(tx: &SqliteTransaction, seq: i64, lane: Option<i16>) -> Result<(), Failure> {
+    fn move_to_end(tx: &SqliteTransaction, seq: i64, lane: Option<i16>) -> Result<(), DriverError> {
         let number = *draw(tx, 1)?.end();
         renumber(tx, seq, number, lane.filter(|lane| *lane == Lane::QUEUE.0))
     }
 }
 
 impl Kind for Items {
-    const LAYOUT: Layout = Layout::Flowcatalyst;
-
     fn time(us: i64) -> Value {
         Value::Text(flowcatalyst::text(us))
     }
@@ -159,11 +156,11 @@ impl Kind for Items {
         format!("{}\n{}", sql.create_items, sql.create_beside)
     }
 
-    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
+    fn migrate(tx: &SqliteTransaction) -> Result<Migrated, DriverError> {
         flowcatalyst::migrate(tx)
     }
 
-    fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
+    fn check(connection: &Connection, sql: &Sql) -> Result<(), DriverError> {
         flowcatalyst::check(connection, sql)
     }
 
@@ -172,11 +169,11 @@ impl Kind for Items {
         sql: &Sql,
         rows: &[NewRow],
         now: Timestamp,
-    ) -> Result<Vec<Written>, Failure> {
+    ) -> Result<Vec<Written>, DriverError> {
         flowcatalyst::insert(connection, sql, rows, now)
     }
 
-    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+    fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, DriverError> {
         flowcatalyst::apply(connection, sql, request)
     }
 }

@@ -9,7 +9,7 @@ use pillarbox::rules::{Member, Members, SlotRecord};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch;
 use crate::groups::held_groups;
 use crate::kind::Kind;
@@ -17,15 +17,18 @@ use crate::sql::Sql;
 use crate::time::{later, now, timestamp, until};
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn join<K: Kind>(tx: &SqliteTransaction, request: &Register) -> Result<Membership, Failure> {
+pub(crate) fn register<K: Kind>(
+    tx: &SqliteTransaction,
+    request: &Register,
+) -> Result<Membership, DriverError> {
     let now = now(request.now);
     evict(tx, None, now)?;
     let mut members = members(tx)?;
     if members.has(request.node) {
         let detail = format!("node {} is there already", request.node);
-        return Err(Failure::Refused(ErrorKind::Conflict, detail));
+        return Err(DriverError::Refused(ErrorKind::Conflict, detail));
     }
-    let lane = members.free_lane(request.part);
+    let lane = members.free_lane(request.reads);
     tx.prepare_cached(&tx.sql.node_join)?.execute(params![
         request.node.to_string(),
         request.label,
@@ -45,7 +48,7 @@ pub(crate) fn join<K: Kind>(tx: &SqliteTransaction, request: &Register) -> Resul
 pub(crate) fn heartbeat<K: Kind>(
     tx: &SqliteTransaction,
     request: &Heartbeat,
-) -> Result<Option<Membership>, Failure> {
+) -> Result<Option<Membership>, DriverError> {
     let now = now(request.now);
     let node = request.node.to_string();
     let expires = later(now, request.lease);
@@ -67,12 +70,12 @@ pub(crate) fn heartbeat<K: Kind>(
     membership::<K>(tx, &members, request.node, share.give, seen, now).map(Some)
 }
 
-pub(crate) fn publish(tx: &SqliteTransaction, node: NodeId, state: &str) -> Result<(), Failure> {
+pub(crate) fn publish(tx: &SqliteTransaction, node: NodeId, state: &str) -> Result<(), DriverError> {
     tx.prepare_cached(&tx.sql.node_publish)?.execute(params![node.to_string(), state])?;
     Ok(())
 }
 
-pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure> {
+pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), DriverError> {
     let node = node.to_string();
     if tx.prepare_cached(&tx.sql.node_delete)?.execute([&node])? > 0 {
         tx.prepare_cached(&tx.sql.slots_free)?.execute([&node])?;
@@ -81,12 +84,12 @@ pub(crate) fn leave(tx: &SqliteTransaction, node: NodeId) -> Result<(), Failure>
 }
 
 /// Whether a node is registered. The caller holds the write lock, which makes this check a fence.
-pub(crate) fn is_member(connection: &Connection, sql: &Sql, node: NodeId) -> Result<bool, Failure> {
+pub(crate) fn is_member(connection: &Connection, sql: &Sql, node: NodeId) -> Result<bool, DriverError> {
     Ok(connection.prepare_cached(&sql.node_here)?.query_row([node.to_string()], |row| row.get(0))?)
 }
 
 /// Evicts every expired node except `renewing`.
-fn evict(tx: &SqliteTransaction, renewing: Option<NodeId>, now: Timestamp) -> Result<(), Failure> {
+fn evict(tx: &SqliteTransaction, renewing: Option<NodeId>, now: Timestamp) -> Result<(), DriverError> {
     let renewing = renewing.map(|node| node.to_string()).unwrap_or_default();
     let expired: Vec<String> = tx
         .prepare_cached(&tx.sql.node_expired)?
@@ -100,7 +103,7 @@ fn evict(tx: &SqliteTransaction, renewing: Option<NodeId>, now: Timestamp) -> Re
 }
 
 /// Ends the quarantine of slots.
-fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
+fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), DriverError> {
     let node = request.node.to_string();
     for slot in &request.trusted {
         tx.prepare_cached(&tx.sql.slot_trust)?.execute(params![slot.0, node])?;
@@ -108,7 +111,7 @@ fn trust(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
     Ok(())
 }
 
-fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
+fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), DriverError> {
     let node = request.node.to_string();
     let own = members(tx)?.lane_of(request.node).slot();
     for slot in request.release.iter().filter(|slot| **slot != own) {
@@ -119,14 +122,14 @@ fn release(tx: &SqliteTransaction, request: &Heartbeat) -> Result<(), Failure> {
 }
 
 /// The time until the next delayed row is due; zero if one is due already.
-pub(crate) fn next_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
+pub(crate) fn next_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, DriverError> {
     let due = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().ok());
     let due = tx.prepare_cached(&tx.sql.next_due)?.query_row([], due)?;
     Ok(due.map(|due| until(now, due)))
 }
 
 /// The time until the next delayed row that is not due yet.
-pub(crate) fn later_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, Failure> {
+pub(crate) fn later_due(tx: &SqliteTransaction, now: Timestamp) -> Result<Option<Duration>, DriverError> {
     let due = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_i64().ok());
     let due = tx.prepare_cached(&tx.sql.later_due)?.query_row([now.as_microsecond()], due)?;
     Ok(due.map(|due| until(now, due)))
@@ -149,7 +152,7 @@ struct Seen {
 }
 
 /// The nodes, and the slots with their holders.
-fn members(tx: &SqliteTransaction) -> Result<Members, Failure> {
+fn members(tx: &SqliteTransaction) -> Result<Members, DriverError> {
     let node = |row: &rusqlite::Row<'_>| {
         let (lane, expires_at) = (Lane(row.get(2)?), timestamp(row.get(4)?));
         Ok(node_id(row, 0)?.map(|id| Member { id, lane, expires_at, details: () }))
@@ -168,7 +171,12 @@ fn members(tx: &SqliteTransaction) -> Result<Members, Failure> {
 }
 
 /// Takes slots, in the table and in the snapshot.
-fn take(tx: &SqliteTransaction, members: &mut Members, node: NodeId, slots: &[Slot]) -> Result<(), Failure> {
+fn take(
+    tx: &SqliteTransaction,
+    members: &mut Members,
+    node: NodeId,
+    slots: &[Slot],
+) -> Result<(), DriverError> {
     for slot in slots {
         tx.prepare_cached(&tx.sql.slot_take)?.execute(params![slot.0, node.to_string()])?;
     }
@@ -184,9 +192,9 @@ fn membership<K: Kind>(
     give: Vec<Slot>,
     seen: Seen,
     now: Timestamp,
-) -> Result<Membership, Failure> {
-    let slots = fetch::Held::new(members.held_by(node).map(|record| record.state.slot));
-    let first_after = |after: i64| -> Result<Option<i64>, Failure> {
+) -> Result<Membership, DriverError> {
+    let slots = fetch::SlotParameters::new(members.held_by(node).map(|record| record.state.slot));
+    let first_after = |after: i64| -> Result<Option<i64>, DriverError> {
         let mut first = tx.prepare_cached(&tx.sql.first_pending)?;
         let written_at = |row: &rusqlite::Row<'_>| Ok(K::stored_time(row.get_ref(0)?).unwrap_or_default());
         Ok(first.query_row(params![after, slots.mask, slots.lanes], written_at).optional()?)

@@ -4,17 +4,18 @@ use pillarbox::port::Migrated;
 use pillarbox_store_kit::{KNOWN, SchemaVersion, refuse_newer};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::sql::Sql;
 use crate::transaction::SqliteTransaction;
 
 /// The migrations in order. Each brings the tables to the version of its position and records that version.
-pub(crate) const MIGRATIONS: [&str; 4] = [
+pub(crate) const MIGRATIONS: [&str; 5] = [
     include_str!("../migrations/0001_outbox.sql"),
     include_str!("../migrations/0002_queue.sql"),
     include_str!("../migrations/0003_topics.sql"),
     include_str!("../migrations/0004_quarantine.sql"),
+    include_str!("../migrations/0005_inserts.sql"),
 ];
 /// The version that this release creates.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
@@ -25,7 +26,7 @@ pub(crate) fn script<K: Kind>(sql: &Sql) -> String {
 }
 
 /// Creates or upgrades the tables within the open transaction, so concurrent migrations wait for each other.
-pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
+pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, DriverError> {
     let found = found(tx, &tx.sql)?;
     refuse_newer(found.version, KNOWN)?;
     let from = found.applied();
@@ -41,7 +42,7 @@ pub(crate) fn migrate(tx: &SqliteTransaction) -> Result<Migrated, Failure> {
 
 /// Adds columns that tables of earlier versions lack. SQLite cannot add a column only if it is missing, and
 /// the migrations must be repeatable, so they leave these columns to this function.
-fn add_columns(tx: &SqliteTransaction) -> Result<(), Failure> {
+fn add_columns(tx: &SqliteTransaction) -> Result<(), DriverError> {
     let columns =
         [(&tx.sql.joined_there, &tx.sql.joined_add), (&tx.sql.quarantine_there, &tx.sql.quarantine_add)];
     for (there, add) in columns {
@@ -53,19 +54,19 @@ fn add_columns(tx: &SqliteTransaction) -> Result<(), Failure> {
 }
 
 /// Adds the `state` column, which tables of an earlier release lack.
-pub(crate) fn add_state(tx: &SqliteTransaction) -> Result<(), Failure> {
+pub(crate) fn add_state(tx: &SqliteTransaction) -> Result<(), DriverError> {
     if tx.prepare(&tx.sql.node_state_there).is_err() {
         tx.execute_batch(&tx.sql.node_state)?;
     }
     Ok(())
 }
 
-pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), Failure> {
-    Ok(found(connection, sql)?.check(NEWEST)?)
+pub(crate) fn check(connection: &Connection, sql: &Sql) -> Result<(), DriverError> {
+    Ok(found(connection, sql)?.check(NEWEST, None)?)
 }
 
 /// The version of the tables; zero if there are none.
-pub(crate) fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure> {
+pub(crate) fn version(connection: &Connection, sql: &Sql) -> Result<u32, DriverError> {
     let there: bool = connection.prepare_cached(&sql.tables)?.query_row([], |row| row.get(0))?;
     if !there {
         return Ok(0);
@@ -75,7 +76,7 @@ pub(crate) fn version(connection: &Connection, sql: &Sql) -> Result<u32, Failure
 }
 
 /// The version and step that the tables record.
-fn found(connection: &Connection, sql: &Sql) -> Result<SchemaVersion, Failure> {
+fn found(connection: &Connection, sql: &Sql) -> Result<SchemaVersion, DriverError> {
     let version = version(connection, sql)?;
     if version == 0 {
         return Ok(SchemaVersion::default());

@@ -5,7 +5,7 @@ use pillarbox::model::{EventId, Status, StepState};
 use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::free_group_behind;
 use crate::inspect::Selection;
 use crate::joins::Ended;
@@ -23,7 +23,7 @@ struct Dead {
     lane: Option<i16>,
 }
 
-pub(crate) fn replay<K: Kind>(tx: &SqliteTransaction, request: &Replay) -> Result<u64, Failure> {
+pub(crate) fn replay<K: Kind>(tx: &SqliteTransaction, request: &Replay) -> Result<u64, DriverError> {
     let now = now(request.now);
     let dead = find_dead::<K>(tx, &request.select, request.limit)?;
     for one in &dead {
@@ -39,7 +39,7 @@ pub(crate) fn replay<K: Kind>(tx: &SqliteTransaction, request: &Replay) -> Resul
     Ok(dead.len() as u64)
 }
 
-pub(crate) fn discard<K: Kind>(tx: &SqliteTransaction, request: &Discard) -> Result<u64, Failure> {
+pub(crate) fn discard<K: Kind>(tx: &SqliteTransaction, request: &Discard) -> Result<u64, DriverError> {
     let now = now(request.now);
     let dead = find_dead::<K>(tx, &request.select, request.limit)?;
     let remembers = remembers(tx, &tx.sql)?;
@@ -55,7 +55,11 @@ pub(crate) fn discard<K: Kind>(tx: &SqliteTransaction, request: &Discard) -> Res
 }
 
 /// Cancels events within an open transaction, the store's own or the user's.
-pub(crate) fn cancel(connection: &Connection, sql: &Sql, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+pub(crate) fn cancel(
+    connection: &Connection,
+    sql: &Sql,
+    request: &Cancel,
+) -> Result<Vec<EventId>, DriverError> {
     let now = now(request.now);
     let (now_us, remembers) = (now.as_microsecond(), remembers(connection, sql)?);
     let (mut cancelled, mut ended) = (Vec::new(), Ended::default());
@@ -80,7 +84,7 @@ pub(crate) fn cancel(connection: &Connection, sql: &Sql, request: &Cancel) -> Re
     Ok(cancelled)
 }
 
-pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<u64, Failure> {
+pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<u64, DriverError> {
     let before_us = earlier(now(request.now), request.older_than);
     let before = K::time(before_us);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
@@ -119,7 +123,7 @@ pub(crate) fn purge<K: Kind>(tx: &SqliteTransaction, request: &Purge) -> Result<
 }
 
 /// Makes a dead event new again, in its place.
-pub(crate) fn revive(tx: &SqliteTransaction, seq: i64, now: Timestamp) -> Result<(), Failure> {
+pub(crate) fn revive(tx: &SqliteTransaction, seq: i64, now: Timestamp) -> Result<(), DriverError> {
     tx.prepare_cached(&tx.sql.revive)?.execute(params![seq, now.as_microsecond()])?;
     Ok(())
 }
@@ -131,17 +135,21 @@ pub(crate) fn record(
     by: &str,
     action: &str,
     target: &str,
-) -> Result<(), Failure> {
+) -> Result<(), DriverError> {
     tx.prepare_cached(&tx.sql.audit)?.execute(params![now.as_microsecond(), by, action, target])?;
     Ok(())
 }
 
-fn forget(connection: &Connection, sql: &Sql, id: &str) -> Result<(), Failure> {
+fn forget(connection: &Connection, sql: &Sql, id: &str) -> Result<(), DriverError> {
     connection.prepare_cached(&sql.forget)?.execute([id])?;
     Ok(())
 }
 
-fn find_dead<K: Kind>(tx: &SqliteTransaction, select: &Select, limit: usize) -> Result<Vec<Dead>, Failure> {
+fn find_dead<K: Kind>(
+    tx: &SqliteTransaction,
+    select: &Select,
+    limit: usize,
+) -> Result<Vec<Dead>, DriverError> {
     if !select.statuses.is_empty() && !select.statuses.contains(&Status::Dead) {
         return Ok(Vec::new());
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use pillarbox::port::{Order, Promote, Promoted};
 use rusqlite::params;
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::last_number;
 use crate::membership::{is_member, later_due, next_due};
 use crate::time::now;
 use crate::transaction::SqliteTransaction;
 
-pub(crate) fn promote(tx: &SqliteTransaction, request: &Promote) -> Result<Promoted, Failure> {
+pub(crate) fn promote(tx: &SqliteTransaction, request: &Promote) -> Result<Promoted, DriverError> {
     let now = now(request.now);
     if !is_member(tx, &tx.sql, request.node)? {
         return Ok(Promoted::default());
@@ -35,7 +35,10 @@ pub(crate) fn promote(tx: &SqliteTransaction, request: &Promote) -> Result<Promo
 }
 
 /// Draws consecutive sequence numbers that were never used.
-pub(crate) fn draw(tx: &SqliteTransaction, count: usize) -> Result<std::ops::RangeInclusive<i64>, Failure> {
+pub(crate) fn draw(
+    tx: &SqliteTransaction,
+    count: usize,
+) -> Result<std::ops::RangeInclusive<i64>, DriverError> {
     let last = last_number(tx, &tx.sql)?;
     let count = i64::try_from(count).unwrap_or(0);
     tx.prepare_cached(&tx.sql.sequence_draw)?.execute([count])?;
@@ -43,7 +46,12 @@ pub(crate) fn draw(tx: &SqliteTransaction, count: usize) -> Result<std::ops::Ran
 }
 
 /// Moves a row to a sequence number and lane.
-pub(crate) fn renumber(tx: &SqliteTransaction, from: i64, to: i64, lane: Option<i16>) -> Result<(), Failure> {
+pub(crate) fn renumber(
+    tx: &SqliteTransaction,
+    from: i64,
+    to: i64,
+    lane: Option<i16>,
+) -> Result<(), DriverError> {
     tx.prepare_cached(&tx.sql.renumber)?.execute(params![from, to, lane])?;
     Ok(())
 }

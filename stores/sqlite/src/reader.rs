@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use pillarbox::port::{Answer, ErrorKind, StoreError};
+use pillarbox::port::{ErrorKind, StoreError, StoreFuture};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::connection::be_patient;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sql::Sql;
 
 /// How many reads may queue; further callers wait.
@@ -45,10 +45,10 @@ impl Reader {
     }
 
     /// Runs a read in one snapshot.
-    pub(crate) fn read<'a, T, F>(&'a self, operation: &'static str, work: F) -> Answer<'a, T>
+    pub(crate) fn read<'a, T, F>(&'a self, operation: &'static str, work: F) -> StoreFuture<'a, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection, &Sql) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(&Connection, &Sql) -> Result<T, DriverError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let sql = Arc::clone(&self.sql);
@@ -56,7 +56,8 @@ impl Reader {
             let _ = reply.send(in_snapshot(connection, |connection| work(connection, &sql)));
         });
         Box::pin(async move {
-            let gone = || Failure::Refused(ErrorKind::Unavailable, "the reader thread has ended".to_owned());
+            let gone =
+                || DriverError::Refused(ErrorKind::Unavailable, "the reader thread has ended".to_owned());
             let result = match self.reads.send(read).await {
                 Ok(()) => answer.await.unwrap_or_else(|_| Err(gone())),
                 Err(_) => Err(gone()),
@@ -68,14 +69,15 @@ impl Reader {
 
 fn in_snapshot<T>(
     connection: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl FnOnce(&Connection) -> Result<T, DriverError>,
+) -> Result<T, DriverError> {
     if !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;
     }
     connection.prepare_cached("BEGIN")?.execute([])?;
-    let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
-        .unwrap_or_else(|_| Err(Failure::Refused(ErrorKind::Unexpected, "the store panicked".to_owned())));
+    let result = catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| {
+        Err(DriverError::Refused(ErrorKind::Unexpected, "the store panicked".to_owned()))
+    });
     if !connection.is_autocommit() {
         connection.prepare_cached("COMMIT")?.execute([])?;
     }

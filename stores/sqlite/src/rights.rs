@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use pillarbox::port::{ErrorKind, Lacking};
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 
 /// Lists the missing permissions.
 ///
 /// SQLite opens a file without write permission read-only, and the connection shows that. The file is not
 /// opened here to find out: closing it again would release the locks that SQLite holds on it in this process.
-pub(crate) fn lacking(connection: &Connection, path: &Path) -> Result<Lacking, Failure> {
+pub(crate) fn lacking(connection: &Connection, path: &Path) -> Result<Lacking, DriverError> {
     let mut lacking = Lacking::default();
     if connection.is_readonly(MAIN_DB)? {
         lacking.deliver.push(format!("chmod u+w {}", path.display()));
@@ -27,10 +27,10 @@ pub(crate) fn lacking(connection: &Connection, path: &Path) -> Result<Lacking, F
 }
 
 /// Explains a failure to open an existing file if missing permissions are the cause.
-pub(crate) fn explained(failure: Failure, path: &Path) -> Failure {
+pub(crate) fn explained(failure: DriverError, path: &Path) -> DriverError {
     let code = match &failure {
-        Failure::Sqlite(error) => error.sqlite_error_code(),
-        Failure::Refused(..) => None,
+        DriverError::Sqlite(error) => error.sqlite_error_code(),
+        DriverError::Refused(..) => None,
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match code {
@@ -39,7 +39,7 @@ pub(crate) fn explained(failure: Failure, path: &Path) -> Failure {
             let detail = format!(
                 "this user may not write the directory {folder}, where SQLite keeps its log beside the file; run as its owner: chmod u+w {folder}"
             );
-            Failure::Refused(ErrorKind::Permission, detail)
+            DriverError::Refused(ErrorKind::Permission, detail)
         }
         _ => failure,
     }

@@ -5,7 +5,7 @@ use pillarbox::model::{GroupKey, StepState, stored_error};
 use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::block_group;
 use crate::joins::Ended;
 use crate::kind::Kind;
@@ -18,7 +18,7 @@ pub(crate) fn settle<K: Kind>(
     connection: &Connection,
     sql: &Sql,
     request: &Settle,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     match request.fence {
         Fence::Node(node) if !is_member(connection, sql, node)? => Ok(Settled::lost(request.outcomes.len())),
         _ => K::apply(connection, sql, request),
@@ -26,7 +26,7 @@ pub(crate) fn settle<K: Kind>(
 }
 
 /// Applies outcomes to rows of the native table.
-pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, DriverError> {
     let now = now(request.now);
     let mut settling = Settling::new(connection, sql, request, now)?;
     let mut stale = Vec::new();
@@ -63,7 +63,7 @@ impl<'a> Settling<'a> {
         sql: &'a Sql,
         request: &'a Settle,
         now: Timestamp,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DriverError> {
         let owner = match &request.fence {
             Fence::Owner(owner) => Some(owner.as_str()),
             Fence::Node(_) | Fence::Open => None,
@@ -77,7 +77,7 @@ impl<'a> Settling<'a> {
     }
 
     /// Applies one outcome. Returns whether the row changed.
-    fn apply(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
+    fn apply(&mut self, outcome: &Outcome) -> Result<bool, DriverError> {
         match &outcome.change {
             Change::Done => self.done(outcome),
             Change::Retry { delay, error, counts, wait } => {
@@ -85,13 +85,13 @@ impl<'a> Settling<'a> {
                     outcome.seq.0,
                     later(self.now, *delay),
                     stored_error(error),
-                    counted(*counts),
+                    counts.added(),
                     *wait == Wait::Delayed,
                     self.owner,
                     outcome.token.0,
                     outcome.id.as_str(),
                 ])?;
-                if changed > 0 && *counts != Counts::Back {
+                if changed > 0 && counts.is_recorded() {
                     self.remember(outcome, error)?;
                 }
                 Ok(changed > 0)
@@ -115,7 +115,7 @@ impl<'a> Settling<'a> {
         }
     }
 
-    fn done(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
+    fn done(&mut self, outcome: &Outcome) -> Result<bool, DriverError> {
         let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
         if self.request.on_done == OnDone::Delete
             && self.delete.execute(params![seq, self.owner, token, id])? > 0
@@ -133,7 +133,7 @@ impl<'a> Settling<'a> {
     }
 
     /// Ends the row's steps in its joins, if it has any.
-    fn step_ended(&mut self, seq: i64, state: StepState) -> Result<(), Failure> {
+    fn step_ended(&mut self, seq: i64, state: StepState) -> Result<(), DriverError> {
         if !self.joins {
             return Ok(());
         }
@@ -151,12 +151,12 @@ impl<'a> Settling<'a> {
         error: &str,
         counts: Counts,
         blocks: Option<&GroupKey>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, DriverError> {
         let changed = self.connection.prepare_cached(&self.sql.dead)?.execute(params![
             outcome.seq.0,
             self.now.as_microsecond(),
             stored_error(error),
-            counted(counts),
+            counts.added(),
             self.owner,
             outcome.token.0,
             outcome.id.as_str(),
@@ -164,7 +164,7 @@ impl<'a> Settling<'a> {
         if changed == 0 {
             return Ok(false);
         }
-        if counts == Counts::One {
+        if counts.is_recorded() {
             self.remember(outcome, error)?;
         }
         if let Some(group) = blocks {
@@ -174,7 +174,7 @@ impl<'a> Settling<'a> {
         Ok(true)
     }
 
-    fn keep(&self, statement: &str, outcome: &Outcome) -> Result<bool, Failure> {
+    fn keep(&self, statement: &str, outcome: &Outcome) -> Result<bool, DriverError> {
         let changed = self.connection.prepare_cached(statement)?.execute(params![
             outcome.seq.0,
             self.owner,
@@ -185,19 +185,19 @@ impl<'a> Settling<'a> {
     }
 
     /// Releases the row and takes back this many attempts, and the one that a claim counted.
-    fn give_back(&self, outcome: &Outcome, attempts: i64) -> Result<bool, Failure> {
+    fn give_back(&self, outcome: &Outcome, attempts: i64) -> Result<bool, DriverError> {
         let (seq, token, id) = (outcome.seq.0, outcome.token.0, outcome.id.as_str());
         let back = params![seq, self.owner, token, id, attempts];
         Ok(self.connection.prepare_cached(&self.sql.release)?.execute(back)? > 0)
     }
 
     /// Whether the sequence number of an outcome that changed nothing belongs to another pending event.
-    fn is_anothers_number(&self, outcome: &Outcome) -> Result<bool, Failure> {
+    fn is_anothers_number(&self, outcome: &Outcome) -> Result<bool, DriverError> {
         let mut reused = self.connection.prepare_cached(&self.sql.reused)?;
         Ok(reused.query_row(params![outcome.seq.0, outcome.id.as_str()], |row| row.get(0))?)
     }
 
-    fn remember(&self, outcome: &Outcome, error: &str) -> Result<(), Failure> {
+    fn remember(&self, outcome: &Outcome, error: &str) -> Result<(), DriverError> {
         let by = match &self.request.fence {
             Fence::Node(node) => node.to_string(),
             Fence::Owner(owner) => owner.to_string(),
@@ -214,15 +214,6 @@ impl<'a> Settling<'a> {
 }
 
 /// Whether any failed attempt is recorded.
-pub(crate) fn remembers(connection: &Connection, sql: &Sql) -> Result<bool, Failure> {
+pub(crate) fn remembers(connection: &Connection, sql: &Sql) -> Result<bool, DriverError> {
     Ok(connection.prepare_cached(&sql.remembers)?.query_row([], |row| row.get(0))?)
-}
-
-/// How many attempts a count adds.
-pub(crate) const fn counted(counts: Counts) -> i64 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
-    }
 }

@@ -1,6 +1,8 @@
 //! The SQL statements, with the table names filled in once.
 
-use pillarbox::model::{COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, TableName};
+use pillarbox::model::{
+    COLUMNS, HEAVY_COLUMNS, HEAVY_ITEM_COLUMNS, ITEM_COLUMNS, Layout, NewColumns, TableName,
+};
 use pillarbox_store_kit::{Replacements, Selecting, selected, statements};
 
 use crate::migrate::MIGRATIONS;
@@ -48,6 +50,8 @@ impl Names {
             ("{attempt_event}", format!("\"{family}_attempt_event\"")),
             ("{event_status}", format!("\"idx_{event}_status\"")),
             ("{columns}", columns.clone()),
+            ("{text_columns}", NewColumns::text_list(|_, name| name.to_owned())),
+            ("{text_params}", NewColumns::text_list(|_, _| "?".to_owned())),
             ("{listed_columns}", selected(&columns, &HEAVY_COLUMNS, str::to_owned, listed)),
             ("{light_columns}", selected(&columns, &heavy_and_error, str::to_owned, light)),
             ("{left_out}", left_out.to_owned()),

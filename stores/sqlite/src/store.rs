@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Items, Joins,
-    Membership, Native, Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, Table,
+    Admin, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Items, Joins, Membership,
+    Native, Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, StoreFuture, Table,
     Wakeups, Write,
 };
 use tokio::sync::oneshot;
 
 use crate::config::{Access, SqliteStoreBuilder};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::hints::Watcher;
 use crate::insert::insert_rows;
 use crate::job::{Call, Durability};
@@ -82,12 +82,12 @@ impl SqliteStoreBuilder {
             .map_err(|failure| rights::explained(failure, &path).into_store_error("open", &name))
     }
 
-    fn start_threads<K: Kind>(self) -> Result<SqliteTable<K>, Failure> {
+    fn start_threads<K: Kind>(self) -> Result<SqliteTable<K>, DriverError> {
         let sql = Arc::new(self.sql::<K>());
         let Self { path, settings, synchronous, group_time, opening } = self;
         let store: Arc<str> = settings.name.as_str().into();
         let threads = |error: std::io::Error| {
-            Failure::Refused(ErrorKind::Unavailable, format!("cannot start a thread: {error}"))
+            DriverError::Refused(ErrorKind::Unavailable, format!("cannot start a thread: {error}"))
         };
         let reader = |thread: &str| {
             let connection = opening.reader(&path)?;
@@ -142,10 +142,10 @@ impl<K> SqliteTable<K> {
         operation: &'static str,
         durability: Durability,
         work: F,
-    ) -> Answer<'_, T>
+    ) -> StoreFuture<'_, T>
     where
         T: Send + 'static,
-        F: FnOnce(&SqliteTransaction) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(&SqliteTransaction) -> Result<T, DriverError> + Send + 'static,
     {
         if let Err(error) = self.refuse_read_only(operation) {
             return Box::pin(async { Err(error) });
@@ -182,17 +182,17 @@ impl<K: Kind> Table for SqliteTable<K> {
         &self.0.facts
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         Box::pin(async { Ok(now(None)) })
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.change("write", Durability::Full, move |tx| {
             insert_rows::<K>(tx, &tx.sql, &request.rows, now(request.now))
         })
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         // If a power cut loses this commit, the events are delivered and settled again. Changes to joins are
         // in the same commit and are repeated as well. SQLite loses only its latest commits, so nobody has
         // seen a message that was lost together with its join.
@@ -201,19 +201,19 @@ impl<K: Kind> Table for SqliteTable<K> {
         self.change("settle", durability, move |tx| settle::<K>(tx, &tx.sql, &request))
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        self.change("join", Durability::Full, move |tx| membership::join::<K>(tx, &request))
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
+        self.change("register", Durability::Full, move |tx| membership::register::<K>(tx, &request))
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.change("heartbeat", Durability::Full, move |tx| membership::heartbeat::<K>(tx, &request))
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         self.change("publish", Durability::Full, move |tx| membership::publish(tx, node, &state))
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.change("leave", Durability::Full, move |tx| membership::leave(tx, node))
     }
 
@@ -228,23 +228,23 @@ impl<K: Kind> Table for SqliteTable<K> {
 }
 
 impl Store for SqliteStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.0.fetcher.read("fetch", move |connection, sql| fetch::fetch(connection, sql, &request))
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.change("claim", Durability::Full, move |tx| claim::claim(tx, &request))
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.0.fetcher.read("due topics", move |connection, sql| claim::due_topics(connection, sql, &request))
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.change("reap", Durability::Full, move |tx| claim::reap(tx, &request))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.change("promote", Durability::Full, move |tx| promote::promote(tx, &request))
     }
 

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use tokio::sync::oneshot;
 
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::{all_or_none, insert_rows, open_transaction};
 use crate::job::Transaction;
 use crate::kind::Kind;
@@ -141,7 +141,7 @@ impl<K> SqliteTable<K> {
         &self,
         connection: &Connection,
         operation: &'static str,
-        change: impl FnOnce(&Sql) -> Result<T, Failure>,
+        change: impl FnOnce(&Sql) -> Result<T, DriverError>,
     ) -> Result<T, StoreError> {
         let sql = &self.shared().sql;
         let locked = || {

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::thread;
 
 use super::exports::{self, Export};
-use super::ground::Ground;
 use super::instance::{self, Instance};
 use super::runner::Life;
 use super::start::{home_of, start};
 use super::tool::{TOOLS, Tool};
+use super::workspace::Workspace;
 use super::{ALL, Fleet, Necessity, Server, find};
 use crate::process;
 
@@ -88,11 +88,11 @@ pub fn run(action: &Action, root: &Path) -> bool {
     let done = match action {
         Action::Run { servers, command } => run_beside(servers, command, root).map(|()| true),
         Action::Up { servers, chosen } => {
-            Ground::kept(root).and_then(|ground| up_all(servers, *chosen, &ground))
+            Workspace::kept(root).and_then(|workspace| up_all(servers, *chosen, &workspace))
         }
-        Action::Down { servers } => Ground::kept(root).map(|ground| down_all(servers, &ground)),
-        Action::Status => Ground::kept(root).map(|ground| {
-            ALL.iter().for_each(|server| status(*server, &ground));
+        Action::Down { servers } => Workspace::kept(root).map(|workspace| down_all(servers, &workspace)),
+        Action::Status => Workspace::kept(root).map(|workspace| {
+            ALL.iter().for_each(|server| status(*server, &workspace));
             true
         }),
     };
@@ -116,13 +116,13 @@ fn run_beside(servers: &[&'static dyn Server], command: &[String], root: &Path) 
 }
 
 /// Starts the servers in parallel. The failure of one does not affect the others.
-fn up_all(servers: &[&'static dyn Server], chosen: Chosen, ground: &Ground) -> Result<bool, String> {
-    ground.check_space()?;
+fn up_all(servers: &[&'static dyn Server], chosen: Chosen, workspace: &Workspace) -> Result<bool, String> {
+    workspace.check_space()?;
     let tools: &[&Tool] = if chosen == Chosen::ByDefault { &TOOLS } else { &[] };
     thread::scope(|scope| {
         let started: Vec<_> =
-            servers.iter().map(|server| (*server, scope.spawn(move || up(*server, ground)))).collect();
-        let got: Vec<_> = tools.iter().map(|tool| scope.spawn(move || get(tool, ground))).collect();
+            servers.iter().map(|server| (*server, scope.spawn(move || up(*server, workspace)))).collect();
+        let got: Vec<_> = tools.iter().map(|tool| scope.spawn(move || get(tool, workspace))).collect();
         let mut is_good = true;
         for (server, thread) in started {
             let exports = thread.join().ok().flatten();
@@ -136,8 +136,8 @@ fn up_all(servers: &[&'static dyn Server], chosen: Chosen, ground: &Ground) -> R
     })
 }
 
-fn up(server: &dyn Server, ground: &Ground) -> Option<Vec<Export>> {
-    let folder = ground.place_of(server.name());
+fn up(server: &dyn Server, workspace: &Workspace) -> Option<Vec<Export>> {
+    let folder = workspace.place_of(server.name());
     let start_it = || {
         let fetch = || {
             eprintln!("{}: being fetched", server.name());
@@ -161,32 +161,32 @@ fn up(server: &dyn Server, ground: &Ground) -> Option<Vec<Export>> {
     }
 }
 
-fn get(tool: &Tool, ground: &Ground) -> Option<Export> {
-    let got = tool.get(&ground.place_of(tool.name));
+fn get(tool: &Tool, workspace: &Workspace) -> Option<Export> {
+    let got = tool.get(&workspace.place_of(tool.name));
     let path = got.map_err(|why| eprintln!("could not get: {}: {why}", tool.name)).ok()?;
     Some((tool.variable, path.display().to_string()))
 }
 
 /// Stops the servers one after another, even if one fails. Removes the tools if all servers are selected.
-fn down_all(servers: &[&dyn Server], ground: &Ground) -> bool {
+fn down_all(servers: &[&dyn Server], workspace: &Workspace) -> bool {
     let tools: &[&Tool] = if servers.len() == ALL.len() { &TOOLS } else { &[] };
     let servers = servers.iter().map(|server| {
         let extras = server.extras(Path::new(""));
         let names = [server.variable()].into_iter().chain(extras.into_iter().map(|(name, _)| name));
-        down(server.name(), names.collect(), ground)
+        down(server.name(), names.collect(), workspace)
     });
-    let tools = tools.iter().map(|tool| down(tool.name, vec![tool.variable], ground));
+    let tools = tools.iter().map(|tool| down(tool.name, vec![tool.variable], workspace));
     servers.chain(tools).filter(|is_gone| !is_gone).count() == 0
 }
 
-fn down(name: &str, variables: Vec<&str>, ground: &Ground) -> bool {
-    let ended = instance::clear(&ground.place_of(name));
+fn down(name: &str, variables: Vec<&str>, workspace: &Workspace) -> bool {
+    let ended = instance::clear(&workspace.place_of(name));
     variables.into_iter().for_each(|variable| println!("{}", exports::unset(variable)));
     ended.map_err(|why| eprintln!("{name}: {why}")).is_ok()
 }
 
-fn status(server: &dyn Server, ground: &Ground) {
-    let (name, running) = (server.name(), Instance::load(&ground.place_of(server.name())));
+fn status(server: &dyn Server, workspace: &Workspace) {
+    let (name, running) = (server.name(), Instance::load(&workspace.place_of(server.name())));
     match running.map(|instance| instance.record) {
         Some(record) => println!("{name:<14}up    {}  process {}", server.url(record.port), record.pid),
         None => println!("{name:<14}down"),

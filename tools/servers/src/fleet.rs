@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use super::exports::{self, Export};
-use super::ground::Ground;
 use super::guard::Guard;
 use super::tool::TOOLS;
 use super::worker::{Job, News, Report, Turns, Worker};
+use super::workspace::Workspace;
 use super::{ALL, Server};
 
 /// How long optional servers have to fail after the required ones run, so that failures appear early in the
@@ -25,7 +25,7 @@ pub struct Fleet {
     exports: Vec<Export>,
     /// The servers and tools that could not run, with the reasons.
     pub could_not_run: Vec<String>,
-    ground: Option<Ground>,
+    workspace: Option<Workspace>,
     /// Dropped last: until all data is removed, the guard must clean up if we are killed.
     guard: Option<Guard>,
 }
@@ -67,7 +67,7 @@ impl Fleet {
     /// Stops all servers and removes their data. The error names what is left.
     pub fn end(&mut self) -> Result<(), String> {
         let ended: Vec<_> = self.workers.drain(..).map(Worker::end).collect();
-        let cleared = self.ground.take().map_or(Ok(()), |ground| ground.clear());
+        let cleared = self.workspace.take().map_or(Ok(()), |workspace| workspace.clear());
         self.guard = None;
         ended.into_iter().collect::<Result<(), _>>().and(cleared)
     }
@@ -97,13 +97,13 @@ impl Pending {
     }
 
     fn spawn(root: &Path, jobs: Vec<Job>) -> Result<Self, String> {
-        let ground = Ground::of_this_run(root)?;
-        let space = ground.check_space();
-        let guard = Guard::set(&ground.folder);
+        let workspace = Workspace::of_this_run(root)?;
+        let space = workspace.check_space();
+        let guard = Guard::set(&workspace.folder);
         let (sender, reports) = sync_channel(REPORTS_EACH * (ALL.len() + TOOLS.len()));
         let mut pending = Self { fleet: Fleet::default(), reports, awaited: Vec::new() };
-        let folder = ground.folder.clone();
-        pending.fleet.ground = Some(ground);
+        let folder = workspace.folder.clone();
+        pending.fleet.workspace = Some(workspace);
         pending.fleet.guard = Some(guard.map_err(|error| format!("no guard of the servers: {error}"))?);
         space?;
         let turns = Arc::new(Turns::default());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{ground, runner};
+use super::{runner, workspace};
 use crate::process;
 
 /// The internal command that starts this program as a guard.
@@ -44,5 +44,5 @@ impl Drop for Guard {
 /// Waits until the parent process has ended, then clears the folder of its run.
 pub fn run(folder: &Path) -> bool {
     let ended = io::stdin().lock().read_to_end(&mut Vec::new());
-    ended.is_ok() && ground::clear_after(folder).is_ok()
+    ended.is_ok() && workspace::clear_after(folder).is_ok()
 }

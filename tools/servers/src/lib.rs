@@ -15,7 +15,6 @@ mod ferretdb;
 mod fetch;
 mod fleet;
 mod golang;
-mod ground;
 mod guard;
 mod instance;
 mod kafka;
@@ -33,6 +32,7 @@ mod start;
 mod tool;
 mod wire;
 mod worker;
+mod workspace;
 
 use std::fmt::Debug;
 use std::fs;

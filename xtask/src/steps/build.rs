@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::component;
 use super::programs::Program;
-use super::{Course, Outcome};
+use super::{Course, StepResult};
 use crate::process;
 
 /// Time limit of the build: long enough for a small machine, short enough to notice a hang.
@@ -37,9 +37,9 @@ impl Built {
 
 /// Builds and lints all targets. Tests run even if lints have findings, but not if something does not
 /// compile.
-pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+pub(super) fn run(course: &mut Course<'_>) -> StepResult {
     if let Err(why) = component::ensure(course.root, "clippy", "clippy") {
-        return Outcome::CouldNotRun(why);
+        return StepResult::CouldNotRun(why);
     }
     let mut built = Built::default();
     let mut command = process::cargo(course.root);
@@ -61,7 +61,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
     course.built = ended.is_ok().then_some(built);
     match ended {
         Ok(()) if warnings > 0 => {
-            Outcome::Failed(format!("{warnings} findings of rustc and clippy, see above"))
+            StepResult::Failed(format!("{warnings} findings of rustc and clippy, see above"))
         }
         ended => ended.into(),
     }

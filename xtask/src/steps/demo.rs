@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Course, Outcome};
+use super::{Course, StepResult};
 use crate::process;
 
 /// Time limit of the demo, including its release build.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 const PROOF: &str = "lost 0";
 
-pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+pub(super) fn run(course: &mut Course<'_>) -> StepResult {
     let mut command = process::cargo(course.root);
     command.args(["run", "--release"]);
     let mut proved = false;

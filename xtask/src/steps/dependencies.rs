@@ -1,10 +1,10 @@
-//! The step that keeps builds light: checks which crates, and how many, each package depends on.
+//! The step that checks dependencies: by `deny.toml`, and which crates, and how many, each package builds.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Course, Outcome};
-use crate::process;
+use super::{Course, StepResult};
+use crate::{process, supply};
 
 /// Crates and the dependencies that they must not have: other databases, release candidates, slow C
 /// libraries.
@@ -12,18 +12,21 @@ const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("pillarbox", &["sqlx-core", "rustls", "ring"]),
     ("pillarbox-postgres", &["sqlx-mysql", "sqlx-sqlite", "rsa", "aws-lc-sys", "ring", "rustls"]),
     ("pillarbox-mysql", &["sqlx-postgres", "sqlx-sqlite", "rsa", "aws-lc-sys", "ring", "rustls"]),
-    ("pillarbox-cli", &["aws-lc-sys", "native-tls", "openssl-sys"]),
+    ("pillarbox-cli", &["aws-lc-sys", "native-tls", "openssl-sys", "rsa"]),
 ];
 
 /// Crates and their maximum number of dependencies. The demo is the first thing that a new user builds.
 const LIMITS: [(&str, usize); 1] = [("pillarbox-demo", 150)];
 
-pub(super) fn run(course: &mut Course<'_>) -> Outcome {
-    let mut findings = Vec::new();
+pub(super) fn run(course: &mut Course<'_>) -> StepResult {
+    let mut findings = match supply::findings(course.root) {
+        Ok(findings) => findings,
+        Err(error) => return StepResult::Failed(error.to_string()),
+    };
     for (package, forbidden) in FORBIDDEN {
         match tree(course.root, package) {
             Ok(crates) => findings.extend(forbidden_in(package, &crates, forbidden)),
-            Err(why) => return Outcome::Failed(why),
+            Err(why) => return StepResult::Failed(why),
         }
     }
     for (package, limit) in LIMITS {
@@ -32,10 +35,10 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
                 findings.push(format!("{package} consists of {} crates, more than {limit}", crates.len()));
             }
             Ok(crates) => println!("{package} consists of {} crates", crates.len()),
-            Err(why) => return Outcome::Failed(why),
+            Err(why) => return StepResult::Failed(why),
         }
     }
-    if findings.is_empty() { Outcome::Passed } else { Outcome::Failed(findings.join("; ")) }
+    if findings.is_empty() { StepResult::Passed } else { StepResult::Failed(findings.join("; ")) }
 }
 
 fn forbidden_in<'a>(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::runner::{self, Finished};
-use super::{Course, Outcome, build, component};
+use super::{Course, StepResult, build, component};
 use crate::process;
 use pillarbox_servers::Pending;
 
@@ -14,7 +14,7 @@ const LIBRARIES: &str =
 const DOCUMENTS: Duration = Duration::from_secs(20 * 60);
 
 /// Runs the test programs while the servers run.
-pub(super) fn run(course: &mut Course<'_>) -> Outcome {
+pub(super) fn run(course: &mut Course<'_>) -> StepResult {
     if course.built.is_none() {
         // The step was requested by name without a build, or the build failed and will report that again.
         let built = build::run(course);
@@ -22,9 +22,9 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
             return built;
         }
     }
-    let Some(built) = course.built.take() else { return Outcome::Failed("nothing was built".into()) };
+    let Some(built) = course.built.take() else { return StepResult::Failed("nothing was built".into()) };
     let Some(mut fleet) = course.servers.take().map(Pending::wait) else {
-        return Outcome::Failed("no servers were started".into());
+        return StepResult::Failed("no servers were started".into());
     };
     let tally = &mut course.tally;
     tally.could_not_run.extend(fleet.could_not_run.iter().cloned());
@@ -44,7 +44,7 @@ pub(super) fn run(course: &mut Course<'_>) -> Outcome {
 }
 
 /// Compiles and runs the code in the documentation, and reuses the build.
-pub(super) fn documents(course: &mut Course<'_>) -> Outcome {
+pub(super) fn documents(course: &mut Course<'_>) -> StepResult {
     let mut command = process::cargo(course.root);
     command.args(["test", "--doc", "--workspace", "--no-fail-fast"]).args(course.features.arguments);
     build::wrap(&mut command, course.root);
@@ -65,10 +65,10 @@ fn show(finished: &Finished) {
 }
 
 /// Passed if there is no error, or else failed with all of them.
-fn judge(results: &[Result<(), String>]) -> Outcome {
+fn judge(results: &[Result<(), String>]) -> StepResult {
     let reasons: Vec<&str> =
         results.iter().filter_map(|result| result.as_ref().err()).map(String::as_str).collect();
-    if reasons.is_empty() { Outcome::Passed } else { Outcome::Failed(reasons.join("; ")) }
+    if reasons.is_empty() { StepResult::Passed } else { StepResult::Failed(reasons.join("; ")) }
 }
 
 #[cfg(test)]
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn every_reason_of_a_failure_is_told() {
         let why = |text: &str| Err(text.to_owned());
-        assert_eq!(judge(&[Ok(()), Ok(())]), Outcome::Passed);
+        assert_eq!(judge(&[Ok(()), Ok(())]), StepResult::Passed);
         let both = judge(&[why("2 test programs failed"), why("process 7 does not end")]);
-        assert_eq!(both, Outcome::Failed("2 test programs failed; process 7 does not end".into()));
+        assert_eq!(both, StepResult::Failed("2 test programs failed; process 7 does not end".into()));
     }
 }

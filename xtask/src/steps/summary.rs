@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Outcome;
+use super::StepResult;
 use super::tally::Tally;
 
 /// A step that has ended.
 pub(super) struct Ran {
     pub(super) step: &'static str,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: StepResult,
     pub(super) took: Duration,
 }
 
@@ -23,14 +23,14 @@ impl Summary {
     /// The number of failed tests or of failed steps, whichever is larger, so that a failed run never shows
     /// 0.
     pub(super) fn failed(&self) -> u64 {
-        let steps = self.ran.iter().filter(|ran| matches!(ran.outcome, Outcome::Failed(_))).count();
+        let steps = self.ran.iter().filter(|ran| matches!(ran.outcome, StepResult::Failed(_))).count();
         self.tally.failed.max(steps as u64)
     }
 
     fn could_not_run(&self) -> impl Iterator<Item = String> {
         let steps = self.ran.iter().filter_map(|ran| match &ran.outcome {
-            Outcome::CouldNotRun(why) => Some(format!("{}: {why}", ran.step)),
-            Outcome::Passed | Outcome::Failed(_) => None,
+            StepResult::CouldNotRun(why) => Some(format!("{}: {why}", ran.step)),
+            StepResult::Passed | StepResult::Failed(_) => None,
         });
         steps.chain(self.tally.could_not_run.iter().cloned())
     }
@@ -41,9 +41,9 @@ impl fmt::Display for Summary {
         writeln!(f, "{:<14}{:<15}{:>9}", "step", "result", "time")?;
         for Ran { step, outcome, took } in &self.ran {
             let (result, why) = match outcome {
-                Outcome::Passed => ("passed", ""),
-                Outcome::Failed(why) => ("failed", why.as_str()),
-                Outcome::CouldNotRun(_) => ("could not run", ""),
+                StepResult::Passed => ("passed", ""),
+                StepResult::Failed(why) => ("failed", why.as_str()),
+                StepResult::CouldNotRun(_) => ("could not run", ""),
             };
             let row = format!("{step:<14}{result:<15}{:>7.1} s  {why}", took.as_secs_f64());
             writeln!(f, "{}", row.trim_end())?;
@@ -78,14 +78,14 @@ fn list(
 mod tests {
     use super::*;
 
-    fn ran(step: &'static str, outcome: Outcome) -> Ran {
+    fn ran(step: &'static str, outcome: StepResult) -> Ran {
         Ran { step, outcome, took: Duration::from_millis(1_250) }
     }
 
     #[test]
     fn a_good_run_ends_with_its_counts_alone_on_a_line() {
         let tally = Tally { passed: 7, ..Tally::default() };
-        let text = Summary { ran: vec![ran("tests", Outcome::Passed)], tally }.to_string();
+        let text = Summary { ran: vec![ran("tests", StepResult::Passed)], tally }.to_string();
         assert_eq!(text.lines().nth(1), Some("tests         passed             1.2 s"));
         assert_eq!(text.lines().last(), Some("7 passed, 0 failed"));
         assert!(!text.contains("could not run"), "{text}");
@@ -95,7 +95,7 @@ mod tests {
     fn what_could_not_run_is_listed_by_name_and_does_not_fail() {
         let mut tally = Tally::default();
         tally.read("could not run: postgres: no server");
-        let missing = Outcome::CouldNotRun("not installed".into());
+        let missing = StepResult::CouldNotRun("not installed".into());
         let summary = Summary { ran: vec![ran("clippy", missing)], tally };
         assert_eq!(summary.failed(), 0);
         let text = summary.to_string();
@@ -107,8 +107,10 @@ mod tests {
 
     #[test]
     fn a_failed_step_counts_even_if_no_test_ran() {
-        let ran =
-            vec![ran("clippy", Outcome::Failed("exit status: 101".into())), ran("tests", Outcome::Passed)];
+        let ran = vec![
+            ran("clippy", StepResult::Failed("exit status: 101".into())),
+            ran("tests", StepResult::Passed),
+        ];
         let text = Summary { ran, tally: Tally { passed: 3, ..Tally::default() } }.to_string();
         assert!(text.contains("clippy        failed             1.2 s  exit status: 101\n"), "{text}");
         assert_eq!(text.lines().last(), Some("3 passed, 1 failed"));
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn failed_tests_are_counted_one_by_one() {
-        let ran = vec![ran("tests", Outcome::Failed("exit status: 101".into()))];
+        let ran = vec![ran("tests", StepResult::Failed("exit status: 101".into()))];
         let mut tally = Tally { passed: 3, failed: 4, ..Tally::default() };
         tally.read("test engine::drains ... FAILED");
         let summary = Summary { ran, tally };

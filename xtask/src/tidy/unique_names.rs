@@ -8,15 +8,13 @@ use crate::tree::{File, Tree};
 /// The folders of library crates.
 const LIBRARIES: [&str; 3] = ["crates/", "stores/", "tools/"];
 const KEYWORDS: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
-/// Exceptions. Do not add names to this list.
-const SHARED: [&str; 1] = ["WakeUp"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut findings = Vec::new();
     for (file, source) in tree.rust().filter(|(file, _)| is_library(file)) {
         for (index, line) in source.lines.iter().enumerate().filter(|(_, line)| !line.in_test) {
-            let Some(name) = public_type(&line.code).filter(|name| !SHARED.contains(name)) else { continue };
+            let Some(name) = public_type(&line.code) else { continue };
             // A file may declare a type twice, for different operating systems.
             let other = first.entry(name).or_insert(&file.path);
             if *other != file.path {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// What is done with the body of each request.
-type Look = Arc<dyn Fn(&[u8], Instant) + Send + Sync>;
+type OnRequest = Arc<dyn Fn(&[u8], Instant) + Send + Sync>;
 
 /// A running endpoint.
 pub(super) struct Endpoint {
@@ -23,7 +23,7 @@ impl Endpoint {
         Self::looking(Arc::new(|_, _| ())).await
     }
 
-    pub(super) async fn looking(look: Look) -> anyhow::Result<Self> {
+    pub(super) async fn looking(look: OnRequest) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let mut server = JoinSet::new();
@@ -39,7 +39,7 @@ impl Endpoint {
 }
 
 /// Serves requests with a `content-length`, one after another, until the other side is done.
-async fn serve(mut stream: TcpStream, look: Look) {
+async fn serve(mut stream: TcpStream, look: OnRequest) {
     let mut bytes = Vec::with_capacity(64 * 1_024);
     loop {
         let length = loop {

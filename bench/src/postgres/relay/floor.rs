@@ -12,13 +12,13 @@ use hyper_util::rt::TokioExecutor;
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 use pillarbox_postgres::sqlx::{Connection, query, query_as};
 
-use super::{AT_ONCE, BATCH, BUFFER, Ground};
+use super::{AT_ONCE, BATCH, BUFFER, Fixture};
 
 type Http = Client<HttpConnector, Full<Bytes>>;
 
 /// Reads in order, posts what belongs together, deletes.
-pub(super) async fn native(ground: &Ground, url: &str) -> anyhow::Result<()> {
-    let (mut connection, http) = (connect(ground).await?, http());
+pub(super) async fn native(fixture: &Fixture, url: &str) -> anyhow::Result<()> {
+    let (mut connection, http) = (connect(fixture).await?, http());
     let mut after = 0_i64;
     loop {
         let rows: Vec<(i64, String, String)> = query_as(
@@ -37,8 +37,8 @@ pub(super) async fn native(ground: &Ground, url: &str) -> anyhow::Result<()> {
 }
 
 /// Claims as seed 003's documentation says, posts, marks as completed.
-pub(super) async fn items(ground: &Ground, url: &str) -> anyhow::Result<()> {
-    let (mut connection, http) = (connect(ground).await?, http());
+pub(super) async fn items(fixture: &Fixture, url: &str) -> anyhow::Result<()> {
+    let (mut connection, http) = (connect(fixture).await?, http());
     loop {
         let rows: Vec<(String, String, String)> = query_as(
             "WITH selected AS (SELECT id FROM outbox_events WHERE status = 'PENDING' \
@@ -62,8 +62,8 @@ pub(super) async fn items(ground: &Ground, url: &str) -> anyhow::Result<()> {
 }
 
 /// Done marks need not survive a crash, as in the store.
-async fn connect(ground: &Ground) -> anyhow::Result<PgConnection> {
-    let mut connection = PgConnection::connect_with(ground.options()).await?;
+async fn connect(fixture: &Fixture) -> anyhow::Result<PgConnection> {
+    let mut connection = PgConnection::connect_with(fixture.options()).await?;
     query("SET synchronous_commit = off").execute(&mut connection).await?;
     Ok(connection)
 }

@@ -59,7 +59,7 @@ async fn round(url: &str, layout: Layout, items: usize) -> anyhow::Result<Sample
     }
     accepted.until(items).await?;
     engine.close().await;
-    table.ground.remove().await?;
+    table.fixture.remove().await?;
     let arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
     let mut took = Samples::default();
     for (committed, arrived) in committed.iter().zip(arrived.iter()) {

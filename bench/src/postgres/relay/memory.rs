@@ -10,7 +10,7 @@ use super::{Endpoint, Table};
 use crate::database::Kind;
 use crate::figure::{Figure, Goal, Samples};
 use crate::postgres::Sizes;
-use crate::postgres::ground::Ground;
+use crate::postgres::fixture::Fixture;
 
 const PENDING: usize = 1_000_000;
 const MANY_GROUPS: usize = 10_000;
@@ -28,14 +28,14 @@ impl Drop for Relay {
 }
 
 pub(crate) async fn measure(url: &str, _: &Sizes) -> anyhow::Result<Vec<Figure>> {
-    let ground = Ground::new(url).await?;
-    ground.fill(PENDING, Kind::Groups(MANY_GROUPS)).await?;
-    ground.calm().await?;
-    let table = Table { ground, layout: Layout::Native, rows: PENDING };
+    let fixture = Fixture::new(url).await?;
+    fixture.fill(PENDING, Kind::Groups(MANY_GROUPS)).await?;
+    fixture.calm().await?;
+    let table = Table { fixture, layout: Layout::Native, rows: PENDING };
     let endpoint = Endpoint::start().await?;
     let relay = Relay(
         Command::new(program()?)
-            .args(["relay", "--database-url", url, "--layout", "native", "--schema", table.ground.schema()])
+            .args(["relay", "--database-url", url, "--layout", "native", "--schema", table.fixture.schema()])
             .args(["--api-base-url", &endpoint.url])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -46,9 +46,9 @@ pub(crate) async fn measure(url: &str, _: &Sizes) -> anyhow::Result<Vec<Figure>>
         tokio::time::sleep(BETWEEN_LOOKS).await;
         held.push(resident(relay.0.id())?);
     }
-    let left = table.ground.pending().await?;
+    let left = table.fixture.pending().await?;
     drop(relay);
-    table.ground.remove().await?;
+    table.fixture.remove().await?;
     let done = PENDING - left;
     let what = format!("relay, memory beside {PENDING} pending in {MANY_GROUPS} groups ({done} delivered)");
     let mut most = Samples::default();

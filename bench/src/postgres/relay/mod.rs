@@ -12,12 +12,12 @@ use pillarbox::engine::{Engine, EngineParts, EngineSettings, OnDead};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::{AnyTable, MetricsExporter, OnDone, Order};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, raw_sql};
-use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
+use pillarbox_postgres::{Pooler, PostgresStore, PostgresWakeUp};
 use pillarbox_sinks::{BatchSink, SinkOptions};
 use tokio::sync::watch;
 
 use super::Sizes;
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::database::{Kind, PATIENCE, payload};
 use crate::figure::{Figure, Goal, Samples};
 use endpoint::Endpoint;
@@ -90,7 +90,7 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
                     if is_ours { table.ours(&endpoint).await? } else { table.floor(&endpoint).await? };
                 let side = if is_ours { &mut ours } else { &mut floor };
                 side.push(sizes.backlog as f64 / took.as_secs_f64());
-                table.ground.remove().await?;
+                table.fixture.remove().await?;
             }
         }
         let what = format!("relay to HTTP, {layout} layout, {GROUPS} groups, against bare SQL and HTTP");
@@ -101,26 +101,26 @@ pub(super) async fn measure(url: &str, sizes: &Sizes) -> anyhow::Result<Vec<Figu
 
 /// A table with a backlog.
 struct Table {
-    ground: Ground,
+    fixture: Fixture,
     layout: Layout,
     rows: usize,
 }
 
 impl Table {
     async fn filled(url: &str, layout: Layout, rows: usize) -> anyhow::Result<Self> {
-        let table = Self { ground: Ground::new(url).await?, layout, rows };
+        let table = Self { fixture: Fixture::new(url).await?, layout, rows };
         match layout {
-            Layout::Native => table.ground.fill(rows, Kind::Groups(GROUPS)).await?,
+            Layout::Native => table.fixture.fill(rows, Kind::Groups(GROUPS)).await?,
             Layout::Flowcatalyst => table.fill_items().await?,
         }
-        table.ground.calm().await?;
+        table.fixture.calm().await?;
         Ok(table)
     }
 
     async fn store(&self) -> anyhow::Result<AnyTable> {
-        let builder = PostgresStore::builder(self.ground.pool(2).await?).pooler(Pooler::None);
-        let schema = TableName::new(self.ground.schema())?;
-        let builder = builder.schema(schema).wake_up(WakeUp::Notify);
+        let builder = PostgresStore::builder(self.fixture.pool(2).await?).pooler(Pooler::None);
+        let schema = TableName::new(self.fixture.schema())?;
+        let builder = builder.schema(schema).wake_up(PostgresWakeUp::Notify);
         Ok(match self.layout {
             Layout::Native => AnyTable::Native(Arc::new(builder.open())),
             Layout::Flowcatalyst => AnyTable::Items(Arc::new(builder.open_items())),
@@ -130,7 +130,7 @@ impl Table {
     async fn fill_items(&self) -> anyhow::Result<()> {
         let store = self.store().await?;
         store.admin().migrate().await?;
-        let schema = self.ground.schema();
+        let schema = self.fixture.schema();
         let sql = format!(
             "INSERT INTO {schema}.outbox_events (id, type, message_group, payload, status, created_at) \
              SELECT lpad(n::text, 13, '0'), 'EVENT', 'group ' || n % {GROUPS}, '{}', 'PENDING', \
@@ -139,7 +139,7 @@ impl Table {
             payload(),
             self.rows
         );
-        raw_sql(AssertSqlSafe(sql)).execute(self.ground.admin()).await?;
+        raw_sql(AssertSqlSafe(sql)).execute(self.fixture.admin()).await?;
         Ok(())
     }
 
@@ -156,8 +156,8 @@ impl Table {
     async fn floor(&self, endpoint: &Endpoint) -> anyhow::Result<Duration> {
         let began = Instant::now();
         match self.layout {
-            Layout::Native => floor::native(&self.ground, &endpoint.url).await?,
-            Layout::Flowcatalyst => floor::items(&self.ground, &endpoint.url).await?,
+            Layout::Native => floor::native(&self.fixture, &endpoint.url).await?,
+            Layout::Flowcatalyst => floor::items(&self.fixture, &endpoint.url).await?,
         }
         Ok(began.elapsed())
     }

@@ -42,7 +42,8 @@ impl Config {
                 pillarbox_relay::check_sinks(&config).map_err(misconfigured)?;
                 let sources = config.sources.into_iter();
                 let plans = sources.map(|source| Plan { name: source.name, keys: source.shown });
-                session.output.answer(&Checked { sources: plans.collect() })
+                let warnings = config.warnings.iter().map(ToString::to_string).collect();
+                session.output.answer(&Checked { sources: plans.collect(), warnings })
             }
         }
     }
@@ -51,6 +52,7 @@ impl Config {
 #[derive(Debug, Serialize)]
 struct Checked {
     sources: Vec<Plan>,
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,6 +73,8 @@ impl Printable for Checked {
             format!("source {}\n{}", plan.name, table.render())
         };
         let plans: Vec<String> = self.sources.iter().map(plan).collect();
-        format!("{}\nthe configuration is good", plans.join("\n\n"))
+        let warnings: Vec<String> =
+            self.warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect();
+        format!("{}\n{}\nthe configuration is good", plans.join("\n\n"), warnings.concat())
     }
 }

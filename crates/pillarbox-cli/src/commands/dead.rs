@@ -1,5 +1,7 @@
 //! `dead`: lists, shows, replays and discards dead events.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
 use pillarbox::model::{EventId, Status};
 use pillarbox::port::{Discard, Replay, Select, StoreError, Table};
@@ -147,7 +149,7 @@ struct ActionWords {
 }
 
 /// Changes one batch and returns the number of changed rows.
-type Batch = for<'a> fn(&'a dyn Table, Select, usize) -> pillarbox::port::Answer<'a, u64>;
+type Batch = for<'a> fn(&'a dyn Table, Select, usize) -> pillarbox::port::StoreFuture<'a, u64>;
 
 const REPLAY: ActionWords = ActionWords {
     verb: "replay",
@@ -178,8 +180,12 @@ impl Change {
             sentence: Sentence { did: words.did, what: "dead event" },
         };
         let expected = self.expected(&*store).await?;
-        if self.consent.dry_run || expected == 0 {
-            return session.output.answer(&changed(self.consent.dry_run, expected));
+        if self.consent.dry_run {
+            return session.output.answer(&changed(true, expected));
+        }
+        if expected == 0 {
+            session.output.answer(&changed(false, 0))?;
+            return self.all_were_there(0);
         }
         if self.filter.ids.is_empty() {
             let events = counted(expected, "dead event");
@@ -195,7 +201,20 @@ impl Change {
             .await?;
         }
         drop(progress);
-        session.output.answer(&changed(false, total))
+        session.output.answer(&changed(false, total))?;
+        self.all_were_there(total)
+    }
+
+    /// Fails if events that were named one by one were changed by somebody else meanwhile.
+    fn all_were_there(&self, changed: u64) -> CommandResult {
+        let named = self.filter.ids.iter().collect::<BTreeSet<_>>().len() as u64;
+        if changed >= named {
+            return Ok(());
+        }
+        let events = counted(named - changed, "event");
+        Err(CommandError::not_found(format!(
+            "{events} of those named had been replayed or discarded by another"
+        )))
     }
 
     /// The number of selected events. Fails if a named event does not exist or is not dead.

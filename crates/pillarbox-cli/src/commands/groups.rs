@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Session;
 use crate::bulk::Consent;
 use crate::environment::operator;
-pub(crate) use held::{Held, table};
+pub(crate) use held::{HeldGroupView, table};
 use held::{Listed, Listing};
 
 /// Subcommands of `groups`.
@@ -85,7 +85,7 @@ impl Groups {
 async fn list(session: &Session, store: &dyn Table, group: Option<String>) -> CommandResult {
     if let Some(group) = group {
         let held = store.admin().held(vec![GroupKey::new(group)]).await?;
-        return session.output.answer(&Listed(held.iter().map(Held::from).collect()));
+        return session.output.answer(&Listed(held.iter().map(HeldGroupView::from).collect()));
     }
     let mut listing = Listing::new(session.output);
     let mut next = Some(HeldGroups::first());

@@ -39,12 +39,16 @@ pub(crate) struct Node {
     expires_in_ms: Option<u64>,
     #[serde(skip)]
     expires_in: Option<std::time::Duration>,
+    /// The process id that a relay published, in its own PID namespace.
+    pid: Option<i64>,
     /// The state of the sink that the node published last; `null` if the sink has never failed.
     pub(crate) sink: Option<Value>,
 }
 
 impl From<&NodeInfo> for Node {
     fn from(info: &NodeInfo) -> Self {
+        let state: Option<Value> = info.state.as_deref().and_then(|state| serde_json::from_str(state).ok());
+        let published = |pointer| state.as_ref().and_then(|state| state.pointer(pointer));
         Self {
             node: info.node.to_string(),
             label: info.label.clone(),
@@ -53,15 +57,10 @@ impl From<&NodeInfo> for Node {
             joined_at: info.joined_at,
             expires_in_ms: info.expires_in.map(|left| left.as_millis() as u64),
             expires_in: info.expires_in,
-            sink: info.state.as_deref().and_then(sink_of),
+            pid: published("/process/pid").and_then(Value::as_i64),
+            sink: published("/sink").filter(|sink| sink.is_object()).cloned(),
         }
     }
-}
-
-/// The state of the sink, from the state that the node published.
-fn sink_of(state: &str) -> Option<Value> {
-    let state: Value = serde_json::from_str(state).ok()?;
-    state.get("sink").filter(|sink| sink.is_object()).cloned()
 }
 
 impl Node {

@@ -50,7 +50,7 @@ fn bounded(source: impl Read, max: usize) -> CommandResult<Vec<u8>> {
         .read_to_end(&mut bytes)
         .map_err(|error| CommandError::usage(format!("the payload can't be read: {error}")))?;
     if len > max {
-        return Err(Invalid::TooLong { field: "payload", len, max }.into());
+        return Err(Invalid::TooLong { field: "payload", len, max, unit: "bytes" }.into());
     }
     Ok(bytes)
 }

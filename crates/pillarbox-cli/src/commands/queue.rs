@@ -1,6 +1,7 @@
 //! `queue`: the work queue for scripts and for workers in any language.
 
 mod claim;
+mod document;
 mod enqueue;
 mod settle;
 mod work;
@@ -27,9 +28,10 @@ Examples:
     Enqueue(Enqueue),
     /// Claim messages that are due and print them in full
     #[command(after_help = "\
-Example:
+Examples:
   owner=$(uuidgen)
   pillarbox queue claim --owner $owner --lease 30s --limit 10 --json
+  pillarbox queue claim --owner $owner --topic mail.send --topic mail.retry --wait 20s
 
 They are this owner's alone until the lease ends, by the database's clock. Each is then settled by its ITEM, ID@TOKEN.
 A message that has expired ends as dead and is not printed. No messages is no failure.")]
@@ -37,8 +39,8 @@ A message that has expired ends as dead and is not printed. No messages is no fa
     /// Settle claimed messages as done
     #[command(after_help = settle::after_help!("ack", ""))]
     Ack(Ack),
-    /// Release claimed messages for a retry after 2, 4, 8 … up to 60 s
-    #[command(after_help = settle::after_help!("abandon", " --error 'no answer'"))]
+    /// Release claimed messages for a retry after 2, 4, 8 … up to 60 s, or after --delay
+    #[command(after_help = settle::after_help!("abandon", " --error 'no answer' --delay 5m"))]
     Abandon(Abandon),
     /// Settle claimed messages as dead
     #[command(after_help = settle::after_help!("fail", " --error 'no such address'"))]

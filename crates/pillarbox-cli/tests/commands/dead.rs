@@ -114,3 +114,20 @@ fn replaying_the_head_of_a_blocked_group_frees_it() {
     outbox.run(&["dead", "replay", &head]).done();
     assert_eq!(outbox.run(&["groups", "list", "--json"]).done().json(), json!([]));
 }
+
+/// PBX-173: whoever comes second is told so.
+#[test]
+fn one_of_two_racing_replays_wins_and_the_others_are_told() {
+    let outbox = Outbox::new();
+    let id = outbox.dead(&["--type", "t"], "boom");
+    let replays: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = outbox.command(&["dead", "replay", &id, "--json"]);
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let mut codes: Vec<_> =
+        replays.into_iter().map(|replay| replay.wait_with_output().unwrap().status.code().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 3, 3, 3]);
+}

@@ -74,6 +74,14 @@ fn the_top_tells_the_exit_codes_and_only_the_commands_that_are_there() {
 }
 
 #[test]
+fn help_is_a_command_too() {
+    for command in [&["relay"][..], &["queue", "claim"]] {
+        let asked = run(&[&["help"], command].concat()).done().stdout;
+        assert_eq!(asked, run(&[command, &["--help"]].concat()).done().stdout, "{command:?}");
+    }
+}
+
+#[test]
 fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(&["completions", shell]).done().stdout;

@@ -83,6 +83,29 @@ fn the_last_step_enqueues_what_follows() {
     fan_out_and_in(&Outbox::new());
 }
 
+/// OBX-084: a script that lost the answer may run the same command again.
+#[test]
+fn attaching_again_after_the_end_is_harmless() {
+    let outbox = Outbox::new();
+    let join = outbox.start(&["--expected", "1"]);
+    let enqueue = |id: &str| {
+        let command = ["queue", "enqueue", "--topic", "t", "--payload", "{}", "--json", "--join", &join];
+        outbox.run(&[&command[..], &["--message-id", id]].concat())
+    };
+    let step = enqueue("m").done().json()["id"].as_str().unwrap().to_owned();
+    outbox.settle_all("ack");
+    outbox.run(&["join", "wait", &join, "--on-complete-topic", "next"]).done();
+    assert_eq!(outbox.join_shown(&join)["status"], "completed");
+    let again = outbox.run(&["join", "attach", &join, &step, "--json"]).done().json();
+    assert_eq!(again["changed"], json!(false));
+    assert_eq!(enqueue("m").exits(0).json()["id"], json!(step));
+    let refused = enqueue("another").exits(1);
+    assert!(refused.stderr.contains("has ended"), "{refused:?}");
+    let claimed = outbox.claim(OWNER, "5m");
+    assert_eq!(claimed.len(), 1, "only what follows the join: the refused message was taken back");
+    assert_eq!(claimed[0]["topic"], "next");
+}
+
 /// OBX-092, OBX-094, OBX-046
 #[test]
 fn a_failed_step_fails_the_join_unless_failed_ones_are_ignored() {

@@ -9,6 +9,7 @@ mod groups;
 mod help;
 mod join;
 mod layout;
+mod long_lived;
 mod migrate;
 mod nodes;
 mod outbox;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use pillarbox::model::{EventId, NodeId};
-use pillarbox::port::{AnyTable, Change, Counts, Fence, Membership, OnDone, Outcome, Part, Register, Settle};
+use pillarbox::port::{
+    AnyTable, Change, Counts, Fence, Membership, OnDone, Outcome, ReadScope, Register, Settle,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -201,11 +203,19 @@ impl Outbox {
         let join = Register {
             node: NodeId::from_random(7),
             label: label.to_owned(),
-            part: Part::Share,
+            reads: ReadScope::Share,
             lease,
             now: None,
         };
         self.runtime.block_on(self.store.register(join)).unwrap()
+    }
+
+    /// Changes the row of an event by plain SQL, as another program would. Only on SQLite.
+    pub(crate) fn update(&self, id: &str, set: &str) {
+        let file = self.url.strip_prefix("sqlite:").unwrap();
+        let connection = pillarbox_sqlite::rusqlite::Connection::open(file).unwrap();
+        let changed = connection.execute(&format!("UPDATE outbox_event SET {set} WHERE event_id = ?1"), [id]);
+        assert_eq!(changed.unwrap(), 1);
     }
 
     /// Who did what, newest first.

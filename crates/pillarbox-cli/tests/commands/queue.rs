@@ -216,8 +216,11 @@ fn bad_input_is_wrong_usage_that_names_the_field_and_its_bound() {
     let enqueue = ["queue", "enqueue", "--payload", "{}", "--topic"];
     let cases: &[(&[&str], &str)] = &[
         (&[&enqueue[..], &[""]].concat(), "event type is empty"),
-        (&[&enqueue[..], &[&long]].concat(), "event type is 256 bytes long, at most 255 are allowed"),
-        (&[&enqueue[..], &["t", "--correlation-id", &long]].concat(), "correlation id is 256 bytes long"),
+        (&[&enqueue[..], &[&long]].concat(), "event type is 256 characters long, at most 255 are allowed"),
+        (
+            &[&enqueue[..], &["t", "--correlation-id", &long]].concat(),
+            "correlation id is 256 characters long",
+        ),
         (&[&enqueue[..], &["t", "--due", "soon"]].concat(), "RFC 3339"),
         (&[&enqueue[..], &["t", "--header", "s3cret"]].concat(), "--header has no `=`"),
         (&["queue", "enqueue", "--topic", "t"], "--payload"),
@@ -226,7 +229,7 @@ fn bad_input_is_wrong_usage_that_names_the_field_and_its_bound() {
         (&["queue", "claim", "--owner", OWNER, "--lease=-5s"], "--lease"),
         (&["queue", "claim", "--owner", OWNER, "--limit", "0"], "1..=10000"),
         (&["queue", "claim"], "--owner"),
-        (&["queue", "ack", "--owner", OWNER], "<ID@TOKEN>"),
+        (&["queue", "ack", "--owner", OWNER], "<ID@TOKEN|->"),
         (&["queue", "ack", "--owner", OWNER, "01J"], "ID@TOKEN"),
         (&["queue", "ack", "--owner", OWNER, "01J@x"], "no number"),
         (&["queue", "extend", "--owner", OWNER, "01J@1", "--lease", "25h"], "allowed is 300ms to 24h"),
@@ -288,4 +291,80 @@ fn a_store_that_is_not_there_has_its_own_exit_code() {
         let missing = run(&[command, &["--url", "sqlite:/no/such/folder/x.db", "--json"]].concat()).exits(5);
         assert_eq!(missing.error()["kind"], "unavailable");
     }
+}
+
+/// OBX-017
+#[test]
+fn claims_take_the_topics_that_are_named() {
+    let outbox = Outbox::new();
+    for topic in ["mail", "report", "import", "mail"] {
+        outbox.enqueue(&["--topic", topic, "--payload", "{}"]);
+    }
+    let claim = |topics: &[&str]| {
+        let options: Vec<&str> = topics.iter().flat_map(|topic| ["--topic", topic]).collect();
+        let command = ["queue", "claim", "--owner", OWNER, "--json"];
+        outbox.run(&[&command[..], &options].concat())
+    };
+    let topics = |claimed: Ran| -> Vec<String> {
+        let claimed = claimed.done().json();
+        claimed.as_array().unwrap().iter().map(|one| one["topic"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(topics(claim(&["none"])), [""; 0]);
+    assert_eq!(topics(claim(&["mail", "import"])), ["mail", "import", "mail"]);
+    assert_eq!(topics(claim(&[])), ["report"]);
+    claim(&[""]).exits(2);
+}
+
+/// OBX-017: the claim begins before the message is there, or after; it takes it either way.
+#[test]
+fn a_claim_can_wait_for_a_message() {
+    let outbox = Outbox::new();
+    let claim = ["queue", "claim", "--owner", OWNER, "--json", "--wait", "2m"];
+    let mut waiting = outbox.command(&claim);
+    let waiting = waiting.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn();
+    let id = outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    let claimed = Ran::from(waiting.unwrap().wait_with_output().unwrap()).done().json();
+    assert_eq!(claimed[0]["id"], json!(id));
+    let none = outbox.run(&["queue", "claim", "--owner", OTHER, "--wait", "10ms"]).done();
+    assert_eq!(none.stdout, "no messages\n");
+}
+
+/// PBX-173
+#[test]
+fn items_are_read_from_standard_input() {
+    let outbox = Outbox::new();
+    for _ in 0..3 {
+        outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    }
+    let claimed = outbox.claim(OWNER, "5m");
+    let lines: String = claimed.iter().map(|message| format!("{}\n", item(message))).collect();
+    let ack = ["queue", "ack", "--owner", OWNER, "--json", "-"];
+    let wrong = outbox.run_with_input(&ack, format!("{lines}\nnonsense\n").as_bytes()).exits(2);
+    assert!(wrong.stderr.contains("line 5: "), "{wrong:?}");
+    assert_eq!(outbox.shown(claimed[0]["id"].as_str().unwrap())["status"], "new", "nothing was settled");
+    let done = outbox.run_with_input(&ack, lines.replace('\n', " \r\n\n").as_bytes()).done().json();
+    assert_eq!(done, json!({"action": "ack", "changed": 3, "ignored": 0}));
+    let none = outbox.run_with_input(&ack, b"").done().json();
+    assert_eq!(none["changed"], json!(0), "nothing to do is no failure");
+    outbox.run_with_input(&ack, lines.as_bytes()).exits(4);
+    outbox.settle_items("ack", OWNER, &["-", "a@1"], &[]).exits(2);
+}
+
+/// OBX-036, OBX-037, OBX-041: the seed's reschedule.
+#[test]
+fn a_message_is_abandoned_with_a_delay_and_an_error() {
+    let outbox = Outbox::new();
+    let id = outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    let claimed = outbox.claim(OWNER, "5m");
+    outbox
+        .settle_items("abandon", OWNER, &[item(&claimed[0])], &["--delay", "0s", "--error", "not yet"])
+        .done();
+    let again = outbox.claim_in_time(OTHER);
+    assert_eq!((&again[0]["last_error"], &again[0]["retry_count"]), (&json!("not yet"), &json!(1)));
+    outbox.settle_items("abandon", OTHER, &[item(&again[0])], &["--delay", "1d"]).done();
+    let shown = outbox.shown(&id);
+    assert_eq!((&shown["last_error"], &shown["attempts"]), (&json!("rescheduled"), &json!(2)));
+    let at = |key: &str| shown[key].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let wait = at("available_at").duration_since(at("created_at")).as_hours();
+    assert!((23..=25).contains(&wait), "{shown}");
 }

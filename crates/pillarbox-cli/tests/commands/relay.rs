@@ -14,6 +14,7 @@ use crate::outbox::{Outbox, pillarbox, run};
 /// Whatever is waited for has come by then, or never comes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const CANARY: &str = "c4n4ry";
+const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A request as the API saw it.
 struct Posted {
@@ -205,6 +206,21 @@ fn what_waits_behind_a_paused_group_is_told_at_the_end() {
     assert_eq!((code, stdout.as_str()), (Some(0), told));
 }
 
+/// RLY-070: an event that is neither due nor in a group that goes on is counted once.
+#[test]
+fn a_delayed_event_of_a_paused_group_counts_as_held_only() {
+    let (outbox, api) = (Outbox::new(), Api::new());
+    written(&outbox, "a", 1);
+    for group in ["a", "b"] {
+        outbox.write(&["--type", "order.placed", "--group", group, "--payload", "{}", "--due", "1h"]);
+    }
+    outbox.run(&["groups", "pause", "a"]).done();
+    let relay = Running::start(&outbox, &["--api-base-url", &api.url(), "--until-empty"]);
+    let told = "3 events still wait (2 in groups that are paused or blocked, 1 for their time)\n";
+    let (code, stdout, _) = relay.end();
+    assert!(code == Some(0) && stdout.ends_with(told), "{stdout}");
+}
+
 /// PBX-018: words of trouble and words nobody knows neither deliver an event nor cost it an attempt.
 #[test]
 fn an_event_that_the_endpoint_could_not_take_is_sent_again_without_a_count() {
@@ -245,6 +261,31 @@ fn nothing_overtakes_an_event_that_can_not_be_sent() {
         let (waiting, done) = (2 - expected.len(), expected.len());
         assert_eq!(events, json!({"new": waiting, "retry": 0, "done": done, "dead": 1}), "{on_dead}");
     }
+}
+
+/// PBX-140: a relay that starts on the host of one that was killed takes over at once; the lease would outlast the test.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_relay_takes_over_from_one_that_was_killed_on_its_host_without_waiting_for_the_lease() {
+    let (outbox, api) = (Outbox::new(), Api::new());
+    let url = api.url();
+    let flags = ["--api-base-url", &url, "--lease", "1h"];
+    let mut killed = Running::start(&outbox, &flags);
+    let pid = loop {
+        let listed = outbox.run(&["nodes", "list", "--json"]).done().json();
+        if let Some(pid) = listed[0]["pid"].as_u64() {
+            break pid;
+        }
+    };
+    assert_eq!(pid, u64::from(killed.child.id()));
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    written(&outbox, "a", 1);
+    let relay = Running::start(&outbox, &[&flags[..], &["--until-empty"]].concat());
+    api.request().accept();
+    let (code, stdout, stderr) = relay.end();
+    assert_eq!((code, stdout.starts_with("delivered 1 event")), (Some(0), true), "{stdout}");
+    assert!(stderr.contains("the process of this node has ended"), "{stderr}");
 }
 
 /// RLY-024: told to end, it delivers what is out, gives back the rest and exits with 0.
@@ -406,6 +447,62 @@ fn check_shows_no_secret() {
     command.env("PILLARBOX_API_TOKEN", CANARY).env("PILLARBOX_ADMIN_TOKEN", CANARY.repeat(3));
     let ran = crate::outbox::Ran::of(&mut command);
     assert!(!format!("{ran:?}").contains(CANARY), "{ran:?}");
+    // What passes, as the relay prints it at its start too.
+    for url in [format!("postgres://me:{CANARY}@localhost/{CANARY}"), format!("postgres:me:{CANARY}@db/shop")]
+    {
+        let mut command = pillarbox();
+        command.args(["config", "check", "--url", &url, "--webhook-secrets", WEBHOOK_SECRET]);
+        command
+            .args(["--sink", &format!("webhook+https://hooks.example.com/services/{CANARY}?key={CANARY}")]);
+        let ran = crate::outbox::Ran::of(&mut command).exits(0);
+        assert!(!format!("{ran:?}").contains(CANARY), "{ran:?}");
+        assert!(ran.stdout.contains("webhook+https://hooks.example.com "), "{}", ran.stdout);
+    }
+}
+
+/// PBX-152: `config check` tells what the relay logs at its start.
+#[test]
+fn check_warns_of_a_database_that_anybody_could_read() {
+    let check = |arguments: &[&str]| {
+        let given = ["config", "check", "--sink", "stdout:", "--url", "postgres://db.example.com/shop"];
+        run(&[&given[..], arguments].concat()).done()
+    };
+    let warning = "warning: database-url (--database-url): ";
+    let stdout = check(&[]).stdout;
+    assert!(stdout.contains(warning) && stdout.contains("sslmode=verify-full"), "{stdout}");
+    assert!(check(&["--json"]).json()["warnings"][0].as_str().unwrap().contains("sslmode=verify-full"));
+}
+
+/// PBX-153, PBX-023
+#[test]
+fn what_an_endpoint_answers_is_kept_with_the_event_and_not_logged() {
+    for (keep, is_kept) in [("text", true), ("none", false)] {
+        let (outbox, api) = (Outbox::new(), Api::new());
+        let id = outbox.write(&["--type", "t", "--payload", &format!("{{\"card\":\"{CANARY}\"}}")]);
+        let arguments = ["--api-base-url", &api.url(), "--keep-answers", keep, "--until-empty"];
+        let relay = Running::start(&outbox, &arguments);
+        api.request().say(&format!("[{{\"status\":413,\"error\":\"cannot take {CANARY}\"}}]"));
+        let (_, stdout, stderr) = relay.end();
+        assert!(stderr.contains("event is dead") && stderr.contains("status 413"), "{stderr}");
+        assert!(!stderr.contains(CANARY) && !stdout.contains(CANARY), "{stdout} {stderr}");
+        let error = outbox.shown(&id)["last_error"].as_str().unwrap().to_owned();
+        assert_eq!(error.contains(&format!("cannot take {CANARY}")), is_kept, "{error}");
+    }
+}
+
+/// PBX-154
+#[test]
+fn ids_of_others_forge_no_line_of_the_log() {
+    let (outbox, api) = (Outbox::new(), Api::new());
+    let id = outbox.write(&["--type", "t", "--payload", "{}"]);
+    outbox.update(&id, "event_id = 'x' || char(10) || 'ERROR forged' || char(27) || '[31m' || char(13)");
+    let relay = Running::start(&outbox, &["--api-base-url", &api.url(), "--until-empty"]);
+    api.request().say("[{\"status\":413}]");
+    let (_, _, stderr) = relay.end();
+    let dead: Vec<&str> = stderr.lines().filter(|line| line.contains("event is dead")).collect();
+    assert_eq!(dead.len(), 1, "{stderr}");
+    assert!(dead[0].contains("x\\nERROR forged\\u{1b}[31m\\r"), "{stderr}");
+    assert!(!stderr.contains('\u{1b}') && !stderr.contains('\r'), "{stderr:?}");
 }
 
 #[test]

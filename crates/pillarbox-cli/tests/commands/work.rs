@@ -12,12 +12,12 @@ use crate::outbox::Outbox;
 
 /// Whatever is waited for has come by then, or never comes.
 const PATIENCE: Duration = Duration::from_secs(120);
-const UNTIL_EMPTY: &[&str] = &["--until-empty"];
+pub(crate) const UNTIL_EMPTY: &[&str] = &["--until-empty"];
 
 impl Outbox {
     /// Runs the worker to its end; the reports, and the counts.
     #[track_caller]
-    fn work(&self, script: &str, options: &[&str]) -> (Vec<Value>, Value) {
+    pub(crate) fn work(&self, script: &str, options: &[&str]) -> (Vec<Value>, Value) {
         let working = Working::start(self, script, &[options, &["--json"]].concat());
         let (lines, code) = working.end();
         assert_eq!(code, Some(0));
@@ -32,20 +32,22 @@ fn documents(lines: &[String]) -> (Vec<Value>, Value) {
 }
 
 /// A worker, and what it prints line by line.
-struct Working {
+pub(crate) struct Working {
     child: Child,
     lines: Receiver<String>,
     errors: Receiver<String>,
 }
 
 impl Working {
-    fn start(outbox: &Outbox, script: &str, options: &[&str]) -> Self {
+    pub(crate) fn start(outbox: &Outbox, script: &str, options: &[&str]) -> Self {
         let mut command = outbox.command(&[&["queue", "work", "--exec", script], options].concat());
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env("PATH", path)
             .env("FOLDER", outbox.path(""))
-            .env("PILLARBOX_CORRELATION_ID", "of a parent");
+            .env("PILLARBOX_CORRELATION_ID", "of a parent")
+            .env("PILLARBOX_API_TOKEN", "a secret of the worker")
+            .env("PILLARBOX_OTLP_HEADERS", "key=secret");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let (send, lines) = sync_channel(10_000);
@@ -62,17 +64,25 @@ impl Working {
     }
 
     #[track_caller]
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("a line is printed")
     }
 
-    fn tell_to_end(&self) {
+    pub(crate) fn tell_to_end(&self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// What it wrote to standard error up to its end.
+    #[track_caller]
+    pub(crate) fn errors(mut self) -> String {
+        let errors = self.errors.recv_timeout(PATIENCE).expect("nobody holds standard error open");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{errors}");
+        errors
     }
 
     /// What it printed up to its end. Its pipes close when the last process that it started is gone.
     #[track_caller]
-    fn end(mut self) -> (Vec<String>, Option<i32>) {
+    pub(crate) fn end(mut self) -> (Vec<String>, Option<i32>) {
         let errors = self.errors.recv_timeout(PATIENCE).expect("nobody holds standard error open");
         let lines: Vec<String> = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
         let status = self.child.wait().unwrap();
@@ -116,6 +126,18 @@ fn the_payload_is_on_standard_input_and_the_rest_in_variables() {
     let plain = read(format!("{plain}.env"));
     assert!(!plain.contains("PILLARBOX_CORRELATION_ID"), "what is not set is not inherited either: {plain}");
     assert_eq!(outbox.shown(&id)["status"], "done");
+}
+
+/// PBX-171: an empty variable in a script must not acknowledge every message.
+#[test]
+fn an_empty_command_is_refused_and_loses_nothing() {
+    let outbox = Outbox::new();
+    let id = outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    for empty in ["", "  ", "\t\n"] {
+        let refused = outbox.run(&["queue", "work", "--exec", empty, "--until-empty"]).exits(2);
+        assert!(refused.stderr.contains("the command is empty"), "{refused:?}");
+    }
+    assert_eq!((&outbox.shown(&id)["status"], &outbox.shown(&id)["attempts"]), (&json!("new"), &json!(0)));
 }
 
 /// OBX-056, OBX-061
@@ -291,6 +313,55 @@ fn what_a_command_does_not_read_and_what_it_says_too_much_does_no_harm() {
     assert_eq!(outbox.shown(&id)["last_error"], json!(error));
 }
 
+/// PBX-150
+#[test]
+fn a_command_gets_no_secret_of_ours_unless_it_is_named() {
+    let outbox = Outbox::new();
+    outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    let variables = || {
+        let text = std::fs::read_to_string(outbox.path("env")).unwrap();
+        text.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect::<Vec<_>>()
+    };
+    let script = "env > \"$FOLDER/env\"; exit 1";
+    outbox.work(script, UNTIL_EMPTY);
+    let inherited = variables();
+    assert!(inherited.contains(&"FOLDER".to_owned()), "other variables are passed on: {inherited:?}");
+    for secret in ["PILLARBOX_DATABASE_URL", "PILLARBOX_API_TOKEN", "PILLARBOX_OTLP_HEADERS"] {
+        assert!(!inherited.contains(&secret.to_owned()), "{secret} was passed on");
+    }
+    outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    outbox.work(script, &["--until-empty", "--pass-env", "PILLARBOX_API_TOKEN"]);
+    let inherited = variables();
+    assert!(inherited.contains(&"PILLARBOX_API_TOKEN".to_owned()), "{inherited:?}");
+    assert!(!inherited.contains(&"PILLARBOX_DATABASE_URL".to_owned()), "{inherited:?}");
+    let unknown = outbox.run(&["queue", "work", "--exec", "true", "--pass-env", "PILLARBOX_LOG"]);
+    unknown.exits(2).complains("PILLARBOX_DATABASE_URL");
+}
+
+/// PBX-151: each of these would keep the queue from becoming empty, and five would open the breaker.
+#[test]
+fn a_message_that_no_command_can_be_started_with_dies_and_delays_no_other() {
+    let outbox = Outbox::new();
+    let large = "headers = json_object('large', printf('%.200000c', 'x'))";
+    let nul = "correlation_id = 'a' || char(0) || 'b'";
+    let bad = [large, large, large, nul, nul, nul].map(|set| {
+        let id = outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+        outbox.update(&id, set);
+        id
+    });
+    let good = outbox.enqueue(&["--topic", "t", "--payload", "{}"]);
+    let (reports, counts) = outbox.work("true", UNTIL_EMPTY);
+    assert_eq!((&counts["done"], &counts["dead"], &counts["retry"]), (&json!(1), &json!(6), &json!(0)));
+    assert!(reports.iter().any(|report| report["result"] == "dead" && report["exit_code"] == json!(null)));
+    assert_eq!(outbox.shown(&good)["status"], "done");
+    for id in &bad {
+        let shown = outbox.shown(id);
+        assert_eq!(shown["status"], "dead");
+        let error = shown["last_error"].as_str().unwrap();
+        assert!(error.starts_with("no command can be started with"), "{error}");
+    }
+}
+
 /// OBX-060: a message that a command enqueues is worked on too before the queue is empty.
 #[test]
 fn a_command_may_enqueue_and_people_see_what_it_prints() {
@@ -300,7 +371,8 @@ fn a_command_may_enqueue_and_people_see_what_it_prints() {
     let script = format!(
         "echo $PILLARBOX_TOPIC; [ $PILLARBOX_TOPIC = second ] || {binary} queue enqueue --topic second --payload {{}} >/dev/null"
     );
-    let working = Working::start(&outbox, &script, UNTIL_EMPTY);
+    let options = [UNTIL_EMPTY, &["--pass-env", "PILLARBOX_DATABASE_URL"]].concat();
+    let working = Working::start(&outbox, &script, &options);
     let (lines, code) = working.end();
     assert_eq!((lines, code), (vec!["first".to_owned(), "second".to_owned()], Some(0)));
 }

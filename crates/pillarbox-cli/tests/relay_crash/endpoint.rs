@@ -1,6 +1,6 @@
 //! The endpoint: takes batches, fails now and then, and remembers what arrived in which order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,16 +26,43 @@ pub(crate) enum Manners {
     Moody,
 }
 
+/// What the endpoint answers for items that it took.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Accepted,
+    Refused,
+}
+
 #[derive(Deserialize)]
 struct Item {
     group: usize,
     number: usize,
 }
 
+/// An item: its group and its number within it.
+pub(crate) type Number = (usize, usize);
+
+/// A relay that was killed or stopped.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// The number of items that had arrived before it.
+    pub(crate) from: usize,
+    /// The number of items that had arrived when the pending ones were read.
+    pub(crate) counted: usize,
+    /// The number of arrivals after which nothing is repeated because of it. A relay that was stopped sends later what it held.
+    pub(crate) until: usize,
+    /// The items that were pending then.
+    pub(crate) pending: BTreeSet<Number>,
+}
+
 #[derive(Debug, Default)]
 struct Arrived {
-    /// How often each came.
-    times: BTreeMap<(usize, usize), usize>,
+    /// The number of items that have arrived, repetitions included.
+    count: usize,
+    /// When each item came, as a count.
+    times: BTreeMap<Number, Vec<usize>>,
+    /// The arrivals that were answered with a failure.
+    refused: BTreeSet<usize>,
     /// The last number that came for the first time, by group.
     last: BTreeMap<usize, usize>,
     wrong: Vec<String>,
@@ -102,9 +129,34 @@ impl Endpoint {
 
     pub(crate) fn check_each_once(&self) -> Result<(), String> {
         let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);
-        let twice: Vec<_> = arrived.times.iter().filter(|(_, times)| **times > 1).collect();
+        let twice: Vec<_> = arrived.times.iter().filter(|(_, times)| times.len() > 1).collect();
         match twice.first() {
             Some(first) => Err(format!("{} items came more than once, {first:?} first", twice.len())),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of items that have arrived so far, repetitions included.
+    pub(crate) fn arrivals(&self) -> usize {
+        self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner).count
+    }
+
+    /// An item comes again only if its request was refused, or if it was still pending right after a relay was killed or stopped.
+    pub(crate) fn check_repeated(&self, faults: &[Fault]) -> Result<(), String> {
+        let arrived = self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let explained = |item: &Number, first: usize, again: usize| {
+            arrived.refused.contains(&first)
+                || faults.iter().any(|fault| {
+                    first <= fault.until
+                        && fault.from < again
+                        && (again <= fault.counted || fault.pending.contains(item))
+                })
+        };
+        let pairs =
+            arrived.times.iter().flat_map(|(item, times)| times.windows(2).map(move |pair| (item, pair)));
+        let wrong: Vec<_> = pairs.filter(|(item, pair)| !explained(item, pair[0], pair[1])).collect();
+        match wrong.first() {
+            Some(first) => Err(format!("{} items came again for no reason, {first:?} first", wrong.len())),
             None => Ok(()),
         }
     }
@@ -121,19 +173,19 @@ async fn serve(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     match mood {
         0..2 => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         2..3 => {
-            shared.take(&items, items.len());
+            shared.take(&items, items.len(), Answer::Refused);
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
         3..5 => {
             let taken = items.len() / 2;
-            shared.take(&items, taken);
+            shared.take(&items, taken, Answer::Accepted);
             let status = |place| if place < taken { 200 } else { 503 };
             let results: Vec<_> =
                 (0..items.len()).map(|place| serde_json::json!({ "status": status(place) })).collect();
             (StatusCode::MULTI_STATUS, serde_json::json!({ "results": results }).to_string()).into_response()
         }
         _ => {
-            shared.take(&items, items.len());
+            shared.take(&items, items.len(), Answer::Accepted);
             StatusCode::OK.into_response()
         }
     }
@@ -141,7 +193,7 @@ async fn serve(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
 
 impl Shared {
     /// Takes the first items of a request.
-    fn take(&self, items: &[Item], count: usize) {
+    fn take(&self, items: &[Item], count: usize, answer: Answer) {
         let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         if items.len() > LARGEST_BATCH {
             arrived.wrong.push(format!("a batch of {}", items.len()));
@@ -150,9 +202,14 @@ impl Shared {
             arrived.wrong.push("a batch of several groups".to_owned());
         }
         for item in &items[..count] {
+            arrived.count += 1;
+            let at = arrived.count;
+            if answer == Answer::Refused {
+                arrived.refused.insert(at);
+            }
             let times = arrived.times.entry((item.group, item.number)).or_default();
-            *times += 1;
-            if *times > 1 {
+            times.push(at);
+            if times.len() > 1 {
                 continue;
             }
             let before = arrived.last.insert(item.group, item.number);

@@ -86,12 +86,13 @@ fn nothing_is_lost(url: &str, layout: Layout, size: Size) -> Result<(), String> 
         let outbox = Outbox::create(url, layout).await;
         let mut relays = Relays::start(RELAYS, url, &outbox, &endpoint);
         let writing = outbox.write(items, GROUPS);
+        let mut faults = Vec::new();
         let blows = async {
             for blow in 1..=kills {
                 endpoint.until_accepted(items * blow / (kills + 2), NEVER).await?;
-                relays.kill_one();
+                faults.push(relays.kill_one(&outbox, &endpoint).await?);
                 if blow % KILLS_PER_STOP == 0 {
-                    relays.stop_one(&outbox, &endpoint).await?;
+                    faults.push(relays.stop_one(&outbox, &endpoint).await?);
                 }
             }
             endpoint.until_accepted(items, NEVER).await
@@ -100,6 +101,7 @@ fn nothing_is_lost(url: &str, layout: Layout, size: Size) -> Result<(), String> 
         arrived?;
         relays.stop()?;
         endpoint.check(items)?;
+        endpoint.check_repeated(&faults)?;
         outbox.check_settled(items).await
     })
 }

@@ -1,9 +1,14 @@
 //! The outbox that the relays drain: a table of its own in the database.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
 use pillarbox::Event;
 use pillarbox::model::{Layout, NewRow, Placement, Status, TableName};
 use pillarbox::port::{AnyTable, List, Select, Write};
 use pillarbox_stores::Options;
+
+use crate::endpoint::Number;
 
 /// Items written in one transaction.
 const AT_ONCE: usize = 100;
@@ -13,6 +18,8 @@ pub(crate) struct Outbox {
     pub(crate) table: String,
     pub(crate) layout: Layout,
     store: AnyTable,
+    /// The items by the ids of their rows.
+    numbers: Mutex<BTreeMap<String, Number>>,
 }
 
 impl Outbox {
@@ -22,7 +29,7 @@ impl Outbox {
         let options = Options { table: name, layout: Some(layout), ..Options::default() };
         let store = pillarbox_stores::connect(url, &options).await.expect("the store opens");
         store.admin().migrate().await.expect("tables are made");
-        Self { table, layout, store }
+        Self { table, layout, store, numbers: Mutex::default() }
     }
 
     /// Writes items one transaction after another, those of each group numbered.
@@ -34,10 +41,27 @@ impl Outbox {
                 let payload = format!("{{\"group\":{group},\"number\":{}}}", number / groups);
                 let event = Event::text("EVENT", payload).group(format!("group-{group}"));
                 let event = event.build_within(&self.store.facts().limits).expect("a good event");
+                let mut known = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+                known.insert(event.id().to_string(), (group, number / groups));
                 NewRow { event, placement: Placement::Slot }
             });
             let rows: Vec<_> = rows.collect();
             self.store.write(Write { rows, now: None }).await.expect("rows are written");
+        }
+    }
+
+    /// The items that are not done.
+    pub(crate) async fn pending(&self) -> Result<BTreeSet<Number>, String> {
+        const PAGE: usize = 5_000;
+        let select = Select { statuses: vec![Status::New, Status::Retry], ..Select::default() };
+        let (mut pending, mut after, mut after_id) = (BTreeSet::new(), None, None);
+        loop {
+            let list = List { select: select.clone(), after, after_id, limit: PAGE, ..List::default() };
+            let page = self.store.admin().list(list).await.map_err(|error| error.to_string())?;
+            let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.extend(page.iter().filter_map(|record| numbers.get(record.id.as_str()).copied()));
+            let Some(last) = page.last() else { return Ok(pending) };
+            (after, after_id) = (Some(last.seq), Some(last.id.clone()));
         }
     }
 

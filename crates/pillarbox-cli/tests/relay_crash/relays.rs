@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::timeout;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Fault};
 use crate::outbox::Outbox;
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -69,21 +69,28 @@ impl Relays {
     }
 
     /// Kills one of them, and starts another.
-    pub(crate) fn kill_one(&mut self) {
+    pub(crate) async fn kill_one(&mut self, outbox: &Outbox, endpoint: &Endpoint) -> Result<Fault, String> {
         let which = self.random.usize(..self.running.len());
         let Relay { mut process, .. } = self.running.swap_remove(which);
+        let from = endpoint.arrivals();
         process.kill().expect("a process can be killed");
         process.wait().expect("a killed process ends");
+        let pending = outbox.pending().await?;
+        let counted = endpoint.arrivals();
         self.start_one();
+        Ok(Fault { from, counted, until: counted, pending })
     }
 
     /// Stops one of them until the others have evicted its node, and lets it go on.
     ///
     /// Items that arrive meanwhile, from the other relays, tell when to look; but all may have arrived.
-    pub(crate) async fn stop_one(&mut self, outbox: &Outbox, endpoint: &Endpoint) -> Result<(), String> {
+    pub(crate) async fn stop_one(&mut self, outbox: &Outbox, endpoint: &Endpoint) -> Result<Fault, String> {
         // The last one has just been started and may not have joined.
         let relay = &self.running[self.random.usize(..self.running.len() - 1)];
+        let from = endpoint.arrivals();
         relay.signal(Signal::STOP)?;
+        let pending = outbox.pending().await;
+        let counted = endpoint.arrivals();
         let eviction = async {
             while outbox.has_member(&relay.label).await {
                 let _ = timeout(LOOK, endpoint.until_another()).await;
@@ -91,7 +98,8 @@ impl Relays {
         };
         let evicted = timeout(TAKEN_OVER, eviction).await;
         relay.signal(Signal::CONT)?;
-        evicted.map_err(|_| format!("nobody took over from {}, which is stopped", relay.label))
+        evicted.map_err(|_| format!("nobody took over from {}, which is stopped", relay.label))?;
+        Ok(Fault { from, counted, until: usize::MAX, pending: pending? })
     }
 
     /// Asks all to end, and has one more finish what they left: done marks that the killed ones did not write.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pillarbox::model::{NewRow, Row, Status};
 use pillarbox::port::{
-    Change, ClaimFrom, Cursor, Fence, Fetch, OnDone, Order, Part, Promote, Purge, PurgeStatus, Register,
+    Change, ClaimFrom, Cursor, Fence, Fetch, OnDone, Order, Promote, Purge, PurgeStatus, ReadScope, Register,
     Replay, Scope, Select, Settle, Store, StoreError, Write,
 };
 use tokio::task::JoinSet;
@@ -187,8 +187,13 @@ async fn a_reader_beside_writers_sees_every_row(t: Fixture) -> Checked {
 async fn slots_have_one_holder_however_many_join(t: Fixture) -> Checked {
     let memberships = in_parallel(&t, |number, store| async move {
         let id = node(number as u128 + 1);
-        let join =
-            Register { node: id, label: String::new(), part: Part::Share, lease: LEASE, now: Some(at(0)) };
+        let join = Register {
+            node: id,
+            label: String::new(),
+            reads: ReadScope::Share,
+            lease: LEASE,
+            now: Some(at(0)),
+        };
         patiently(|| store.register(join.clone())).await?;
         let mut told = None;
         for now in 1..6 {
@@ -223,7 +228,7 @@ async fn evicting_and_settling_do_not_mix(t: Fixture) -> Checked {
             .register(Register {
                 node: node(round + 100),
                 label: String::new(),
-                part: Part::Share,
+                reads: ReadScope::Share,
                 lease: secs(1),
                 now: Some(at(0)),
             })
@@ -234,7 +239,7 @@ async fn evicting_and_settling_do_not_mix(t: Fixture) -> Checked {
         let heir = Register {
             node: node(round + 200),
             label: String::new(),
-            part: Part::Share,
+            reads: ReadScope::Share,
             lease: secs(1),
             now: Some(at(2)),
         };

@@ -45,8 +45,8 @@ async fn die(t: &Fixture, blocks: Option<&str>, now: i64) -> Result<(), StoreErr
 
 /// How node 1 joins.
 fn registration() -> Register {
-    let (label, part) = ("one".to_owned(), pillarbox::port::Part::Share);
-    Register { node: node(1), label, part, lease: LEASE, now: Some(at(0)) }
+    let (label, reads) = ("one".to_owned(), pillarbox::port::ReadScope::Share);
+    Register { node: node(1), label, reads, lease: LEASE, now: Some(at(0)) }
 }
 
 /// RLY-001, RLY-003, RLY-052

@@ -39,7 +39,7 @@ async fn epoch(t: &Fixture) -> Result<i64, StoreError> {
     let join = pillarbox::port::Register {
         node: node(99),
         label: String::new(),
-        part: pillarbox::port::Part::Share,
+        reads: pillarbox::port::ReadScope::Share,
         lease: LEASE,
         now: Some(at(0)),
     };

@@ -2,8 +2,8 @@
 
 use pillarbox::model::{Record, Seq, Status};
 use pillarbox::port::{
-    Cancel, Change, ClaimFrom, Contents, Discard, GroupAction, HeldGroups, List, PageOrder, Part, Register,
-    Select, StoreError, TypeCount, Write,
+    Cancel, Change, ClaimFrom, Contents, Discard, GroupAction, HeldGroups, List, PageOrder, ReadScope,
+    Register, Select, StoreError, TypeCount, Write,
 };
 
 use crate::case::{Case, Checked, cases};
@@ -193,7 +193,7 @@ async fn figures_tell_of_nodes_slots_and_groups(t: Fixture) -> Checked {
     let join = |number, lease| Register {
         node: node(number),
         label: String::new(),
-        part: Part::Share,
+        reads: ReadScope::Share,
         lease,
         now: None,
     };
@@ -236,7 +236,7 @@ async fn nodes_are_listed_in_the_order_they_joined(t: Fixture) -> Checked {
     let join = |number, label: &str| Register {
         node: node(number),
         label: label.to_owned(),
-        part: Part::Share,
+        reads: ReadScope::Share,
         lease: secs(3_600),
         now: None,
     };

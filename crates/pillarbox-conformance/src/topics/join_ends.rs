@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pillarbox::model::{Continuation, Event, FailedSteps, JoinStatus, JoinWait, Payload, Row, StepState};
 use pillarbox::port::{
-    Answer, AnyTable, Change, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, ListJoins,
-    OnDone, Purge, PurgeStatus, Settle, StoreError,
+    AnyTable, Change, ClaimFrom, ErrorKind, Fence, JoinAction, JoinChange, JoinChanged, ListJoins, OnDone,
+    Purge, PurgeStatus, Settle, StoreError, StoreFuture,
 };
 use tokio::task::JoinSet;
 
@@ -224,7 +224,7 @@ const WORKERS: usize = 8;
 const LATER: i64 = 100 * 365 * 24 * 3_600;
 
 /// Tries a call again that lost against another.
-async fn again<'a, T>(call: impl Fn() -> Answer<'a, T>) -> Result<T, StoreError> {
+async fn again<'a, T>(call: impl Fn() -> StoreFuture<'a, T>) -> Result<T, StoreError> {
     for _ in 0..200 {
         match call().await {
             Err(error) if error.kind() == ErrorKind::Conflict => tokio::task::yield_now().await,

@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Joins:
             a_join_starts_with_nothing,
             messages_are_attached_once,
+            attaching_again_after_the_end_is_harmless,
             attaching_demands_a_join_and_messages_of_the_queue,
             a_join_has_no_more_members_than_steps,
             messages_are_attached_all_or_none,
@@ -67,6 +68,23 @@ async fn messages_are_attached_once(t: Fixture) -> Checked {
     let members: Vec<_> =
         shown.members.iter().map(|m| (m.message.as_str(), m.state, m.attached_at)).collect();
     assert_eq!(members, [("a", StepState::Pending, at(1)), ("b", StepState::Pending, at(3))]);
+    Ok(())
+}
+
+/// OBX-084: whoever lost the answer may ask again.
+async fn attaching_again_after_the_end_is_harmless(t: Fixture) -> Checked {
+    t.start_join("j", 2, at(0)).await?;
+    t.enqueue(&["a", "b", "late"]).await?;
+    t.attach("j", &["a", "b"], at(1)).await?;
+    let ended = JoinChanged::Ended(JoinStatus::Cancelled);
+    t.change_join("j", JoinAction::Cancel { by: "ann".to_owned() }, at(2)).await?;
+    let before = t.join_shown("j").await?;
+    assert_eq!(t.attach("j", &["a"], at(3)).await?, JoinChanged::Unchanged);
+    assert_eq!(t.attach("j", &["b", "a", "b"], at(3)).await?, JoinChanged::Unchanged);
+    for refused in [&["late"][..], &["a", "late"], &["a", "gone"]] {
+        assert_eq!(t.attach("j", refused, at(3)).await?, ended, "{refused:?}");
+    }
+    assert_eq!(t.join_shown("j").await?, before);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Nodes: joining, renewing, leaving, and being evicted.
 
 use pillarbox::model::{Lane, Seq};
-use pillarbox::port::{Change, ErrorKind, GroupAction, Heartbeat, HeldGroups, Part, Register};
+use pillarbox::port::{Change, ErrorKind, GroupAction, Heartbeat, HeldGroups, ReadScope, Register};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -214,7 +214,13 @@ async fn a_heartbeat_tells_of_groups_that_changed(t: Fixture) -> Checked {
 async fn node_leases_are_counted_by_the_databases_clock(t: Fixture) -> Checked {
     let lease = secs(3600);
     t.store
-        .register(Register { node: node(1), label: "one".to_owned(), part: Part::Share, lease, now: None })
+        .register(Register {
+            node: node(1),
+            label: "one".to_owned(),
+            reads: ReadScope::Share,
+            lease,
+            now: None,
+        })
         .await?;
     let told = t.beside.admin().nodes().await?;
     let left = told[0].expires_in.expect("alive");

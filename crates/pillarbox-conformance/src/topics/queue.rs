@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use pillarbox::model::{Row, Status, Token};
-use pillarbox::port::{Change, ClaimFrom, Counts, Fence, OnDone, Outcome, Reap, Settle, StoreError, Wait};
+use pillarbox::model::{Event, Row, Status, Token};
+use pillarbox::port::{
+    Change, Claim, ClaimFrom, Counts, Fence, OnDone, Outcome, Reap, Settle, StoreError, Wait,
+};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::{Fixture, native};
@@ -16,10 +18,14 @@ pub(crate) fn cases() -> Vec<Case> {
             what_is_done_or_dead_is_never_claimed_again,
             an_abandoned_message_comes_back_after_its_delay,
             what_others_hold_is_left_alone_and_reported,
+            of_a_large_batch_exactly_the_claims_that_are_held_change,
             an_owner_that_claims_again_is_fenced_by_its_token,
             the_owner_that_ended_a_message_is_on_record,
             claims_tell_the_last_error,
             a_claim_can_be_extended,
+            every_counted_attempt_is_on_record,
+            topics_are_as_long_in_any_script,
+            a_message_that_dies_untried_has_no_attempt,
             an_attempt_can_be_taken_back,
             expired_claims_are_reaped,
             reaping_leaves_the_rest_alone;
@@ -48,11 +54,11 @@ async fn settle(t: &Fixture, by: &str, outcomes: Vec<Outcome>, now: i64) -> Resu
 
 /// Given up for now; the claim has counted the attempt.
 fn abandon(delay: u64) -> Change {
-    Change::Retry { delay: secs(delay), error: "no".to_owned(), counts: Counts::None, wait: Wait::InPlace }
+    Change::Retry { delay: secs(delay), error: "no".to_owned(), counts: Counts::Before, wait: Wait::InPlace }
 }
 
 fn fail() -> Change {
-    Change::Dead { error: "never".to_owned(), counts: Counts::None, blocks: None }
+    Change::Dead { error: "never".to_owned(), counts: Counts::Before, blocks: None }
 }
 
 fn reap(older_than: Duration, rows: usize, now: i64) -> Reap {
@@ -119,6 +125,55 @@ async fn what_others_hold_is_left_alone_and_reported(t: Fixture) -> Checked {
     Ok(())
 }
 
+/// PBX-011, OBX-030, OBX-031: outcomes of all kinds in one batch, among them one with another token, one with another id
+/// and one of a row that is not there.
+async fn of_a_large_batch_exactly_the_claims_that_are_held_change(t: Fixture) -> Checked {
+    const MESSAGES: usize = 130;
+    for (prefix, on_done) in [("keep", OnDone::Keep), ("delete", OnDone::Delete)] {
+        let names: Vec<String> = (0..MESSAGES).map(|number| format!("{prefix}{number:03}")).collect();
+        enqueued(&t, &names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        let rows = t.claim(ClaimFrom::Queue, "ann", MESSAGES, at(0)).await?;
+        assert_eq!(ids(&rows), names);
+        let change = |place: usize| match place % 10 {
+            1 => Change::Extend { lease: secs(900) },
+            2 => abandon(60),
+            _ => Change::Done,
+        };
+        let mut outcomes: Vec<Outcome> =
+            rows.iter().enumerate().map(|(place, row)| outcome(row, change(place))).collect();
+        let stale = [3, 5, 7, 11, 12];
+        outcomes[3].token.0 += 1;
+        outcomes[5].id = id("another");
+        outcomes[7].seq.0 += 1_000_000;
+        outcomes[11].token.0 += 1;
+        outcomes[12].token.0 += 1;
+        let fence = Fence::Owner(owner("ann"));
+        let request = Settle { fence, outcomes: outcomes.into(), on_done, now: Some(at(1)) };
+        let settled = t.store.settle(request).await?;
+        assert_eq!(
+            (settled.held, &*settled.stale, &*settled.busy),
+            (true, &stale[..], &NONE[..]),
+            "{prefix}"
+        );
+        for (place, name) in names.iter().enumerate() {
+            let found = t.store.admin().show(id(name)).await?.map(|shown| {
+                let record = shown.record;
+                (record.status, record.locked_by, record.locked_until)
+            });
+            let ann = Some("ann".to_owned());
+            let expected = match change(place) {
+                _ if stale.contains(&place) => Some((Status::New, ann, Some(at(30)))),
+                Change::Extend { .. } => Some((Status::New, ann, Some(at(901)))),
+                Change::Retry { .. } => Some((Status::Retry, None, None)),
+                _ if on_done == OnDone::Delete => None,
+                _ => Some((Status::Done, None, None)),
+            };
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+    Ok(())
+}
+
 /// OBX-100, PBX-011: a zombie with the same owner id changes nothing.
 async fn an_owner_that_claims_again_is_fenced_by_its_token(t: Fixture) -> Checked {
     enqueued(&t, &["a"]).await?;
@@ -171,6 +226,52 @@ async fn a_claim_can_be_extended(t: Fixture) -> Checked {
     // A claim that has run out is the owner's until someone else takes it.
     assert_eq!(settle(&t, "ann", vec![outcome(&row, extend)], 90).await?, NONE);
     assert_eq!(t.record("a").await?.locked_until, Some(at(150)));
+    Ok(())
+}
+
+/// OBX-007, OBX-009
+async fn topics_are_as_long_in_any_script(t: Fixture) -> Checked {
+    let longest = "é".repeat(255);
+    let written = Event::text(longest.as_str(), "{}").id("a").correlation_id(longest.as_str());
+    t.write(vec![in_queue(written)], at(0)).await?;
+    let topics = std::sync::Arc::from([longest.clone()]);
+    let rows = t.native().claim(Claim { topics, ..claim(ClaimFrom::Queue, "ann", MANY, at(1)) }).await?;
+    let event = rows[0].event.as_ref().expect("readable");
+    assert_eq!((event.event_type(), event.correlation_id()), (&*longest, Some(&*longest)));
+    Ok(())
+}
+
+/// PBX-170
+async fn every_counted_attempt_is_on_record(t: Fixture) -> Checked {
+    enqueued(&t, &["twice", "at once"]).await?;
+    let rows = claimed(&t, "ann", 0).await?;
+    let outcomes = vec![outcome(&rows[0], abandon(4)), outcome(&rows[1], fail())];
+    assert_eq!(settle(&t, "ann", outcomes, 1).await?, NONE);
+    let again = claimed(&t, "bob", 5).await?.remove(0);
+    assert_eq!(settle(&t, "bob", vec![outcome(&again, fail())], 6).await?, NONE);
+    for (message, expected) in [
+        ("twice", &[(1, at(1), "ann", "no"), (2, at(6), "bob", "never")][..]),
+        ("at once", &[(1, at(1), "ann", "never")][..]),
+    ] {
+        let shown = t.store.admin().show(id(message)).await?.expect("it is there");
+        let attempts = shown.attempts.iter();
+        let told: Vec<_> =
+            attempts.map(|one| (one.number, one.at, one.by.as_str(), one.error.as_str())).collect();
+        assert_eq!(told, expected, "{message}");
+        assert_eq!(shown.record.attempts as usize, expected.len(), "{message}");
+    }
+    Ok(())
+}
+
+/// PBX-170: an attempt that the claim counted and nobody made is taken back.
+async fn a_message_that_dies_untried_has_no_attempt(t: Fixture) -> Checked {
+    enqueued(&t, &["a"]).await?;
+    let row = claimed(&t, "ann", 0).await?.remove(0);
+    let expired = Change::Dead { error: "expired".to_owned(), counts: Counts::Back, blocks: None };
+    assert_eq!(settle(&t, "ann", vec![outcome(&row, expired)], 1).await?, NONE);
+    let shown = t.store.admin().show(id("a")).await?.expect("it is there");
+    assert_eq!((shown.record.status, shown.record.attempts), (Status::Dead, 0));
+    assert_eq!((shown.record.last_error.as_deref(), shown.attempts.len()), (Some("expired"), 0));
     Ok(())
 }
 

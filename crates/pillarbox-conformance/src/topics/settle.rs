@@ -303,7 +303,7 @@ async fn failed_attempts_are_remembered(t: Fixture) -> Checked {
     let again = Change::Retry {
         delay: secs(1),
         error: "second".to_owned(),
-        counts: Counts::None,
+        counts: Counts::Before,
         wait: Wait::InPlace,
     };
     t.settle(Fence::Owner(owner("ann")), vec![outcome(&claimed, again)], at(3)).await?;

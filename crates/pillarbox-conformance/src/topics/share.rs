@@ -1,6 +1,6 @@
 //! Slots: shared evenly, handed over in order, taken over from the dead.
 
-use pillarbox::port::{Heartbeat, Part, Register};
+use pillarbox::port::{Heartbeat, ReadScope, Register};
 
 use crate::case::{Case, Checked, cases};
 use crate::harness::Fixture;
@@ -43,7 +43,7 @@ async fn the_first_node_holds_everything(t: Fixture) -> Checked {
 async fn a_node_that_reads_its_own_lane_only_takes_no_share(t: Fixture) -> Checked {
     let slots = t.store.facts().slots;
     let label = String::from("alone");
-    let join = Register { node: node(1), label, part: Part::OwnLane, lease: LEASE, now: Some(at(0)) };
+    let join = Register { node: node(1), label, reads: ReadScope::OwnLane, lease: LEASE, now: Some(at(0)) };
     let alone = t.store.register(join).await?;
     let lane = alone.lane.0;
     assert_eq!((held(&alone), alone.lane == pillarbox::model::Lane::FIRST_ALONE), (vec![lane], true));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -14,12 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use super::refusal::refusal;
 use super::routes::{AdminState, store_failed};
-use crate::source::Part;
+use crate::source::DrainedTable;
 
 /// Default number of groups in a response.
 const LIMIT: usize = 100;
 /// Maximum number of groups in a response.
 const LIMIT_MAX: usize = 1_000;
+const NOT_TEXT: &str = "the path has bytes that are no text";
 /// The request header that names the caller for the audit entry.
 const ACTOR: &str = "x-pillarbox-actor";
 
@@ -35,7 +37,7 @@ struct ShownGroup {
 }
 
 impl ShownGroup {
-    fn of(part: &Part, held: HeldGroup) -> Self {
+    fn of(part: &DrainedTable, held: HeldGroup) -> Self {
         Self {
             table: part.table.clone(),
             group: held.group.to_string(),
@@ -85,9 +87,10 @@ impl Wanted {
 
 pub(super) async fn groups(
     State(state): State<Arc<AdminState>>,
-    Path(name): Path<String>,
-    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
+    name: Result<Path<String>, PathRejection>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Response {
+    let Ok(Path(name)) = name else { return bad(NOT_TEXT) };
     let Ok(Query(wanted)) = wanted else {
         return bad("a query has `limit`, `table` and `after`, and no more");
     };
@@ -152,10 +155,15 @@ struct Changed {
 
 pub(super) async fn change(
     State(state): State<Arc<AdminState>>,
-    Path((name, group, action)): Path<(String, String, String)>,
+    path: Result<Path<(String, String, String)>, PathRejection>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
+    let Ok(Path((name, group, action))) = path else { return bad(NOT_TEXT) };
+    let Ok(body) = body else {
+        return refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 16 KiB, or broke off")
+            .into_response();
+    };
     let Some(action) = action_named(&action) else {
         return refusal(StatusCode::NOT_FOUND, "an action is pause, resume, unblock or skip").into_response();
     };
@@ -178,14 +186,14 @@ pub(super) async fn change(
         return bad("`reason` has a NUL character in it");
     }
     let parts = source.parts();
-    let wanted = |part: &&Arc<Part>| wish.table.as_ref().is_none_or(|table| part.table == *table);
+    let wanted = |part: &&Arc<DrainedTable>| wish.table.as_ref().is_none_or(|table| part.table == *table);
     let mut changed = Vec::new();
     for part in parts.iter().filter(wanted) {
         let reason = wish.reason.clone();
         let change = GroupChange { group: key.clone(), action, reason, by: actor(&headers), now: None };
         match part.store.admin().change_group(change).await {
             Ok(true) => {
-                part.look();
+                part.refresh_groups();
                 changed.push(part.table.clone());
             }
             Ok(false) => {}

@@ -1,7 +1,6 @@
 //! Authorises requests by token, host, origin and content type, before any route runs.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -9,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use pillarbox_sinks::Secret;
+use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
@@ -23,12 +23,13 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 #[derive(Clone)]
 pub(super) struct Guard {
     is_loopback: bool,
-    token: Option<Arc<Secret>>,
+    /// The hash of the token. Hashes have one length, so that comparing them does not tell that of the token.
+    token: Option<[u8; 32]>,
 }
 
 impl Guard {
-    pub(super) fn new(address: SocketAddr, token: Option<Secret>) -> Self {
-        Self { is_loopback: address.ip().is_loopback(), token: token.map(Arc::new) }
+    pub(super) fn new(address: SocketAddr, token: Option<&Secret>) -> Self {
+        Self { is_loopback: address.ip().is_loopback(), token: token.map(|token| hash(token.reveal())) }
     }
 
     fn judge(&self, request: &Request) -> Result<(), Refusal> {
@@ -53,7 +54,7 @@ impl Guard {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
         given.is_some_and(|(scheme, given)| {
-            let same = given.trim().as_bytes().ct_eq(token.reveal().as_bytes());
+            let same = hash(given.trim()).ct_eq(token);
             scheme.eq_ignore_ascii_case("bearer") && bool::from(same)
         })
     }
@@ -81,14 +82,28 @@ fn may_change(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// Whether the whole Host header is a name or address of this machine, with or without a port.
 fn is_local(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split(':').next().unwrap_or_default(),
+    let (name, port) = match host.rsplit_once(':') {
+        // In brackets is an IPv6 address, whose colons separate no port.
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
     };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    let is_port =
+        |port: &str| port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_name = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback()),
+        None => {
+            name.eq_ignore_ascii_case("localhost")
+                || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        }
+    };
+    is_name && port.is_none_or(is_port)
 }
 
 /// Checks a request, limits its time, and forbids caching of the response.
@@ -104,4 +119,38 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PBX-160
+    #[test]
+    fn the_whole_host_header_is_compared() {
+        let is_local = |host: &str| {
+            is_local(&HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(host).unwrap())]))
+        };
+        for host in ["localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:7080", "[::1]", "[::1]:7080"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "[::1]evil.com",
+            "[::1]evil.com:80",
+            "localhost:80@evil.com",
+            "localhost:evil.com",
+            "localhost:",
+            "localhost:99999",
+            "localhost.evil.com",
+            "127.0.0.1.evil.com",
+            "::1",
+            "[::1",
+            "[127.0.0.1]",
+            "10.0.0.1",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
 }

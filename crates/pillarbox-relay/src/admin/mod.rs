@@ -36,7 +36,7 @@ impl Server {
         let failed = |source| RelayStartError::Admin { address: config.address, source };
         let listener = TcpListener::bind(config.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let router = routes::router(shared, Guard::new(address, config.token));
+        let router = routes::router(shared, Guard::new(address, config.token.as_ref()));
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
         let serving = axum::serve(BoundedListener::new(listener), router)
             .with_graceful_shutdown(stop.clone().cancelled_owned());

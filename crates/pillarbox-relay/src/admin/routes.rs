@@ -9,6 +9,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use pillarbox::port::{ErrorKind, StoreError};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
@@ -44,6 +45,9 @@ pub(super) fn router(shared: Arc<Shared>, judge: Guard) -> Router {
         .route("/api/v1/sources/{name}/groups", get(groups))
         .route("/api/v1/sources/{name}/groups/{group}/{action}", post(change))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is nothing here") })
+        .method_not_allowed_fallback(|| async {
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "this address is served for another method")
+        })
         .with_state(state)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn_with_state(judge, guard))
@@ -158,7 +162,12 @@ impl AdminState {
     }
 }
 
-pub(super) fn store_failed(error: &pillarbox::port::StoreError) -> Response {
+pub(super) fn store_failed(error: &StoreError) -> Response {
     tracing::warn!(%error, "an admin request failed");
-    refusal(StatusCode::SERVICE_UNAVAILABLE, "the store failed; see the log of the relay").into_response()
+    let why = if error.kind() == ErrorKind::Permission {
+        "the relay's database user lacks the right to do this: grant it what operators have"
+    } else {
+        "the store failed; see the log of the relay"
+    };
+    refusal(StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }

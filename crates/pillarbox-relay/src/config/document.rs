@@ -22,6 +22,13 @@ pub(super) struct Document {
     pub(super) sources: Vec<Table>,
 }
 
+impl Document {
+    /// Whether the text of the file contains secrets.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.top.has_secrets() || self.sources.iter().any(|source| source.layer.has_secrets())
+    }
+}
+
 /// The settings of a `[[source]]`.
 #[derive(Debug)]
 pub(super) struct Table {

@@ -11,7 +11,7 @@ pub enum KeyScope {
     Source,
     /// Like `Source`, for keys that select the tables to read. It is an error if a flag or environment
     /// variable sets such a key and a `[[source]]` sets it too.
-    Place,
+    Location,
     /// At the top only, for the relay as a whole.
     Relay,
 }

@@ -3,7 +3,7 @@
 use pillarbox::engine::{OnDead, Ungrouped};
 use pillarbox::model::Layout;
 use pillarbox::port::OnDone;
-use pillarbox_sinks::{Answers, Compression, Format, Http2, Secret};
+use pillarbox_sinks::{Answers, Compression, Format, Http2, KeepAnswers, Secret};
 use serde::Deserialize;
 
 use super::LogFormat;
@@ -49,23 +49,23 @@ keys! {
     /// Whether the source is delivered. `false`: the relay only serves its admin address.
     Tables Source "enabled" enabled: bool [ValueKind::Bool] = Some("true"), "true";
     /// URL of the database, as in postgres://USER@HOST/DATABASE, mysql://…, mongodb://… or sqlite:FILE.
-    Tables Place "database-url" database_url: Secret [ValueKind::Secret] = None, "postgres://relay@localhost/shop";
+    Tables Location "database-url" database_url: Secret [ValueKind::Secret] = None, "postgres://relay@localhost/shop";
     /// File that contains the database URL, to keep a password out of this file and the process list.
-    Tables Place "database-url-file" database_url_file: String [ValueKind::Text] = None, "/run/secrets/database-url";
-    /// Kind of database. If set, it must agree with the URL. Upper or lower case.
-    Tables Source "database-type" database_type: String [ValueKind::DatabaseType] = Some("\"POSTGRESQL\""), "POSTGRESQL";
+    Tables Location "database-url-file" database_url_file: String [ValueKind::Text] = None, "/run/secrets/database-url";
+    /// Kind of database, in upper or lower case. Not set: by the URL, which it must agree with.
+    Tables Source "database-type" database_type: String [ValueKind::DatabaseType] = None, "POSTGRESQL";
     /// Layout of the tables. Not set: detected; flowcatalyst if one of the next two keys names another table.
-    Tables Place "layout" layout: Layout [ValueKind::Choice(&["native", "flowcatalyst"])] = None, "native";
+    Tables Location "layout" layout: Layout [ValueKind::Choice(&["native", "flowcatalyst"])] = None, "native";
     /// Table of events in the flowcatalyst layout, posted to /api/events/batch. Empty: none.
-    Tables Place "events-table" events_table: String [ValueKind::Text] = Some("\"outbox_events\""), "outbox_events";
+    Tables Location "events-table" events_table: String [ValueKind::Text] = Some("\"outbox_events\""), "outbox_events";
     /// Table of dispatch jobs in the flowcatalyst layout, posted to /api/dispatch/jobs/batch. Empty: none.
-    Tables Place "dispatch-jobs-table" dispatch_jobs_table: String [ValueKind::Text] = Some("\"outbox_dispatch_jobs\""), "outbox_dispatch_jobs";
+    Tables Location "dispatch-jobs-table" dispatch_jobs_table: String [ValueKind::Text] = Some("\"outbox_dispatch_jobs\""), "outbox_dispatch_jobs";
     /// Table of events in the native layout. Not set: outbox_event.
-    Tables Place "table" table: String [ValueKind::Text] = None, "outbox_event";
+    Tables Location "table" table: String [ValueKind::Text] = None, "outbox_event";
     /// Schema of the tables, on PostgreSQL. Not set: the first of the search path.
-    Tables Place "schema" schema: String [ValueKind::Text] = None, "public";
+    Tables Location "schema" schema: String [ValueKind::Text] = None, "public";
     /// Database on MongoDB, if the URL does not name one.
-    Tables Place "mongo-database" mongo_database: String [ValueKind::Text] = Some("\"outbox\""), "outbox";
+    Tables Location "mongo-database" mongo_database: String [ValueKind::Text] = Some("\"outbox\""), "outbox";
     /// Whether missing tables are created and old ones upgraded at startup. `false`: the relay checks them and says what to do.
     Tables Source "migrate" migrate: bool [ValueKind::Bool] = Some("false"), "false";
 
@@ -126,6 +126,8 @@ keys! {
     Api Source "api-retry-after-max" api_retry_after_max: HumanDuration [ValueKind::Duration(0, DAY)] = Some("\"5m\""), "5m";
     /// How responses are read: `item-by-item` if the body has a result for each event, `by-status` by the status code alone.
     Api Source "api-answers" api_answers: Answers [ValueKind::Choice(&["item-by-item", "by-status"])] = Some("\"item-by-item\""), "item-by-item";
+    /// Whether the beginning of an endpoint's answer is kept with an event that failed: `none` keeps only the status. The log never shows more than the status.
+    Api Source "keep-answers" keep_answers: KeepAnswers [ValueKind::Choice(&["text", "none"])] = Some("\"text\""), "text";
     /// When HTTP/2 is used: `negotiated` if TLS offers it, `prior-knowledge` always, even without TLS.
     Api Source "api-http2" api_http2: Http2 [ValueKind::Choice(&["negotiated", "prior-knowledge"])] = Some("\"negotiated\""), "negotiated";
     /// Proxy for requests. Not set: none; proxy variables of the environment are ignored.
@@ -137,8 +139,10 @@ keys! {
     Sinks Source "sink-destination" sink_destination: String [ValueKind::Text] = None, "orders.{type}";
     /// Format of messages: `raw` is the payload alone, `cloudevents` a JSON document with the payload in it, `cloudevents-binary` the payload with attributes as headers.
     Sinks Source "sink-format" sink_format: Format [ValueKind::Choice(&["raw", "cloudevents", "cloudevents-binary"])] = Some("\"raw\""), "raw";
-    /// The `source` attribute of CloudEvents.
+    /// The `source` attribute of CloudEvents. Set one per outbox if several deliver to one API: it tells their idempotency keys apart.
     Sinks Source "sink-source" sink_source: String [ValueKind::Text] = Some("\"pillarbox\""), "pillarbox";
+    /// Whether tokens, passwords and the headers for the collector may be sent to other machines without TLS. `false`: the relay refuses to start.
+    Sinks Source "allow-cleartext" allow_cleartext: bool [ValueKind::Bool] = Some("false"), "false";
     /// Settings passed to the broker's client: a table, or NAME=VALUE separated by commas.
     Sinks Source "sink-properties" sink_properties: Pairs [ValueKind::Pairs] = None, "compression.type=zstd";
     /// File of PEM certificates to trust in addition to the system's.

@@ -3,6 +3,7 @@
 //! Each value keeps its origin, for messages and for `pillarbox config check`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pillarbox::redact;
 use serde::Deserialize;
@@ -22,25 +23,32 @@ const EITHER: [(&str, &str); 5] = [
     ("sink", "api-base-url"),
 ];
 
-/// Secrets that are URLs, which are shown without credentials instead of as `***`.
-const URLS: [&str; 3] = ["database-url", "api-base-url", "sink"];
+/// Secrets that are URLs, of which scheme and host are shown.
+pub(super) const URLS: [&str; 5] = ["database-url", "api-base-url", "sink", "otlp-endpoint", "api-proxy"];
 
 /// A key and its value for display, with secrets hidden.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ShownKey {
     /// The name of the key.
     pub key: &'static str,
-    /// The value. Secrets appear as `***`, URLs without user, password and query.
+    /// The value. Secrets appear as `***`, and of URLs only scheme and host.
     pub value: String,
     /// The flag, environment variable or line of the file that sets it; `None` for the default.
     pub from: Option<String>,
 }
 
 /// A value and its origin.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Setting {
     pub(super) value: Value,
     pub(super) origin: Origin,
+}
+
+/// Without the value, which may be a secret.
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setting").field("origin", &self.origin).finish_non_exhaustive()
+    }
 }
 
 /// Settings by the name of their key. Every value has been checked against the kind and the bounds of its
@@ -107,6 +115,16 @@ impl Layer {
         self.origin(name) != Origin::Default
     }
 
+    /// Whether it contains secrets. A URL is one only if it has a password.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.0.iter().any(|(name, setting)| match &setting.value {
+            Value::String(url) if URLS.contains(name) => {
+                redact::credentials(url).is_some_and(|credentials| credentials.contains(':'))
+            }
+            _ => key(name).is_some_and(|key| key.kind.is_secret()),
+        })
+    }
+
     /// The keys of a scope that are set, with their origins.
     pub(super) fn given_in(&self, scope: KeyScope) -> impl Iterator<Item = (&'static str, &Origin)> {
         let of_scope = move |name: &&'static str| key(name).is_some_and(|key| key.scope == scope);
@@ -132,7 +150,7 @@ impl Layer {
     }
 }
 
-/// A value for display: URLs without credentials, other secrets hidden.
+/// A value for display: scheme and host of URLs, other secrets hidden.
 fn shown(key: &Key, value: &Value) -> String {
     match value {
         Value::String(url) if URLS.contains(&key.name) => redact::url(url),

@@ -7,10 +7,12 @@ mod layers;
 mod pages;
 mod problem;
 mod resolve;
+mod secret_file;
 mod value;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use pillarbox::engine::{OnDead, Ungrouped};
@@ -25,11 +27,13 @@ pub use keys::KEYS;
 pub use layers::ShownKey;
 pub use pages::{default_file, json_schema, reference};
 pub use problem::{Origin, Problem, Problems};
+pub use secret_file::read_secret_file;
 pub use value::{DurationError, HumanDuration, Retention};
 
 use document::{Document, unknown};
-use key::KeyScope::Place;
+use key::KeyScope::Location;
 use layers::{Layer, place, problem};
+use problem::Findings;
 use resolve::Resolver;
 
 /// The name of the source if the file has no `[[source]]`.
@@ -48,6 +52,9 @@ pub struct RelayConfig {
     pub label: Option<String>,
     /// Format of the log.
     pub log_format: LogFormat,
+    /// What an operator should know of, such as a connection to a database without TLS. The relay logs them
+    /// when it starts.
+    pub warnings: Vec<Problem>,
 }
 
 /// Format of the log.
@@ -164,8 +171,8 @@ pub struct SinkConfig {
     pub options: SinkOptions,
 }
 
-/// The inputs of a configuration.
-#[derive(Debug, Default)]
+/// The inputs of a configuration. It has no `Debug`, because the texts contain secrets.
+#[derive(Default)]
 pub struct Input {
     /// The name and the text of the file.
     pub file: Option<(String, String)>,
@@ -179,24 +186,34 @@ impl RelayConfig {
     /// Loads a configuration. Flags override environment variables, which override the file, which overrides
     /// the defaults. The error lists every problem.
     pub fn load(input: &Input) -> Result<Self, Problems> {
-        let mut problems = Vec::new();
+        let mut found = Findings::default();
         let (file, text) = input.file.as_ref().map_or(("", ""), |(name, text)| (name, text));
-        let document = document::read(text, file, &mut problems);
-        let variables = texts(&input.variables, &Origin::Variable, &mut problems);
-        let flags = texts(&input.flags, &Origin::Flag, &mut problems);
+        let document = document::read(text, file, &mut found.problems);
+        let variables = texts(&input.variables, &Origin::Variable, &mut found.problems);
+        let flags = texts(&input.flags, &Origin::Flag, &mut found.problems);
         let over = variables.under(&flags);
         let top = Layer::defaults().under(&document.top);
         let relay = top.clone().under(&over);
-        let mut whole = Resolver::new(&relay, file, None, &mut problems);
+        let mut whole = Resolver::new(&relay, file, None, &mut found);
         let (admin, otlp) = (whole.admin(), whole.otlp());
-        let sources = sources(&document, &top, &over, file, &mut problems);
+        let sources = sources(&document, &top, &over, file, &mut found);
+        if document.has_secrets()
+            && let Some(what) = secret_file::exposure(Path::new(file))
+        {
+            found.warnings.push(Problem::new(
+                "file",
+                Some(file.to_owned()),
+                format!("it holds secrets, and {what}"),
+            ));
+        }
+        let Findings { problems, warnings } = found;
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
         let keys = relay.keys();
         let log_format = keys.log_format.unwrap_or_default();
         let label = keys.label.filter(|label| !label.is_empty());
-        Ok(Self { sources, admin, otlp, label, log_format })
+        Ok(Self { sources, admin, otlp, label, log_format, warnings })
     }
 }
 
@@ -220,23 +237,23 @@ fn sources(
     top: &Layer,
     over: &Layer,
     file: &str,
-    problems: &mut Vec<Problem>,
+    found: &mut Findings,
 ) -> Vec<SourceConfig> {
     if document.sources.is_empty() {
         let layer = top.clone().under(over);
-        return vec![Resolver::new(&layer, file, None, problems).source(ONLY_SOURCE)];
+        return vec![Resolver::new(&layer, file, None, found).source(ONLY_SOURCE)];
     }
     let mut sources = Vec::new();
     for table in &document.sources {
-        for (name, origin) in over.given_in(Place) {
+        for (name, origin) in over.given_in(Location) {
             if table.layer.is_given(name) {
                 let what =
                     format!("the source on line {} of {file} has its own: take one of them out", table.line);
-                problems.push(problem(name, origin, file, what));
+                found.problems.push(problem(name, origin, file, what));
             }
         }
         let layer = top.clone().under(&table.layer).under(over);
-        sources.push(Resolver::new(&layer, file, Some(&table.name), problems).source(&table.name));
+        sources.push(Resolver::new(&layer, file, Some(&table.name), found).source(&table.name));
     }
     sources
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::key::{Key, KeyScope, Section, ValueKind};
 use super::keys::KEYS;
+use super::layers::URLS;
 use super::value::HumanDuration;
 
 /// A configuration file with every key, its help text and its default. Loading it gives the defaults.
@@ -107,11 +108,17 @@ fn default_of(key: &Key) -> Option<Value> {
 pub fn reference() -> String {
     let mut text = String::from(
         "# Configuration of the relay\n\n\
-         Every key of `pillarbox relay`: in a TOML file (`--config FILE`), as a flag and as a variable. A flag goes over a variable, a variable over the file.\n\
-         `poll-interval` is `--poll-interval` and `PILLARBOX_POLL_INTERVAL`. `pillarbox config default` prints a file with all of them, `pillarbox config check` tells what is wrong with yours and what would run,\n\
-         `pillarbox config schema` gives editors the schema. Keys may also stand in a table `[outbox-processor]`.\n\n\
-         `[[source]]` tables, each with a `name`, make a relay of several databases: their keys go over those at the top of the file. Keys marked *relay* stand at the top only.\n\
-         A flag or variable goes over the keys of every source, but for those marked *place*, which say what is read: there it is an error if a source has its own.\n\n\
+         Every key of `pillarbox relay` can be set in a TOML file (`--config FILE`), as a flag and as an environment variable.\n\
+         Flags override environment variables, which override the file.\n\
+         For example, `poll-interval` is `--poll-interval` and `PILLARBOX_POLL_INTERVAL`.\n\
+         `pillarbox config default` prints a file with all keys.\n\
+         `pillarbox config check` reports every mistake in yours, or prints the effective configuration.\n\
+         `pillarbox config schema` prints a JSON schema for editors.\n\
+         The keys may also be in a table `[outbox-processor]`.\n\n\
+         `[[source]]` tables, each with a `name`, let one relay drain several databases; their keys override those at the top of the file.\n\
+         Keys marked *relay* are allowed at the top only.\n\
+         A flag or environment variable overrides a key in every source.\n\
+         For keys marked *location*, which select what is read, it is an error if a source sets its own value.\n\n\
          This page is made from the code; a test compares them.\n",
     );
     for section in Section::ALL {
@@ -126,17 +133,17 @@ pub fn reference() -> String {
                 .map_or_else(|| "—".to_owned(), |default| format!("`{}`", default.trim_matches('"')));
             let mark = match key.scope {
                 KeyScope::Source => "",
-                KeyScope::Place => " *(place)*",
+                KeyScope::Location => " *(location)*",
                 KeyScope::Relay => " *(relay)*",
             };
-            let _ =
-                writeln!(text, "| `{}`{mark} | {} | {default} | {} |", key.name, value(key.kind), key.help());
+            let _ = writeln!(text, "| `{}`{mark} | {} | {default} | {} |", key.name, value(key), key.help());
         }
     }
     text
 }
 
-fn value(kind: ValueKind) -> String {
+fn value(key: &Key) -> String {
+    let kind = key.kind;
     match kind {
         ValueKind::Bool => "true, false".to_owned(),
         ValueKind::Count(min, max) => format!("{min} to {max}"),
@@ -146,6 +153,7 @@ fn value(kind: ValueKind) -> String {
         ValueKind::Retention => "duration of at least 1m, or none".to_owned(),
         ValueKind::Choice(_) | ValueKind::DatabaseType => kind.words().join(", "),
         ValueKind::Text => "text".to_owned(),
+        ValueKind::Secret if URLS.contains(&key.name) => "URL, shown as scheme and host".to_owned(),
         ValueKind::Secret => "text, never shown".to_owned(),
         ValueKind::Secrets => "texts, never shown".to_owned(),
         ValueKind::Pairs => "names and values, never shown".to_owned(),

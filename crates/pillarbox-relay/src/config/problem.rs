@@ -49,6 +49,15 @@ impl fmt::Display for Problem {
     }
 }
 
+/// What was found in a configuration while it was read.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// What keeps the relay from starting.
+    pub(super) problems: Vec<Problem>,
+    /// What an operator should know of.
+    pub(super) warnings: Vec<Problem>,
+}
+
 /// All problems of a configuration, displayed one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);

@@ -1,9 +1,9 @@
 //! Resolves layers of settings to a configuration: checks keys against each other and collects all problems.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pillarbox::hosts::is_loopback;
 use pillarbox::model::flowcatalyst::{DISPATCH_JOBS, EVENTS};
 use pillarbox::model::{Layout, TableName};
 use pillarbox::port::OnDone;
@@ -13,12 +13,11 @@ use pillarbox_stores::{kind_of, supported};
 
 use super::keys::Keys;
 use super::layers::{Layer, problem};
-use super::problem::Problem;
-use super::{AdminConfig, OtlpConfig, SinkConfig, SinkKind, SourceConfig};
+use super::problem::Findings;
+use super::secret_file;
+use super::{AdminConfig, OtlpConfig, Problem, SinkConfig, SinkKind, SourceConfig};
 use crate::metrics::is_header;
 
-/// Maximum size of a file that contains a secret, in bytes.
-const SECRET_BYTES: u64 = 64 * 1_024;
 /// The path of metrics in OTLP over HTTP.
 const METRICS_PATH: &str = "/v1/metrics";
 
@@ -29,7 +28,7 @@ pub(super) struct Resolver<'a> {
     file: &'a str,
     /// The name of the source in messages, if the file has `[[source]]` tables.
     source: Option<&'a str>,
-    problems: &'a mut Vec<Problem>,
+    found: &'a mut Findings,
 }
 
 impl<'a> Resolver<'a> {
@@ -37,9 +36,9 @@ impl<'a> Resolver<'a> {
         layer: &'a Layer,
         file: &'a str,
         source: Option<&'a str>,
-        problems: &'a mut Vec<Problem>,
+        found: &'a mut Findings,
     ) -> Self {
-        Self { keys: layer.keys(), layer, file, source, problems }
+        Self { keys: layer.keys(), layer, file, source, found }
     }
 
     pub(super) fn source(mut self, name: &str) -> SourceConfig {
@@ -125,12 +124,25 @@ impl<'a> Resolver<'a> {
         let given = self.keys.otlp_endpoint.clone().filter(|url| !url.reveal().is_empty())?;
         let base = given.reveal().trim_end_matches('/');
         let parsed = reqwest::Url::parse(base).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
-        if parsed.is_none_or(|url| url.query().is_some()) {
-            self.wrong("otlp-endpoint", "it must be a URL as in http://localhost:4318");
+        match &parsed {
+            Some(url) if url.query().is_none() => self.check_cleartext_metrics(url, !headers.is_empty()),
+            _ => self.wrong("otlp-endpoint", "it must be a URL as in http://localhost:4318"),
         }
         let url =
             if base.ends_with(METRICS_PATH) { base.to_owned() } else { format!("{base}{METRICS_PATH}") };
         Some(OtlpConfig { url: Secret::new(url), headers, interval: set(self.keys.otlp_interval).0 })
+    }
+
+    /// Refuses headers or a password for a collector that would be sent to another machine without TLS.
+    fn check_cleartext_metrics(&mut self, url: &reqwest::Url, has_headers: bool) {
+        let is_secret = has_headers || url.password().is_some();
+        let is_clear = url.scheme() == "http" && !url.host_str().is_some_and(is_loopback);
+        if is_secret && is_clear && !set(self.keys.allow_cleartext) {
+            self.wrong(
+                "otlp-endpoint",
+                "otlp-headers would be sent without TLS, and anybody on the way could read them: use https, or set allow-cleartext = true if you trust the network",
+            );
+        }
     }
 
     /// Checks the keys of the flowcatalyst layout: at least one table is set, and delivered rows are kept.
@@ -206,6 +218,12 @@ impl<'a> Resolver<'a> {
                 );
             }
         }
+        if let Some(advice) = pillarbox_stores::tls_advice(url.reveal()) {
+            self.warn(
+                "database-url",
+                format!("the connection may be readable, or lead to somebody else's server: {advice}"),
+            );
+        }
         if kind.name == "mongodb" { self.mongo_url(&url) } else { url }
     }
 
@@ -267,6 +285,7 @@ impl<'a> Resolver<'a> {
             retry_after_max: set(keys.api_retry_after_max).0,
             compression: set(keys.api_compression),
             answers: set(keys.api_answers),
+            keep_answers: set(keys.keep_answers),
             http2: set(keys.api_http2),
             token: token_file.or_else(|| token.map(TokenSource::Text)),
             secrets: self.webhook_secrets(),
@@ -277,6 +296,7 @@ impl<'a> Resolver<'a> {
                 ports: if allow_private { Vec::new() } else { Egress::default().ports },
             },
             proxy: keys.api_proxy,
+            allow_cleartext: set(keys.allow_cleartext),
             ca_file: keys.sink_ca_file.map(PathBuf::from),
             properties: keys.sink_properties.unwrap_or_default().0,
             ..SinkOptions::default()
@@ -313,18 +333,15 @@ impl<'a> Resolver<'a> {
     }
 
     fn secret_file(&mut self, key: &str, file: &Path) -> Option<String> {
-        let read = fs::metadata(file).and_then(|metadata| {
-            if metadata.len() > SECRET_BYTES {
-                return Err(std::io::Error::other("it has more than 64 KiB"));
-            }
-            fs::read_to_string(file)
-        });
-        match read {
-            Ok(text) if text.trim().is_empty() => {
+        if let Some(what) = secret_file::exposure(file) {
+            self.warn(key, what);
+        }
+        match secret_file::read_secret_file(file) {
+            Ok(text) if text.is_empty() => {
                 self.wrong(key, "the file is empty");
                 None
             }
-            Ok(text) => Some(text.trim().to_owned()),
+            Ok(text) => Some(text),
             Err(error) => {
                 self.wrong(key, format!("the file can't be read: {error}"));
                 None
@@ -333,14 +350,26 @@ impl<'a> Resolver<'a> {
     }
 
     fn wrong(&mut self, key: &str, what: impl Into<String>) {
-        let mut found = problem(key, &self.layer.origin(key), self.file, what);
-        if let Some(source) = self.source {
-            found.what = format!("source {source}: {}", found.what);
-        }
+        let problem = self.about(key, what);
         // Without the check, a problem at the top would be reported once per source.
-        if !self.problems.contains(&found) {
-            self.problems.push(found);
+        if !self.found.problems.contains(&problem) {
+            self.found.problems.push(problem);
         }
+    }
+
+    fn warn(&mut self, key: &str, what: impl Into<String>) {
+        let warning = self.about(key, what);
+        if !self.found.warnings.contains(&warning) {
+            self.found.warnings.push(warning);
+        }
+    }
+
+    fn about(&self, key: &str, what: impl Into<String>) -> Problem {
+        let mut about = problem(key, &self.layer.origin(key), self.file, what);
+        if let Some(source) = self.source {
+            about.what = format!("source {source}: {}", about.what);
+        }
+        about
     }
 }
 

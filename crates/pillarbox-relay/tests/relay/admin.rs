@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, Place, Recorder, numbered, statuses, text, write};
+use crate::kit::{Fixture, PATIENCE, Recorder, numbered, statuses, text, write};
 
 const LOCAL: (&str, &str) = ("admin", "127.0.0.1:0");
 const TOKEN: &str = "a-token-of-the-tests";
@@ -51,11 +51,11 @@ async fn post(address: SocketAddr, path: &str, headers: &str) -> Answered {
 /// PBX-021
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_readiness_and_metrics_are_served() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 3)).await;
     let recorder = Recorder::refusing(numbered("a", 3)[1].clone());
-    let mut relay = place.relay(&recorder, &[LOCAL]).await;
+    let mut relay = fixture.relay(&recorder, &[LOCAL]).await;
     relay.until_empty().await;
     let address = relay.admin_address().unwrap();
     assert_eq!(get(address, "/healthz").await.body, "ok\n");
@@ -90,15 +90,15 @@ async fn health_readiness_and_metrics_are_served() {
 /// PBX-090, PBX-021: an endpoint that fails is seen in readiness, metrics and sources, without what it said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_fails_is_told_everywhere() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 1)).await;
     let recorder = Recorder::judging(|_| Verdict::Unavailable {
         cause: Cause::Answered(401),
         error: "the endpoint answered 401: secret words".to_owned(),
         after: None,
     });
-    let mut relay = place.relay(&recorder, &[LOCAL]).await;
+    let mut relay = fixture.relay(&recorder, &[LOCAL]).await;
     // When the second request comes, the first was judged.
     recorder.until_events(2).await;
     let address = relay.admin_address().unwrap();
@@ -145,9 +145,9 @@ async fn an_endpoint_that_fails_is_told_everywhere() {
 /// PBX-021: a relay whose database is away lives, and is not ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_without_its_database_lives_and_is_not_ready() {
-    let place = Place::sqlite();
+    let fixture = Fixture::sqlite();
     let flags = [LOCAL, ("database-url", "postgres://me@127.0.0.1:1/d?connect_timeout=1")];
-    let mut relay = place.relay(&Recorder::new(), &flags).await;
+    let mut relay = fixture.relay(&Recorder::new(), &flags).await;
     let address = relay.admin_address().unwrap();
     assert_eq!(get(address, "/healthz").await.status, 200);
     let ready = get(address, "/readyz").await;
@@ -159,11 +159,11 @@ async fn a_relay_without_its_database_lives_and_is_not_ready() {
 /// A relay that is switched off delivers nothing, and serves its admin address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_is_switched_off_only_serves_its_admin_address() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 3)).await;
     let recorder = Recorder::new();
-    let mut relay = place.relay(&recorder, &[LOCAL, ("enabled", "false")]).await;
+    let mut relay = fixture.relay(&recorder, &[LOCAL, ("enabled", "false")]).await;
     relay.until_empty().await;
     let address = relay.admin_address().unwrap();
     assert_eq!(get(address, "/readyz").await.status, 200);
@@ -175,13 +175,13 @@ async fn a_relay_that_is_switched_off_only_serves_its_admin_address() {
 /// Groups are paused, resumed, skipped and unblocked, with who did it on record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_are_held_and_let_go_on_record() {
-    for place in Place::all() {
-        let store = place.native().await;
+    for fixture in Fixture::all() {
+        let store = fixture.native().await;
         let recorder = Recorder::judging(|delivery| match text(delivery).contains("poison") {
             true => Verdict::Rejected { error: "never".to_owned() },
             false => Verdict::Accepted,
         });
-        let mut relay = place.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
+        let mut relay = fixture.relay(&recorder, &[LOCAL, ("on-dead", "block")]).await;
         let address = relay.admin_address().unwrap();
         let path = |group: &str, action: &str| format!("/api/v1/sources/default/groups/{group}/{action}");
         let actor = format!("{JSON}X-Pillarbox-Actor: ann\r\n");
@@ -190,7 +190,7 @@ async fn groups_are_held_and_let_go_on_record() {
         assert!(paused.body.contains("\"changed\":[\"outbox_event\"]"), "{}", paused.body);
         relay.close().await;
         // It heartbeats every twenty minutes: what it is asked to change it sees at once all the same.
-        let mut relay = place.relay(&recorder, &[LOCAL, ("on-dead", "block"), ("lease", "1h")]).await;
+        let mut relay = fixture.relay(&recorder, &[LOCAL, ("on-dead", "block"), ("lease", "1h")]).await;
         let address = relay.admin_address().unwrap();
         write(&store, Some("Account/42"), &numbered("p", 2)).await;
         write(&store, Some("b"), &["\"poison\"".to_owned(), "\"fine\"".to_owned()]).await;
@@ -219,10 +219,10 @@ async fn groups_are_held_and_let_go_on_record() {
 /// What does not know the token, comes from elsewhere or is no JSON changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_are_refused() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     let flags = [("admin", "127.0.0.1:0"), ("admin-token", TOKEN)];
-    let mut relay = place.relay(&Recorder::new(), &flags).await;
+    let mut relay = fixture.relay(&Recorder::new(), &flags).await;
     let address = relay.admin_address().unwrap();
     let path = "/api/v1/sources/default/groups/g/pause";
     let known = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -249,6 +249,20 @@ async fn strangers_are_refused() {
     assert_eq!(ask(address, &format!("POST {path}"), &headers, &huge).await.status, 413);
     assert_eq!(post(address, "/api/v1/sources/default/groups/g/explode", &headers).await.status, 404);
     assert_eq!(post(address, "/api/v1/sources/nobody/groups/g/pause", &headers).await.status, 404);
+    // PBX-160: whatever refuses a request, the answer is JSON.
+    for (request, body, status) in [
+        (format!("POST {path}"), huge.as_str(), 413),
+        ("POST /api/v1/sources/default/groups/%ff/pause".to_owned(), "{}", 400),
+        ("GET /api/v1/sources/%ff/groups".to_owned(), "", 400),
+        ("POST /metrics".to_owned(), "{}", 405),
+        (format!("PUT {path}"), "{}", 405),
+        ("GET /nothing".to_owned(), "", 404),
+    ] {
+        let answer = ask(address, &request, &headers, body).await;
+        assert_eq!(answer.status, status, "{request}");
+        let json: serde_json::Value = serde_json::from_str(&answer.body).expect(&answer.body);
+        assert!(json["error"].as_str().is_some_and(|error| !error.is_empty()), "{request}: {json}");
+    }
     assert_eq!(store.admin().groups(HeldGroups::first()).await.unwrap(), []);
     let origin = format!("{headers}Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n");
     assert_eq!(post(address, path, &origin).await.status, 200);
@@ -268,14 +282,14 @@ async fn page(address: SocketAddr, query: &str) -> (Vec<String>, serde_json::Val
 /// PBX-100
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_are_answered_in_pages() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     for n in 0..250 {
         let group = GroupKey::new(format!("order/{n:03}"));
         let (action, by) = (GroupAction::Pause, "test".to_owned());
         store.admin().change_group(GroupChange { group, action, reason: None, by, now: None }).await.unwrap();
     }
-    let mut relay = place.relay(&Recorder::new(), &[LOCAL]).await;
+    let mut relay = fixture.relay(&Recorder::new(), &[LOCAL]).await;
     let address = relay.admin_address().unwrap();
     let (first, next) = page(address, "").await;
     assert_eq!((first.len(), first[0].as_str()), (100, "order/000"));
@@ -295,9 +309,9 @@ async fn groups_are_answered_in_pages() {
 /// PBX-101
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_no_group_can_have_are_refused() {
-    let place = Place::sqlite();
-    let store = place.native().await;
-    let mut relay = place.relay(&Recorder::new(), &[LOCAL]).await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
+    let mut relay = fixture.relay(&Recorder::new(), &[LOCAL]).await;
     let address = relay.admin_address().unwrap();
     let path = |group: &str| format!("/api/v1/sources/default/groups/{group}/pause");
     for (group, why) in [

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pillarbox::port::Verdict;
 
-use crate::kit::{Place, Recorder, numbered, statuses, write};
+use crate::kit::{Fixture, Recorder, numbered, statuses, write};
 
 /// RLY-044: twenty refusals are enough to know; with one attempt each, nineteen events have died by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_refuses_everything_does_not_empty_the_outbox_into_dead_letters() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     for group in 0..40 {
         write(&store, Some(&format!("g{group}")), &numbered("g", 1)).await;
     }
@@ -21,7 +21,7 @@ async fn an_endpoint_that_refuses_everything_does_not_empty_the_outbox_into_dead
         0..25 => Verdict::Failed { error: "expected an object".to_owned(), after: None },
         _ => Verdict::Accepted,
     });
-    let mut relay = place.relay(&recorder, &[("max-retries", "0"), ("max-concurrent-groups", "1")]).await;
+    let mut relay = fixture.relay(&recorder, &[("max-retries", "0"), ("max-concurrent-groups", "1")]).await;
     relay.until_empty().await;
     relay.close().await;
     assert_eq!(statuses(&store).await, [0, 21, 0, 19]);
@@ -30,8 +30,8 @@ async fn an_endpoint_that_refuses_everything_does_not_empty_the_outbox_into_dead
 /// RLY-044, PBX-010
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_back_keeps_its_order_and_its_attempts() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("g"), &numbered("g", 30)).await;
     let mended = Arc::new(AtomicBool::new(false));
     let accepts = Arc::clone(&mended);
@@ -39,7 +39,7 @@ async fn what_is_held_back_keeps_its_order_and_its_attempts() {
         true => Verdict::Accepted,
         false => Verdict::Rejected { error: "never".to_owned() },
     });
-    let mut relay = place.relay(&recorder, &[("on-dead", "skip")]).await;
+    let mut relay = fixture.relay(&recorder, &[("on-dead", "skip")]).await;
     // The first of each batch is refused; the twentieth is sent again, alone.
     recorder.until(|seen| seen.len() >= 22).await;
     let batches = recorder.batches();

@@ -48,7 +48,7 @@ fn every_key_of_the_seed_has_its_name_and_default() {
         ("api-batch-size", Some("100")),
         ("max-concurrent-groups", Some("10")),
         ("global-buffer-size", Some("1000")),
-        ("database-type", Some("\"POSTGRESQL\"")),
+        ("database-type", None),
         ("events-table", Some("\"outbox_events\"")),
         ("dispatch-jobs-table", Some("\"outbox_dispatch_jobs\"")),
         ("api-base-url", None),

@@ -2,7 +2,7 @@
 
 use pillarbox::port::{GroupAction, GroupChange, Verdict};
 
-use crate::kit::{Place, Recorder, numbered, start, statuses, text, write};
+use crate::kit::{Fixture, Recorder, numbered, start, statuses, text, write};
 use pillarbox_relay::SourceStatus;
 use pillarbox_relay::config::Input;
 
@@ -11,13 +11,13 @@ const QUICK: &[(&str, &str)] = &[("retry-min", "1ms"), ("retry-max", "5ms")];
 /// RLY-001, RLY-031, RLY-033
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_arrive_in_order_in_batches_of_at_most_the_size_that_is_set() {
-    for place in Place::all() {
-        let store = place.native().await;
+    for fixture in Fixture::all() {
+        let store = fixture.native().await;
         for group in ["a", "b", "c"] {
             write(&store, Some(group), &numbered(group, 25)).await;
         }
         let recorder = Recorder::new();
-        let mut relay = place.relay(&recorder, &[("api-batch-size", "10")]).await;
+        let mut relay = fixture.relay(&recorder, &[("api-batch-size", "10")]).await;
         relay.until_empty().await;
         relay.close().await;
         for group in ["a", "b", "c"] {
@@ -32,13 +32,13 @@ async fn groups_arrive_in_order_in_batches_of_at_most_the_size_that_is_set() {
 /// RLY-032
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_groups_are_out_at_once_than_are_set() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     for group in 0..12 {
         write(&store, Some(&format!("g{group}")), &numbered("g", 2)).await;
     }
     let recorder = Recorder::gated();
-    let mut relay = place.relay(&recorder, &[("max-concurrent-groups", "3")]).await;
+    let mut relay = fixture.relay(&recorder, &[("max-concurrent-groups", "3")]).await;
     recorder.drain_by(&mut relay, 3).await;
     assert_eq!((recorder.most_at_once(), recorder.events()), (3, 24));
 }
@@ -46,11 +46,11 @@ async fn no_more_groups_are_out_at_once_than_are_set() {
 /// RLY-024: what is out is delivered, what is not is given back, and no lease is left behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_delivers_what_is_in_memory_and_leaves() {
-    for place in Place::all() {
-        let store = place.native().await;
+    for fixture in Fixture::all() {
+        let store = fixture.native().await;
         write(&store, Some("a"), &numbered("a", 30)).await;
         let recorder = Recorder::gated();
-        let mut relay = place.relay(&recorder, &[("api-batch-size", "10")]).await;
+        let mut relay = fixture.relay(&recorder, &[("api-batch-size", "10")]).await;
         recorder.until_events(10).await;
         recorder.let_through(100);
         relay.close().await;
@@ -64,11 +64,11 @@ async fn closing_delivers_what_is_in_memory_and_leaves() {
 /// RLY-024: with no time to drain, what is out fails nobody and stays pending.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_be_drained_in_time_is_given_back() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 5)).await;
     let recorder = Recorder::gated();
-    let mut relay = place.relay(&recorder, &[("drain", "0s")]).await;
+    let mut relay = fixture.relay(&recorder, &[("drain", "0s")]).await;
     recorder.until_events(5).await;
     relay.close().await;
     assert_eq!(statuses(&store).await, [5, 0, 0, 0]);
@@ -78,8 +78,8 @@ async fn what_can_not_be_drained_in_time_is_given_back() {
 /// RLY-034: three retries by default, then dead, and the group goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_item_that_fails_is_retried_three_times_and_skipped_when_it_is_dead() {
-    for place in Place::all() {
-        let store = place.native().await;
+    for fixture in Fixture::all() {
+        let store = fixture.native().await;
         let payloads = numbered("a", 3);
         write(&store, Some("a"), &payloads).await;
         let bad = payloads[1].clone();
@@ -89,7 +89,7 @@ async fn an_item_that_fails_is_retried_three_times_and_skipped_when_it_is_dead()
             }
             Verdict::Accepted
         });
-        let mut relay = place.relay(&recorder, QUICK).await;
+        let mut relay = fixture.relay(&recorder, QUICK).await;
         relay.until_empty().await;
         relay.close().await;
         assert_eq!(statuses(&store).await, [0, 2, 0, 1]);
@@ -103,8 +103,8 @@ async fn an_item_that_fails_is_retried_three_times_and_skipped_when_it_is_dead()
 /// A group that is blocked or paused is kept so across restarts, and nothing waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocked_and_paused_groups_stay_so_across_restarts() {
-    for place in Place::all() {
-        let store = place.native().await;
+    for fixture in Fixture::all() {
+        let store = fixture.native().await;
         let change = |group: &str, action| GroupChange {
             group: pillarbox::model::GroupKey::new(group),
             action,
@@ -123,14 +123,14 @@ async fn blocked_and_paused_groups_stay_so_across_restarts() {
             _ => Verdict::Accepted,
         });
         for _ in 0..2 {
-            let mut relay = place.relay(&recorder, &[("on-dead", "block")]).await;
+            let mut relay = fixture.relay(&recorder, &[("on-dead", "block")]).await;
             relay.until_empty().await;
             relay.close().await;
             assert_eq!(statuses(&store).await, [5, 3, 0, 1]);
         }
         store.admin().change_group(change("paused", GroupAction::Resume)).await.unwrap();
         store.admin().change_group(change("blocked", GroupAction::Skip)).await.unwrap();
-        let mut relay = place.relay(&recorder, &[("on-dead", "block")]).await;
+        let mut relay = fixture.relay(&recorder, &[("on-dead", "block")]).await;
         relay.until_empty().await;
         relay.close().await;
         assert_eq!(statuses(&store).await, [0, 8, 0, 1]);
@@ -141,7 +141,7 @@ async fn blocked_and_paused_groups_stay_so_across_restarts() {
 /// Several databases in one relay; one that is away does not hold up the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sources_run_side_by_side_and_one_that_is_away_is_waited_for() {
-    let (first, second, away) = (Place::sqlite(), Place::sqlite(), Place::sqlite());
+    let (first, second, away) = (Fixture::sqlite(), Fixture::sqlite(), Fixture::sqlite());
     let stores = [first.native().await, second.native().await];
     write(&stores[0], Some("a"), &numbered("a", 3)).await;
     write(&stores[1], Some("b"), &numbered("b", 3)).await;
@@ -168,10 +168,10 @@ async fn sources_run_side_by_side_and_one_that_is_away_is_waited_for() {
 /// Tables that are missing are an error that says what to do, and made if that is asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_tables_are_named_or_made() {
-    for place in Place::all() {
+    for fixture in Fixture::all() {
         // The database is there, and another table is not.
-        place.native().await;
-        let flags = place.flags(&[("table", "letters")]);
+        fixture.native().await;
+        let flags = fixture.flags(&[("table", "letters")]);
         let load = |flags: &[(String, String)]| {
             let input = Input { flags: flags.to_vec(), ..Input::default() };
             pillarbox_relay::config::RelayConfig::load(&input).unwrap()

@@ -4,18 +4,18 @@ use pillarbox::model::Layout;
 use pillarbox::port::Verdict;
 use pillarbox_relay::Route;
 
-use crate::kit::{Place, Recorder, numbered, statuses, text, write, write_as};
+use crate::kit::{Fixture, Recorder, numbered, statuses, text, write, write_as};
 
 /// RLY-001, RLY-005, RLY-011, RLY-020, RLY-031, RLY-033
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_tables_are_drained_in_order_each_to_its_path() {
-    for place in Place::all() {
-        let events = place.table(Layout::Flowcatalyst, "outbox_events").await;
-        let jobs = place.table(Layout::Flowcatalyst, "outbox_dispatch_jobs").await;
+    for fixture in Fixture::all() {
+        let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
+        let jobs = fixture.table(Layout::Flowcatalyst, "outbox_dispatch_jobs").await;
         write(&events, Some("a"), &numbered("a", 25)).await;
         write_as(&jobs, "DISPATCH_JOB", Some("b"), &numbered("b", 25)).await;
         let recorder = Recorder::new();
-        let mut relay = place.relay(&recorder, &[("api-batch-size", "10")]).await;
+        let mut relay = fixture.relay(&recorder, &[("api-batch-size", "10")]).await;
         relay.until_empty().await;
         relay.close().await;
         assert_eq!(relay.sources()[0].tables, ["outbox_events", "outbox_dispatch_jobs"]);
@@ -33,15 +33,15 @@ async fn both_tables_are_drained_in_order_each_to_its_path() {
 /// RLY-032: the limit is one for both tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tables_share_the_limit_of_groups() {
-    let place = Place::sqlite();
-    let events = place.table(Layout::Flowcatalyst, "outbox_events").await;
-    let jobs = place.table(Layout::Flowcatalyst, "outbox_dispatch_jobs").await;
+    let fixture = Fixture::sqlite();
+    let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
+    let jobs = fixture.table(Layout::Flowcatalyst, "outbox_dispatch_jobs").await;
     for group in 0..6 {
         write(&events, Some(&format!("e{group}")), &numbered("e", 1)).await;
         write_as(&jobs, "DISPATCH_JOB", Some(&format!("j{group}")), &numbered("j", 1)).await;
     }
     let recorder = Recorder::gated();
-    let mut relay = place.relay(&recorder, &[("max-concurrent-groups", "3")]).await;
+    let mut relay = fixture.relay(&recorder, &[("max-concurrent-groups", "3")]).await;
     recorder.drain_by(&mut relay, 3).await;
     assert_eq!((recorder.most_at_once(), recorder.events()), (3, 12));
 }
@@ -50,12 +50,12 @@ async fn the_tables_share_the_limit_of_groups() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn items_without_a_group_share_one_or_run_in_parallel() {
     for (word, at_once) in [("default", 1), ("parallel", 4)] {
-        let place = Place::sqlite();
-        let events = place.table(Layout::Flowcatalyst, "outbox_events").await;
+        let fixture = Fixture::sqlite();
+        let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
         write(&events, None, &numbered("none", 4)).await;
         let recorder = Recorder::gated();
         let options = [("ungrouped", word), ("dispatch-jobs-table", ""), ("api-batch-size", "1")];
-        let mut relay = place.relay(&recorder, &options).await;
+        let mut relay = fixture.relay(&recorder, &options).await;
         recorder.drain_by(&mut relay, at_once).await;
         assert_eq!((recorder.most_at_once(), recorder.events()), (at_once, 4), "{word}");
     }
@@ -64,8 +64,8 @@ async fn items_without_a_group_share_one_or_run_in_parallel() {
 /// RLY-006, RLY-034: with three retries the fourth attempt is the last, with the error in the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_item_that_fails_is_retried_and_then_failed_with_the_error() {
-    for place in Place::all() {
-        let events = place.table(Layout::Flowcatalyst, "outbox_events").await;
+    for fixture in Fixture::all() {
+        let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
         let payloads = numbered("a", 3);
         write(&events, Some("a"), &payloads).await;
         let bad = payloads[0].clone();
@@ -76,7 +76,7 @@ async fn an_item_that_fails_is_retried_and_then_failed_with_the_error() {
             Verdict::Accepted
         });
         let options = [("retry-min", "1ms"), ("retry-max", "5ms"), ("dispatch-jobs-table", "")];
-        let mut relay = place.relay(&recorder, &options).await;
+        let mut relay = fixture.relay(&recorder, &options).await;
         relay.until_empty().await;
         relay.close().await;
         assert_eq!(statuses(&events).await, [0, 2, 0, 1]);
@@ -98,17 +98,17 @@ async fn an_item_that_fails_is_retried_and_then_failed_with_the_error() {
 /// RLY-024
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_gives_back_what_was_not_delivered() {
-    for place in Place::all() {
-        let events = place.table(Layout::Flowcatalyst, "outbox_events").await;
+    for fixture in Fixture::all() {
+        let events = fixture.table(Layout::Flowcatalyst, "outbox_events").await;
         write(&events, Some("a"), &numbered("a", 5)).await;
         let recorder = Recorder::gated();
         let options = [("drain", "0s"), ("dispatch-jobs-table", "")];
-        let mut relay = place.relay(&recorder, &options).await;
+        let mut relay = fixture.relay(&recorder, &options).await;
         recorder.until_events(5).await;
         relay.close().await;
         // A second relay gets them at once, whatever the time-out of the first.
         let second = Recorder::new();
-        let mut relay = place.relay(&second, &options).await;
+        let mut relay = fixture.relay(&second, &options).await;
         second.until_events(5).await;
         relay.until_empty().await;
         relay.close().await;
@@ -119,10 +119,10 @@ async fn closing_gives_back_what_was_not_delivered() {
 /// A table that is not there is named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_table_is_named() {
-    let place = Place::sqlite();
-    place.table(Layout::Flowcatalyst, "outbox_events").await;
+    let fixture = Fixture::sqlite();
+    fixture.table(Layout::Flowcatalyst, "outbox_events").await;
     let input = pillarbox_relay::config::Input {
-        flags: place.flags(&[("layout", "flowcatalyst")]),
+        flags: fixture.flags(&[("layout", "flowcatalyst")]),
         ..Default::default()
     };
     let config = pillarbox_relay::config::RelayConfig::load(&input).unwrap();

@@ -166,13 +166,13 @@ impl Sinks for Recorded {
 }
 
 /// A database of a test's own; gone with it.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     pub(crate) url: String,
     pub(crate) schema: Option<String>,
     _folder: TempDir,
 }
 
-impl Place {
+impl Fixture {
     pub(crate) fn sqlite() -> Self {
         let folder = TempDir::new().unwrap();
         Self {
@@ -245,7 +245,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let Some(schema) = self.schema.take() else { return };
         let url = self.url.clone();

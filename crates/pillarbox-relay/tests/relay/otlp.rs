@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, Place, Recorder, numbered, write};
+use crate::kit::{Fixture, PATIENCE, Recorder, numbered, write};
 
 /// A collector that refuses the first few requests.
 struct Collector {
@@ -71,8 +71,8 @@ fn counter(request: &Value, name: &str) -> Option<u64> {
 /// PBX-021: metrics are pushed while the relay runs, with the headers of the configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_is_told_while_the_relay_runs() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 3)).await;
     let recorder = Recorder::refusing(numbered("a", 3)[1].clone());
     // A collector that is not well at first loses nothing: each request holds all that was counted.
@@ -83,7 +83,7 @@ async fn a_collector_is_told_while_the_relay_runs() {
         ("otlp-interval", "100ms".to_owned()),
     ];
     let flags = flags.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let mut relay = place.relay(&recorder, &flags).await;
+    let mut relay = fixture.relay(&recorder, &flags).await;
     let (headers, request) =
         collector.until(|request| counter(request, "pillarbox.delivered") == Some(2)).await;
     assert_eq!(collector.refused.load(Ordering::Relaxed), 2);
@@ -100,12 +100,12 @@ async fn a_collector_is_told_while_the_relay_runs() {
 /// PBX-021: what was counted after the last push is told when the relay ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_is_told_once_more_at_the_end() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 3)).await;
     let recorder = Recorder::new();
     let mut collector = Collector::start(0).await;
-    let mut relay = place.relay(&recorder, &[("otlp-endpoint", &collector.address)]).await;
+    let mut relay = fixture.relay(&recorder, &[("otlp-endpoint", &collector.address)]).await;
     relay.until_empty().await;
     relay.close().await;
     let (_, request) = collector.until(|request| counter(request, "pillarbox.delivered") == Some(3)).await;
@@ -115,12 +115,12 @@ async fn a_collector_is_told_once_more_at_the_end() {
 /// A collector that is not there keeps nothing from being delivered, nor the relay from ending.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_away_holds_nothing_up() {
-    let place = Place::sqlite();
-    let store = place.native().await;
+    let fixture = Fixture::sqlite();
+    let store = fixture.native().await;
     write(&store, Some("a"), &numbered("a", 3)).await;
     let recorder = Recorder::new();
     let flags = [("otlp-endpoint", "http://127.0.0.1:1/"), ("otlp-interval", "100ms")];
-    let mut relay = place.relay(&recorder, &flags).await;
+    let mut relay = fixture.relay(&recorder, &flags).await;
     relay.until_empty().await;
     timeout(PATIENCE, relay.close()).await.unwrap();
     assert_eq!(recorder.events(), 3);

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, Place, numbered, statuses, write};
+use crate::kit::{Fixture, PATIENCE, numbered, statuses, write};
 
 /// A request: when it came, counted from the first, how it was answered, and the payloads in it.
 #[derive(Debug, Clone)]
@@ -85,9 +85,9 @@ async fn answer(State(api): State<Arc<Api>>, body: Bytes) -> StatusCode {
     status
 }
 
-async fn relay(place: &Place, url: &str, more: &[(&str, &str)]) -> Relay {
+async fn relay(fixture: &Fixture, url: &str, more: &[(&str, &str)]) -> Relay {
     let more: Vec<_> = [("api-base-url", url)].into_iter().chain(more.iter().copied()).collect();
-    let mut flags = place.flags(&more);
+    let mut flags = fixture.flags(&more);
     // The one that the kit sets leads nowhere.
     let own = flags.iter().position(|(key, _)| key == "api-base-url").unwrap();
     flags.remove(own);
@@ -104,13 +104,13 @@ fn tell(text: &str) {
 async fn a_short_outage_is_made_up_for_at_once() {
     const OUTAGE: Duration = Duration::from_millis(1_500);
     let down = |at, _: &[Request]| if at < OUTAGE { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    let ((api, url, _serving), place) = (Api::start(down).await, Place::sqlite());
-    let store = place.native().await;
+    let ((api, url, _serving), fixture) = (Api::start(down).await, Fixture::sqlite());
+    let store = fixture.native().await;
     let groups: Vec<String> = (0..40).map(|number| format!("g{number}")).collect();
     for group in &groups {
         write(&store, Some(group), &numbered(group, 5)).await;
     }
-    let mut relay = relay(&place, &url, &[]).await;
+    let mut relay = relay(&fixture, &url, &[]).await;
     api.until_accepted(200).await;
     relay.until_empty().await;
     relay.close().await;
@@ -134,12 +134,12 @@ async fn an_endpoint_that_throttles_gets_what_it_can_take() {
             _ => StatusCode::OK,
         }
     };
-    let ((api, url, _serving), place) = (Api::start(limited).await, Place::sqlite());
-    let store = place.native().await;
+    let ((api, url, _serving), fixture) = (Api::start(limited).await, Fixture::sqlite());
+    let store = fixture.native().await;
     for group in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
         write(&store, Some(group), &numbered(group, 3)).await;
     }
-    let mut relay = relay(&place, &url, &[("api-batch-size", "1"), ("max-retries", "1")]).await;
+    let mut relay = relay(&fixture, &url, &[("api-batch-size", "1"), ("max-retries", "1")]).await;
     api.until_accepted(30).await;
     relay.until_empty().await;
     relay.close().await;

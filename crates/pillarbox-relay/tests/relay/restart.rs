@@ -6,7 +6,7 @@ use pillarbox::model::Layout;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, Place, Recorder, numbered, statuses, write};
+use crate::kit::{Fixture, PATIENCE, Recorder, numbered, statuses, write};
 use crate::server::{Server, Stop};
 
 /// RLY-001, RLY-021, PBX-010: nothing is lost or out of order, nobody has to start the relay again.
@@ -20,17 +20,17 @@ async fn a_relay_outlives_restarts_of_its_database() {
         }
     };
     for (layout, table) in [(Layout::Native, "outbox_event"), (Layout::Flowcatalyst, "outbox_events")] {
-        let place = Place::on(server.url());
+        let fixture = Fixture::on(server.url());
         let recorder = Recorder::new();
-        place.table(layout, table).await;
+        fixture.table(layout, table).await;
         let layout_name = layout.to_string();
         let flags = [("layout", layout_name.as_str()), ("dispatch-jobs-table", ""), ("lease", "1s")];
-        let mut relay = place.relay(&recorder, &flags).await;
+        let mut relay = fixture.relay(&recorder, &flags).await;
         let numbered = numbered("a", 9);
         let mut written = 0;
         for how in [Stop::Immediate, Stop::Kill, Stop::Fast] {
             // These are on their way while the server ends; their done marks may be lost with it.
-            write(&place.table(layout, table).await, Some("a"), &numbered[written..written + 2]).await;
+            write(&fixture.table(layout, table).await, Some("a"), &numbered[written..written + 2]).await;
             recorder
                 .until(|seen| seen.iter().any(|batch| batch.payloads.contains(&numbered[written + 1])))
                 .await;
@@ -42,7 +42,7 @@ async fn a_relay_outlives_restarts_of_its_database() {
             })
             .await
             .unwrap();
-            write(&place.table(layout, table).await, Some("a"), &numbered[written + 2..written + 3]).await;
+            write(&fixture.table(layout, table).await, Some("a"), &numbered[written + 2..written + 3]).await;
             recorder
                 .until(|seen| seen.iter().any(|batch| batch.payloads.contains(&numbered[written + 2])))
                 .await;
@@ -57,6 +57,6 @@ async fn a_relay_outlives_restarts_of_its_database() {
             }
         }
         assert_eq!(first, numbered, "{layout}");
-        assert_eq!(statuses(&place.table(layout, table).await).await, [0, 9, 0, 0], "{layout}");
+        assert_eq!(statuses(&fixture.table(layout, table).await).await, [0, 9, 0, 0], "{layout}");
     }
 }

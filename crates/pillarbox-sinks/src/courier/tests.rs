@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use pillarbox::Event;
 use pillarbox::model::Seq;
-use pillarbox::port::Source;
+use pillarbox::port::DeliveryPath;
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn delivered(events: &[(&'static str, &str)]) -> (Vec<&'static str>, Vec<Vec<Str
         event: Event::text(*place, "{}").id(*id).build().unwrap(),
         attempt: 1,
         seq: Seq(1),
-        source: Source::Cold,
+        path: DeliveryPath::Cold,
         claimed: None,
     };
     let batch: Vec<_> = events.iter().map(delivery).collect();

@@ -1,7 +1,7 @@
 //! Envelopes as they go out: byte for byte, with their trace, without what must stay behind.
 
 use pillarbox::model::{EventBuilder, Seq};
-use pillarbox::port::Source;
+use pillarbox::port::DeliveryPath;
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,7 +22,7 @@ fn placed(payload: &str) -> EventBuilder {
 
 fn delivery(builder: EventBuilder) -> Delivery {
     let event = builder.build().unwrap();
-    Delivery { event, attempt: 1, seq: Seq(1), source: Source::Cold, claimed: None }
+    Delivery { event, attempt: 1, seq: Seq(1), path: DeliveryPath::Cold, claimed: None }
 }
 
 fn encode(format: Format, binding: Binding, builder: EventBuilder) -> Encoded {

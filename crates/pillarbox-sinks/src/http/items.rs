@@ -1,11 +1,13 @@
 //! Reads item-by-item responses: which events of a batch the endpoint accepted.
 
+use std::collections::BTreeMap;
+
 use pillarbox::port::Verdict;
 use serde_json::{Map, Value};
 
-use super::part::Part;
+use super::element::Element;
 use super::words::{Meaning, UnknownWords};
-use crate::transport::Answer;
+use crate::transport::EndpointResponse;
 
 /// Maximum length of an unknown status in errors and logs, in characters.
 const WORD_MAX: usize = 64;
@@ -22,12 +24,21 @@ pub(super) enum Said {
 }
 
 /// Reads the body of the response to a request with these events.
-pub(super) fn read(body: &[u8], parts: &[Part<'_>], answer: &Answer, unknown: &UnknownWords) -> Said {
+pub(super) fn read(
+    body: &[u8],
+    elements: &[Element<'_>],
+    answer: &EndpointResponse,
+    unknown: &UnknownWords,
+) -> Said {
     let Some(items) = item_list(body) else { return Said::Nothing };
-    if items.len() != parts.len() {
-        return Said::Mismatch(format!("the answer has {} results for {} events", items.len(), parts.len()));
+    if items.len() != elements.len() {
+        return Said::Mismatch(format!(
+            "the answer has {} results for {} events",
+            items.len(),
+            elements.len()
+        ));
     }
-    let order = match by_id(&items, parts) {
+    let order = match by_id(&items, elements) {
         Ok(order) => order,
         Err(mismatch) => return Said::Mismatch(mismatch),
     };
@@ -67,10 +78,13 @@ fn tells(item: &Map<String, Value>) -> bool {
 }
 
 /// The position of each event's result: by id if the results have the ids of events, otherwise in order.
-fn by_id(items: &[Value], parts: &[Part<'_>]) -> Result<Vec<usize>, String> {
+fn by_id(items: &[Value], elements: &[Element<'_>]) -> Result<Vec<usize>, String> {
     let ids: Option<Vec<&str>> = items.iter().map(|item| item.get("id")?.as_str()).collect();
-    let place = |part: &Part<'_>| ids.as_ref()?.iter().position(|id| *id == part.event.id().as_str());
-    let places: Vec<Option<usize>> = parts.iter().map(place).collect();
+    // In reverse, so that the first of several results for one id remains.
+    let ids: BTreeMap<&str, usize> =
+        ids.unwrap_or_default().into_iter().enumerate().rev().map(|(place, id)| (id, place)).collect();
+    let places: Vec<Option<usize>> =
+        elements.iter().map(|element| ids.get(element.event.id().as_str()).copied()).collect();
     if places.iter().all(Option::is_none) {
         return Ok((0..items.len()).collect());
     }
@@ -79,7 +93,7 @@ fn by_id(items: &[Value], parts: &[Part<'_>]) -> Result<Vec<usize>, String> {
 }
 
 /// The verdict of one result. An element that is not an object, such as null, means success.
-fn verdict(item: &Value, answer: &Answer, unknown: &UnknownWords) -> Verdict {
+fn verdict(item: &Value, answer: &EndpointResponse, unknown: &UnknownWords) -> Verdict {
     let Some(item) = item.as_object() else { return Verdict::Accepted };
     let status = item.get("status").filter(|status| !status.is_null());
     let said = status.map(meaning);
@@ -95,21 +109,25 @@ fn verdict(item: &Value, answer: &Answer, unknown: &UnknownWords) -> Verdict {
     };
     let shown = status.map(|status| word(status, answer)).unwrap_or_default();
     let message = || item.get("message").and_then(Value::as_str).map(str::to_owned);
-    let detail = error.filter(|error| !error.is_empty()).or_else(message);
-    let detail = detail.map(|detail| format!(": {}", answer.clean(&detail))).unwrap_or_default();
-    let refused = || match said {
-        None | Some(Meaning::Yes) => format!("the endpoint refused the event{detail}"),
-        Some(_) => format!("the endpoint refused the event with status {shown}{detail}"),
+    let detail = error.filter(|error| !error.is_empty()).or_else(message).unwrap_or_default();
+    let refused = || {
+        let refused = match said {
+            None | Some(Meaning::Yes) => "the endpoint refused the event".to_owned(),
+            Some(_) => format!("the endpoint refused the event with status {shown}"),
+        };
+        answer.quoting(refused, &detail)
     };
     let after = answer.after;
     match blame {
         Meaning::TooLarge => Verdict::Rejected { error: refused() },
         Meaning::Yes | Meaning::Item => Verdict::Failed { error: refused(), after },
-        Meaning::Endpoint => answer.unavailable(format!("the endpoint failed with status {shown}{detail}")),
+        Meaning::Endpoint => {
+            answer.unavailable(answer.quoting(format!("the endpoint failed with status {shown}"), &detail))
+        }
         Meaning::Unknown => {
             unknown.saw(&shown);
             let what = "the endpoint answered for the event with the unknown status";
-            answer.unavailable(format!("{what} {shown:?}{detail}"))
+            answer.unavailable(answer.quoting(format!("{what} {shown:?}"), &detail))
         }
     }
 }
@@ -126,7 +144,7 @@ fn meaning(status: &Value) -> Meaning {
 }
 
 /// A status for errors and logs: short, on one line and without secrets.
-fn word(status: &Value, answer: &Answer) -> String {
+fn word(status: &Value, answer: &EndpointResponse) -> String {
     let text = match status {
         Value::String(word) => word.to_lowercase(),
         Value::Number(code) => code.to_string(),
@@ -152,22 +170,22 @@ fn error_text(error: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
     use std::sync::Arc;
 
     use pillarbox::Event;
     use proptest::prelude::*;
     use reqwest::Url;
 
+    use super::super::element::Json;
     use super::*;
 
     fn said(body: &[u8], count: usize) -> Said {
         let url = Arc::new(Url::parse("http://h/").unwrap());
         let events: Vec<Event> =
             (0..count).map(|n| Event::text("t", "{}").id(format!("e{n}")).build().unwrap()).collect();
-        let part = |event| Part { event, url: Arc::clone(&url), json: Cow::Borrowed(b"{}".as_slice()) };
-        let parts: Vec<Part<'_>> = events.iter().map(part).collect();
-        read(body, &parts, &Answer::of(200, body), &UnknownWords::default())
+        let element = |event| Element { event, url: Arc::clone(&url), json: Json::Payload };
+        let elements: Vec<Element<'_>> = events.iter().map(element).collect();
+        read(body, &elements, &EndpointResponse::of(200, body), &UnknownWords::default())
     }
 
     /// A value as some endpoint might put it into an answer.

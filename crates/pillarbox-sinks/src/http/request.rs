@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 
-use super::part::Part;
+use super::element::{Element, Json, Maker};
 use crate::envelope::trace;
 use crate::options::Compression;
+use crate::transport::{Frames, FramesBuilder};
 
 /// Characters that are percent-encoded in a list of ids: separators, and all but visible ASCII.
 const OUTSIDE_LIST: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
@@ -24,9 +25,9 @@ const INLINE_MAX: usize = 128 * 1024;
 const ZSTD_LEVEL: i32 = 3;
 
 /// The headers of a request with these events.
-pub(super) fn headers(parts: &[Part<'_>], content_type: &'static str, compression: Compression) -> HeaderMap {
+pub(super) fn headers(elements: &[Element<'_>], maker: &Maker, compression: Compression) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(maker.content_type()));
     if let Some(encoding) = encoding(compression) {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
@@ -35,9 +36,9 @@ pub(super) fn headers(parts: &[Part<'_>], content_type: &'static str, compressio
             headers.insert(name, value);
         }
     };
-    add("idempotency-key", &idempotency_key(parts));
-    add("pillarbox-event-count", &parts.len().to_string());
-    let ids: Vec<String> = parts.iter().map(|part| listed(part.event.id().as_str())).collect();
+    add("idempotency-key", &idempotency_key(elements, maker.own_source()));
+    add("pillarbox-event-count", &elements.len().to_string());
+    let ids: Vec<String> = elements.iter().map(|element| listed(element.event.id().as_str())).collect();
     let list = ids.join(",");
     match (ids.first(), ids.last()) {
         (Some(first), Some(last)) if list.len() > IDS_MAX => {
@@ -46,18 +47,19 @@ pub(super) fn headers(parts: &[Part<'_>], content_type: &'static str, compressio
         }
         _ => add("pillarbox-event-ids", &list),
     }
-    for (name, value) in parts.first().map(|part| trace(part.event)).unwrap_or_default() {
+    for (name, value) in elements.first().map(|element| trace(element.event)).unwrap_or_default() {
         add(&name, &value);
     }
     headers
 }
 
-/// A key that depends only on the events and their order, so that a redelivery has the same one.
-fn idempotency_key(parts: &[Part<'_>]) -> String {
+/// A key that depends only on the source, the events and their order, so that a redelivery has the same one.
+/// Two outboxes may have events with equal ids: a source of its own tells their keys apart.
+fn idempotency_key(elements: &[Element<'_>], source: Option<&str>) -> String {
     let mut hash = Sha256::new();
-    for id in parts.iter().map(|part| part.event.id().as_str()) {
-        hash.update((id.len() as u64).to_be_bytes());
-        hash.update(id);
+    for text in source.into_iter().chain(elements.iter().map(|element| element.event.id().as_str())) {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text);
     }
     let mut first = [0; 16];
     first.copy_from_slice(&hash.finalize()[..16]);
@@ -70,34 +72,44 @@ fn listed(id: &str) -> String {
 }
 
 /// The JSON array of the parts, byte for byte and in order, and compressed if configured.
-pub(super) async fn body(parts: &[Part<'_>], compression: Compression) -> Result<Bytes, String> {
-    let len = parts.iter().map(|part| part.json.len() + 1).sum::<usize>();
-    let mut body = Vec::with_capacity(len + 2);
-    for part in parts {
-        body.push(if body.is_empty() { b'[' } else { b',' });
-        body.extend_from_slice(&part.json);
+pub(super) async fn body(elements: &[Element<'_>], compression: Compression) -> Result<Frames, String> {
+    let mut body = FramesBuilder::default();
+    for (place, element) in elements.iter().enumerate() {
+        body.copy(if place == 0 { b"[" } else { b"," });
+        match &element.json {
+            Json::Payload => body.payload(element.event),
+            Json::Envelope(json) => body.copy(json),
+        }
     }
-    body.push(b']');
+    body.copy(b"]");
+    let body = body.finish();
     let compressed = match compression {
-        Compression::None => return Ok(body.into()),
+        Compression::None => return Ok(body),
         _ if body.len() <= INLINE_MAX => compressed(&body, compression),
         _ => match tokio::task::spawn_blocking(move || compressed(&body, compression)).await {
             Ok(compressed) => compressed,
             Err(error) => Err(std::io::Error::other(error)),
         },
     };
-    compressed.map(Bytes::from).map_err(|error| format!("the body can't be compressed: {error}"))
+    let body = compressed.map_err(|error| format!("the body can't be compressed: {error}"))?;
+    Ok(Bytes::from(body).into())
 }
 
-fn compressed(body: &[u8], compression: Compression) -> std::io::Result<Vec<u8>> {
+fn compressed(body: &Frames, compression: Compression) -> std::io::Result<Vec<u8>> {
     match compression {
-        Compression::None => Ok(body.to_vec()),
+        Compression::None => Ok(body.pieces().collect::<Vec<_>>().concat()),
         Compression::Gzip => {
             let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
-            encoder.write_all(body)?;
+            body.pieces().try_for_each(|piece| encoder.write_all(piece))?;
             encoder.finish()
         }
-        Compression::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL),
+        Compression::Zstd => {
+            let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+            encoder.set_pledged_src_size(Some(body.len() as u64))?;
+            encoder.include_contentsize(true)?;
+            body.pieces().try_for_each(|piece| encoder.write_all(piece))?;
+            encoder.finish()
+        }
     }
 }
 

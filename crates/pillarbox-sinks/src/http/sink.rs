@@ -4,14 +4,14 @@ use http::StatusCode;
 use pillarbox::port::{Delivery, Handed, Sink, Verdict};
 use reqwest::Url;
 
+use super::element::{Element, Maker};
 use super::items::{self, Said};
-use super::part::{Maker, Part};
 use super::request;
 use super::words::UnknownWords;
 use crate::error::SinkError;
 use crate::fault::Fault;
 use crate::options::{Answers, Compression, SinkOptions};
-use crate::transport::{Answer, Blame, Body, Client, Post};
+use crate::transport::{Blame, Body, Client, EndpointResponse, Post, Schemes, Target};
 
 /// Maximum bytes of a response that are read: a base, and an amount per event in addition.
 const ANSWER_MAX: usize = 64 * 1024;
@@ -32,9 +32,10 @@ pub struct BatchSink {
 impl BatchSink {
     /// Opens the sink of an API. It connects with the first delivery.
     pub fn open(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+        let target = Target::parse(url, Schemes::Any)?;
         Ok(Self {
-            maker: Maker::new(url, options)?,
-            client: Client::new(options, None)?,
+            client: Client::new(target.url(), options, None)?,
+            maker: Maker::new(target, options)?,
             answers: options.answers,
             unknown: UnknownWords::default(),
             compression: options.compression,
@@ -46,11 +47,11 @@ impl BatchSink {
     /// delivered.
     async fn send(&self, batch: &[Delivery]) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(batch.len());
-        let mut parts = Vec::with_capacity(batch.len());
+        let mut elements = Vec::with_capacity(batch.len());
         let mut unsendable = None;
         for delivery in batch {
-            match self.maker.part(delivery) {
-                Ok(part) => parts.push(part),
+            match self.maker.element(delivery) {
+                Ok(element) => elements.push(element),
                 Err(error) => {
                     unsendable = Some(Verdict::Rejected { error });
                     break;
@@ -59,7 +60,7 @@ impl BatchSink {
         }
         let all_accepted =
             |verdicts: &[Verdict]| verdicts.iter().all(|verdict| *verdict == Verdict::Accepted);
-        for run in parts.chunk_by(|one, next| one.url == next.url) {
+        for run in elements.chunk_by(|one, next| one.url == next.url) {
             verdicts.extend(self.post(run).await);
             if !all_accepted(&verdicts) {
                 break;
@@ -73,7 +74,7 @@ impl BatchSink {
     }
 
     /// Posts a run and returns a verdict for each of its events.
-    async fn post(&self, run: &[Part<'_>]) -> Vec<Verdict> {
+    async fn post(&self, run: &[Element<'_>]) -> Vec<Verdict> {
         let unavailable = |fault: Fault| vec![fault.verdict(); run.len()];
         let Some(first) = run.first() else { return Vec::new() };
         let body = match request::body(run, self.compression).await {
@@ -82,7 +83,7 @@ impl BatchSink {
         };
         let post = Post {
             url: Url::clone(&first.url),
-            headers: request::headers(run, self.maker.content_type(), self.compression),
+            headers: request::headers(run, &self.maker, self.compression),
             body,
             answer_max: ANSWER_MAX + run.len() * ANSWER_MAX_PER_EVENT,
         };
@@ -92,7 +93,7 @@ impl BatchSink {
         }
     }
 
-    fn judge(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
+    fn judge(&self, run: &[Element<'_>], answer: &EndpointResponse) -> Vec<Verdict> {
         let lone = run.len() == 1;
         match Blame::of(answer.status, answer.after) {
             Blame::None => self.judge_good(run, answer),
@@ -112,7 +113,7 @@ impl BatchSink {
     }
 
     /// The verdicts of a response with a 2xx status, whose body may still report failed events.
-    fn judge_good(&self, run: &[Part<'_>], answer: &Answer) -> Vec<Verdict> {
+    fn judge_good(&self, run: &[Element<'_>], answer: &EndpointResponse) -> Vec<Verdict> {
         let unclear = |why: &str| {
             let error = format!("the endpoint answered {}, but {why}", answer.status.as_u16());
             vec![answer.unavailable(error); run.len()]

@@ -6,28 +6,58 @@ use rdkafka::config::ClientConfig;
 use rdkafka::producer::FutureProducer;
 
 use crate::address::Address;
+use crate::cleartext;
 use crate::error::SinkError;
 use crate::options::SinkOptions;
 
-/// Properties that a user may set. A name that ends with a dot is a prefix.
-const OPEN: [&str; 14] = [
+/// Properties that a user may set. All others are closed: those that the guarantees depend on, those that run
+/// a command or load code (`sasl.kerberos.kinit.cmd`, `ssl.engine.location`), and those that turn checks of
+/// the server's certificate off.
+const OPEN: [&str; 43] = [
     "batch.num.messages",
     "batch.size",
     "client.id",
     "client.rack",
-    "compression.",
+    "compression.codec",
+    "compression.level",
+    "compression.type",
     "linger.ms",
     "message.max.bytes",
     "partitioner",
     "queue.buffering.max.kbytes",
     "queue.buffering.max.messages",
-    "sasl.",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.password",
+    "sasl.username",
     "security.protocol",
-    "socket.",
-    "ssl.",
+    "socket.keepalive.enable",
+    "socket.max.fails",
+    "socket.nagle.disable",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    "socket.timeout.ms",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.cipher.suites",
+    "ssl.crl.location",
+    "ssl.curves.list",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.sigalgs.list",
 ];
-/// Properties that would load code, so they can't be set.
-const CLOSED: [&str; 2] = ["ssl.engine.location", "ssl.providers"];
 
 /// The client's settings for an address. They are checked by creating a client.
 pub(super) fn of(
@@ -63,6 +93,7 @@ pub(super) fn of(
         }
         config.set(name, value.reveal());
     }
+    check_cleartext(address, options, &config)?;
     config.set("bootstrap.servers", servers.join(","));
     config.set("enable.idempotence", "true").set("acks", "all");
     // A record that is refused for good also fails the records after it, instead of letting them pass.
@@ -74,6 +105,20 @@ pub(super) fn of(
     tried(config)
 }
 
+/// Refuses a password that would be sent without TLS to another machine. SCRAM does not send it.
+fn check_cleartext(address: &Address, options: &SinkOptions, config: &ClientConfig) -> Result<(), SinkError> {
+    let is = |name: &str, word: &str| config.get(name).is_some_and(|set| set.eq_ignore_ascii_case(word));
+    let has_tls = is("security.protocol", "ssl") || is("security.protocol", "sasl_ssl");
+    let scram = config.get("sasl.mechanisms").or_else(|| config.get("sasl.mechanism"));
+    let is_scram = scram.is_some_and(|name| name.to_ascii_uppercase().starts_with("SCRAM-"));
+    let is_secret = config.get("sasl.password").is_some() && !is_scram;
+    if has_tls || !is_secret {
+        return Ok(());
+    }
+    let hosts = address.hosts.iter().map(|(host, _)| host.as_str());
+    cleartext::check(hosts, options, "password for Kafka", "security.protocol=sasl_ssl")
+}
+
 /// Fails early if the client can't be created. The client's own error is dropped, because it may contain the
 /// value.
 fn tried(config: ClientConfig) -> Result<ClientConfig, SinkError> {
@@ -83,16 +128,16 @@ fn tried(config: ClientConfig) -> Result<ClientConfig, SinkError> {
 }
 
 fn is_open(name: &str) -> bool {
-    let matches = |open: &str| name == open || (open.ends_with('.') && name.starts_with(open));
-    OPEN.into_iter().any(matches) && !CLOSED.contains(&name)
+    OPEN.contains(&name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// PBX-159
     #[test]
-    fn what_the_guarantees_rest_on_can_not_be_set() {
+    fn what_the_guarantees_rest_on_and_what_runs_commands_can_not_be_set() {
         for name in [
             "acks",
             "bootstrap.servers",
@@ -102,7 +147,14 @@ mod tests {
             "plugin.library.paths",
             "request.required.acks",
             "retries",
+            "enable.ssl.certificate.verification",
+            "sasl.kerberos.keytab",
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.principal",
+            "sasl.oauthbearer.unknown",
+            "ssl.endpoint.identification.algorithm",
             "ssl.engine.location",
+            "ssl.providers",
             "transactional.id",
         ] {
             assert!(!is_open(name), "{name}");
@@ -120,6 +172,20 @@ mod tests {
             };
             assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
         }
+    }
+
+    /// PBX-152
+    #[test]
+    fn a_password_goes_out_without_tls_to_this_machine_only() {
+        let open = |url: &str| {
+            let mut address = Address::parse(url, 1).unwrap_or_else(|_| panic!("no address"));
+            of(&mut address, &SinkOptions::default(), Duration::from_secs(1)).map(drop)
+        };
+        let plain = "option.security.protocol=sasl_plaintext&option.sasl.mechanisms=PLAIN&option.sasl.username=u&option.sasl.password=p";
+        let refused = open(&format!("kafka://example.com/t?{plain}"));
+        assert!(matches!(refused, Err(SinkError::Cleartext { .. })));
+        assert!(!matches!(open(&format!("kafka://localhost/t?{plain}")), Err(SinkError::Cleartext { .. })));
+        assert!(!matches!(open("kafka://u:p@example.com/t"), Err(SinkError::Cleartext { .. })));
     }
 
     /// PBX-010

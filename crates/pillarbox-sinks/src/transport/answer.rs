@@ -6,10 +6,11 @@ use http::StatusCode;
 use pillarbox::port::{Cause, Verdict};
 
 use super::text::shown;
+use crate::options::KeepAnswers;
 use crate::secret::Secret;
 
 /// The response of an endpoint.
-pub(crate) struct Answer {
+pub(crate) struct EndpointResponse {
     /// The status.
     pub(crate) status: StatusCode,
     /// The delay of the Retry-After header.
@@ -17,6 +18,7 @@ pub(crate) struct Answer {
     /// The body, or its beginning.
     pub(crate) body: Body,
     pub(super) secret: Option<Secret>,
+    pub(super) keep: KeepAnswers,
 }
 
 /// The body of a response, and whether it is complete.
@@ -37,15 +39,17 @@ impl Body {
     }
 }
 
-impl Answer {
+impl EndpointResponse {
     /// An answer as if it had come.
     #[cfg(test)]
     pub(crate) fn of(status: u16, bytes: &[u8]) -> Self {
         let status = StatusCode::from_u16(status).unwrap();
-        Self { status, after: None, body: Body::Whole(bytes.to_vec()), secret: None }
+        let body = Body::Whole(bytes.to_vec());
+        Self { status, after: None, body, secret: None, keep: KeepAnswers::Text }
     }
 
-    /// An error text: the status, a hint for the operator, and the beginning of the body.
+    /// An error text: the status, a hint for the operator, and on a second line, which is not logged, the
+    /// beginning of the body.
     pub(crate) fn error(&self) -> String {
         let hint = match self.status.as_u16() {
             300..=399 => " (redirects are not followed: set the URL it leads to)",
@@ -53,9 +57,14 @@ impl Answer {
             410 => " (the endpoint is gone: remove it or set another)",
             _ => "",
         };
-        let said = self.clean(&String::from_utf8_lossy(self.body.bytes()));
-        let colon = if said.is_empty() { "" } else { ": " };
-        format!("the endpoint answered {}{hint}{colon}{said}", self.status.as_u16())
+        let status = format!("the endpoint answered {}{hint}", self.status.as_u16());
+        self.quoting(status, &String::from_utf8_lossy(self.body.bytes()))
+    }
+
+    /// An error text with what the endpoint said on a second line, where answers are kept.
+    pub(crate) fn quoting(&self, error: String, said: &str) -> String {
+        let said = if self.keep == KeepAnswers::Text { self.clean(said) } else { String::new() };
+        if said.is_empty() { error } else { format!("{error}\n{said}") }
     }
 
     /// The verdict if this response is the endpoint's fault.

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
@@ -13,15 +12,17 @@ use pillarbox::port::Cause;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Proxy, Response, Url};
 
-use super::answer::{Answer, Body};
+use super::answer::{Body, EndpointResponse};
+use super::frames::Frames;
 use super::resolver::{Resolver, Unresolved};
 use super::retry_after::retry_after;
 use super::text::shown;
 use super::token::{Bearer, Token};
+use crate::cleartext;
 use crate::egress::{Blocked, Egress};
 use crate::error::SinkError;
 use crate::fault::{Fault, cause_of};
-use crate::options::{Http2, SinkOptions};
+use crate::options::{Http2, KeepAnswers, SinkOptions};
 use crate::tls::ensure_tls_provider;
 
 /// How long an idle connection is kept open.
@@ -36,21 +37,29 @@ pub(crate) struct Client {
     connect_timeout: Duration,
     timeout: Duration,
     retry_after_max: Duration,
+    keep_answers: KeepAnswers,
 }
 
 /// A POST request.
 pub(crate) struct Post {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+    pub(crate) body: Frames,
     /// Maximum bytes of the response body that are read.
     pub(crate) answer_max: usize,
 }
 
 impl Client {
     /// A client that connects only to addresses that `egress` allows, or to any address without `egress`.
-    pub(crate) fn new(options: &SinkOptions, egress: Option<Arc<Egress>>) -> Result<Self, SinkError> {
+    pub(crate) fn new(
+        target: &Url,
+        options: &SinkOptions,
+        egress: Option<Arc<Egress>>,
+    ) -> Result<Self, SinkError> {
         ensure_tls_provider();
+        if options.token.is_some() && target.scheme() == "http" {
+            cleartext::check(target.host_str(), options, "token", "https")?;
+        }
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(Policy::none())
@@ -63,9 +72,12 @@ impl Client {
             builder = builder.http2_prior_knowledge();
         }
         if let Some(proxy) = &options.proxy {
-            let proxy = Proxy::all(proxy.reveal());
-            let proxy = proxy.map_err(|_| SinkError::option("proxy", "is no URL of a proxy"))?;
-            builder = builder.proxy(proxy);
+            let bad = || SinkError::option("proxy", "is no URL of a proxy");
+            let url = Url::parse(proxy.reveal()).map_err(|_| bad())?;
+            if url.password().is_some() && url.scheme() != "https" {
+                cleartext::check(url.host_str(), options, "password of the proxy", "a proxy with https")?;
+            }
+            builder = builder.proxy(Proxy::all(url).map_err(|_| bad())?);
         }
         builder = builder.dns_resolver(Resolver(egress));
         let builder = trusting(builder, options)?;
@@ -78,12 +90,13 @@ impl Client {
             connect_timeout: options.connect_timeout,
             timeout: options.timeout,
             retry_after_max: options.retry_after_max,
+            keep_answers: options.keep_answers,
         })
     }
 
     /// Posts with the token. If the endpoint refuses the token and its file contains another one by now,
     /// posts again.
-    pub(crate) async fn post(&self, post: &Post) -> Result<Answer, Fault> {
+    pub(crate) async fn post(&self, post: &Post) -> Result<EndpointResponse, Fault> {
         let Some(token) = &self.token else { return self.once(post, None).await };
         let bearer = token.current().await.map_err(|error| Fault::new(Cause::Unauthorized, error))?;
         let answer = self.once(post, Some(&bearer)).await?;
@@ -96,9 +109,12 @@ impl Client {
         }
     }
 
-    async fn once(&self, post: &Post, bearer: Option<&Bearer>) -> Result<Answer, Fault> {
-        let mut request =
-            self.http.post(post.url.clone()).headers(post.headers.clone()).body(post.body.clone());
+    async fn once(&self, post: &Post, bearer: Option<&Bearer>) -> Result<EndpointResponse, Fault> {
+        let mut request = self
+            .http
+            .post(post.url.clone())
+            .headers(post.headers.clone())
+            .body(post.body.clone().into_body());
         if let Some(bearer) = bearer {
             request = request.header(AUTHORIZATION, bearer.header.clone());
         }
@@ -107,7 +123,7 @@ impl Client {
         let status = response.status();
         let after = retry_after(response.headers(), Timestamp::now(), self.retry_after_max);
         let body = read(response, post.answer_max).await;
-        Ok(Answer { status, after, body, secret })
+        Ok(EndpointResponse { status, after, body, secret, keep: self.keep_answers })
     }
 
     /// The reason why there is no response. It does not contain the URL, parts of which may be secret.

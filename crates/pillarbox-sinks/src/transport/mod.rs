@@ -6,6 +6,7 @@
 
 mod answer;
 mod client;
+mod frames;
 mod resolver;
 mod retry_after;
 mod status;
@@ -13,7 +14,8 @@ mod target;
 mod text;
 mod token;
 
-pub(crate) use answer::{Answer, Body};
+pub(crate) use answer::{Body, EndpointResponse};
 pub(crate) use client::{Client, Post};
+pub(crate) use frames::{Frames, FramesBuilder};
 pub(crate) use status::Blame;
 pub(crate) use target::{Schemes, Target, path_template};

@@ -143,10 +143,9 @@ mod tests {
                 .map(|url| url.to_string())
         };
         assert_eq!(at("a").unwrap(), "https://h/base/in/a/x");
-        assert_eq!(at("../../b").unwrap(), "https://h/base/in/..%2F..%2Fb/x");
         assert_eq!(at("%2e%2e").unwrap(), "https://h/base/in/%252e%252e/x");
         assert_eq!(at("@evil?x#y").unwrap(), "https://h/base/in/%40evil%3Fx%23y/x");
-        for dots in [".", ".."] {
+        for dots in [".", "..", "../../b"] {
             assert!(at(dots).is_err());
         }
     }

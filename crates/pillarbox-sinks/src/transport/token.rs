@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::secret::{Secret, TokenSource};
 
-/// Maximum bytes read of a token file.
+/// Maximum bytes of a token file.
 const TOKEN_MAX: u64 = 16 * 1024;
 /// Timeout of reading the file. A local file that takes longer is a pipe or a dead mount.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,9 +56,14 @@ impl Token {
                 let mut text = String::new();
                 let read = async {
                     let file = tokio::fs::File::open(path).await?;
-                    file.take(TOKEN_MAX).read_to_string(&mut text).await
+                    file.take(TOKEN_MAX + 1).read_to_string(&mut text).await
                 };
                 match tokio::time::timeout(READ_TIMEOUT, read).await {
+                    Ok(Ok(bytes)) if bytes as u64 > TOKEN_MAX => {
+                        return Err(format!(
+                            "the token file has more than {TOKEN_MAX} bytes: is it the right file?"
+                        ));
+                    }
                     Ok(Ok(_)) => Bearer::new(text.trim())?,
                     Ok(Err(error)) => return Err(format!("the token file can't be read: {}", error.kind())),
                     Err(_) => return Err(format!("the token file gave nothing in {READ_TIMEOUT:?}")),

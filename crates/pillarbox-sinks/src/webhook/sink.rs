@@ -55,7 +55,7 @@ impl WebhookSink {
         }
         Ok(Self {
             path: rest_of(url).map(path_template).transpose()?,
-            client: Client::new(options, Some(egress))?,
+            client: Client::new(target.url(), options, Some(egress))?,
             target,
             envelope: Envelope::new(options.format, Binding::Http, &options.source),
             signer: Signer::new(&options.secrets)?,
@@ -85,7 +85,7 @@ impl WebhookSink {
             let key = HeaderName::try_from(name).map_err(|_| bad())?;
             headers.insert(key, HeaderValue::from_str(value).map_err(|_| bad())?);
         }
-        Ok(Post { url, headers, body: encoded.body, answer_max: ANSWER_MAX })
+        Ok(Post { url, headers, body: encoded.body.into(), answer_max: ANSWER_MAX })
     }
 
     async fn post(&self, delivery: &Delivery) -> Verdict {

@@ -12,6 +12,19 @@ use super::server::{Server, variable};
 const URL: &str = "PILLARBOX_TEST_NATS_URL";
 const PROGRAM: &str = "PILLARBOX_TEST_NATS_SERVER";
 
+/// A certificate that no server has.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
+MIIBiTCCAS+gAwIBAgIUO47PFNX0XWx41B8DxXL5d5W3B9wwCgYIKoZIzj0EAwIw\n\
+GTEXMBUGA1UEAwwOcGlsbGFyYm94IHRlc3QwIBcNMjYxMTE4MDExNTM1WhgPMjEy\n\
+NjEwMjUwMTE1MzVaMBkxFzAVBgNVBAMMDnBpbGxhcmJveCB0ZXN0MFkwEwYHKoZI\n\
+zj0CAQYIKoZIzj0DAQcDQgAE7Zqqe7PcIfcP2sAnlCQukemWA47TIqs7TOM8vh2Y\n\
+5wUwMVf4zfyRHPrXF3gYJLXivjTm9W44rETfCiCcjdJWp6NTMFEwHQYDVR0OBBYE\n\
+FKnzn27e/A6W/TCrG9uGz1Ht8loIMB8GA1UdIwQYMBaAFKnzn27e/A6W/TCrG9uG\n\
+z1Ht8loIMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIgFOObo77S\n\
+lTeDSQl7NNDexLdlodeiN4r4HN2uNEZYi8ACIQD4TTmHZasxe4RgSowCzIutBunW\n\
+F8fW73rPfNqOFhzVHg==\n\
+-----END CERTIFICATE-----\n\n";
+
 /// A stream of its own for a test.
 struct Stream {
     stream: stream::Stream,
@@ -24,6 +37,16 @@ impl Stream {
         let name = unique("s");
         let config = stream::Config { name: name.clone(), subjects: vec![format!("{name}.>")], ..config };
         Self { stream: context.create_stream(config).await.unwrap(), name }
+    }
+
+    /// The subject of each message.
+    async fn subjects(&self) -> Vec<String> {
+        let count = self.stream.get_info().await.unwrap().state.messages;
+        let mut subjects = Vec::new();
+        for seq in 1..=count {
+            subjects.push(self.stream.get_raw_message(seq).await.unwrap().subject.to_string());
+        }
+        subjects
     }
 
     async fn read(&self) -> Vec<Got> {
@@ -128,6 +151,46 @@ async fn nats_subjects_of_the_server_itself_are_not_published_to() {
         let event = pillarbox::Event::text(own.to_owned(), "{}").build().unwrap();
         assert_eq!(words(&sink.deliver(&[super::events::delivery(event)]).await), ["rejected"], "{own}");
     }
+}
+
+/// PBX-156: dots of a value make no tokens, unless the template says so; those of a type do.
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_values_stay_within_their_token() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    let event = |tenant: &str| {
+        let event = pillarbox::Event::text("order.placed", "{}").tenant(tenant.to_owned());
+        super::events::delivery(event.build().unwrap())
+    };
+    for (template, tenant) in [
+        ("{tenant}.{type}", "victim.created"),
+        ("{tenant:raw}.{type}", "eu.acme"),
+        ("{header:none|a.b}.{type}", "acme"),
+    ] {
+        let sink = sink(&format!("{url}/{}.{template}", stream.name));
+        assert_eq!(words(&sink.deliver(&[event(tenant)]).await), ["accepted"]);
+    }
+    let subjects: Vec<String> = stream.subjects().await;
+    let expected = ["victim_created.order.placed", "eu.acme.order.placed", "a.b.order.placed"];
+    assert_eq!(subjects, expected.map(|subject| format!("{}.{subject}", stream.name)));
+}
+
+/// PBX-152: certificates that are named are checked, so a server without TLS is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_with_a_file_of_certificates_needs_tls() {
+    let Some(url) = variable(URL, "the sink for nats") else { return };
+    let stream = Stream::make(&url, stream::Config::default()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, CERTIFICATE).unwrap();
+    let options = pillarbox_sinks::SinkOptions {
+        ca_file: Some(ca_file),
+        connect_timeout: std::time::Duration::from_secs(2),
+        ..Default::default()
+    };
+    let sink = pillarbox_sinks::open(&format!("{url}/{}.x", stream.name), &options).unwrap();
+    assert_eq!(words(&sink.deliver(&[typed("a", "g")]).await), ["unavailable"]);
+    assert_eq!(stream.read().await.len(), 0);
 }
 
 /// PBX-023

@@ -9,7 +9,7 @@ use lapin::{Channel, Connection, ConnectionProperties};
 use tokio::time::timeout;
 
 use super::checks;
-use super::events::{CANARY, Got, error, sink, sized, three, typed, unique, words};
+use super::events::{CANARY, Got, delivery, error, sink, sized, three, typed, unique, words};
 use super::server::{Server, variable};
 
 const URL: &str = "PILLARBOX_TEST_RABBITMQ_URL";
@@ -147,6 +147,29 @@ async fn rabbitmq_without_a_queue_or_an_exchange_is_unavailable_and_nothing_goes
     assert!(error(&verdicts).contains("no exchange"), "{}", error(&verdicts));
     // The channel that the broker closed is replaced.
     assert_eq!(words(&unroutable.deliver(&batch[..1]).await), ["accepted"]);
+}
+
+/// PBX-156: the exchanges and the queue are there, so that only the sink can refuse them.
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_names_of_the_broker_are_the_operators_alone() {
+    let Some(url) = variable(URL, "the sink for rabbitmq") else { return };
+    let reader = Reader::connect(&url).await;
+    let options = QueueDeclareOptions { exclusive: true, ..Default::default() };
+    let own = reader.channel.queue_declare("".into(), options, FieldTable::default()).await.unwrap();
+    let own = own.name().as_str();
+    assert!(own.starts_with("amq.gen"), "{own}");
+    for (exchange, queue, kind) in
+        [("{type}", own, "amq.fanout"), ("{header:none|}", own, "t"), ("", "{type}", own)]
+    {
+        let sink = sink(&format!("{url}?exchange={exchange}&routing-key={queue}"));
+        let event = pillarbox::Event::text(kind.to_owned(), "{}").build().unwrap();
+        let verdicts = sink.deliver(&[delivery(event)]).await;
+        assert_eq!(words(&verdicts), ["rejected"], "{exchange} {queue}");
+        assert!(error(&verdicts).contains("none that an event may name"), "{}", error(&verdicts));
+    }
+    let by_operator = sink(&format!("{url}?routing-key={own}"));
+    assert_eq!(words(&by_operator.deliver(&[typed("a", "g")]).await), ["accepted"]);
+    assert_eq!(reader.read(own).await.len(), 1);
 }
 
 /// PBX-018

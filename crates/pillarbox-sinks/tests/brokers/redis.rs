@@ -83,17 +83,31 @@ async fn redis_gets_cloud_events_in_both_modes() {
     }
 }
 
-/// PBX-010
+/// PBX-010, PBX-157
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_whose_key_is_no_stream_is_unavailable_and_nothing_goes_past() {
+async fn redis_whose_key_is_no_stream_is_the_fault_of_the_event_that_named_it() {
     let Some(url) = variable(URL, "the sink for redis") else { return };
     let stream = unique("s");
     let _: () = connection(&url).set(format!("{stream}:b"), "text").unwrap();
-    let sink = sink(&format!("{url}?stream={stream}:{{type}}"));
-    let verdicts = sink.deliver(&[typed("a", "g"), typed("b", "g"), typed("a", "g")]).await;
-    assert_eq!(words(&verdicts), ["accepted", "unavailable", "skipped"]);
+    let by_type = sink(&format!("{url}?stream={stream}:{{type}}"));
+    let verdicts = by_type.deliver(&[typed("a", "g"), typed("b", "g"), typed("a", "g")]).await;
+    assert_eq!(words(&verdicts), ["accepted", "rejected", "skipped"]);
     assert!(error(&verdicts).contains("WRONGTYPE"), "{}", error(&verdicts));
     assert_eq!(read(&url, &format!("{stream}:a")).len(), 1);
+    let by_operator = sink(&format!("{url}?stream={stream}:b"));
+    assert_eq!(words(&by_operator.deliver(&[typed("a", "g")]).await), ["unavailable"]);
+}
+
+/// PBX-156
+#[test]
+fn redis_streams_that_an_event_alone_names_are_refused() {
+    let open = |stream: &str| {
+        let url = format!("redis://127.0.0.1/0?stream={stream}");
+        pillarbox_sinks::open(&url, &pillarbox_sinks::SinkOptions::default())
+    };
+    let refused = open("{type}:events").err().unwrap().to_string();
+    assert!(refused.contains("events:{type}"), "{refused}");
+    assert!(open("events:{type}").is_ok() && open("events").is_ok());
 }
 
 /// PBX-018

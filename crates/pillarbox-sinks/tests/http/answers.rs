@@ -1,7 +1,7 @@
 //! Answers item by item, and answers that only look so.
 
 use pillarbox::port::Verdict;
-use pillarbox_sinks::{Answers, SinkOptions};
+use pillarbox_sinks::{Answers, KeepAnswers, SinkOptions};
 use serde_json::{Value, json};
 use tracing::Level;
 
@@ -47,7 +47,7 @@ async fn results_are_read_by_id_where_all_carry_ours() {
     ]);
     let verdicts = answered(200, results.to_string()).await;
     assert_eq!(kinds(&verdicts), ["accepted", "rejected", "failed"]);
-    assert_eq!(error(&verdicts[2]), "the endpoint refused the event with status 400: second");
+    assert_eq!(error(&verdicts[2]), "the endpoint refused the event with status 400\nsecond");
 }
 
 /// PBX-018
@@ -74,7 +74,7 @@ async fn a_status_nobody_knows_is_never_taken_for_success() {
     let verdicts = answered(200, results.to_string()).await;
     assert_eq!(
         error(&verdicts[0]),
-        "the endpoint answered for the event with the unknown status \"quarantined\": later"
+        "the endpoint answered for the event with the unknown status \"quarantined\"\nlater"
     );
     // A plain yes or no beside the word counts.
     let results = json!([
@@ -162,13 +162,35 @@ async fn by_status_alone_bodies_are_not_looked_at() {
     assert_eq!(kinds(&sink(&endpoint.url(), &options).deliver(&batch(3)).await), ["accepted"; 3]);
 }
 
+/// PBX-153: only the first line of an error is logged.
+#[tokio::test]
+async fn what_an_endpoint_says_is_below_the_first_line_or_nowhere() {
+    const SAID: &str = "cannot take card 4711";
+    let item = json!([{"status": 422, "error": SAID}]).to_string();
+    for (status, body) in [(400, SAID), (413, SAID), (500, SAID), (429, SAID), (200, &item)] {
+        for keep_answers in [KeepAnswers::Text, KeepAnswers::None] {
+            let endpoint = Endpoint::start([Reply::new(status).body(body)]).await;
+            let options = SinkOptions { keep_answers, ..options() };
+            let verdicts = sink(&endpoint.url(), &options).deliver(&batch(1)).await;
+            let lines: Vec<&str> = error(&verdicts[0]).lines().collect();
+            assert!(lines[0].contains("answered") || lines[0].contains("422"), "{lines:?}");
+            assert!(!lines[0].contains("4711"), "{lines:?}");
+            match keep_answers {
+                KeepAnswers::Text => assert_eq!(lines[1..], [SAID], "{status}"),
+                KeepAnswers::None => assert_eq!(lines.len(), 1, "{status}"),
+            }
+        }
+    }
+}
+
 /// PBX-023
 #[tokio::test]
 async fn errors_of_items_are_short_and_clean() {
     let long = format!("bad\u{0}\n{}", "x".repeat(5_000));
     let results = json!([{"error": long}, {"error": null}, {"error": null}]);
     let verdicts = answered(200, results.to_string()).await;
-    let error = error(&verdicts[0]);
-    assert!(error.starts_with("the endpoint refused the event: bad xxx"), "{error}");
-    assert!(error.len() < 1_200 && !error.contains(char::is_control));
+    let (first, quoted) = error(&verdicts[0]).split_once('\n').unwrap();
+    assert_eq!(first, "the endpoint refused the event");
+    assert!(quoted.starts_with("bad xxx") && quoted.len() < 1_200, "{quoted}");
+    assert!(!quoted.contains(char::is_control));
 }

@@ -27,7 +27,7 @@ async fn a_batch_refused_by_its_items_fault_is_refused_as_a_whole() {
     for status in [400, 413, 422] {
         let verdicts = answered(Reply::new(status).body("bad \u{7}item"), 3).await;
         assert_eq!(kinds(&verdicts), ["refused", "skipped", "skipped"], "{status}");
-        assert_eq!(error(&verdicts[0]), format!("the endpoint answered {status}: bad item"));
+        assert_eq!(error(&verdicts[0]), format!("the endpoint answered {status}\nbad item"));
     }
 }
 

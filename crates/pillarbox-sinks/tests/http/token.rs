@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use pillarbox_sinks::{Secret, SinkOptions, TokenSource};
+use pillarbox_sinks::{Secret, SinkError, SinkOptions, TokenSource};
 use tempfile::NamedTempFile;
 
 use crate::kit::{Endpoint, Reply, batch, error, kinds, options, sink};
@@ -67,6 +67,62 @@ async fn a_token_file_that_can_not_be_read_burns_no_attempt() {
     let verdicts = sink(&endpoint.url(), &with(gone)).deliver(&batch(1)).await;
     assert_eq!(kinds(&verdicts), ["unavailable"]);
     assert!(error(&verdicts[0]).contains("token file can't be read"), "{verdicts:?}");
+    assert!(endpoint.seen().is_empty());
+}
+
+/// PBX-152: nothing is connected to.
+#[test]
+fn secrets_go_out_without_tls_to_this_machine_only() {
+    let token = with(TokenSource::Text(Secret::new("s3cret")));
+    let proxied = |proxy: &str| SinkOptions { proxy: Some(Secret::new(proxy)), ..options() };
+    let refused = [
+        ("http://api.example.com", &token, "https"),
+        ("http://10.0.0.1/", &token, "https"),
+        ("webhook+http://api.example.com/", &token, "https"),
+        ("https://api.example.com", &proxied("http://me:s3cret@proxy.example.com:3128"), "https"),
+        ("nats://me:s3cret@nats.example.com/s", &options(), "tls://"),
+        ("nats://s3cret@nats.example.com/s", &options(), "tls://"),
+        ("nats://nats.example.com/s", &token, "tls://"),
+        ("nats://me:s3cret@localhost,nats.example.com/s", &options(), "tls://"),
+        ("amqp://me:s3cret@mq.example.com/", &options(), "amqps://"),
+        ("redis://:s3cret@redis.example.com/0?stream=s", &options(), "rediss://"),
+    ];
+    for (url, options, instead) in refused {
+        let Err(error) = pillarbox_sinks::open(url, options) else { panic!("{url} passed") };
+        assert!(matches!(error, SinkError::Cleartext { .. }), "{url}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(instead) && text.contains("allow-cleartext"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+        let allowed = SinkOptions { allow_cleartext: true, ..options.clone() };
+        assert!(pillarbox_sinks::open(url, &allowed).is_ok(), "{url}");
+    }
+    for (url, options) in [
+        ("http://localhost:1/", &token),
+        ("http://[::1]/", &token),
+        ("https://api.example.com", &token),
+        ("http://api.example.com", &options()),
+        ("https://api.example.com", &proxied("http://proxy.example.com:3128")),
+        ("tls://me:s3cret@nats.example.com/s", &options()),
+        ("nats://nats.example.com/s", &options()),
+        ("amqps://me:s3cret@mq.example.com/", &options()),
+        ("amqp://mq.example.com/", &options()),
+        ("rediss://:s3cret@redis.example.com/0?stream=s", &options()),
+        ("redis://redis.example.com/0?stream=s", &options()),
+    ] {
+        let opened = pillarbox_sinks::open(url, options).map(drop);
+        assert!(opened.is_ok(), "{url}: {opened:?}");
+    }
+}
+
+/// RLY-042
+#[tokio::test]
+async fn a_token_file_that_is_too_long_is_not_cut() {
+    let endpoint = Endpoint::start([]).await;
+    let long = file(&"x".repeat(16 * 1024));
+    let verdicts =
+        sink(&endpoint.url(), &with(TokenSource::File(long.path().into()))).deliver(&batch(1)).await;
+    assert_eq!(kinds(&verdicts), ["unavailable"]);
+    assert!(error(&verdicts[0]).contains("more than 16384 bytes"), "{verdicts:?}");
     assert!(endpoint.seen().is_empty());
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use pillarbox::hosts::is_loopback;
 use pillarbox::port::{ItemStore, Store};
+use pillarbox_mongodb::mongodb::options::{ConnectionString, HostInfo, ServerAddress};
 use pillarbox_mongodb::{MongodbItemStore, MongodbStore, MongodbStoreBuilder};
 
 use crate::connect::Options;
@@ -36,4 +38,19 @@ fn refuse_schema(options: &Options) -> Result<(), ConnectError> {
         Some(_) => Err(ConnectError::NoSuchOption { store: "mongodb", option: "schema" }),
         None => Ok(()),
     }
+}
+
+pub(crate) fn tls_advice(url: &str) -> Option<&'static str> {
+    let options = ConnectionString::parse(url).ok()?;
+    let is_local = match &options.host_info {
+        HostInfo::HostIdentifiers(hosts) => hosts.iter().all(|host| match host {
+            ServerAddress::Tcp { host, .. } => is_loopback(host),
+            _ => true,
+        }),
+        // A record of DNS turns TLS on.
+        _ => return None,
+    };
+    (options.tls.is_none() && !is_local).then_some(
+        "add tls=true to the URL, and tlsCAFile=FILE for certificates of your own authority; tls=false says that you trust the network",
+    )
 }

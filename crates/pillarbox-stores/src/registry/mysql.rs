@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
+use pillarbox::hosts::is_loopback;
 use pillarbox::port::{ItemStore, Store};
+use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use pillarbox_mysql::{MysqlStore, MysqlStoreBuilder};
 
 use crate::connect::Options;
@@ -35,4 +37,13 @@ fn builder(url: &str, options: &Options) -> Result<MysqlStoreBuilder, ConnectErr
         return Err(ConnectError::NoSuchOption { store: "mysql", option: "schema" });
     }
     Ok(MysqlStore::builder_from_url(url)?.table(options.table()))
+}
+
+pub(crate) fn tls_advice(url: &str) -> Option<&'static str> {
+    let options: MySqlConnectOptions = url.parse().ok()?;
+    let is_local = options.get_socket().is_some() || is_loopback(options.get_host());
+    let is_open = matches!(options.get_ssl_mode(), MySqlSslMode::Preferred);
+    (is_open && !is_local).then_some(
+        "add ssl-mode=VERIFY_IDENTITY to the URL, and ssl-ca=FILE for certificates of your own authority; ssl-mode=DISABLED says that you trust the network",
+    )
 }

@@ -7,8 +7,10 @@
 
 use std::sync::Arc;
 
+use pillarbox::hosts::is_loopback;
 use pillarbox::model::TableName;
 use pillarbox::port::{ErrorKind, ItemStore, Store, StoreError};
+use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgSslMode};
 use pillarbox_postgres::{PostgresStore, PostgresStoreBuilder};
 
 use crate::connect::Options;
@@ -37,4 +39,13 @@ fn builder(url: &str, options: &Options) -> Result<PostgresStoreBuilder, Connect
         StoreError::new(ErrorKind::InvalidInput, "open", "postgres", format!("the schema's name: {invalid}"))
     })?;
     Ok(builder.schema(schema))
+}
+
+pub(crate) fn tls_advice(url: &str) -> Option<&'static str> {
+    let options: PgConnectOptions = url.parse().ok()?;
+    let is_local = options.get_socket().is_some() || is_loopback(options.get_host());
+    let is_open = matches!(options.get_ssl_mode(), PgSslMode::Prefer | PgSslMode::Allow);
+    (is_open && !is_local).then_some(
+        "add sslmode=verify-full to the URL, and sslrootcert=FILE for certificates of your own authority; sslmode=disable says that you trust the network",
+    )
 }

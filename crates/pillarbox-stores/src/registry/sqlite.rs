@@ -45,3 +45,8 @@ fn builder(url: &str, options: &Options) -> Result<SqliteStoreBuilder, ConnectEr
     };
     Ok(SqliteStore::builder_from_url(url)?.table(options.table()).missing(missing))
 }
+
+/// A file needs no TLS.
+pub(crate) fn tls_advice(_: &str) -> Option<&'static str> {
+    None
+}

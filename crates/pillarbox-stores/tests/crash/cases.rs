@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::checker::{Faults, judge};
 use crate::crew::Crew;
-use crate::grounds::{Commits, Ground, Site, Stop};
+use crate::fixtures::{Commits, Fixture, Site, Stop};
 use crate::journal::{Journal, Line, What};
 use crate::plan::Mode;
 
@@ -83,12 +83,12 @@ const BROKEN: Case = Case {
 
 impl Case {
     /// Whether it can be made on such a store.
-    pub(crate) fn suits(&self, ground: &dyn Ground) -> bool {
+    pub(crate) fn suits(&self, fixture: &dyn Fixture) -> bool {
         match self.needs {
-            Needs::Nothing => ground.is_spared(),
-            Needs::Server => ground.has_server(),
-            Needs::Backends => ground.has_backends(),
-            Needs::Forgetful => ground.can_forget(),
+            Needs::Nothing => fixture.is_spared(),
+            Needs::Server => fixture.has_server(),
+            Needs::Backends => fixture.has_backends(),
+            Needs::Forgetful => fixture.can_forget(),
         }
     }
 
@@ -122,13 +122,13 @@ pub(crate) const ALL: [(&str, Case); 11] = [
 ];
 
 /// Runs a case; a failure tells the seed and the last lines of the journal.
-pub(crate) fn run(ground: &dyn Ground, site: Site, case: Case) -> Result<(), Failed> {
+pub(crate) fn run(fixture: &dyn Fixture, site: Site, case: Case) -> Result<(), Failed> {
     let seed = std::env::var("PILLARBOX_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     let blame = |what: String, journal: &[Line]| {
         Failed::from(format!("{what}\nrun it again with PILLARBOX_SEED={seed}\n{}", tail(journal)))
     };
-    let mut crew = Crew::new(ground, &site, case.mode, case.lease, seed)?;
+    let mut crew = Crew::new(fixture, &site, case.mode, case.lease, seed)?;
     if let Err(error) = (case.act)(&mut crew) {
         return Err(blame(error, &crew.journal.lines));
     }
@@ -196,7 +196,7 @@ fn kill_ten_times(crew: &mut Crew<'_>) -> Result<(), String> {
 /// is stopped once in order and crashes twice; nothing is lost, nothing is made up, and groups keep their order.
 fn kill_and_restart(crew: &mut Crew<'_>) -> Result<(), String> {
     const NAMES: [char; 3] = ['a', 'b', 'c'];
-    let kills = crew.ground.kills();
+    let kills = crew.fixture.kills();
     let mut stops = [Stop::Fast, Stop::Immediate, Stop::Kill];
     crew.rng.shuffle(&mut stops);
     NAMES.iter().try_for_each(|name| crew.start(*name))?;
@@ -228,7 +228,7 @@ fn kill_and_restart(crew: &mut Crew<'_>) -> Result<(), String> {
 /// ours; whatever commits that takes back, numbers and done marks among them, what is there in the end was delivered.
 fn break_the_server(crew: &mut Crew<'_>) -> Result<(), String> {
     const NAMES: [char; 3] = ['a', 'b', 'c'];
-    let one = if crew.ground.has_backends() { Stop::Backend } else { Stop::Kill };
+    let one = if crew.fixture.has_backends() { Stop::Backend } else { Stop::Kill };
     let mut stops = [one, one, Stop::Kill, Stop::Immediate];
     crew.rng.shuffle(&mut stops);
     NAMES.iter().try_for_each(|name| crew.start(*name))?;
@@ -278,7 +278,7 @@ fn stop_and_continue(crew: &mut Crew<'_>) -> Result<(), String> {
         let count = crew.rng.usize(1..100);
         let delivered = |line: &Line| matches!(line.what, What::Delivered { .. });
         crew.journal.until(count, |line| line.by == label && delivered(line))?;
-        crew.signal(victim, "STOP")?;
+        crew.stop(victim)?;
         let evicted = until_evicted(crew, &label, &others);
         crew.signal(victim, "CONT")?;
         if evicted? {

@@ -10,7 +10,7 @@ use pillarbox::model::{Record, Status};
 use pillarbox::port::{HeldGroups, List, NodeInfo, Select};
 
 use crate::block_on;
-use crate::grounds::{Ground, Parcels, Site, Stop};
+use crate::fixtures::{Fixture, Parcels, Site, Stop};
 use crate::journal::{self, Journal, Line, What};
 use crate::plan::{Mode, Plan};
 use crate::worker::NO_MORE;
@@ -33,11 +33,30 @@ impl Drop for Hand {
     }
 }
 
+/// What happened to a process or to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The process got SIGKILL.
+    Killed,
+    /// The process got SIGSTOP.
+    Stopped,
+    /// The database crashed and recovered: done marks that did not wait for the disk may be lost.
+    Crashed,
+}
+
+/// A fault, and the events that were pending right after it. Only these may be delivered again because of it.
+pub(crate) struct Interruption {
+    pub(crate) fault: Fault,
+    /// The incarnation; of no meaning for the database.
+    pub(crate) label: String,
+    pub(crate) pending: BTreeSet<String>,
+}
+
 /// What a run left behind.
 pub(crate) struct Evidence {
     pub(crate) lines: Vec<Line>,
-    /// Incarnations that were killed, and what was pending right after.
-    pub(crate) killed: BTreeMap<String, BTreeSet<String>>,
+    /// The faults, by their numbers in the journal.
+    pub(crate) interruptions: Vec<Interruption>,
     /// What was committed, by the business rows.
     pub(crate) parcels: Parcels,
     /// What the outbox says of it.
@@ -50,7 +69,7 @@ pub(crate) struct Evidence {
 
 /// The processes on one database.
 pub(crate) struct Crew<'a> {
-    pub(crate) ground: &'a dyn Ground,
+    pub(crate) fixture: &'a dyn Fixture,
     site: &'a Site,
     pub(crate) mode: Mode,
     lease: Duration,
@@ -59,12 +78,12 @@ pub(crate) struct Crew<'a> {
     pipe: PipeWriter,
     hands: BTreeMap<char, Hand>,
     started: u32,
-    killed: BTreeMap<String, BTreeSet<String>>,
+    interruptions: Vec<Interruption>,
 }
 
 impl<'a> Crew<'a> {
     pub(crate) fn new(
-        ground: &'a dyn Ground,
+        fixture: &'a dyn Fixture,
         site: &'a Site,
         mode: Mode,
         lease: Duration,
@@ -72,7 +91,7 @@ impl<'a> Crew<'a> {
     ) -> Result<Self, String> {
         let (reader, pipe) = pipe().map_err(|error| error.to_string())?;
         Ok(Self {
-            ground,
+            fixture,
             site,
             mode,
             lease,
@@ -81,7 +100,7 @@ impl<'a> Crew<'a> {
             pipe,
             hands: BTreeMap::new(),
             started: 0,
-            killed: BTreeMap::new(),
+            interruptions: Vec::new(),
         })
     }
 
@@ -94,7 +113,7 @@ impl<'a> Crew<'a> {
         self.started += 1;
         let label = format!("{name}{}", self.started);
         let plan = Plan {
-            store: self.ground.name().to_owned(),
+            store: self.fixture.name().to_owned(),
             url: self.site.url.clone(),
             label: label.clone(),
             mode: self.mode,
@@ -125,15 +144,28 @@ impl<'a> Crew<'a> {
         self.journal.until(1, |line| line.by == label && line.what == What::Ready)
     }
 
-    /// Kills it without a warning, and looks at what is pending then: only that may come again.
+    /// Kills it without a warning, and reads what is pending then.
     pub(crate) fn kill(&mut self, name: char) -> Result<(), String> {
         let Some(hand) = self.hands.remove(&name) else { return Ok(()) };
         let label = hand.label.clone();
-        self.report(&label, &What::Killing)?;
+        self.report(&label, &What::Interrupted(self.interruptions.len()))?;
         drop(hand);
+        self.count(Fault::Killed, label)
+    }
+
+    /// Stops it with SIGSTOP, and reads what is pending then.
+    pub(crate) fn stop(&mut self, name: char) -> Result<(), String> {
+        let label = self.label(name);
+        self.report(&label, &What::Interrupted(self.interruptions.len()))?;
+        self.signal(name, "STOP")?;
+        self.count(Fault::Stopped, label)
+    }
+
+    fn count(&mut self, fault: Fault, label: String) -> Result<(), String> {
         let pending = self.insist(Self::pending)?;
-        self.killed.insert(label.clone(), pending);
-        self.report(&label, &What::Counted)
+        self.report(&label, &What::Counted(self.interruptions.len()))?;
+        self.interruptions.push(Interruption { fault, label, pending });
+        Ok(())
     }
 
     /// Writes to the journal through the pipe, so that it has its place among what the processes report.
@@ -158,14 +190,17 @@ impl<'a> Crew<'a> {
         let server = Arc::clone(self.site.server.as_ref().ok_or("this store has no server")?);
         let mut told = Ok(());
         let crashed = how != Stop::Fast;
+        let number = self.interruptions.len();
         server.restart(how, &mut || {
             if crashed {
-                told = self.report("database", &What::Crashed);
+                told = self.report("database", &What::Interrupted(number));
             }
         })?;
         told?;
-        self.insist(Self::nodes).map(drop)?;
-        if crashed { self.report("database", &What::Recovered) } else { Ok(()) }
+        if crashed {
+            return self.count(Fault::Crashed, "database".to_owned());
+        }
+        self.insist(Self::nodes).map(drop)
     }
 
     /// Sends a signal by its name.
@@ -212,7 +247,7 @@ impl<'a> Crew<'a> {
                 match (nodes, groups) {
                     (Ok(nodes), Ok(groups)) => Ok(Evidence {
                         lines: self.journal.lines,
-                        killed: self.killed,
+                        interruptions: self.interruptions,
                         parcels,
                         records,
                         nodes,
@@ -232,7 +267,7 @@ impl<'a> Crew<'a> {
             writeln!(input, "{NO_MORE}").map_err(|error| format!("{}: {error}", hand.label))?;
         }
         self.journal.until(names.len(), |line| line.what == What::Written)?;
-        let parcels = block_on(self.ground.parcels(&self.site.url))?;
+        let parcels = block_on(self.fixture.parcels(&self.site.url))?;
         let mut missing: BTreeSet<String> = parcels.keys().cloned().collect();
         for line in &self.journal.lines {
             if let What::Delivered { id, .. } = &line.what {

@@ -29,14 +29,10 @@ pub(crate) enum What {
     Log { text: String },
     /// It has closed its outbox.
     Left,
-    /// The database has crashed: done marks that it did not wait for the disk with are lost.
-    Crashed,
-    /// It takes connections again; what processes reported late of the time before is above.
-    Recovered,
-    /// A process is about to be killed.
-    Killing,
-    /// It was killed, and it was looked at what is pending then: what was done is done.
-    Counted,
+    /// The interruption with this number begins: a process is about to be killed or stopped, or the database has crashed.
+    Interrupted(usize),
+    /// The pending events were read after it. Done events stay done from here on.
+    Counted(usize),
 }
 
 impl fmt::Display for What {
@@ -51,10 +47,8 @@ impl fmt::Display for What {
             Self::Written => write!(f, "written"),
             Self::Log { text } => write!(f, "log {text}"),
             Self::Left => write!(f, "left"),
-            Self::Crashed => write!(f, "crashed"),
-            Self::Recovered => write!(f, "recovered"),
-            Self::Killing => write!(f, "killing"),
-            Self::Counted => write!(f, "counted"),
+            Self::Interrupted(number) => write!(f, "interrupted {number}"),
+            Self::Counted(number) => write!(f, "counted {number}"),
         }
     }
 }
@@ -78,10 +72,8 @@ impl What {
             "written" => Self::Written,
             "log" => Self::Log { text: rest.to_owned() },
             "left" => Self::Left,
-            "crashed" => Self::Crashed,
-            "recovered" => Self::Recovered,
-            "killing" => Self::Killing,
-            "counted" => Self::Counted,
+            "interrupted" => Self::Interrupted(rest.parse().ok()?),
+            "counted" => Self::Counted(rest.parse().ok()?),
             _ => return None,
         })
     }

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 mod cases;
 mod checker;
 mod crew;
-mod grounds;
+mod fixtures;
 mod journal;
 #[cfg(feature = "mongodb")]
 #[path = "../../../../stores/mongodb/tests/server/mongod.rs"]
@@ -32,19 +32,20 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let mut trials = vec![Trial::test("every_shared_store_of_the_list_is_tried", every_store_is_tried)];
-    for ground in grounds::all() {
-        for (name, case) in cases::ALL.into_iter().filter(|(_, case)| case.suits(&*ground)) {
-            let ground = Arc::clone(&ground);
-            trials.push(Trial::ignorable_test(format!("{}::{name}", ground.name()), move || match block_on(
-                ground.fresh(case.commits()),
-            ) {
-                Ok(site) => cases::run(&*ground, site, case).map(|()| Completion::Completed),
-                Err(reason) => {
-                    // A caught write would be lost; the summary of all tests reads this line.
-                    let _ = writeln!(std::io::stdout(), "could not run: {}: {reason}", ground.name());
-                    Ok(Completion::ignored_with(format!("could not run: {reason}")))
-                }
-            }));
+    for fixture in fixtures::all() {
+        for (name, case) in cases::ALL.into_iter().filter(|(_, case)| case.suits(&*fixture)) {
+            let fixture = Arc::clone(&fixture);
+            trials.push(Trial::ignorable_test(
+                format!("{}::{name}", fixture.name()),
+                move || match block_on(fixture.fresh(case.commits())) {
+                    Ok(site) => cases::run(&*fixture, site, case).map(|()| Completion::Completed),
+                    Err(reason) => {
+                        // A caught write would be lost; the summary of all tests reads this line.
+                        let _ = writeln!(std::io::stdout(), "could not run: {}: {reason}", fixture.name());
+                        Ok(Completion::ignored_with(format!("could not run: {reason}")))
+                    }
+                },
+            ));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -61,10 +62,10 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 /// MariaDB stands for its kind.
 fn every_store_is_tried() -> Result<(), Failed> {
     let kind = |name| if name == "mariadb" { "mysql" } else { name };
-    let tried: Vec<&str> = grounds::all().iter().map(|ground| kind(ground.name())).collect();
+    let tried: Vec<&str> = fixtures::all().iter().map(|fixture| kind(fixture.name())).collect();
     let missing = stores().iter().filter(|kind| kind.is_built_in() && !tried.contains(&kind.name));
     match missing.map(|kind| kind.name).collect::<Vec<_>>() {
         missing if missing.is_empty() => Ok(()),
-        missing => Err(format!("no ground for {}", missing.join(", ")).into()),
+        missing => Err(format!("no fixture for {}", missing.join(", ")).into()),
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::grounds::{self, Desk, Ended, Ending, Ground};
+use crate::fixtures::{self, Ended, Ending, Fixture, OrderWriter};
 use crate::journal::{self, What};
 use crate::plan::Plan;
 
@@ -36,15 +36,15 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
 
 async fn work(plan: &Plan) -> Result<(), String> {
     let mut told = listen();
-    let ground =
-        grounds::all().into_iter().find(|ground| ground.name() == plan.store).ok_or("no such store")?;
-    let desk: Arc<dyn Desk> = Arc::from(open(&*ground, plan).await?);
+    let fixture =
+        fixtures::all().into_iter().find(|fixture| fixture.name() == plan.store).ok_or("no such store")?;
+    let orders: Arc<dyn OrderWriter> = Arc::from(open(&*fixture, plan).await?);
     journal::write(&plan.label, &What::Ready);
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();
     for writer in 0..plan.writers {
         let rng = fastrand::Rng::with_seed(plan.seed.wrapping_add(writer + 1));
-        writers.spawn(write_on(Arc::clone(&desk), plan.label.clone(), Arc::clone(&stop), rng));
+        writers.spawn(write_on(Arc::clone(&orders), plan.label.clone(), Arc::clone(&stop), rng));
     }
     if told.recv().await.is_some() {
         stop.store(true, Ordering::Relaxed);
@@ -53,7 +53,7 @@ async fn work(plan: &Plan) -> Result<(), String> {
         while told.recv().await.is_some() {}
     }
     // Writers go on while the outbox closes and after it has: their events are for others.
-    desk.close().await;
+    orders.close().await;
     stop.store(true, Ordering::Relaxed);
     while writers.join_next().await.is_some() {}
     journal::write(&plan.label, &What::Left);
@@ -61,21 +61,26 @@ async fn work(plan: &Plan) -> Result<(), String> {
 }
 
 /// Starts the outbox; a database that goes away meanwhile is tried again, as whatever restarts processes would do.
-async fn open(ground: &dyn Ground, plan: &Plan) -> Result<Box<dyn Desk>, String> {
+async fn open(fixture: &dyn Fixture, plan: &Plan) -> Result<Box<dyn OrderWriter>, String> {
     const TRIES: usize = 20;
     for _ in 1..TRIES {
-        match ground.open(plan).await {
-            Ok(desk) => return Ok(desk),
+        match fixture.open(plan).await {
+            Ok(writer) => return Ok(writer),
             Err(error) => journal::write(&plan.label, &What::Failed { error }),
         }
     }
-    ground.open(plan).await
+    fixture.open(plan).await
 }
 
-async fn write_on(desk: Arc<dyn Desk>, label: String, stop: Arc<AtomicBool>, mut rng: fastrand::Rng) {
+async fn write_on(
+    writer: Arc<dyn OrderWriter>,
+    label: String,
+    stop: Arc<AtomicBool>,
+    mut rng: fastrand::Rng,
+) {
     while !stop.load(Ordering::Relaxed) {
         let ending = if rng.u32(..ROLLED_BACK_ONE_IN) == 0 { Ending::Rollback } else { Ending::Commit };
-        let what = match desk.write(rng.u32(..GROUPS), rng.u32(1..=3), ending).await {
+        let what = match writer.write(rng.u32(..GROUPS), rng.u32(1..=3), ending).await {
             Ok(Ended::Committed(ids)) => What::Acked { ids },
             Ok(Ended::RolledBack(ids)) => What::RolledBack { ids },
             // Another group is tried next. There are more groups than a process that stands still can have.

@@ -238,18 +238,18 @@ impl Maker {
                 group,
                 aggregate,
                 message: None,
-                place: Place::Slot,
+                place: Placed::Slot,
                 due: None,
                 expires: None,
                 payload: self.rng.usize(..30),
             };
         }
         let place = match self.rng.u8(..8) {
-            0 | 1 => Place::Queue,
-            2 | 3 => Place::Lane(self.lane()),
-            _ => Place::Slot,
+            0 | 1 => Placed::Queue,
+            2 | 3 => Placed::Lane(self.lane()),
+            _ => Placed::Slot,
         };
-        if matches!(place, Place::Queue) {
+        if matches!(place, Placed::Queue) {
             self.queued.push(id.clone());
         }
         RowSpec {
@@ -311,7 +311,8 @@ impl Maker {
     }
 
     fn outcome(&mut self) -> OutcomeSpec {
-        let counts = if self.rng.bool() { Counts::One } else { Counts::None };
+        let counts = [Counts::One, Counts::Before, Counts::None, Counts::Twice];
+        let counts = counts[self.rng.usize(..if self.layout == Layout::Native { 4 } else { 3 })];
         let wait = if self.rng.bool() { Wait::InPlace } else { Wait::Delayed };
         let native = self.layout == Layout::Native;
         let change = match self.rng.u8(..if native { 13 } else { 11 }) {

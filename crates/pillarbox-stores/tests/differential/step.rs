@@ -154,14 +154,14 @@ pub(crate) struct RowSpec {
     pub(crate) group: Option<String>,
     pub(crate) aggregate: Option<u8>,
     pub(crate) message: Option<u8>,
-    pub(crate) place: Place,
+    pub(crate) place: Placed,
     pub(crate) due: Option<Moment>,
     pub(crate) expires: Option<Moment>,
     pub(crate) payload: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Placed {
     Slot,
     Lane(i16),
     Queue,

@@ -10,8 +10,8 @@ use pillarbox::model::{
 };
 use pillarbox::port::{
     Admin, ByteLimits, Cancel, Change, Claim, Cursor, Discard, Fence, Fetch, GroupChange, Heartbeat,
-    HeldGroups, HeldSlot, Joins, List, Membership, Outcome, Part, Promote, Purge, Reap, Recover, Register,
-    Replay, Scope, Select, Settle, StoreError, Take, Write,
+    HeldGroups, HeldSlot, Joins, List, Membership, Outcome, Promote, Purge, ReadScope, Reap, Recover,
+    Register, Replay, Scope, Select, Settle, StoreError, Take, Write,
 };
 use pillarbox_conformance::Fixture;
 
@@ -306,12 +306,12 @@ impl World {
         let (node, membership) = match call {
             Call::Register { node, lease_s } => {
                 // The last of them does not poll.
-                let part = if *node + 1 == NODES { Part::OwnLane } else { Part::Share };
+                let reads = if *node + 1 == NODES { ReadScope::OwnLane } else { ReadScope::Share };
                 let lease = Duration::from_secs(*lease_s);
                 let join = Register {
                     node: node_id(*node),
                     label: format!("node {node}"),
-                    part,
+                    reads,
                     lease,
                     now: Some(now),
                 };
@@ -490,9 +490,9 @@ fn new_row(spec: &RowSpec) -> NewRow {
         event = event.expires(when(expires));
     }
     let placement = match spec.place {
-        Place::Slot => Placement::Slot,
-        Place::Lane(lane) => Placement::Lane(Lane(lane)),
-        Place::Queue => Placement::Queue,
+        Placed::Slot => Placement::Slot,
+        Placed::Lane(lane) => Placement::Lane(Lane(lane)),
+        Placed::Queue => Placement::Queue,
     };
     NewRow { event: event.build().expect("a valid event"), placement }
 }

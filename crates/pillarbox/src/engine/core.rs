@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::running::EngineHealth;
 use super::shared::Signals;
-use super::sources::{Answer, Asked, Failed, NoSource, Read, RowSource, SlotSource};
+use super::sources::{Asked, Failed, NoSource, Read, ReadResult, RowSource, SlotSource};
 use super::state::aside::Aside;
 use super::state::breaker::{Breaker, Gate, Outlook};
 use super::state::buffer::Buffer;
+use super::state::claim_size::ClaimSize;
 use super::state::groups::Groups;
 use super::state::held::HeldGroupKeys;
 use super::state::in_flight::InFlightIds;
@@ -23,9 +24,10 @@ use super::state::schedule::{ReadSchedule, Reader};
 use super::state::settings::EngineSettings;
 use super::state::settle_queue::{SettleQueue, Unsettled};
 use super::state::slots::Slots;
+use super::tally::Tally;
 use super::tasks::caught::CaughtPolicy;
-use crate::model::{EventId, GroupKey, Lane, NodeId, Seq, Slot};
-use crate::port::{ByteLimits, Change, Fence, Outcome, Source};
+use crate::model::{GroupKey, Lane, NodeId, Slot};
+use crate::port::{ByteLimits, Change, DeliveryPath, Fence, Outcome};
 
 /// Maximum number of groups in memory; reading waits while there are more.
 pub(super) const GROUPS_MAX: usize = 100_000;
@@ -62,25 +64,6 @@ pub(crate) struct Workers {
     pub(crate) halted: bool,
 }
 
-/// Counts of one step, to be exported and logged outside the lock.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) hot: u64,
-    pub(crate) hot_dropped: u64,
-    pub(crate) cold: u64,
-    pub(crate) success: u64,
-    pub(crate) failure: u64,
-    pub(crate) stale: u64,
-    /// Number of outcomes that have waited long for other transactions' locks.
-    pub(crate) busy: Option<usize>,
-    /// Number of rows that a sweep found below the cursor, and the lowest of their sequence numbers.
-    pub(crate) passed_by: Option<(u64, Seq)>,
-    pub(crate) dead: Vec<(EventId, String)>,
-    /// Number of dead events whose last failures were endpoint failures.
-    pub(crate) dead_of_endpoint: u64,
-    pub(crate) undecodable: Vec<(EventId, String)>,
-}
-
 /// Progress of reads, compared before and after a read to see whether it found anything new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
@@ -101,6 +84,7 @@ pub(crate) struct Core {
     pub(super) reads: ReadSchedule,
     pub(super) slots: Slots,
     pub(super) leases: Leases,
+    pub(super) claim_size: ClaimSize,
     pub(super) in_flight: InFlightIds,
     pub(super) buffer: Buffer,
     pub(super) groups: Groups,
@@ -136,6 +120,7 @@ impl Core {
             reads: ReadSchedule::new(settings.fetch_rows),
             slots: Slots::default(),
             leases: Leases::default(),
+            claim_size: ClaimSize::fixed(settings.cold_rows),
             in_flight: InFlightIds::default(),
             buffer: Buffer::default(),
             groups: Groups::new(settings.oldest_first()),
@@ -186,7 +171,7 @@ impl Core {
     ///
     /// The answer to a read of an earlier incarnation is ignored: the rows may belong to another node now.
     #[must_use]
-    pub(crate) fn merge(&mut self, answer: Answer, incarnation: u64, asked: Asked) -> Vec<Outcome> {
+    pub(crate) fn merge(&mut self, answer: ReadResult, incarnation: u64, asked: Asked) -> Vec<Outcome> {
         if self.is_past(incarnation) {
             self.read_over();
             return Vec::new();
@@ -543,10 +528,10 @@ impl Core {
         }
     }
 
-    pub(super) fn source_room(&self, source: Source) -> usize {
-        match source {
-            Source::Hot => self.hot_room(),
-            Source::Cold => self.cold_room().0,
+    pub(super) fn room_on(&self, path: DeliveryPath) -> usize {
+        match path {
+            DeliveryPath::Hot => self.hot_room(),
+            DeliveryPath::Cold => self.cold_room().0,
         }
     }
 }

@@ -11,6 +11,7 @@ mod shared;
 mod sources;
 mod state;
 mod steps;
+mod tally;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ pub use running::{Engine, EngineHealth, EngineParts};
 pub(crate) use shared::{Reservation, Shared};
 pub use state::settings::{EngineSettings, OnDead, Ungrouped};
 pub(crate) use tasks::caught::{called, caught};
-pub(crate) use tasks::claimer::{Claimer, claim_at_once};
+pub(crate) use tasks::claimer::{Claimer, Sizing, claim_at_once};
 pub(crate) use tasks::heart::Heart;
 pub(crate) use tasks::settler::settle_now;
 

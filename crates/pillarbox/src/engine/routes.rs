@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Map;
 use super::state::breaker::{Breaker, Outlook, Sent};
 use crate::port::Verdict;
+use crate::redact;
 
 /// Maximum number of routes with a circuit breaker. Failures of further routes count as
 /// failures of the whole sink.
@@ -97,6 +98,7 @@ impl Passage<'_> {
                 let accepted = breaker.accepted_count();
                 let pause = breaker.failed(now, after);
                 if !was_open && breaker.is_open() {
+                    let error = redact::first_line(&error);
                     tracing::warn!(route, error, ?pause, "circuit breaker opened: events of this route wait");
                 }
                 Verdict::RouteUnavailable { cause, error, after, accepted }

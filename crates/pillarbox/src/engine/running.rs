@@ -124,9 +124,9 @@ impl Engine {
             shared.with(|core| core.read_from(LeaderSource::default()));
         }
         let heart = Heart::here();
-        let joining = Arc::clone(&shared);
-        let joined = heart.call(async move { heartbeat::join(&joining).await }).await;
-        let (node, membership) = joined.unwrap_or_else(|| Err(shared.panicked("join")))?;
+        let registering = Arc::clone(&shared);
+        let registered = heart.call(async move { heartbeat::register(&registering).await }).await;
+        let (node, membership) = registered.unwrap_or_else(|| Err(shared.panicked("register")))?;
         let mut running = Self::dispatcher(Arc::clone(&shared));
         heart.watch(&running.tracker, running.stop_renewing.clone());
         let stop = running.stop_renewing.clone();
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Reloads group state from the store now instead of at the next heartbeat.
-    pub fn look(&self) {
+    pub fn refresh_groups(&self) {
         self.shared.heartbeat.notify_one();
     }
 
@@ -229,7 +229,14 @@ impl Engine {
                 );
             }
         }
-        match timeout_at(end, self.shared.table.leave(node)).await {
+        // The server may have closed the connection that the call finds first.
+        let leave = async {
+            match self.shared.table.leave(node).await {
+                Err(error) if error.is_transient() => self.shared.table.leave(node).await,
+                left => left,
+            }
+        };
+        match timeout_at(end, leave).await {
             Ok(Ok(())) => tracing::info!(%node, "node left"),
             Ok(Err(error)) => tracing::warn!(%error, "leaving failed: the lease expires by itself"),
             Err(_) => tracing::warn!("leaving took too long: the lease expires by itself"),

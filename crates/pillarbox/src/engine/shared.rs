@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::core::{Core, Tally};
+use super::core::Core;
 use super::state::settings::EngineSettings;
+use super::tally::Tally;
 use super::tasks::caught::called;
 use crate::model::{Event, EventId, Lane, Written};
 use crate::port::{AnyTable, ErrorKind, MetricsExporter, Sink, StoreError};
@@ -86,7 +87,7 @@ impl Shared {
             }
         }
         if tally != Tally::default() {
-            self.report(tally);
+            tally.report(self);
         }
         result
     }
@@ -113,55 +114,6 @@ impl Shared {
         tracing::error!(store = self.store_name(), name, panic, "task panicked and is restarted");
         self.with(|core| core.restarted(Instant::now()));
         self.heartbeat.notify_one();
-    }
-
-    fn report(&self, tally: Tally) {
-        let store = || self.store_name();
-        for (count, export) in [
-            (tally.hot, MetricsExporter::hot_enqueued as fn(&dyn MetricsExporter, u64)),
-            (tally.hot_dropped, MetricsExporter::hot_dropped),
-            (tally.cold, MetricsExporter::cold_enqueued),
-            (tally.success, MetricsExporter::dispatch_success),
-            (tally.failure, MetricsExporter::dispatch_failure),
-            (tally.dead.len() as u64, MetricsExporter::dispatch_dead),
-            (tally.dead_of_endpoint, MetricsExporter::dispatch_dead_of_endpoint),
-        ] {
-            if count > 0 {
-                self.measure(|metrics| export(metrics, count));
-            }
-        }
-        if tally.hot_dropped > 0 {
-            tracing::warn!(store = store(), events = tally.hot_dropped, "hot line full: left to the reader");
-        }
-        if let Some((events, first)) = tally.passed_by {
-            self.measure(|metrics| metrics.read_passed(events));
-            tracing::warn!(
-                store = store(),
-                events,
-                first = first.0,
-                "found pending rows below the read position; reading again from the first of them"
-            );
-        }
-        if tally.stale > 0 {
-            tracing::warn!(
-                store = store(),
-                events = tally.stale,
-                "outcomes came too late and changed nothing"
-            );
-        }
-        if let Some(events) = tally.busy {
-            tracing::warn!(
-                store = store(),
-                events,
-                "outcomes wait for rows that another transaction has locked; they are settled when it ends"
-            );
-        }
-        for (event, error) in &tally.undecodable {
-            tracing::error!(store = store(), %event, error, "row can't be decoded");
-        }
-        for (event, error) in &tally.dead {
-            tracing::error!(store = store(), %event, error, "event is dead");
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::Sizing;
 use super::core::{Core, GROUPS_MAX};
-use super::sources::{Answer, Asked, ClaimSource, Clock, Read};
+use super::sources::{Asked, ClaimSource, Clock, Read, ReadResult};
 use super::state::held::HeldList;
 use super::state::settings::EngineSettings;
 use super::state::settle_queue::Unsettled;
@@ -16,6 +17,7 @@ use crate::model::{Event, EventId, GroupKey, Lane, NodeId, OwnerId, Row, Seq, Sl
 use crate::port::{
     Change, Counts, Cursor, Fence, Fetched, HeldSlot, Membership, Order, Outcome, Scope, Settled, Verdict,
 };
+use crate::rules::Lease;
 
 const SLOT: Slot = Slot(5);
 
@@ -41,7 +43,7 @@ fn membership() -> Membership {
     }
 }
 
-fn merge(core: &mut Core, answer: Answer, now: Instant) -> Vec<Outcome> {
+fn merge(core: &mut Core, answer: ReadResult, now: Instant) -> Vec<Outcome> {
     let incarnation = core.incarnation();
     core.merge(answer, incarnation, Asked { at: now, now })
 }
@@ -50,11 +52,11 @@ fn merge(core: &mut Core, answer: Answer, now: Instant) -> Vec<Outcome> {
 fn node(held: &[GroupKey], rows: Vec<Row>, now: Instant) -> Core {
     let settings = EngineSettings { order: Order::PerGroup, ..EngineSettings::default() };
     let mut core = Core::new(settings, 1);
-    core.joined(NodeId::from_random(1), &membership(), list(1, held), now, now);
+    core.registered(NodeId::from_random(1), &membership(), list(1, held), now, now);
     let Read::Slots { version, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
     let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
     let fetched = Fetched { rows, cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    merge(&mut core, Answer::Slots { fetched, version }, now);
+    merge(&mut core, ReadResult::Slots { fetched, version }, now);
     core
 }
 
@@ -133,7 +135,7 @@ fn a_read_begun_before_a_group_was_let_go_brings_nothing_in() {
     core.renewed(&[], &membership(), list(2, &[]), now, now);
     let cursor = Cursor { decided: Seq(20), ..Cursor::default() };
     let fetched = Fetched { rows: vec![row(20)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    merge(&mut core, Answer::Slots { fetched, version }, now);
+    merge(&mut core, ReadResult::Slots { fetched, version }, now);
     assert!(matches!(core.next_job(now), Next::Wait(_)), "the dead head comes first");
 }
 
@@ -145,16 +147,16 @@ fn a_held_group_of_a_slot_in_quarantine_is_tried_with_care_when_it_is_let_go() {
     let mut core = Core::new(settings, 1);
     let mut taken = membership();
     taken.held[0].suspect = true;
-    core.joined(NodeId::from_random(1), &taken, list(1, &[group()]), now, now);
+    core.registered(NodeId::from_random(1), &taken, list(1, &[group()]), now, now);
     let Read::Slots { version, .. } = core.next_read(now) else { panic!("a new node reads its slots") };
     let cursor = Cursor { decided: Seq(9), ..Cursor::default() };
     let fetched = Fetched { rows: vec![row(7)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    merge(&mut core, Answer::Slots { fetched, version }, now);
+    merge(&mut core, ReadResult::Slots { fetched, version }, now);
     core.renewed(&[], &membership(), list(2, &[]), now, now);
     let Read::Group { key, .. } = core.next_read(now) else { panic!("the group is read") };
     let cursor = Cursor::default();
     let fetched = Fetched { rows: vec![row(7)], cursor, more: false, now: Timestamp::UNIX_EPOCH };
-    merge(&mut core, Answer::Group { key, fetched }, now);
+    merge(&mut core, ReadResult::Group { key, fetched }, now);
     assert!(matches!(core.next_job(now), Next::Wait(_)), "its attempt is written first");
 }
 
@@ -221,7 +223,7 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
     let clock = Clock { database: Timestamp::UNIX_EPOCH, here: now };
     let claimed = |token: i64, core: &mut Core, row: &Row| {
         let row = Row { token: Token(token), attempts: 1, ..row.clone() };
-        merge(core, Answer::Claimed { rows: vec![row], clock, until: now + Duration::from_secs(30) }, now)
+        merge(core, ReadResult::Claimed { rows: vec![row], clock, until: now + Duration::from_secs(30) }, now)
     };
     let event = Event::text("a", "{}").id("7").build().unwrap();
     let row = Row { event: Ok(event), ..row(7) };
@@ -237,7 +239,7 @@ fn a_message_claimed_again_before_the_answer_to_its_outcome_is_given_back() {
         back.iter().map(|one| (one.token, &one.change)).collect::<Vec<_>>(),
         [(Token(2), &Change::Release)]
     );
-    merge(&mut core, Answer::GaveBack, now);
+    merge(&mut core, ReadResult::GaveBack, now);
     assert!(!core.signals(None).read, "it would be given back again");
     core.settled(
         batch,
@@ -272,4 +274,65 @@ fn an_attempt_is_written_before_what_came_of_it() {
     }
     assert_eq!(settled, [vec![Change::Attempt], vec![Change::Attempt], vec![dead]]);
     assert!(core.all_settled());
+}
+
+/// A worker of the queue that has claimed these many messages.
+fn worker_with(messages: i64, sizing: Sizing, now: Instant) -> Core {
+    let mut core = Core::new(EngineSettings::default(), 1);
+    core.settle_by(Fence::Owner(OwnerId::random()));
+    core.size_claims(sizing, Lease::default());
+    core.read_from(ClaimSource::default());
+    let message = |seq: i64| {
+        let event = Event::text("a", "{}").id(seq.to_string()).build().unwrap();
+        Row { event: Ok(event), token: Token(1), attempts: 1, ..row(seq) }
+    };
+    let clock = Clock { database: Timestamp::UNIX_EPOCH, here: now };
+    let rows = (1..=messages).map(message).collect();
+    let until = now + Duration::from_secs(30);
+    assert!(merge(&mut core, ReadResult::Claimed { rows, clock, until }, now).is_empty());
+    core
+}
+
+/// Handles one message, which takes this long.
+fn handle_one(core: &mut Core, now: Instant, took: Duration) {
+    let Next::Job(job) = core.next_job(now) else { panic!("it is handled") };
+    core.finish(job, Delivered::Verdicts(vec![Verdict::Accepted]), now + took);
+}
+
+/// PBX-130
+#[test]
+fn a_worker_whose_handlers_become_slow_returns_what_it_has_not_begun() {
+    let now = Instant::now();
+    let mut core = worker_with(100, Sizing::FollowsHandlers, now);
+    handle_one(&mut core, now, Duration::from_secs(1));
+    assert!(matches!(core.next_claim(now), Read::Idle(_)), "no more than two for each worker are wanted");
+    assert_eq!(core.depths().1, 4 * 8);
+    let NextSettle::Batch { batch, .. } = core.next_settle(now) else { panic!("it is settled") };
+    let is_release = |one: &&Outcome| one.change == Change::Release;
+    assert_eq!(batch.outcomes.iter().filter(is_release).count(), 99 - 4 * 8);
+    assert_eq!(batch.outcomes.last().unwrap().seq, Seq(100), "the last ones, in the order of their numbers");
+}
+
+/// PBX-130
+#[test]
+fn a_worker_with_a_fixed_batch_keeps_what_it_has_claimed() {
+    let now = Instant::now();
+    let mut core = worker_with(100, Sizing::Fixed, now);
+    handle_one(&mut core, now, Duration::from_secs(1));
+    assert!(matches!(core.next_claim(now), Read::Claim { rows: 901, .. }));
+    assert_eq!(core.depths().1, 99);
+}
+
+/// PBX-131
+#[test]
+fn outcomes_of_claims_wait_for_half_a_claim_at_most() {
+    let now = Instant::now();
+    let mut core = worker_with(40, Sizing::FollowsHandlers, now);
+    // Four workers at 10 ms a message: 40 may be in memory.
+    for handled in 1..=20 {
+        assert!(!matches!(core.next_settle(now), NextSettle::Batch { .. }), "{handled}");
+        handle_one(&mut core, now, Duration::from_millis(10));
+    }
+    let NextSettle::Batch { batch, .. } = core.next_settle(now) else { panic!("it is settled") };
+    assert_eq!(batch.outcomes.len(), 20);
 }

@@ -56,7 +56,8 @@ impl<S: Transact> BlockingTransaction<'_, S> {
         self.gathered.after_commit.push(Box::new(callback));
     }
 
-    /// Registers a callback that runs after a rollback.
+    /// Registers a callback that runs after a rollback. If the outcome of the commit is unknown, neither kind
+    /// of callback runs.
     pub fn after_rollback(&mut self, callback: impl FnOnce() + Send + 'static) {
         self.gathered.after_rollback.push(Box::new(callback));
     }
@@ -120,10 +121,14 @@ where
     }
 
     fn failed(&mut self) {
-        // Dropping the reservation makes the reader look for the rows, in case the
-        // commit went through after all.
         self.reservation = None;
         self.gathered.rolled_back(&self.writer.hooks);
+    }
+
+    fn unknown(&mut self) {
+        // Without the reservation the reader looks for the rows, in case they were committed.
+        self.reservation = None;
+        self.gathered.unknown();
     }
 }
 

@@ -7,12 +7,12 @@ use super::deliver::ListenerSink;
 use super::error::SettingError;
 use super::outbox::{Outbox, Parts};
 use super::{
-    InFlightSet, InFlightTracker, Interceptor, Listener, ListenerRegistry, Listeners, PurgeSettings, Purger,
-    StartError, TraceSource, Writer, WriterHook,
+    EventPurger, InFlightSet, InFlightTracker, Interceptor, Listener, ListenerRegistry, Listeners,
+    PurgeSettings, Purger, StartError, TraceSource, Writer, WriterHook,
 };
 use crate::engine::{Engine, EngineParts, EngineSettings, OnDead};
 use crate::model::{AggregateType, EventType, Invalid};
-use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, Part, Sink, Store, Table};
+use crate::port::{MetricsExporter, NoMetrics, OnDone, Order, ReadScope, Sink, Store, Table};
 use crate::rules::{Lease, RetryPolicy};
 
 /// The kind of outbox, one for each constructor of [`Outbox`].
@@ -41,19 +41,10 @@ pub struct OutboxBuilder<S: Table> {
     lease: Option<Duration>,
     max_row_bytes: Option<usize>,
     purge: Option<PurgeSettings>,
+    purger: Option<Arc<dyn EventPurger>>,
     writer: Writer<S>,
     seed: Option<u64>,
     problems: Vec<SettingError>,
-}
-
-macro_rules! settings {
-    ($($(#[$doc:meta])* $name:ident: $type:ty => $($field:ident).+;)*) => {$(
-        $(#[$doc])*
-        pub fn $name(mut self, value: $type) -> Self {
-            self.$($field).+ = value;
-            self
-        }
-    )*};
 }
 
 impl<S: Table> OutboxBuilder<S> {
@@ -66,6 +57,7 @@ impl<S: Table> OutboxBuilder<S> {
             composition,
             writer: Writer::new(Arc::clone(&store)),
             purge: delivers.is_some().then(PurgeSettings::default),
+            purger: None,
             store,
             delivers,
             listeners: Listeners::new(),
@@ -82,37 +74,37 @@ impl<S: Table> OutboxBuilder<S> {
         }
     }
 
-    settings! {
+    setters! {
         /// Number of listeners that run concurrently. Default: 4.
-        workers: usize => settings.workers;
+        workers(workers: usize) => settings.workers = workers;
         /// Capacity of the hot queue: committed events that are buffered in memory
         /// without a read. Default: 1000.
-        hot_capacity: usize => settings.hot_rows;
+        hot_capacity(hot_capacity: usize) => settings.hot_rows = hot_capacity;
         /// Capacity of the cold queue: events read from the store that are buffered in memory. Default: 1000.
-        cold_capacity: usize => settings.cold_rows;
+        cold_capacity(cold_capacity: usize) => settings.cold_rows = cold_capacity;
         /// Maximum size of all buffered events, hot and cold together, in bytes. Default: 64 MiB.
-        buffer_bytes: usize => settings.buffer_bytes;
+        buffer_bytes(buffer_bytes: usize) => settings.buffer_bytes = buffer_bytes;
         /// Number of failed attempts after which an event is dead. Default: 10.
-        max_attempts: u32 => settings.max_attempts;
+        max_attempts(max_attempts: u32) => settings.max_attempts = max_attempts;
         /// How long shutdown keeps delivering buffered events before it releases the rest. Default: 5 s.
-        drain_timeout: Duration => settings.drain;
+        drain_timeout(drain_timeout: Duration) => settings.drain = drain_timeout;
         /// Deadline of one delivery; a delivery that exceeds it has failed. Default: 5 min.
-        deadline: Duration => settings.deadline;
+        deadline(deadline: Duration) => settings.deadline = deadline;
         /// Maximum time between two reads when no wake-up arrives. Default: 5 s.
-        poll_interval: Duration => settings.poll_interval;
+        poll_interval(poll_interval: Duration) => settings.poll_interval = poll_interval;
         /// Rows in the first page of a read; pages grow while more rows are pending. Default: 50.
-        batch_size: usize => settings.fetch_rows;
+        batch_size(batch_size: usize) => settings.fetch_rows = batch_size;
         /// Minimum age of a row before a read returns it. Default: zero.
-        skip_recent: Duration => settings.skip_recent;
+        skip_recent(skip_recent: Duration) => settings.skip_recent = skip_recent;
         /// Whether delivered rows are kept or deleted. Default: keep.
-        on_done: OnDone => settings.on_done;
+        on_done(on_done: OnDone) => settings.on_done = on_done;
         /// Whether a dead event blocks its group; only applies to `ordered`. Default: block.
-        on_dead: OnDead => settings.on_dead;
+        on_dead(on_dead: OnDead) => settings.on_dead = on_dead;
         /// Receiver of counters and gauges. Default: none.
-        metrics: Arc<dyn MetricsExporter> => metrics;
+        metrics(metrics: Arc<dyn MetricsExporter>) => metrics = metrics;
         /// Replaces the in-flight tracker, which prevents concurrent deliveries
         /// of one event. Default: [`InFlightSet`].
-        in_flight: Arc<dyn InFlightTracker> => tracker;
+        in_flight(in_flight: Arc<dyn InFlightTracker>) => tracker = in_flight;
     }
 
     /// Maximum size of a row in bytes, all columns together; a larger row is
@@ -178,7 +170,8 @@ impl<S: Table> OutboxBuilder<S> {
 
     /// Sends all events to one sink, in batches of at most this many events of one group.
     ///
-    /// The sink replaces listeners and registry; interceptors and the in-flight tracker do not run for it.
+    /// The sink replaces listeners and registry, so [`start`](Self::start) refuses an outbox that has both.
+    /// Interceptors and the in-flight tracker do not run for it.
     pub fn sink_for_all(mut self, sink: Arc<dyn Sink>, batch: usize) -> Self {
         self.sink = Some(sink);
         self.settings.batch = batch;
@@ -188,6 +181,12 @@ impl<S: Table> OutboxBuilder<S> {
     /// Adds an interceptor; `before` runs in the order of registration, `after` in reverse order.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Adds several interceptors in this order, after those that are there.
+    pub fn interceptors(mut self, interceptors: impl IntoIterator<Item = Arc<dyn Interceptor>>) -> Self {
+        self.interceptors.extend(interceptors);
         self
     }
 
@@ -209,24 +208,15 @@ impl<S: Table> OutboxBuilder<S> {
         self
     }
 
-    /// Backoff between attempts. Default: exponential from 200 ms to 60 s, with a jitter of ±50 %.
-    pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
-        self.settings.retry = Arc::new(policy);
-        self
-    }
-
-    /// Lease of this node: without a heartbeat for this long, other nodes evict it and take over its slots.
-    ///
-    /// Default: 15 s. `multi_node` has no default and requires it.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self
-    }
-
-    /// Human-readable label of this node, such as host name and process id.
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.settings.label = label.into();
-        self
+    setters! {
+        /// Backoff between attempts. Default: exponential from 200 ms to 60 s, with a jitter of ±50 %.
+        retry(policy: impl RetryPolicy + 'static) => settings.retry = Arc::new(policy);
+        /// Lease of this node: without a heartbeat for this long, other nodes evict it and take over its slots.
+        ///
+        /// Default: 15 s. `multi_node` has no default and requires it.
+        lease(lease: Duration) => lease = Some(lease);
+        /// Human-readable label of this node, such as host name and process id.
+        label(label: impl Into<String>) => settings.label = label.into();
     }
 
     /// Takes no slots: this process delivers only the events it commits itself, by the hot path.
@@ -234,7 +224,7 @@ impl<S: Table> OutboxBuilder<S> {
     /// It still reads its own events that did not fit into memory, and delayed and failed events when they
     /// are due. Not allowed with `ordered`, because grouped events are always read from slots.
     pub fn no_polling(mut self) -> Self {
-        self.settings.part = Part::OwnLane;
+        self.settings.reads = ReadScope::OwnLane;
         self
     }
 
@@ -242,6 +232,12 @@ impl<S: Table> OutboxBuilder<S> {
     /// a writer-only outbox purges nothing.
     pub fn purge(mut self, settings: PurgeSettings) -> Self {
         self.purge = Some(settings);
+        self
+    }
+
+    /// Deletes old events in another way than the store does; see [`EventPurger`]. The schedule stays.
+    pub fn purger(mut self, purger: Arc<dyn EventPurger>) -> Self {
+        self.purger = Some(purger);
         self
     }
 
@@ -272,6 +268,9 @@ impl<S: Table> OutboxBuilder<S> {
             let hint = "register a listener, a registry or a sink";
             problems.push(Invalid::Missing { field: "listener", hint }.into());
         }
+        if self.sink.is_some() && (!self.listeners.is_empty() || self.registry.is_some()) {
+            problems.push(Invalid::Both { first: "sink_for_all", second: "a listener or registry" }.into());
+        }
         match self.lease.map(Lease::new) {
             Some(Ok(lease)) => self.settings.lease = lease,
             Some(Err(invalid)) if problems.contains(&invalid.clone().into()) => {}
@@ -298,8 +297,11 @@ impl<S: Table> OutboxBuilder<S> {
         self.store.admin().check().await?;
         let purger = match self.purge {
             Some(settings) => Some(
-                Purger::new(self.store, settings)
-                    .map_err(|invalid| StartError::Settings(vec![SettingError::Invalid(invalid)]))?,
+                Purger::with(
+                    self.purger.unwrap_or_else(|| Arc::new(self.store) as Arc<dyn EventPurger>),
+                    settings,
+                )
+                .map_err(|invalid| StartError::Settings(vec![SettingError::Invalid(invalid)]))?,
             ),
             None => None,
         };

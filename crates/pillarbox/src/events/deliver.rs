@@ -63,9 +63,9 @@ impl ListenerSink {
             match catch_unwind(AssertUnwindSafe(|| interceptor.after(event, failure))) {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => {
-                    tracing::warn!(event = %id, error = failure.message(), "after-interceptor failed")
+                    tracing::warn!(event = ?id, error = failure.message(), "after-interceptor failed")
                 }
-                Err(_) => tracing::warn!(event = %id, "after-interceptor panicked"),
+                Err(_) => tracing::warn!(event = ?id, "after-interceptor panicked"),
             }
         }
     }

@@ -9,7 +9,7 @@ use super::poller::{PollHandler, Polled};
 use super::{InFlightSet, InFlightTracker, Interceptor, ListenerRegistry};
 use crate::engine::{Core, Engine, EngineParts, EngineSettings, Shared};
 use crate::model::{Invalid, OwnerId, Row, Slot, Status};
-use crate::port::{Fence, MetricsExporter, NoMetrics, Sink, Source, Store};
+use crate::port::{DeliveryPath, Fence, MetricsExporter, NoMetrics, Sink, Store};
 
 /// Configures a [`Dispatcher`].
 pub struct DispatcherBuilder {
@@ -34,6 +34,13 @@ impl DispatcherBuilder {
     #[must_use]
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Adds several interceptors in this order, after those that are there.
+    #[must_use]
+    pub fn interceptors(mut self, interceptors: impl IntoIterator<Item = Arc<dyn Interceptor>>) -> Self {
+        self.interceptors.extend(interceptors);
         self
     }
 
@@ -111,12 +118,12 @@ impl Dispatcher {
 
     /// Adds an event to the hot queue. Returns false if the queue is full or the dispatcher is closing.
     pub fn enqueue_hot(&self, polled: Polled) -> bool {
-        self.shared.with(|core| core.hand_in(row(polled), Source::Hot, Instant::now()))
+        self.shared.with(|core| core.hand_in(row(polled), DeliveryPath::Hot, Instant::now()))
     }
 
     /// Adds an event to the cold queue. Returns false if the queue is full or the dispatcher is closing.
     pub fn enqueue_cold(&self, polled: Polled) -> bool {
-        self.shared.with(|core| core.hand_in(row(polled), Source::Cold, Instant::now()))
+        self.shared.with(|core| core.hand_in(row(polled), DeliveryPath::Cold, Instant::now()))
     }
 
     /// Number of events that the cold queue has room for.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Failure;
-use crate::model::Event;
+use crate::model::{Event, Written};
 
 /// Callbacks around writes.
 ///
@@ -19,6 +19,14 @@ pub trait WriterHook: Send + Sync + 'static {
 
     /// Runs after the insert, while the transaction is still open.
     fn after_write(&self, _events: &[Event]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Runs after the commit and before `after_commit`, with the rows of the events, one for each.
+    ///
+    /// Does not run for events that were flushed, or inserted by a statement of the caller: their rows are not
+    /// known.
+    fn after_commit_rows(&self, _events: &[Event], _rows: &[Written]) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -54,13 +62,22 @@ impl Hooks {
     }
 
     pub(crate) fn run(&self, moment: Moment, events: &[Event]) {
+        self.each(moment, |hook| match moment {
+            Moment::Write => hook.after_write(events),
+            Moment::Commit => hook.after_commit(events),
+            Moment::Rollback => hook.after_rollback(events),
+        });
+    }
+
+    pub(crate) fn run_with_rows(&self, events: &[Event], rows: &[Written]) {
+        if !rows.is_empty() {
+            self.each(Moment::Commit, |hook| hook.after_commit_rows(events, rows));
+        }
+    }
+
+    fn each(&self, moment: Moment, call: impl Fn(&dyn WriterHook) -> Result<(), Failure>) {
         for hook in &self.0 {
-            let outcome = catch_unwind(AssertUnwindSafe(|| match moment {
-                Moment::Write => hook.after_write(events),
-                Moment::Commit => hook.after_commit(events),
-                Moment::Rollback => hook.after_rollback(events),
-            }));
-            match outcome {
+            match catch_unwind(AssertUnwindSafe(|| call(&**hook))) {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => tracing::warn!(?moment, error = failure.message(), "writer hook failed"),
                 Err(_) => tracing::warn!(?moment, "writer hook panicked"),

@@ -213,8 +213,10 @@ impl Inner {
                 }
                 Ok(false) => Change::Release,
                 Err(error) => {
-                    tracing::error!(event = %id, error, "event is dead");
-                    Change::Dead { error, counts: Counts::None, blocks: None }
+                    tracing::error!(event = ?id, error, "event is dead");
+                    // A claim has counted an attempt that is not made.
+                    let counts = if token == Token::default() { Counts::None } else { Counts::Back };
+                    Change::Dead { error, counts, blocks: None }
                 }
             };
             let refused = change == Change::Release;

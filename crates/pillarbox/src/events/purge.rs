@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::StartError;
 use crate::model::Invalid;
-use crate::port::{Answer, Purge, PurgeStatus, StoreError, Table};
+use crate::port::{Purge, PurgeStatus, StoreError, StoreFuture, Table};
 
 /// Maximum number of batches in one run, so that a run ends even if rows arrive as fast as they are deleted.
 const BATCHES_MAX: usize = 100_000;
@@ -59,6 +59,26 @@ impl PurgeSettings {
     }
 }
 
+/// Deletes old events: every table does, and a program may bring its own, which archives them first, say.
+pub trait EventPurger: Send + Sync + 'static {
+    /// Deletes at most `limit` events of the request, and returns their number. Fewer than `limit` means that
+    /// none are left.
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64>;
+
+    /// Name of the store, for logs.
+    fn name(&self) -> &str;
+}
+
+impl<T: Table + ?Sized> EventPurger for Arc<T> {
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64> {
+        self.admin().purge(request)
+    }
+
+    fn name(&self) -> &str {
+        &self.facts().name
+    }
+}
+
 enum State {
     Ready,
     Running(JoinHandle<()>),
@@ -67,7 +87,7 @@ enum State {
 
 /// Deletes old events on a schedule. Usable without an outbox.
 pub struct Purger {
-    store: Arc<dyn Table>,
+    purger: Arc<dyn EventPurger>,
     settings: PurgeSettings,
     stop: CancellationToken,
     state: Mutex<State>,
@@ -76,11 +96,16 @@ pub struct Purger {
 impl Purger {
     /// Creates a purger that is not started; fails if a setting is out of range.
     pub fn new(store: Arc<dyn Table>, settings: PurgeSettings) -> Result<Self, Invalid> {
+        Self::with(Arc::new(store), settings)
+    }
+
+    /// Creates a purger that deletes events in its own way.
+    pub fn with(purger: Arc<dyn EventPurger>, settings: PurgeSettings) -> Result<Self, Invalid> {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(problem);
         }
         let (stop, state) = (CancellationToken::new(), Mutex::new(State::Ready));
-        Ok(Self { store, settings, stop, state })
+        Ok(Self { purger, settings, stop, state })
     }
 
     /// Starts the schedule; the first run follows after one interval. Fails after a close.
@@ -91,13 +116,13 @@ impl Purger {
             State::Running(_) => return Ok(()),
             State::Ready => {}
         }
-        let (store, settings, stop) = (Arc::clone(&self.store), self.settings.clone(), self.stop.clone());
+        let (purger, settings, stop) = (Arc::clone(&self.purger), self.settings.clone(), self.stop.clone());
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]
         let handle = tokio::spawn(async move {
             while stop.run_until_cancelled(sleep(settings.interval)).await.is_some() {
-                match run_once(&*store, &settings).await {
+                match run_once(&*purger, &settings).await {
                     Ok(0) => {}
-                    Ok(rows) => tracing::info!(store = store.facts().name, rows, "purged"),
+                    Ok(rows) => tracing::info!(store = purger.name(), rows, "purged"),
                     Err(error) => tracing::error!(%error, "purge failed, the schedule goes on"),
                 }
             }
@@ -108,7 +133,7 @@ impl Purger {
 
     /// Runs a purge now, in batches until one is not full. Returns the number of deleted rows.
     pub async fn run_once(&self) -> Result<u64, StoreError> {
-        run_once(&*self.store, &self.settings).await
+        run_once(&*self.purger, &self.settings).await
     }
 
     /// Stops the schedule after the run in progress. Idempotent.
@@ -132,8 +157,8 @@ impl Drop for Purger {
     }
 }
 
-async fn run_once(store: &dyn Table, settings: &PurgeSettings) -> Result<u64, StoreError> {
-    in_batches(settings, |request| store.admin().purge(request)).await
+async fn run_once(purger: &dyn EventPurger, settings: &PurgeSettings) -> Result<u64, StoreError> {
+    in_batches(settings, |request| purger.purge(request)).await
 }
 
 /// Runs a purge unless another process is purging. On `stop` it ends after the current batch.
@@ -153,7 +178,7 @@ pub(crate) async fn run_in_turn(
 
 async fn in_batches<'a>(
     settings: &PurgeSettings,
-    purge: impl Fn(Purge) -> Answer<'a, u64>,
+    purge: impl Fn(Purge) -> StoreFuture<'a, u64>,
 ) -> Result<u64, StoreError> {
     let mut total = 0;
     for (status, older_than) in settings.kinds() {

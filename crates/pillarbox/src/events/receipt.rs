@@ -2,7 +2,7 @@
 
 use super::Writer;
 use super::hook::Moment;
-use crate::model::{Event, EventId};
+use crate::model::{Event, EventId, Written};
 use crate::port::Table;
 
 /// Receipt for events written on a transaction that the caller commits.
@@ -14,20 +14,19 @@ pub struct Receipt<S: Table> {
     writer: Writer<S>,
     events: Vec<Event>,
     /// Decides when the after-write hooks run.
-    written: Known,
+    written: Confirmed,
 }
 
 /// When the writer knows that the rows are inserted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
-    /// The writer inserted them itself.
-    Now,
+pub(super) enum Confirmed {
+    /// The writer inserted these rows itself.
+    Now(Vec<Written>),
     /// The caller runs the INSERT statement, so only its commit confirms the rows.
     WithCommit,
 }
 
 impl<S: Table> Receipt<S> {
-    pub(super) fn new(writer: Writer<S>, events: Vec<Event>, written: Known) -> Self {
+    pub(super) fn new(writer: Writer<S>, events: Vec<Event>, written: Confirmed) -> Self {
         Self { writer, events, written }
     }
 
@@ -42,8 +41,9 @@ impl<S: Table> Receipt<S> {
         self.writer.wake();
         self.writer.hint_due(&self.events);
         if !self.events.is_empty() {
-            if self.written == Known::WithCommit {
-                self.writer.hooks.run(Moment::Write, &self.events);
+            match &self.written {
+                Confirmed::Now(rows) => self.writer.hooks.run_with_rows(&self.events, rows),
+                Confirmed::WithCommit => self.writer.hooks.run(Moment::Write, &self.events),
             }
             self.writer.hooks.run(Moment::Commit, &self.events);
         }

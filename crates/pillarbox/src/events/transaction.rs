@@ -122,12 +122,15 @@ impl<S: Begin> Transaction<S> {
     }
 
     /// Rolls back, so that no event is written, and then runs the rollback callbacks.
+    ///
+    /// They also run if the database does not answer: a transaction without a COMMIT is never committed.
     pub async fn rollback(mut self) -> Result<(), WriteError> {
-        if let Some(tx) = self.tx.take() {
-            self.writer.store.rollback(tx).await?;
-        }
+        let result = match self.tx.take() {
+            Some(tx) => self.writer.store.rollback(tx).await,
+            None => Ok(()),
+        };
         self.gathered.rolled_back(&self.writer.hooks);
-        Ok(())
+        Ok(result?)
     }
 
     /// The events written so far, flushed or buffered.

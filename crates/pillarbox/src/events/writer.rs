@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::hook::{Hooks, Moment};
-use super::receipt::{Known, Receipt};
+use super::receipt::{Confirmed, Receipt};
 use super::transaction::Transaction;
 use super::{TaskTrace, TraceSource, WriteError, WriterHook};
 use crate::engine::{Reservation, Shared};
@@ -131,6 +131,7 @@ impl<S: Table> Writer<S> {
             (None, _) => self.wake(),
         }
         self.hint_due(events);
+        self.hooks.run_with_rows(events, written);
     }
 
     /// Wakes the reader of this process, and of other nodes if they may hold the slots of the new rows.
@@ -183,11 +184,12 @@ impl<S: Table> Writer<S> {
         S: WriteOn<Tx>,
     {
         let events = self.prepare(events)?;
+        let mut rows = Vec::new();
         if !events.is_empty() {
-            self.store.insert(tx, &self.place_unreserved(&events)).await?;
+            rows = self.store.insert(tx, &self.place_unreserved(&events)).await?;
             self.hooks.run(Moment::Write, &events);
         }
-        Ok(Receipt::new(self.clone(), events, Known::Now))
+        Ok(Receipt::new(self.clone(), events, Confirmed::Now(rows)))
     }
 
     /// Builds the INSERT statement for the events, to be run with any driver in the caller's transaction.
@@ -206,7 +208,7 @@ impl<S: Table> Writer<S> {
             [] => None,
             events => Some(self.store.insert_sql(&self.place_unreserved(events))?),
         };
-        Ok((insert, Receipt::new(self.clone(), events, Known::WithCommit)))
+        Ok((insert, Receipt::new(self.clone(), events, Confirmed::WithCommit)))
     }
 
     /// Cancels pending events on a transaction that the caller opened. Returns the
@@ -248,11 +250,12 @@ impl<S: Table> Writer<S> {
         S: BlockingWriteOn<Tx>,
     {
         let events = self.prepare(events)?;
+        let mut rows = Vec::new();
         if !events.is_empty() {
-            self.store.insert_blocking(tx, &self.place_unreserved(&events))?;
+            rows = self.store.insert_blocking(tx, &self.place_unreserved(&events))?;
             self.hooks.run(Moment::Write, &events);
         }
-        Ok(Receipt::new(self.clone(), events, Known::Now))
+        Ok(Receipt::new(self.clone(), events, Confirmed::Now(rows)))
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use super::store::MemoryStore;
 use crate::model::{EventId, GroupKey, Record};
 use crate::port::{
-    Admin, Answer, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo,
-    Purge, Replay, Select, Shown, Stats,
+    Admin, AuditEntry, Cancel, Discard, GroupChange, HeldGroup, HeldGroups, List, Migrated, NodeInfo, Purge,
+    Replay, Select, Shown, Stats, StoreFuture,
 };
 
 const VERSION: u32 = 3;
 
 impl Admin for MemoryStore {
-    fn migrate(&self) -> Answer<'_, Migrated> {
+    fn migrate(&self) -> StoreFuture<'_, Migrated> {
         Box::pin(async { Ok(Migrated { from: VERSION, to: VERSION }) })
     }
 
@@ -20,47 +20,47 @@ impl Admin for MemoryStore {
         String::new()
     }
 
-    fn check(&self) -> Answer<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> StoreFuture<'_, Stats> {
         Box::pin(async { Ok(self.0.lock().stats(self.0.now(None))) })
     }
 
-    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
+    fn list(&self, request: List) -> StoreFuture<'_, Vec<Record>> {
         Box::pin(async move { Ok(self.0.lock().list(&request)) })
     }
 
-    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+    fn show(&self, id: EventId) -> StoreFuture<'_, Option<Shown>> {
         Box::pin(async move { Ok(self.0.lock().show(&id)) })
     }
 
-    fn count(&self, select: Select) -> Answer<'_, u64> {
+    fn count(&self, select: Select) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.0.lock().count(&select)) })
     }
 
-    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
+    fn cancel(&self, request: Cancel) -> StoreFuture<'_, Vec<EventId>> {
         Box::pin(async move { Ok(self.0.lock().cancel(&request, self.0.now(request.now))) })
     }
 
-    fn replay(&self, request: Replay) -> Answer<'_, u64> {
+    fn replay(&self, request: Replay) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.0.lock().replay(&request, self.0.now(request.now))) })
     }
 
-    fn discard(&self, request: Discard) -> Answer<'_, u64> {
+    fn discard(&self, request: Discard) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.0.lock().discard(&request, self.0.now(request.now))) })
     }
 
-    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.0.lock().purge(&request, self.0.now(request.now))) })
     }
 
-    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+    fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>> {
         Box::pin(async move { Ok(self.0.lock().held_groups(&page)) })
     }
 
-    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+    fn held(&self, groups: Vec<GroupKey>) -> StoreFuture<'_, Vec<HeldGroup>> {
         Box::pin(async move {
             let groups: BTreeSet<GroupKey> = groups.into_iter().collect();
             let state = self.0.lock();
@@ -68,15 +68,15 @@ impl Admin for MemoryStore {
         })
     }
 
-    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
+    fn change_group(&self, request: GroupChange) -> StoreFuture<'_, bool> {
         Box::pin(async move { Ok(self.0.lock().change_group(&request, self.0.now(request.now))) })
     }
 
-    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         Box::pin(async { Ok(self.0.lock().node_infos(self.0.now(None))) })
     }
 
-    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+    fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
         Box::pin(async move { Ok(self.0.lock().audit.iter().rev().take(limit).cloned().collect()) })
     }
 }

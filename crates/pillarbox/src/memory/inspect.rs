@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::state::State;
+use super::state::{NodeDetails, State};
 use super::time::{earlier, until};
 use crate::model::{EventId, Lane, Malformed, Record, Seq, Status};
 use crate::port::{Contents, GroupState, List, NodeInfo, PageOrder, Select, Shown, Stats, TypeCount};
+use crate::rules::Member;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -45,10 +46,10 @@ impl State {
         let mut stats = Stats {
             delayed: self.index.count(Lane::DELAYED),
             queued: self.index.count(Lane::QUEUE),
-            free_slots: self.slots.values().filter(|holding| holding.holder.is_none()).count() as u64,
+            free_slots: self.members.slots().iter().filter(|slot| slot.state.holder.is_none()).count() as u64,
             blocked_groups: held(GroupState::Blocked),
             paused_groups: held(GroupState::Paused),
-            nodes: self.nodes.values().filter(|node| node.expires_at > now).count() as u64,
+            nodes: self.members.nodes().iter().filter(|node| node.expires_at > now).count() as u64,
             dead_by_type: self.dead_by_type(),
             ..Stats::default()
         };
@@ -80,20 +81,15 @@ impl State {
     }
 
     pub(super) fn node_infos(&self, now: Timestamp) -> Vec<NodeInfo> {
-        let mut nodes: Vec<NodeInfo> = self
-            .nodes
-            .iter()
-            .map(|(id, node)| NodeInfo {
-                node: *id,
-                label: node.label.clone(),
-                lane: node.lane,
-                slots: self.slots.values().filter(|holding| holding.holder == Some(*id)).count(),
-                joined_at: node.joined_at,
-                expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
-                state: node.state.clone(),
-            })
-            .collect();
-        nodes.sort_by_key(|info| (info.joined_at, info.node));
-        nodes
+        let info = |node: &Member<NodeDetails>| NodeInfo {
+            node: node.id,
+            label: node.details.label.clone(),
+            lane: node.lane,
+            slots: self.members.held_by(node.id).count(),
+            joined_at: node.details.joined_at,
+            expires_in: (node.expires_at > now).then(|| until(now, node.expires_at)),
+            state: node.details.state.clone(),
+        };
+        self.members.nodes().iter().map(info).collect()
     }
 }

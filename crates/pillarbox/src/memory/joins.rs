@@ -48,8 +48,8 @@ impl JoinTables {
             JoinAction::Cancel { .. } if join.status == JoinStatus::Cancelled => {
                 (JoinChanged::Unchanged, None)
             }
-            _ if join.status != JoinStatus::Pending => (JoinChanged::Ended(join.status), None),
             JoinAction::Attach { messages } => self.attach(id, messages, now, step),
+            _ if join.status != JoinStatus::Pending => (JoinChanged::Ended(join.status), None),
             JoinAction::Wait(_) if join.wait.is_some() => (JoinChanged::AlreadyWaiting, None),
             JoinAction::Wait(wait) => {
                 self.update(id, now, |join| join.wait = Some(wait.clone()));
@@ -112,20 +112,21 @@ impl JoinTables {
         now: Timestamp,
         step: impl Fn(&EventId) -> Option<StepState>,
     ) -> (JoinChanged, Option<Fired>) {
+        let is_member = |message: &&EventId| self.members.contains_key(&(id.clone(), (*message).clone()));
+        if messages.iter().all(|message| is_member(&message)) {
+            return (JoinChanged::Unchanged, None);
+        }
+        let JoinRecord { status, expected, .. } = self.joins[id];
+        if status != JoinStatus::Pending {
+            return (JoinChanged::Ended(status), None);
+        }
         let mut fresh = BTreeMap::new();
-        for message in messages {
-            if self.members.contains_key(&(id.clone(), message.clone())) {
-                continue;
-            }
+        for message in messages.iter().filter(|message| !is_member(message)) {
             match step(message) {
                 Some(state) => fresh.insert(message.clone(), state),
                 None => return (JoinChanged::NoSuchMessage(message.clone()), None),
             };
         }
-        if fresh.is_empty() {
-            return (JoinChanged::Unchanged, None);
-        }
-        let expected = self.joins[id].expected;
         if self.joins[id].attached as usize + fresh.len() > expected as usize {
             return (JoinChanged::Full { expected }, None);
         }

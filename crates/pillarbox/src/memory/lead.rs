@@ -7,13 +7,12 @@ use jiff::Timestamp;
 use super::state::State;
 use super::stored::{Lock, Stored};
 use super::time::earlier;
-use crate::model::{GroupKey, NodeId, Token};
+use crate::model::{GroupKey, NodeId, Slot, Token};
 use crate::port::{Recover, Take, Taken};
 
 impl State {
     fn leads(&self, node: NodeId) -> bool {
-        self.nodes.contains_key(&node)
-            && self.slots.get(&0).is_some_and(|holding| holding.holder == Some(node))
+        self.members.held_by(node).any(|held| held.state.slot == Slot(0))
     }
 
     pub(super) fn take_led(&mut self, request: &Take, now: Timestamp) -> Taken {

@@ -9,7 +9,7 @@ use crate::port::{Order, Promote, Promoted};
 
 impl State {
     pub(super) fn promote(&mut self, request: &Promote, now: Timestamp) -> Promoted {
-        if !self.nodes.contains_key(&request.node) {
+        if !self.members.has(request.node) {
             return Promoted::default();
         }
         let due: Vec<i64> = self.index.due(Lane::DELAYED, now).take(request.rows).collect();

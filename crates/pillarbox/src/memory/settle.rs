@@ -12,7 +12,7 @@ use crate::rules::{Move, transition};
 impl State {
     pub(super) fn settle(&mut self, request: &Settle, now: Timestamp) -> Settled {
         if let Fence::Node(node) = &request.fence
-            && !self.nodes.contains_key(node)
+            && !self.members.has(*node)
         {
             return Settled::lost(request.outcomes.len());
         }
@@ -67,7 +67,7 @@ impl State {
                     row.put_off();
                 }
                 fail(row, error, *counts);
-                if *counts != Counts::Back {
+                if counts.is_recorded() {
                     remember(row, &request.fence, now);
                 }
             }),
@@ -75,7 +75,7 @@ impl State {
                 self.change(seq, |row| {
                     row.end_by(Status::Dead, &request.fence, now);
                     fail(row, error, *counts);
-                    if *counts == Counts::One {
+                    if counts.is_recorded() {
                         remember(row, &request.fence, now);
                     }
                 });
@@ -164,11 +164,7 @@ fn move_of(change: &Change) -> Move {
 
 fn fail(row: &mut Stored, error: &str, counts: Counts) {
     row.last_error = Some(stored_error(error));
-    row.attempts = match counts {
-        Counts::One => row.attempts.saturating_add(1),
-        Counts::None => row.attempts,
-        Counts::Back => row.attempts.saturating_sub(1),
-    };
+    row.attempts = row.attempts.saturating_add_signed(counts.added().into());
 }
 
 impl Stored {

@@ -8,26 +8,16 @@ use super::hash::FixedMap;
 use super::index::{Index, Key};
 use super::joins::JoinTables;
 use super::stored::Stored;
-use crate::model::{EventId, GroupKey, Lane, NodeId, Status};
-use crate::port::{AuditEntry, HeldGroup, Quarantine};
-use crate::rules::SLOTS;
+use crate::model::{EventId, GroupKey, Slot, Status};
+use crate::port::{AuditEntry, HeldGroup};
+use crate::rules::{Members, SLOTS, SlotRecord};
 
-/// The row of a node.
+/// What the row of a node has beside its membership.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct NodeDetails {
     pub(super) label: String,
-    pub(super) lane: Lane,
     pub(super) joined_at: Timestamp,
-    pub(super) expires_at: Timestamp,
     pub(super) state: Option<String>,
-}
-
-/// The row of a slot: its holder, and its quarantine.
-#[derive(Debug, Default)]
-pub(super) struct Holding {
-    pub(super) holder: Option<NodeId>,
-    pub(super) suspect: bool,
-    pub(super) quarantine: Option<Quarantine>,
 }
 
 /// An open transaction that has inserted rows, and the lowest of their numbers.
@@ -51,8 +41,7 @@ pub(super) struct State {
     pub(super) origin: i64,
     pub(super) open: Vec<OpenFrom>,
     pub(super) transactions: u64,
-    pub(super) nodes: BTreeMap<NodeId, Node>,
-    pub(super) slots: BTreeMap<i16, Holding>,
+    pub(super) members: Members<NodeDetails>,
     pub(super) groups: BTreeMap<GroupKey, HeldGroup>,
     pub(super) epoch: i64,
     pub(super) joins: JoinTables,
@@ -73,8 +62,7 @@ impl State {
             origin: 0,
             open: Vec::new(),
             transactions: 0,
-            nodes: BTreeMap::new(),
-            slots: (0..slots).map(|slot| (slot, Holding::default())).collect(),
+            members: Members::new(Vec::new(), (0..slots).map(|slot| SlotRecord::free(Slot(slot))).collect()),
             groups: BTreeMap::new(),
             epoch: 0,
             joins: JoinTables::default(),

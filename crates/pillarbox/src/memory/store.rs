@@ -14,10 +14,9 @@ use super::write::{Draft, Taken};
 use super::{MemoryClock, MemoryOptions};
 use crate::model::{EventId, GroupKey, JoinId, JoinRecord, Malformed, NewRow, NodeId, Row, Seq, Written};
 use crate::port::{
-    self, Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched,
-    Heartbeat, ItemStore, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Membership, Promote,
-    Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Table, Take, Wakeups, Write,
-    WriteOn,
+    self, Admin, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat,
+    ItemStore, JoinChange, JoinChanged, JoinShown, Joins, ListJoins, Membership, Promote, Promoted, Reap,
+    Recover, Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Take, Wakeups, Write, WriteOn,
 };
 use crate::rules::SLOTS;
 
@@ -183,42 +182,46 @@ impl Table for MemoryStore {
         &self.0.facts
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         Box::pin(async move { Ok(self.0.now(None)) })
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         Box::pin(async move { Ok(self.0.lock().settle(&request, self.0.now(request.now))) })
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         Box::pin(async move {
-            let joined = self.0.lock().register(&request, self.0.now(request.now));
-            joined.ok_or_else(|| {
-                self.0.error(ErrorKind::Conflict, "join", format!("node {} is there already", request.node))
+            let registered = self.0.lock().register(&request, self.0.now(request.now));
+            registered.ok_or_else(|| {
+                self.0.error(
+                    ErrorKind::Conflict,
+                    "register",
+                    format!("node {} is there already", request.node),
+                )
             })
         })
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         Box::pin(async move { Ok(self.0.lock().heartbeat(&request, self.0.now(request.now))) })
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.0.lock().publish(node, state);
             Ok(())
         })
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.0.lock().leave(node);
             Ok(())
         })
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         Box::pin(async move { self.0.write(&request) })
     }
 
@@ -232,23 +235,23 @@ impl Table for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         Box::pin(async move { Ok(self.0.lock().fetch(&request, self.0.now(request.now))) })
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         Box::pin(async move { Ok(self.0.lock().claim(&request, self.0.now(request.now))) })
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async move { Ok(self.0.lock().due_topics(&request, self.0.now(request.now))) })
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.0.lock().reap(&request, self.0.now(request.now))) })
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         Box::pin(async move { Ok(self.0.lock().promote(&request, self.0.now(request.now))) })
     }
 
@@ -258,17 +261,17 @@ impl Store for MemoryStore {
 }
 
 impl ItemStore for MemoryStore {
-    fn take(&self, request: Take) -> Answer<'_, port::Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, port::Taken> {
         Box::pin(async move { Ok(self.0.lock().take_led(&request, self.0.now(request.now))) })
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
         Box::pin(async move { Ok(self.0.lock().recover(&request, self.0.now(request.now))) })
     }
 }
 
 impl Joins for MemoryStore {
-    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged> {
+    fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged> {
         Box::pin(async move {
             let changed = self.0.lock().change_join(&request, self.0.now(request.now));
             self.0.hint(1);
@@ -276,31 +279,39 @@ impl Joins for MemoryStore {
         })
     }
 
-    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>> {
+    fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>> {
         Box::pin(async move { Ok(self.0.lock().joins.show(&join, members)) })
     }
 
-    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>> {
+    fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>> {
         Box::pin(async move { Ok(self.0.lock().joins.list(&request)) })
     }
 }
 
 impl WriteOn<MemoryTransaction> for MemoryStore {
-    fn insert<'a>(&'a self, tx: &'a mut MemoryTransaction, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(
+        &'a self,
+        tx: &'a mut MemoryTransaction,
+        rows: &'a [NewRow],
+    ) -> StoreFuture<'a, Vec<Written>> {
         Box::pin(async move {
             self.own(tx, "insert")?;
             tx.insert(rows)
         })
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(
+        &'a self,
+        tx: &'a mut MemoryTransaction,
+        request: Cancel,
+    ) -> StoreFuture<'a, Vec<EventId>> {
         Box::pin(async move {
             self.own(tx, "cancel")?;
             Ok(tx.cancel(&request))
         })
     }
 
-    fn settle_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Settle) -> Answer<'a, Settled> {
+    fn settle_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Settle) -> StoreFuture<'a, Settled> {
         Box::pin(async move {
             self.own(tx, "settle")?;
             Ok(tx.settle(request))
@@ -311,7 +322,7 @@ impl WriteOn<MemoryTransaction> for MemoryStore {
         &'a self,
         tx: &'a mut MemoryTransaction,
         request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
+    ) -> StoreFuture<'a, JoinChanged> {
         Box::pin(async move {
             self.own(tx, "change a join")?;
             Ok(tx.change_join(request))
@@ -322,7 +333,7 @@ impl WriteOn<MemoryTransaction> for MemoryStore {
 impl Begin for MemoryStore {
     type Tx = MemoryTransaction;
 
-    fn begin(&self) -> Answer<'_, MemoryTransaction> {
+    fn begin(&self) -> StoreFuture<'_, MemoryTransaction> {
         Box::pin(async move { Ok(MemoryTransaction::begin(&self.0)) })
     }
 
@@ -330,7 +341,7 @@ impl Begin for MemoryStore {
         tx.commit().map_err(CommitError::Refused)
     }
 
-    fn rollback(&self, tx: MemoryTransaction) -> Answer<'_, ()> {
+    fn rollback(&self, tx: MemoryTransaction) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             drop(tx);
             Ok(())

@@ -156,7 +156,7 @@ impl MemoryTransaction {
 
 /// The answer that a settle would give now.
 fn foreseen(state: &State, request: &Settle) -> Settled {
-    let held = !matches!(&request.fence, Fence::Node(node) if !state.nodes.contains_key(node));
+    let held = !matches!(&request.fence, Fence::Node(node) if !state.members.has(*node));
     let outcomes = request.outcomes.iter().enumerate();
     let stale = outcomes.filter(|(_, outcome)| !held || !state.may_settle(outcome, &request.fence));
     let stale = stale.map(|(place, _)| place).collect();

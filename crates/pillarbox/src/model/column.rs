@@ -25,7 +25,8 @@ macro_rules! columns {
         }
 
         impl Column {
-            pub(super) const ALL: &[Self] = &[$(Self::$column,)+];
+            /// Every column, each at the place of its discriminant.
+            pub const ALL: &[Self] = &[$(Self::$column,)+];
 
             pub(super) fn named(name: &str) -> Option<Self> {
                 match name {
@@ -34,7 +35,9 @@ macro_rules! columns {
                 }
             }
 
-            pub(super) const fn name(self) -> &'static str {
+            /// The name of the column.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$column => $name,)+
                 }

@@ -1,4 +1,4 @@
-//! Decoding of rows of any SQL store: a read never fails, whatever another program wrote.
+//! Decoding of rows of any store: a read never fails, whatever another program wrote.
 
 use jiff::Timestamp;
 
@@ -78,6 +78,13 @@ impl RowDecoder {
             }
         }
         Self { positions }
+    }
+
+    /// Creates a decoder for rows whose values are found by name: the position of a column is its place in
+    /// [`Column::ALL`].
+    #[must_use]
+    pub fn by_name() -> Self {
+        Self::new(Column::ALL.iter().map(|column| column.name()))
     }
 
     fn position(&self, column: Column) -> Option<usize> {
@@ -353,11 +360,7 @@ struct Keys<'a> {
 
 impl Keys<'_> {
     fn group(&self) -> Option<GroupKey> {
-        if let Some(group) = self.message_group {
-            return Some(GroupKey::new(group));
-        }
-        let id = self.aggregate_id?;
-        Some(GroupKey::new(format!("{}/{id}", self.aggregate_type.unwrap_or(GLOBAL))))
+        GroupKey::of_columns(self.message_group, self.aggregate_type, self.aggregate_id)
     }
 }
 

@@ -24,6 +24,14 @@ pub struct Event(Arc<Envelope>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Envelope {
     id: EventId,
+    fields: Fields,
+    payload: Payload,
+    occurred_at: Timestamp,
+}
+
+/// The fields that an event and its builder share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Fields {
     event_type: Cow<'static, str>,
     aggregate_type: Cow<'static, str>,
     aggregate_id: Option<String>,
@@ -32,8 +40,6 @@ struct Envelope {
     message_id: Option<String>,
     correlation_id: Option<String>,
     headers: Headers,
-    payload: Payload,
-    occurred_at: Timestamp,
     due: Option<When>,
     expires: Option<When>,
 }
@@ -73,49 +79,49 @@ impl Event {
     /// The event type.
     #[must_use]
     pub fn event_type(&self) -> &str {
-        &self.0.event_type
+        &self.0.fields.event_type
     }
 
     /// The aggregate type; `__GLOBAL__` if none was set.
     #[must_use]
     pub fn aggregate_type(&self) -> &str {
-        &self.0.aggregate_type
+        &self.0.fields.aggregate_type
     }
 
     /// The aggregate id.
     #[must_use]
     pub fn aggregate_id(&self) -> Option<&str> {
-        self.0.aggregate_id.as_deref()
+        self.0.fields.aggregate_id.as_deref()
     }
 
     /// The tenant. It is passed through and never used as a filter.
     #[must_use]
     pub fn tenant_id(&self) -> Option<&str> {
-        self.0.tenant_id.as_deref()
+        self.0.fields.tenant_id.as_deref()
     }
 
     /// The message group, if set; it takes precedence over the aggregate as group.
     #[must_use]
     pub fn message_group(&self) -> Option<&str> {
-        self.0.message_group.as_deref()
+        self.0.fields.message_group.as_deref()
     }
 
     /// The logical id: writing the same message id twice adds one event.
     #[must_use]
     pub fn message_id(&self) -> Option<&str> {
-        self.0.message_id.as_deref()
+        self.0.fields.message_id.as_deref()
     }
 
     /// The id that connects related events.
     #[must_use]
     pub fn correlation_id(&self) -> Option<&str> {
-        self.0.correlation_id.as_deref()
+        self.0.fields.correlation_id.as_deref()
     }
 
     /// The headers.
     #[must_use]
     pub fn headers(&self) -> &Headers {
-        &self.0.headers
+        &self.0.fields.headers
     }
 
     /// The payload.
@@ -142,19 +148,19 @@ impl Event {
     /// The earliest time of delivery.
     #[must_use]
     pub fn due(&self) -> Option<When> {
-        self.0.due
+        self.0.fields.due
     }
 
     /// The latest time of delivery.
     #[must_use]
     pub fn expires(&self) -> Option<When> {
-        self.0.expires
+        self.0.fields.expires
     }
 
     /// The trace context in the headers, if there is one.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
-        TraceContext::from_headers(&self.0.headers)
+        TraceContext::from_headers(&self.0.fields.headers)
     }
 
     /// Returns a builder with all fields of this event, for interceptors that change events.
@@ -163,29 +169,19 @@ impl Event {
             Payload::Json(text) => (Some(text), None),
             Payload::Bytes(bytes) => (None, Some(bytes)),
         };
-        let envelope = &*self.0;
         EventBuilder {
-            id: Some(envelope.id.as_str().to_owned()),
-            event_type: envelope.event_type.clone(),
-            aggregate_type: envelope.aggregate_type.clone(),
-            aggregate_id: envelope.aggregate_id.clone(),
-            tenant_id: envelope.tenant_id.clone(),
-            message_group: envelope.message_group.clone(),
-            message_id: envelope.message_id.clone(),
-            correlation_id: envelope.correlation_id.clone(),
-            headers: envelope.headers.clone(),
+            id: Some(self.0.id.as_str().to_owned()),
+            fields: self.0.fields.clone(),
             json: payload.0,
             bytes: payload.1,
-            occurred_at: Some(envelope.occurred_at),
-            due: envelope.due,
-            expires: envelope.expires,
+            occurred_at: Some(self.0.occurred_at),
         }
     }
 
     /// Checks an event that was built under other limits.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Invalid> {
         check_payload(&self.0.payload, limits)?;
-        self.0.headers.validate(limits)?;
+        self.0.fields.headers.validate(limits)?;
         limits.layout.check(self)
     }
 
@@ -193,28 +189,28 @@ impl Event {
     #[must_use]
     pub fn weight(&self) -> usize {
         const FIXED: usize = 256;
-        FIXED + self.names_size() + self.0.headers.weight() + self.0.payload.size()
+        FIXED + self.names_size() + self.0.fields.headers.weight() + self.0.payload.size()
     }
 
     /// The stored size of its texts, headers and payload, in bytes. It counts against the byte limits of a
     /// read.
     #[must_use]
     pub fn size(&self) -> usize {
-        let headers = self.0.headers.to_stored().map_or(0, |headers| headers.len());
+        let headers = self.0.fields.headers.to_stored().map_or(0, |headers| headers.len());
         self.names_size() + headers + self.0.payload.size()
     }
 
     fn names_size(&self) -> usize {
-        let envelope = &*self.0;
+        let fields = &self.0.fields;
         let names = [
-            Some(envelope.id.as_str()),
-            Some(&envelope.event_type),
-            Some(&*envelope.aggregate_type).filter(|name| *name != GLOBAL),
-            envelope.aggregate_id.as_deref(),
-            envelope.tenant_id.as_deref(),
-            envelope.message_group.as_deref(),
-            envelope.message_id.as_deref(),
-            envelope.correlation_id.as_deref(),
+            Some(self.0.id.as_str()),
+            Some(&fields.event_type),
+            Some(&*fields.aggregate_type).filter(|name| *name != GLOBAL),
+            fields.aggregate_id.as_deref(),
+            fields.tenant_id.as_deref(),
+            fields.message_group.as_deref(),
+            fields.message_id.as_deref(),
+            fields.correlation_id.as_deref(),
         ];
         names.into_iter().flatten().map(str::len).sum()
     }
@@ -225,39 +221,16 @@ impl Event {
 #[must_use = "a builder does nothing until it is written or built"]
 pub struct EventBuilder {
     id: Option<String>,
-    event_type: Cow<'static, str>,
-    aggregate_type: Cow<'static, str>,
-    aggregate_id: Option<String>,
-    tenant_id: Option<String>,
-    message_group: Option<String>,
-    message_id: Option<String>,
-    correlation_id: Option<String>,
-    headers: Headers,
+    fields: Fields,
     json: Option<Box<str>>,
     bytes: Option<Box<[u8]>>,
     occurred_at: Option<Timestamp>,
-    due: Option<When>,
-    expires: Option<When>,
 }
 
 impl EventBuilder {
     fn new(event_type: Cow<'static, str>) -> Self {
-        Self {
-            id: None,
-            event_type,
-            aggregate_type: Cow::Borrowed(GLOBAL),
-            aggregate_id: None,
-            tenant_id: None,
-            message_group: None,
-            message_id: None,
-            correlation_id: None,
-            headers: Headers::default(),
-            json: None,
-            bytes: None,
-            occurred_at: None,
-            due: None,
-            expires: None,
-        }
+        let fields = Fields { event_type, aggregate_type: Cow::Borrowed(GLOBAL), ..Fields::default() };
+        Self { id: None, fields, json: None, bytes: None, occurred_at: None }
     }
 
     /// Sets the id. Default: a monotonic ULID, or a TSID if the layout requires one.
@@ -271,52 +244,31 @@ impl EventBuilder {
         self.aggregate_type(aggregate_type).aggregate_id(id)
     }
 
-    /// Sets the type of the aggregate.
-    pub fn aggregate_type(mut self, aggregate_type: impl AggregateType) -> Self {
-        self.aggregate_type = aggregate_type.name();
-        self
-    }
-
-    /// Sets the id of the aggregate.
-    pub fn aggregate_id(mut self, id: impl ToString) -> Self {
-        self.aggregate_id = Some(id.to_string());
-        self
-    }
-
-    /// Sets the tenant, which is passed through.
-    pub fn tenant(mut self, id: impl Into<String>) -> Self {
-        self.tenant_id = Some(id.into());
-        self
-    }
-
-    /// Sets the message group. Events of one group are delivered in order where order is kept.
-    pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.message_group = Some(group.into());
-        self
-    }
-
-    /// Sets the logical id. A second write with the same message id adds no event.
-    pub fn message_id(mut self, id: impl Into<String>) -> Self {
-        self.message_id = Some(id.into());
-        self
-    }
-
-    /// Sets the id that connects related events. An empty id counts as none.
-    pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
-        self.correlation_id = Some(id.into()).filter(|id| !id.is_empty());
-        self
+    setters! {
+        /// Sets the type of the aggregate.
+        aggregate_type(aggregate_type: impl AggregateType) => fields.aggregate_type = aggregate_type.name();
+        /// Sets the id of the aggregate.
+        aggregate_id(id: impl ToString) => fields.aggregate_id = Some(id.to_string());
+        /// Sets the tenant, which is passed through.
+        tenant(id: impl Into<String>) => fields.tenant_id = Some(id.into());
+        /// Sets the message group. Events of one group are delivered in order where order is kept.
+        group(group: impl Into<String>) => fields.message_group = Some(group.into());
+        /// Sets the logical id. A second write with the same message id adds no event.
+        message_id(id: impl Into<String>) => fields.message_id = Some(id.into());
+        /// Sets the id that connects related events. An empty id counts as none.
+        correlation_id(id: impl Into<String>) => fields.correlation_id = Some(id.into()).filter(|id| !id.is_empty());
     }
 
     /// Sets a header. It replaces a header of the same name.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.insert(name.into(), value.into());
+        self.fields.headers.insert(name.into(), value.into());
         self
     }
 
     /// Whether a header of this name is set.
     #[must_use]
     pub fn has_header(&self, name: &str) -> bool {
-        self.headers.get(name).is_some()
+        self.fields.headers.get(name).is_some()
     }
 
     /// Sets the trace context, as headers.
@@ -328,34 +280,17 @@ impl EventBuilder {
         }
     }
 
-    /// Sets JSON text as payload. The text is neither parsed nor changed.
-    pub fn payload_json(mut self, json: impl Into<String>) -> Self {
-        self.json = Some(json.into().into_boxed_str());
-        self
-    }
-
-    /// Sets raw bytes as payload.
-    pub fn payload_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.bytes = Some(bytes.into().into_boxed_slice());
-        self
-    }
-
-    /// Sets when the event happened. Default: now.
-    pub fn occurred_at(mut self, at: Timestamp) -> Self {
-        self.occurred_at = Some(at);
-        self
-    }
-
-    /// Sets the earliest time of delivery. When it is due, the event goes to the end of its group.
-    pub fn due(mut self, when: impl Into<When>) -> Self {
-        self.due = Some(when.into());
-        self
-    }
-
-    /// Sets the latest time of delivery. After it, the event becomes dead, with the reason.
-    pub fn expires(mut self, when: impl Into<When>) -> Self {
-        self.expires = Some(when.into());
-        self
+    setters! {
+        /// Sets JSON text as payload. The text is neither parsed nor changed.
+        payload_json(json: impl Into<String>) => json = Some(json.into().into_boxed_str());
+        /// Sets raw bytes as payload.
+        payload_bytes(bytes: impl Into<Vec<u8>>) => bytes = Some(bytes.into().into_boxed_slice());
+        /// Sets when the event happened. Default: now.
+        occurred_at(at: Timestamp) => occurred_at = Some(at);
+        /// Sets the earliest time of delivery. When it is due, the event goes to the end of its group.
+        due(when: impl Into<When>) => fields.due = Some(when.into());
+        /// Sets the latest time of delivery. After it, the event becomes dead, with the reason.
+        expires(when: impl Into<When>) => fields.expires = Some(when.into());
     }
 
     /// Checks every field against the default limits and builds the event.
@@ -366,26 +301,18 @@ impl EventBuilder {
     /// Checks every field against these limits and builds the event.
     pub fn build_within(mut self, limits: &Limits) -> Result<Event, Invalid> {
         self.check_names()?;
-        self.headers.validate(limits)?;
+        self.fields.headers.validate(limits)?;
         let payload = self.checked_payload(limits)?;
         let id = match self.id {
             Some(id) => EventId::new(id)?,
             None => limits.layout.new_id(),
         };
+        let (due, expires) = (self.fields.due.map(whole_micros), self.fields.expires.map(whole_micros));
         let event = Event(Arc::new(Envelope {
             id,
-            event_type: self.event_type,
-            aggregate_type: self.aggregate_type,
-            aggregate_id: self.aggregate_id,
-            tenant_id: self.tenant_id,
-            message_group: self.message_group,
-            message_id: self.message_id,
-            correlation_id: self.correlation_id,
-            headers: self.headers,
+            fields: Fields { due, expires, ..self.fields },
             payload,
             occurred_at: micros(self.occurred_at.unwrap_or_else(Timestamp::now)),
-            due: self.due.map(whole_micros),
-            expires: self.expires.map(whole_micros),
         }));
         limits.layout.check(&event)?;
         Ok(event)
@@ -398,39 +325,26 @@ impl EventBuilder {
             (_, Some(bytes)) => Payload::Bytes(bytes),
             (json, None) => Payload::Json(json.unwrap_or_default()),
         };
-        Event(Arc::new(Envelope {
-            id,
-            event_type: self.event_type,
-            aggregate_type: self.aggregate_type,
-            aggregate_id: self.aggregate_id,
-            tenant_id: self.tenant_id,
-            message_group: self.message_group,
-            message_id: self.message_id,
-            correlation_id: self.correlation_id,
-            headers: self.headers,
-            payload,
-            occurred_at: self.occurred_at.unwrap_or_default(),
-            due: self.due,
-            expires: self.expires,
-        }))
+        let occurred_at = self.occurred_at.unwrap_or_default();
+        Event(Arc::new(Envelope { id, fields: self.fields, payload, occurred_at }))
     }
 
     /// Replaces all headers; for stores that read rows.
     #[doc(hidden)]
     pub fn headers(mut self, headers: Headers) -> Self {
-        self.headers = headers;
+        self.fields.headers = headers;
         self
     }
 
     fn check_names(&self) -> Result<(), Invalid> {
-        limits::name("event type", &self.event_type, EVENT_TYPE_MAX)?;
-        limits::name("aggregate type", &self.aggregate_type, AGGREGATE_TYPE_MAX)?;
+        limits::name("event type", &self.fields.event_type, EVENT_TYPE_MAX)?;
+        limits::name("aggregate type", &self.fields.aggregate_type, AGGREGATE_TYPE_MAX)?;
         for (field, value, max) in [
-            ("aggregate id", &self.aggregate_id, AGGREGATE_ID_MAX),
-            ("tenant id", &self.tenant_id, TENANT_ID_MAX),
-            ("message group", &self.message_group, MESSAGE_GROUP_MAX),
-            ("message id", &self.message_id, MESSAGE_ID_MAX),
-            ("correlation id", &self.correlation_id, CORRELATION_ID_MAX),
+            ("aggregate id", &self.fields.aggregate_id, AGGREGATE_ID_MAX),
+            ("tenant id", &self.fields.tenant_id, TENANT_ID_MAX),
+            ("message group", &self.fields.message_group, MESSAGE_GROUP_MAX),
+            ("message id", &self.fields.message_id, MESSAGE_ID_MAX),
+            ("correlation id", &self.fields.correlation_id, CORRELATION_ID_MAX),
         ] {
             if let Some(value) = value {
                 limits::name(field, value, max)?;
@@ -457,7 +371,8 @@ impl EventBuilder {
 
 fn check_payload(payload: &Payload, limits: &Limits) -> Result<(), Invalid> {
     if payload.size() > limits.payload {
-        return Err(Invalid::TooLong { field: "payload", len: payload.size(), max: limits.payload });
+        let (len, max) = (payload.size(), limits.payload);
+        return Err(Invalid::TooLong { field: "payload", len, max, unit: "bytes" });
     }
     match payload {
         Payload::Json(text) => limits::text("payload", text, limits),
@@ -470,10 +385,10 @@ impl fmt::Debug for EventBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventBuilder")
             .field("id", &self.id)
-            .field("event_type", &self.event_type)
-            .field("aggregate_type", &self.aggregate_type)
-            .field("aggregate_id", &self.aggregate_id)
-            .field("headers", &self.headers)
+            .field("event_type", &self.fields.event_type)
+            .field("aggregate_type", &self.fields.aggregate_type)
+            .field("aggregate_id", &self.fields.aggregate_id)
+            .field("headers", &self.fields.headers)
             .field("json_bytes", &self.json.as_ref().map(|json| json.len()))
             .field("raw_bytes", &self.bytes.as_ref().map(|bytes| bytes.len()))
             .finish_non_exhaustive()
@@ -500,6 +415,13 @@ impl IntoEvent for Event {
         }
         self.check(limits)?;
         Ok(self)
+    }
+}
+
+/// An event type with its payload as JSON text, as in `tx.write(("order.placed", "{}"))`.
+impl<T: EventType, P: Into<String>> IntoEvent for (T, P) {
+    fn into_event(self, limits: &Limits, trace: Option<&TraceContext>) -> Result<Event, Invalid> {
+        Event::text(self.0, self.1).into_event(limits, trace)
     }
 }
 

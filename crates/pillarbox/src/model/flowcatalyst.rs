@@ -68,7 +68,7 @@ impl<'a> NewItem<'a> {
             (None, Some(id)) => Some(Cow::Owned(format!("{}/{id}", event.aggregate_type()))),
             (None, None) => None,
         };
-        debug_assert!(message_group.as_ref().is_none_or(|group| group.len() <= MESSAGE_GROUP_MAX));
+        debug_assert!(message_group.as_ref().is_none_or(|group| group.chars().count() <= MESSAGE_GROUP_MAX));
         Ok(Self { id, item_type: event.event_type(), message_group, payload })
     }
 
@@ -155,7 +155,7 @@ impl Item {
     }
 
     /// The status. An unknown status counts as dead, so the item is not delivered.
-    fn standing(&self) -> Status {
+    fn status_or_retry(&self) -> Status {
         match self.status.as_deref() {
             Some(PENDING | PROCESSING) if self.retry_count.unwrap_or_default() > 0 => Status::Retry,
             Some(PENDING | PROCESSING) => Status::New,
@@ -184,7 +184,7 @@ impl Item {
     pub fn into_row(mut self) -> Row {
         self.judge();
         let id = EventId::from_row(self.id.as_str());
-        let (status, attempts) = (self.standing(), self.attempts());
+        let (status, attempts) = (self.status_or_retry(), self.attempts());
         let created_at = self.created_at.unwrap_or_default();
         let token = Token(self.processed_at.map_or(0, Timestamp::as_microsecond));
         let event = match self.wrong {

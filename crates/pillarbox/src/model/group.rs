@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::limits::name;
-use super::{Event, Invalid, MESSAGE_GROUP_MAX};
+use super::{Event, GLOBAL, Invalid, MESSAGE_GROUP_MAX};
 
 /// The key of a group: the message group, or else the aggregate. Compared byte by byte.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,10 +30,21 @@ impl GroupKey {
     /// The group of an event: its message group, or else `type/id` if an aggregate id is set, or else none.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
-        if let Some(group) = event.message_group() {
+        Self::of_columns(event.message_group(), Some(event.aggregate_type()), event.aggregate_id())
+    }
+
+    /// The group of an event, from its columns. Without a name the aggregate type is the global one.
+    #[must_use]
+    pub fn of_columns(
+        message_group: Option<&str>,
+        aggregate_type: Option<&str>,
+        aggregate_id: Option<&str>,
+    ) -> Option<Self> {
+        if let Some(group) = message_group {
             return Some(Self(group.into()));
         }
-        event.aggregate_id().map(|id| Self(format!("{}/{id}", event.aggregate_type()).into()))
+        let id = aggregate_id?;
+        Some(Self(format!("{}/{id}", aggregate_type.unwrap_or(GLOBAL)).into()))
     }
 
     /// The key as text.

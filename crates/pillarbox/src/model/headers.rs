@@ -74,7 +74,7 @@ impl Headers {
         }
         let len = self.0.iter().map(|(k, v)| k.len() + v.len() + 6).sum::<usize>();
         if len > HEADERS_MAX {
-            return Err(Invalid::TooLong { field: "headers", len, max: HEADERS_MAX });
+            return Err(Invalid::TooLong { field: "headers", len, max: HEADERS_MAX, unit: "bytes" });
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The ids of events, nodes and owners of claims.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::limits::{self, EVENT_ID_MAX};
@@ -62,9 +62,18 @@ impl fmt::Display for EventId {
     }
 }
 
+/// For logs: control characters are escaped, because another program may have written the id and a line break
+/// in it would look like another line of the log.
 impl fmt::Debug for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        self.0.chars().try_for_each(|letter| match letter {
+            // Overrides of the direction of text and line separators mislead the eye too.
+            '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                write!(f, "{}", letter.escape_unicode())
+            }
+            _ if letter.is_control() => write!(f, "{}", letter.escape_default()),
+            _ => f.write_char(letter),
+        })
     }
 }
 

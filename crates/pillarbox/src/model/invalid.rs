@@ -21,14 +21,16 @@ pub enum Invalid {
         hint: &'static str,
     },
     /// A text is longer than its column.
-    #[error("{field} is {len} bytes long, at most {max} are allowed")]
+    #[error("{field} is {len} {unit} long, at most {max} are allowed")]
     TooLong {
         /// The field.
         field: &'static str,
-        /// Its length in bytes.
+        /// Its length.
         len: usize,
-        /// The limit in bytes.
+        /// The limit.
         max: usize,
+        /// The unit of both: `characters` of names, `bytes` of contents.
+        unit: &'static str,
     },
     /// A character that the database cannot store.
     #[error("{field} holds {what} at byte {at}, which the database can't keep")]

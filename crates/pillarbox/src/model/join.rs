@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::limits::{self, EVENT_ID_MAX};
 use super::{EventId, Invalid, Status};
 
-/// The maximum length of a grouping key, in bytes.
+/// The maximum length of a grouping key, in characters.
 pub const GROUPING_KEY_MAX: usize = 255;
 /// The maximum number of steps of a join.
 pub const JOIN_STEPS_MAX: u32 = 1_000_000;

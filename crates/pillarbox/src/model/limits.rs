@@ -1,4 +1,4 @@
-//! The size limits of all fields, in bytes, and the checks that enforce them.
+//! The limits of all fields, names in characters and contents in bytes, and the checks that enforce them.
 
 use super::{Invalid, Layout};
 
@@ -78,8 +78,12 @@ pub(crate) fn name(field: &'static str, value: &str, max: usize) -> Result<(), I
     if value.is_empty() {
         return Err(Invalid::Empty { field });
     }
+    // Columns of names count characters, which are at most as many as bytes.
     if value.len() > max {
-        return Err(Invalid::TooLong { field, len: value.len(), max });
+        let len = value.chars().count();
+        if len > max {
+            return Err(Invalid::TooLong { field, len, max, unit: "characters" });
+        }
     }
     match value.char_indices().find(|(_, c)| c.is_control()) {
         Some((at, _)) => Err(Invalid::Character { field, what: "a control character", at }),

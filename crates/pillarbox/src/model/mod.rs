@@ -12,6 +12,7 @@ mod join;
 mod layout;
 pub(crate) mod limits;
 mod names;
+mod new_columns;
 mod payload;
 mod place;
 mod row;
@@ -38,6 +39,7 @@ pub use limits::{
     TENANT_ID_MAX, TableName, stored_error,
 };
 pub use names::{AggregateType, EventType, GLOBAL, Global};
+pub use new_columns::NewColumns;
 pub use payload::Payload;
 pub use place::{Lane, Seq, Slot, SlotSet, Token};
 pub use row::{Attempt, Decoded, Malformed, NewRow, Placement, Record, Row, Written};

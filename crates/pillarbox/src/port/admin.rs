@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Answer;
+use super::StoreFuture;
 use crate::model::{Attempt, EventId, GroupKey, Lane, NodeId, Record, Seq, Status};
 
 /// A selection of events. An event must match every field that is set.
@@ -333,63 +333,63 @@ pub struct AuditEntry {
 /// same transaction if the store has transactions.
 pub trait Admin: Send + Sync {
     /// Creates or upgrades the tables. Safe to repeat.
-    fn migrate(&self) -> Answer<'_, Migrated>;
+    fn migrate(&self) -> StoreFuture<'_, Migrated>;
 
     /// The statements that create the tables, to be run by hand.
     fn schema_sql(&self) -> String;
 
     /// Checks that the tables exist and have this version.
-    fn check(&self) -> Answer<'_, ()>;
+    fn check(&self) -> StoreFuture<'_, ()>;
 
     /// The privileges for delivery and purging that the database user lacks. Also empty if the store cannot
     /// tell.
-    fn lacking(&self) -> Answer<'_, Lacking> {
+    fn lacking(&self) -> StoreFuture<'_, Lacking> {
         Box::pin(async { Ok(Lacking::default()) })
     }
 
     /// Counts and ages of the outbox.
-    fn stats(&self) -> Answer<'_, Stats>;
+    fn stats(&self) -> StoreFuture<'_, Stats>;
 
     /// A page of events.
-    fn list(&self, request: List) -> Answer<'_, Vec<Record>>;
+    fn list(&self, request: List) -> StoreFuture<'_, Vec<Record>>;
 
     /// Reads one event with its failed attempts.
-    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>>;
+    fn show(&self, id: EventId) -> StoreFuture<'_, Option<Shown>>;
 
     /// Counts the matching events.
-    fn count(&self, select: Select) -> Answer<'_, u64>;
+    fn count(&self, select: Select) -> StoreFuture<'_, u64>;
 
     /// Deletes pending events and returns their ids.
-    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>>;
+    fn cancel(&self, request: Cancel) -> StoreFuture<'_, Vec<EventId>>;
 
     /// Makes dead events pending again, oldest first, and returns how many. An event that blocks its group
     /// keeps its place and frees the group; any other gets a new number.
-    fn replay(&self, request: Replay) -> Answer<'_, u64>;
+    fn replay(&self, request: Replay) -> StoreFuture<'_, u64>;
 
     /// Deletes dead events and returns how many. A group blocked by one of them goes on with its next event.
-    fn discard(&self, request: Discard) -> Answer<'_, u64>;
+    fn discard(&self, request: Discard) -> StoreFuture<'_, u64>;
 
     /// Deletes one batch of old rows and returns how many.
-    fn purge(&self, request: Purge) -> Answer<'_, u64>;
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64>;
 
     /// Like `purge`, but returns zero while another process is purging. Stores that serialise writing
     /// transactions anyway, and MongoDB, do not check.
-    fn purge_in_turn(&self, request: Purge) -> Answer<'_, u64> {
+    fn purge_in_turn(&self, request: Purge) -> StoreFuture<'_, u64> {
         self.purge(request)
     }
 
     /// Reads a page of held groups.
-    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>>;
+    fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>>;
 
     /// The held groups among these, ordered by key.
-    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>>;
+    fn held(&self, groups: Vec<GroupKey>) -> StoreFuture<'_, Vec<HeldGroup>>;
 
     /// Applies an action to a group. Returns false if there was nothing to change.
-    fn change_group(&self, request: GroupChange) -> Answer<'_, bool>;
+    fn change_group(&self, request: GroupChange) -> StoreFuture<'_, bool>;
 
     /// The registered nodes.
-    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>>;
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>>;
 
     /// The latest audit entries, newest first.
-    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>>;
+    fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>>;
 }

@@ -10,7 +10,7 @@ use crate::model::{Lane, NodeId, Seq, Slot};
 
 /// The rows that a node reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Part {
+pub enum ReadScope {
     /// A share of the slots, its own lane, and the lanes of former nodes.
     #[default]
     Share,
@@ -18,7 +18,7 @@ pub enum Part {
     OwnLane,
 }
 
-impl Part {
+impl ReadScope {
     /// The lane numbers of nodes with this part.
     #[must_use]
     pub const fn lanes(self) -> RangeInclusive<i16> {
@@ -43,7 +43,7 @@ pub struct Register {
     /// A label for operators, such as host and process.
     pub label: String,
     /// The rows that it reads.
-    pub part: Part,
+    pub reads: ReadScope,
     /// How long the registration is valid without a heartbeat.
     pub lease: Duration,
     /// The time, set by tests; by default the database's.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Answer, ByteLimits, Order, Table};
+use super::{ByteLimits, Order, StoreFuture, Table};
 use crate::model::{EventId, GroupKey, NodeId, Row};
 
 /// Takes the next pending rows of many groups, some of each, if the node is the leader.
@@ -74,8 +74,8 @@ pub struct Recover {
 pub trait ItemStore: Table {
     /// Takes rows. Never takes a row while an earlier row of its group is still pending and not taken with
     /// it, even if another transaction has locked the earlier row, as far as the database can tell.
-    fn take(&self, request: Take) -> Answer<'_, Taken>;
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken>;
 
     /// Releases rows and returns how many; zero if the node is not the leader.
-    fn recover(&self, request: Recover) -> Answer<'_, u64>;
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64>;
 }

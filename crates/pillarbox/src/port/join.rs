@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Answer;
+use super::StoreFuture;
 use crate::model::{EventId, JoinId, JoinMember, JoinRecord, JoinStatus, JoinWait, StepState};
 
 /// An operation on a join.
@@ -96,11 +96,11 @@ pub struct JoinShown {
 /// The joins of one store.
 pub trait Joins: Send + Sync {
     /// Applies a change to a join.
-    fn change_join(&self, request: JoinChange) -> Answer<'_, JoinChanged>;
+    fn change_join(&self, request: JoinChange) -> StoreFuture<'_, JoinChanged>;
 
     /// Reads one join with at most `members` of its members.
-    fn show_join(&self, join: JoinId, members: usize) -> Answer<'_, Option<JoinShown>>;
+    fn show_join(&self, join: JoinId, members: usize) -> StoreFuture<'_, Option<JoinShown>>;
 
     /// Reads a page of joins.
-    fn list_joins(&self, request: ListJoins) -> Answer<'_, Vec<JoinRecord>>;
+    fn list_joins(&self, request: ListJoins) -> StoreFuture<'_, Vec<JoinRecord>>;
 }

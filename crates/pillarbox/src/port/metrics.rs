@@ -15,7 +15,7 @@ pub trait MetricsExporter: Send + Sync + 'static {
     fn read_passed(&self, _count: u64) {}
     /// Events accepted by the sink.
     fn dispatch_success(&self, _count: u64) {}
-    /// Failed attempts.
+    /// Failed attempts that are retried; the last one counts as dead instead.
     fn dispatch_failure(&self, _count: u64) {}
     /// Events that became dead.
     fn dispatch_dead(&self, _count: u64) {}

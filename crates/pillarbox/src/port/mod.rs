@@ -27,15 +27,16 @@ pub use error::{ErrorKind, StoreError};
 pub use facts::Facts;
 pub use fetch::{ByteLimits, Cursor, Fetch, Fetched, Horizon, Scope};
 pub use heartbeat::{
-    GroupStates, Heartbeat, HeldSlot, Membership, Part, PendingRows, Promote, Promoted, Quarantine, Register,
+    GroupStates, Heartbeat, HeldSlot, Membership, PendingRows, Promote, Promoted, Quarantine, ReadScope,
+    Register,
 };
 pub use items::{ItemStore, Recover, Take, Taken};
 pub use join::{JoinAction, JoinChange, JoinChanged, JoinShown, Joins, ListJoins};
 pub use metrics::{MetricsExporter, NoMetrics};
 pub use settle::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled, Wait};
-pub use sink::{Claimed, Delivery, Handed, Sink, Source, Verdict};
+pub use sink::{Claimed, Delivery, DeliveryPath, Handed, Sink, Verdict};
 pub use store::Store;
-pub use table::{Answer, AnyTable, Items, Native, Order, Table, Wakeups, Write};
+pub use table::{AnyTable, Items, Native, Order, StoreFuture, Table, TableKind, Wakeups, Write};
 pub use write::{
     Begin, BlockingWriteOn, Body, CommitError, Insert, Transact, TransactError, WriteOn, WriteSql,
 };

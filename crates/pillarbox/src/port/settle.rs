@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Answer, StoreError};
+use super::{StoreError, StoreFuture};
 use crate::model::{EventId, GroupKey, NodeId, OwnerId, Seq, Token};
 
 /// The condition under which a settle may change rows.
@@ -36,15 +36,38 @@ pub enum OnDone {
     Delete,
 }
 
-/// How an outcome changes the number of attempts.
+/// How an outcome changes the number of attempts, and whether the attempt history gets an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
-    /// Adds one attempt.
+    /// Adds one attempt and a history entry.
     One,
-    /// Adds none: nothing was tried, or the attempt was counted before.
+    /// Adds a history entry only: a claim, or an `Attempt` ahead of sending, has counted the attempt.
+    Before,
+    /// Adds neither: nothing was tried, and nothing was counted.
     None,
-    /// Undoes the attempt counted by the claim; adds no history entry.
+    /// Undoes an attempt that a claim counted and that was not made; adds no history entry.
     Back,
+    /// Undoes one of two counts, because the claim and an `Attempt` have both counted this attempt; adds a
+    /// history entry.
+    Twice,
+}
+
+impl Counts {
+    /// The number of attempts that it adds.
+    #[must_use]
+    pub const fn added(self) -> i8 {
+        match self {
+            Self::One => 1,
+            Self::Before | Self::None => 0,
+            Self::Back | Self::Twice => -1,
+        }
+    }
+
+    /// Whether the attempt goes on record in the attempt history.
+    #[must_use]
+    pub const fn is_recorded(self) -> bool {
+        matches!(self, Self::One | Self::Before | Self::Twice)
+    }
 }
 
 /// Where an event waits for its next attempt.
@@ -133,7 +156,8 @@ pub struct Settle {
 /// The result of a settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// False if the node was evicted; then nothing was changed.
+    /// False if the node was evicted. Outcomes that changed nothing are then all in `stale`: every one, unless
+    /// the batch was settled in parts and the eviction came between two of them.
     pub held: bool,
     /// Places in `outcomes` that changed nothing: the row was deleted, is no longer pending, was claimed by
     /// another owner, or its number now belongs to another event.
@@ -169,7 +193,7 @@ impl Settle {
     pub async fn in_halves<'a>(
         self,
         locks: impl Fn(&StoreError) -> bool + Send,
-        settle: impl Fn(Self) -> Answer<'a, Settled> + Send,
+        settle: impl Fn(Self) -> StoreFuture<'a, Settled> + Send,
     ) -> Result<Settled, StoreError> {
         const TRIES: usize = 40;
         let (count, mut failed) = (self.outcomes.len(), 0);
@@ -177,7 +201,13 @@ impl Settle {
         let mut parts: Vec<Range<usize>> = std::iter::once(0..count).collect();
         while let Some(part) = parts.pop() {
             match settle(self.part(part.clone())).await {
-                Ok(settled) if !settled.held => return Ok(Settled::lost(count)),
+                Ok(settled) if !settled.held => {
+                    // Parts are settled in order: everything from this one on changed nothing.
+                    whole.stale.append(&mut whole.busy);
+                    whole.stale.extend(part.start..count);
+                    whole.stale.sort_unstable();
+                    return Ok(Settled { held: false, ..whole });
+                }
                 Ok(settled) => {
                     whole.stale.extend(settled.stale.iter().map(|place| part.start + place));
                     whole.busy.extend(settled.busy.iter().map(|place| part.start + place));
@@ -227,7 +257,7 @@ mod tests {
     async fn halves_find_the_locked_rows_and_settle_each_other_one_once() {
         let settled = Mutex::new(Vec::new());
         let (locked, gone) = ([3_i64, 400, 401, 999], 17_i64);
-        let store = |part: Settle| -> Answer<'_, Settled> {
+        let store = |part: Settle| -> StoreFuture<'_, Settled> {
             let seqs: Vec<i64> = part.outcomes.iter().map(|outcome| outcome.seq.0).collect();
             let answer = if seqs.iter().any(|seq| locked.contains(seq)) {
                 Err(StoreError::new(ErrorKind::Timeout, "settle", "test", "locked"))
@@ -245,9 +275,27 @@ mod tests {
         assert_eq!(settled, others);
     }
 
+    /// PBX-011, PBX-080
+    #[tokio::test]
+    async fn what_was_settled_before_an_eviction_is_not_called_stale() {
+        let store = |part: Settle| -> StoreFuture<'_, Settled> {
+            let (first, rows) = (part.outcomes[0].seq.0, part.outcomes.len());
+            let answer = match (first, rows) {
+                (_, 8) | (0..2, 2..) => Err(StoreError::new(ErrorKind::Timeout, "settle", "test", "locked")),
+                (1, 1) => Err(StoreError::new(ErrorKind::Timeout, "settle", "test", "locked")),
+                (4.., _) => Ok(Settled::lost(rows)),
+                _ => Ok(Settled::all_but(Vec::new())),
+            };
+            Box::pin(async move { answer })
+        };
+        let whole = settle(8).in_halves(|error| error.kind() == ErrorKind::Timeout, store).await.unwrap();
+        // 0, 2 and 3 were settled; 1 was locked; the node was evicted before the upper half.
+        assert_eq!(whole, Settled { held: false, ..Settled::all_but(vec![1, 4, 5, 6, 7]) });
+    }
+
     #[tokio::test]
     async fn other_failures_are_told_as_they_are() {
-        let fails = |_: Settle| -> Answer<'_, Settled> {
+        let fails = |_: Settle| -> StoreFuture<'_, Settled> {
             Box::pin(async { Err(StoreError::new(ErrorKind::Unavailable, "settle", "test", "gone")) })
         };
         let failed = settle(4).in_halves(|error| error.kind() == ErrorKind::Timeout, fails).await;

@@ -12,7 +12,7 @@ use crate::model::{Event, Seq, Token};
 
 /// The path on which an event reached the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum DeliveryPath {
     /// Handed over by its own process right after the commit.
     Hot,
     /// Read from the store.
@@ -29,7 +29,7 @@ pub struct Delivery {
     /// The sequence number of its row.
     pub seq: Seq,
     /// The path of the event.
-    pub source: Source,
+    pub path: DeliveryPath,
     /// Its claim, if the row was claimed.
     pub claimed: Option<Arc<Claimed>>,
 }

@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{Admin, Facts, Heartbeat, ItemStore, Membership, Register, Settle, Settled, Store, StoreError};
-use crate::model::{NewRow, NodeId, Written};
+use crate::model::{Layout, NewRow, NodeId, Written};
 
 /// The future of a store's answer.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Whether events of one group keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -52,29 +52,29 @@ pub trait Table: Send + Sync + 'static {
     fn facts(&self) -> &Facts;
 
     /// The current time of the database.
-    fn now(&self) -> Answer<'_, Timestamp>;
+    fn now(&self) -> StoreFuture<'_, Timestamp>;
 
     /// Writes rows in the store's own transaction.
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>>;
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>>;
 
     /// Applies outcomes if the fence holds. Rows that are no longer pending are left alone and reported.
-    fn settle(&self, request: Settle) -> Answer<'_, Settled>;
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled>;
 
     /// Registers a node and assigns its lane and its share of the free slots.
-    fn register(&self, request: Register) -> Answer<'_, Membership>;
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership>;
 
     /// Renews a node's lease, evicts expired nodes, takes and releases slots. Returns `None` if this node was
     /// evicted.
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>>;
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>>;
 
     /// Stores the state that a node publishes about itself, at most 4 KiB, for the list of nodes. It is
     /// deleted with the node. By default nothing is stored.
-    fn publish(&self, _node: NodeId, _state: String) -> Answer<'_, ()> {
+    fn publish(&self, _node: NodeId, _state: String) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
     /// Removes a node that shuts down. Its slots and lane are free immediately.
-    fn leave(&self, node: NodeId) -> Answer<'_, ()>;
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()>;
 
     /// The operators' port.
     fn admin(&self) -> &dyn Admin;
@@ -101,31 +101,31 @@ impl<S: Table + ?Sized> Table for Arc<S> {
         (**self).facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         (**self).now()
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         (**self).write(request)
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         (**self).settle(request)
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         (**self).register(request)
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         (**self).heartbeat(request)
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         (**self).publish(node, state)
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         (**self).leave(node)
     }
 
@@ -144,6 +144,20 @@ impl<S: Table + ?Sized> Table for Arc<S> {
     fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         (**self).shut_down()
     }
+}
+
+/// The kinds of tables, as type parameters of store handles.
+pub trait TableKind: Send + Sync + 'static {
+    /// The word for the kind in configuration.
+    const LAYOUT: Layout;
+}
+
+impl TableKind for Native {
+    const LAYOUT: Layout = Layout::Native;
+}
+
+impl TableKind for Items {
+    const LAYOUT: Layout = Layout::Flowcatalyst;
 }
 
 /// Type parameter of a store handle for the native table.

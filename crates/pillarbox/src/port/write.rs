@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
-use super::{Answer, Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError, Table};
+use super::{Cancel, ErrorKind, JoinChange, JoinChanged, Settle, Settled, StoreError, StoreFuture, Table};
 use crate::model::{EventId, NewRow, Written};
 
 /// Writes in a transaction of type `Tx` of an asynchronous driver.
@@ -12,19 +12,19 @@ pub trait WriteOn<Tx: ?Sized>: Table {
     ///
     /// Without rows it fails exactly if the transaction can no longer commit. Some drivers report success for
     /// the commit of a transaction that an earlier error has aborted.
-    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>>;
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>>;
 
     /// Deletes pending events and writes audit entries, both in the transaction. Returns the ids of the
     /// deleted events.
-    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>>;
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> StoreFuture<'a, Vec<EventId>>;
 
     /// Settles like [`Table::settle`], as part of the transaction.
-    fn settle_on<'a>(&'a self, _tx: &'a mut Tx, _request: Settle) -> Answer<'a, Settled> {
+    fn settle_on<'a>(&'a self, _tx: &'a mut Tx, _request: Settle) -> StoreFuture<'a, Settled> {
         Box::pin(async { Err(no_way(self, "settle")) })
     }
 
     /// Changes a join like [`Joins::change_join`](super::Joins::change_join), as part of the transaction.
-    fn change_join_on<'a>(&'a self, _tx: &'a mut Tx, _request: JoinChange) -> Answer<'a, JoinChanged> {
+    fn change_join_on<'a>(&'a self, _tx: &'a mut Tx, _request: JoinChange) -> StoreFuture<'a, JoinChanged> {
         Box::pin(async { Err(no_way(self, "change a join")) })
     }
 }
@@ -68,7 +68,7 @@ pub trait Begin: WriteOn<Self::Tx> {
     type Tx: Send + 'static;
 
     /// Opens a transaction.
-    fn begin(&self) -> Answer<'_, Self::Tx>;
+    fn begin(&self) -> StoreFuture<'_, Self::Tx>;
 
     /// Commits a transaction.
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<(), CommitError>> + Send;
@@ -100,7 +100,7 @@ pub trait Begin: WriteOn<Self::Tx> {
     }
 
     /// Rolls a transaction back.
-    fn rollback(&self, tx: Self::Tx) -> Answer<'_, ()>;
+    fn rollback(&self, tx: Self::Tx) -> StoreFuture<'_, ()>;
 }
 
 /// Why a transaction on the store's writer thread did not commit.
@@ -130,8 +130,11 @@ pub trait Body<Tx: ?Sized>: Send + 'static {
     /// Runs once after the commit, before the caller gets the result.
     fn committed(&mut self);
 
-    /// Runs once if the transaction did not commit, or if the outcome is unknown.
+    /// Runs once if the transaction did not commit.
     fn failed(&mut self);
+
+    /// Runs once if it is unknown whether the transaction committed.
+    fn unknown(&mut self);
 }
 
 /// A statement that inserts events, to be run by any driver.

@@ -41,6 +41,7 @@ impl DatabaseWorker {
             owner: plan.owner.clone(),
             store: name.to_owned(),
             breakers: Arc::clone(&plan.breakers),
+            stop: plan.stop.clone(),
         };
         let store = Arc::clone(queue.store()) as Arc<dyn Store>;
         let parts = EngineParts {
@@ -57,7 +58,14 @@ impl DatabaseWorker {
         // Stores can have equal names, so logs use the database's name.
         shared.name.get_or_init(|| name.to_owned());
         let (owner, lease) = (plan.owner.clone(), plan.lease);
-        let claimer = Claimer::new(Arc::clone(&shared), Arc::clone(&store), owner, lease, ClaimFrom::Queue);
+        let claimer = Claimer::new(
+            Arc::clone(&shared),
+            Arc::clone(&store),
+            owner,
+            lease,
+            ClaimFrom::Queue,
+            plan.sizing,
+        );
         let claimer = Arc::new(claimer);
         let engine = Mutex::new(Engine::dispatcher(Arc::clone(&shared)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

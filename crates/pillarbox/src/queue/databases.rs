@@ -9,8 +9,8 @@ use tokio::sync::{OnceCell, watch};
 use uuid::Uuid;
 
 use super::local_wakeup::LocalWakeup;
-use super::{Queue, WorkerBuilder};
-use crate::port::{Answer, Store, StoreError};
+use super::{Queue, SchemaDeployment, WorkerBuilder};
+use crate::port::{Store, StoreError, StoreFuture};
 
 /// A database that contains an outbox table.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,6 +19,31 @@ pub struct Database {
     pub name: String,
     /// Connection URL. If discovery returns another URL, the worker reconnects.
     pub url: String,
+    /// Schema of its tables, for the function that connects it. Default: none.
+    pub schema: Option<String>,
+    /// Name of its table, for the function that connects it. Default: none.
+    pub table: Option<String>,
+}
+
+impl Database {
+    /// A database with the default schema and table.
+    pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { name: name.into(), url: url.into(), schema: None, table: None }
+    }
+
+    /// Sets the schema of its tables.
+    #[must_use]
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = Some(schema.into());
+        self
+    }
+
+    /// Sets the name of its table.
+    #[must_use]
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = Some(table.into());
+        self
+    }
 }
 
 /// Leaves out the URL, which may contain a password.
@@ -31,13 +56,13 @@ impl fmt::Debug for Database {
 /// Discovers the databases of a service.
 pub trait Discovery: Send + Sync + 'static {
     /// Returns all databases. After an error the previously discovered set stays.
-    fn discover(&self) -> Answer<'_, Vec<Database>>;
+    fn discover(&self) -> StoreFuture<'_, Vec<Database>>;
 }
 
 /// Opens the store of a database. Async closures `|database| …` implement it.
 pub trait Connect<S>: Send + Sync + 'static {
     /// Opens the store.
-    fn connect<'a>(&'a self, database: &'a Database) -> Answer<'a, S>;
+    fn connect<'a>(&'a self, database: &'a Database) -> StoreFuture<'a, S>;
 }
 
 impl<S, F, Fut> Connect<S> for F
@@ -45,7 +70,7 @@ where
     F: Fn(Database) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<S, StoreError>> + Send + 'static,
 {
-    fn connect<'a>(&'a self, database: &'a Database) -> Answer<'a, S> {
+    fn connect<'a>(&'a self, database: &'a Database) -> StoreFuture<'a, S> {
         Box::pin(self(database.clone()))
     }
 }
@@ -115,6 +140,14 @@ impl<S: Store> Entry<S> {
         }
     }
 
+    /// Changes what the queue of an open store does with its tables.
+    fn deploy(&self, deployment: SchemaDeployment) {
+        let mut cell = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = cell.get().cloned() {
+            *cell = Arc::new(OnceCell::new_with(Some(queue.schema_deployment(deployment))));
+        }
+    }
+
     /// Whether the database can be connected again by its URL.
     pub(super) fn can_let_go(&self) -> bool {
         !self.fixed
@@ -130,6 +163,8 @@ struct Inner<S> {
     connect: Option<Box<dyn Connect<S>>>,
     discovery: Option<Box<dyn Discovery>>,
     refresh: Duration,
+    /// What a queue that is connected by its URL does with its tables.
+    deployment: Mutex<SchemaDeployment>,
     /// Incremented when the set has changed.
     changes: watch::Sender<u64>,
     /// Notified when this process has enqueued messages to any of the databases.
@@ -156,15 +191,15 @@ impl<S: Store> Databases<S> {
         woken: Arc<watch::Sender<u64>>,
     ) -> Self {
         let entries = entries.into_iter().map(|entry| (entry.database.name.clone(), entry)).collect();
-        let (entries, changes) = (Mutex::new(entries), watch::Sender::new(0));
-        Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, changes, woken }) }
+        let (entries, changes, deployment) = (Mutex::new(entries), watch::Sender::new(0), Mutex::default());
+        Self { inner: Arc::new(Inner { entries, connect, discovery, refresh, deployment, changes, woken }) }
     }
 
     /// A fixed set of open stores, by name.
     pub fn stores<N: Into<String>>(stores: impl IntoIterator<Item = (N, S)>) -> Self {
         let woken = Arc::default();
         let entry = |(name, store): (N, S)| {
-            let database = Database { name: name.into(), url: String::new() };
+            let database = Database::new(name, "");
             Entry::fixed(database, Queue::with_wakeup(Arc::new(store), LocalWakeup::beside(&woken)))
         };
         let entries: Vec<_> = stores.into_iter().map(entry).collect();
@@ -173,7 +208,7 @@ impl<S: Store> Databases<S> {
 
     /// A set that contains only this queue, for a worker on one queue.
     pub(super) fn one(queue: Queue<S>) -> Self {
-        let database = Database { name: queue.name().to_owned(), url: String::new() };
+        let database = Database::new(queue.name(), "");
         let woken = Arc::clone(queue.wakeup().any());
         Self::of([Entry::fixed(database, queue)], None, None, Duration::MAX, woken)
     }
@@ -197,6 +232,19 @@ impl<S: Store> Databases<S> {
     pub fn discovered_every(refresh: Duration, discovery: impl Discovery, connect: impl Connect<S>) -> Self {
         let refresh = refresh.max(Duration::from_millis(10));
         Self::of([], Some(Box::new(connect)), Some(Box::new(discovery)), refresh, Arc::default())
+    }
+
+    /// Whether the tables of each database are created and upgraded when it is connected. Default: they are
+    /// not.
+    #[must_use]
+    pub fn schema_deployment(self, deployment: SchemaDeployment) -> Self {
+        *self.inner.deployment.lock().unwrap_or_else(PoisonError::into_inner) = deployment;
+        self.all().iter().for_each(|entry| entry.deploy(deployment));
+        self
+    }
+
+    fn deployment(&self) -> SchemaDeployment {
+        *self.inner.deployment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Entry<S>>>> {
@@ -251,7 +299,9 @@ impl<S: Store> Databases<S> {
                 return Err(StoreError::new(kind, "connect", &entry.database.name, detail));
             };
             let store = Arc::new(connect.connect(&entry.database).await?);
-            Ok(Queue::with_wakeup(store, entry.wakeup.clone()))
+            let queue = Queue::with_wakeup(store, entry.wakeup.clone()).schema_deployment(self.deployment());
+            queue.ready().await?;
+            Ok(queue)
         });
         Ok(queue.await?.clone())
     }

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use super::local_wakeup::LocalWakeup;
 use super::{Message, MessageId, QueueError, QueueJoins, WorkItemId};
 use crate::engine::{claim_at_once, settle_now};
 use crate::events::Writer;
-use crate::model::{Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written};
+use crate::model::{
+    EVENT_TYPE_MAX, Event, IntoEvent, Invalid, NewRow, OwnerId, Placement, Token, Written, limits,
+};
 use crate::port::{
     BlockingWriteOn, ByteLimits, Change, Claim, ClaimFrom, Counts, ErrorKind, Fence, List, OnDone, Outcome,
     Reap, Select, Settle, Settled, Store, StoreError, Transact, TransactError, Wait, Write, WriteOn,
@@ -38,6 +42,16 @@ pub struct Settlement {
     pub ignored: usize,
 }
 
+/// Whether a queue creates and upgrades its tables by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchemaDeployment {
+    /// The tables exist; a missing table is an error.
+    #[default]
+    Off,
+    /// The tables are created or upgraded before the first use. Needs the rights to do so.
+    On,
+}
+
 /// The message queue of a store. Cheap to clone.
 pub struct Queue<S> {
     store: Arc<S>,
@@ -45,6 +59,8 @@ pub struct Queue<S> {
     on_done: OnDone,
     /// Notified after each enqueue, for workers of this process.
     wakeup: LocalWakeup,
+    /// Set once the tables are deployed; `None` if the queue does not deploy them.
+    deployed: Option<Arc<OnceCell<()>>>,
 }
 
 impl<S> Clone for Queue<S> {
@@ -54,6 +70,7 @@ impl<S> Clone for Queue<S> {
             retry: Arc::clone(&self.retry),
             on_done: self.on_done,
             wakeup: self.wakeup.clone(),
+            deployed: self.deployed.clone(),
         }
     }
 }
@@ -72,7 +89,8 @@ impl<S: Store> Queue<S> {
     }
 
     pub(super) fn with_wakeup(store: Arc<S>, wakeup: LocalWakeup) -> Self {
-        Self { store, retry: Arc::new(Doubling::default()), on_done: OnDone::Keep, wakeup }
+        let retry = Arc::new(Doubling::default());
+        Self { store, retry, on_done: OnDone::Keep, wakeup, deployed: None }
     }
 
     /// Backoff of abandoned messages. Default: 2, 4, 8 … up to 60 s.
@@ -87,6 +105,24 @@ impl<S: Store> Queue<S> {
     pub fn on_done(mut self, on_done: OnDone) -> Self {
         self.on_done = on_done;
         self
+    }
+
+    /// Whether the queue creates and upgrades its tables before its first use. Default: it does not.
+    ///
+    /// Calls on a transaction of the caller deploy nothing: call [`Queue::ready`] before the first of them.
+    #[must_use]
+    pub fn schema_deployment(mut self, deployment: SchemaDeployment) -> Self {
+        self.deployed = match deployment {
+            SchemaDeployment::Off => None,
+            SchemaDeployment::On => Some(self.deployed.take().unwrap_or_default()),
+        };
+        self
+    }
+
+    /// Deploys the tables now, if the queue deploys them and has not yet.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        let Some(deployed) = &self.deployed else { return Ok(()) };
+        deployed.get_or_try_init(async || self.store.admin().migrate().await.map(drop)).await.map(|&()| ())
     }
 
     /// The store of this queue.
@@ -134,6 +170,7 @@ impl<S: Store> Queue<S> {
         messages: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Enqueued>, QueueError> {
         let rows = self.rows(messages)?;
+        self.ready().await?;
         let events: Vec<Event> = rows.iter().map(|row| row.event.clone()).collect();
         let written = self.store.write(Write { rows, now: None }).await?;
         self.notify();
@@ -206,13 +243,27 @@ impl<S: Store> Queue<S> {
         lease: Duration,
         batch: usize,
     ) -> Result<Vec<Message>, QueueError> {
+        self.claim_topics(owner, lease, batch, &[] as &[&str]).await
+    }
+
+    /// Claims like [`Queue::claim`], but only messages of these topics; all topics if there are none.
+    pub async fn claim_topics(
+        &self,
+        owner: &OwnerId,
+        lease: Duration,
+        batch: usize,
+        topics: &[impl AsRef<str> + Sync],
+    ) -> Result<Vec<Message>, QueueError> {
         let lease = Lease::new(lease)?.length();
         if !(1..=BATCH_MAX).contains(&batch) {
             return Err(Invalid::range("batch", batch, format!("1 to {BATCH_MAX}")).into());
         }
+        for topic in topics {
+            limits::name("topic", topic.as_ref(), EVENT_TYPE_MAX)?;
+        }
         let claim = Claim {
             from: ClaimFrom::Queue,
-            topics: Arc::default(),
+            topics: topics.iter().map(|topic| topic.as_ref().to_owned()).collect(),
             owner: owner.clone(),
             lease,
             rows: batch,
@@ -220,6 +271,7 @@ impl<S: Store> Queue<S> {
             skip_recent: Duration::ZERO,
             now: None,
         };
+        self.ready().await?;
         let rows = claim_at_once(&*self.store, claim).await?;
         tracing::debug!(store = self.name(), %owner, messages = rows.len(), "claimed");
         let now = if rows.iter().any(|row| row.expires_at.is_some()) {
@@ -236,7 +288,8 @@ impl<S: Store> Queue<S> {
                 Ok(_) => None,
             };
             let outcome = |error| {
-                let change = Change::Dead { error, counts: Counts::None, blocks: None };
+                // The claim has counted an attempt that is not made.
+                let change = Change::Dead { error, counts: Counts::Back, blocks: None };
                 Outcome { seq: row.seq, id: row.id.clone(), token: row.token, change }
             };
             match why.map(outcome) {
@@ -284,14 +337,21 @@ impl<S: Store> Queue<S> {
         items: &[WorkItemId],
         error: Option<&str>,
     ) -> Result<Settlement, QueueError> {
-        let error = error.unwrap_or("abandoned").to_owned();
-        self.apply(owner, items, |item| Change::Retry {
-            delay: self.retry.delay(item.attempts.max(1), 0.5),
-            error: error.clone(),
-            counts: Counts::None,
-            wait: Wait::InPlace,
-        })
-        .await
+        let error = error.unwrap_or("abandoned");
+        let delay = |item: &WorkItemId| self.retry.delay(item.attempts.max(1), 0.5);
+        self.apply(owner, items, |item| retry(delay(item), error)).await
+    }
+
+    /// Releases messages to be retried after this delay instead of the retry policy's, and stores the error.
+    pub async fn reschedule(
+        &self,
+        owner: &OwnerId,
+        items: &[WorkItemId],
+        delay: Duration,
+        error: Option<&str>,
+    ) -> Result<Settlement, QueueError> {
+        let error = error.unwrap_or("rescheduled");
+        self.apply(owner, items, |_| retry(delay, error)).await
     }
 
     /// Marks messages as dead, and stores the error.
@@ -303,7 +363,7 @@ impl<S: Store> Queue<S> {
     ) -> Result<Settlement, QueueError> {
         self.apply(owner, items, |_| Change::Dead {
             error: error.to_owned(),
-            counts: Counts::None,
+            counts: Counts::Before,
             blocks: None,
         })
         .await
@@ -400,6 +460,11 @@ impl<S: Store + Transact> Queue<S> {
         self.notify();
         Ok(result)
     }
+}
+
+/// Another attempt after the delay; the claim has counted this one.
+fn retry(delay: Duration, error: &str) -> Change {
+    Change::Retry { delay, error: error.to_owned(), counts: Counts::Before, wait: Wait::InPlace }
 }
 
 fn outcome(item: &WorkItemId, change: Change) -> Outcome {

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::Message;
 use crate::engine::RouteBreakers;
 use crate::events::{Failure, trace};
@@ -16,7 +18,8 @@ use crate::port::{Delivery, Handed, Sink, Verdict};
 /// Delivery is at least once: make the handler idempotent by [`message_id`](Message::message_id), or complete
 /// the message in the transaction of its effect with [`Queue::complete_on`](super::Queue::complete_on). When
 /// a handler exceeds its deadline or its claim cannot be renewed, its future is dropped at the current await
-/// point and the attempt has failed.
+/// point and the attempt has failed. [`Message::cancellation`] tells it of a shutdown, and tells what it has
+/// started of all of these.
 pub trait Handler: Send + Sync + 'static {
     /// Processes one message. A [`Failure`] decides whether and when it is retried;
     /// any other error is retried.
@@ -79,21 +82,28 @@ pub(super) struct QueueSink {
     /// Name of the store, for logs.
     pub(super) store: String,
     pub(super) breakers: Arc<RouteBreakers>,
+    /// Cancelled when the worker shuts down.
+    pub(super) stop: CancellationToken,
 }
 
 impl QueueSink {
     async fn one(&self, delivery: &Delivery) -> Verdict {
-        let Some(message) = Message::of_delivery(delivery, &self.owner) else { return Verdict::Skipped };
+        let cancellation = self.stop.child_token();
+        // Dropping this future, because the claim is lost or the deadline has passed, cancels the token.
+        let _cancels = cancellation.clone().drop_guard();
+        let Some(message) = Message::of_delivery(delivery, &self.owner, cancellation) else {
+            return Verdict::Skipped;
+        };
         let (store, topic, id) = (self.store.as_str(), message.topic(), message.message_id());
         let Some(handler) = self.handlers.of(topic) else {
-            tracing::warn!(store, topic, message = %id, "no handler for this topic: it is tried again");
+            tracing::warn!(store, topic, message = ?id, "no handler for this topic: it is tried again");
             return Verdict::NoRoute { route: route_of(topic) };
         };
         let passage = match self.breakers.enter(|| route_of(topic)) {
             Ok(passage) => passage,
             Err(after) => return Verdict::RouteShut { route: route_of(topic), after },
         };
-        tracing::info!(store, topic, message = %id, attempt = delivery.attempt, "handling");
+        tracing::info!(store, topic, message = ?id, attempt = delivery.attempt, "handling");
         let handled = match delivery.event.trace_context() {
             Some(context) => trace::scope(context, handler.call(message.clone())).await,
             None => handler.call(message.clone()).await,
@@ -102,7 +112,7 @@ impl QueueSink {
             Ok(()) if message.is_settled() => Verdict::Settled,
             Ok(()) => Verdict::Accepted,
             Err(failure) => {
-                tracing::error!(store, topic, message = %id, error = failure.message(), "handler failed");
+                tracing::error!(store, topic, message = ?id, error = failure.message(), "handler failed");
                 failure.into_verdict()
             }
         };

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::model::{EventId, Invalid, Seq, Token};
 
 /// Id of a message, which stays the same across retries.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId(pub(crate) EventId);
 
 impl MessageId {
@@ -28,9 +28,22 @@ impl From<EventId> for MessageId {
     }
 }
 
+impl From<MessageId> for EventId {
+    fn from(id: MessageId) -> Self {
+        id.0
+    }
+}
+
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// For logs, as that of [`EventId`].
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 

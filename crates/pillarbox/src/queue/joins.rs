@@ -31,22 +31,13 @@ impl JoinBuilder {
         Self { id: None, grouping_key: None, expected, metadata: None }
     }
 
-    /// Sets the id. Starting a join whose id exists already changes nothing. Default: random.
-    pub fn id(mut self, id: JoinId) -> Self {
-        self.id = Some(id);
-        self
-    }
-
-    /// Sets a key by which joins can be listed, such as a customer id.
-    pub fn grouping_key(mut self, key: impl Into<String>) -> Self {
-        self.grouping_key = Some(key.into()).filter(|key| !key.is_empty());
-        self
-    }
-
-    /// Sets free text that is stored with the join.
-    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
-        self.metadata = Some(metadata.into());
-        self
+    setters! {
+        /// Sets the id. Starting a join whose id exists already changes nothing. Default: random.
+        id(id: JoinId) => id = Some(id);
+        /// Sets a key by which joins can be listed, such as a customer id.
+        grouping_key(key: impl Into<String>) => grouping_key = Some(key.into()).filter(|key| !key.is_empty());
+        /// Sets free text that is stored with the join.
+        metadata(metadata: impl Into<String>) => metadata = Some(metadata.into());
     }
 
     fn change(self, limits: &Limits) -> Result<JoinChange, Invalid> {
@@ -130,7 +121,7 @@ impl Waiting {
 /// Checks the length and characters of a text that is stored unchanged.
 fn payload(field: &'static str, text: &str, limits: &Limits) -> Result<(), Invalid> {
     if text.len() > limits.payload {
-        return Err(Invalid::TooLong { field, len: text.len(), max: limits.payload });
+        return Err(Invalid::TooLong { field, len: text.len(), max: limits.payload, unit: "bytes" });
     }
     limits::text(field, text, limits)
 }
@@ -182,6 +173,7 @@ impl<'a, S: Store> QueueJoins<'a, S> {
     }
 
     async fn change(&self, request: JoinChange) -> Result<bool, JoinError> {
+        self.queue.ready().await?;
         let changed = self.port()?.change_join(request.clone()).await?;
         self.queue.notify();
         judged(&request, changed)

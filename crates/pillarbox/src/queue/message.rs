@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 use super::{MessageId, WorkItemId};
 use crate::model::{Event, OwnerId, Payload, Row};
@@ -20,6 +21,7 @@ pub struct Message {
     last_error: Option<String>,
     /// Set once the handler has completed the message in its own transaction; shared by all clones.
     settled: Arc<AtomicBool>,
+    cancellation: CancellationToken,
 }
 
 impl Message {
@@ -28,10 +30,22 @@ impl Message {
         let item =
             WorkItemId { message: MessageId(row.id), token: row.token, seq: row.seq, attempts: row.attempts };
         let (created_at, last_error) = (row.created_at, row.last_error);
-        Some(Self { item, owner: owner.clone(), event, created_at, last_error, settled: Arc::default() })
+        Some(Self {
+            item,
+            owner: owner.clone(),
+            event,
+            created_at,
+            last_error,
+            settled: Arc::default(),
+            cancellation: CancellationToken::new(),
+        })
     }
 
-    pub(super) fn of_delivery(delivery: &Delivery, owner: &OwnerId) -> Option<Self> {
+    pub(super) fn of_delivery(
+        delivery: &Delivery,
+        owner: &OwnerId,
+        cancellation: CancellationToken,
+    ) -> Option<Self> {
         let claimed = delivery.claimed.as_ref()?;
         let item = WorkItemId {
             message: MessageId(delivery.event.id().clone()),
@@ -46,6 +60,7 @@ impl Message {
             created_at: claimed.created_at,
             last_error: claimed.last_error.clone(),
             settled: Arc::default(),
+            cancellation,
         })
     }
 
@@ -131,6 +146,16 @@ impl Message {
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         &self.owner
+    }
+
+    /// Tells the handler to stop: cancelled when the worker shuts down, when the claim is lost or the deadline
+    /// has passed, and when the handler has returned.
+    ///
+    /// The handler's own future is dropped when the claim is lost or the deadline has passed. Pass the token to
+    /// tasks and threads that it starts. A message that was claimed without a worker is never cancelled.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
     }
 
     pub(super) fn mark_settled(&self) {

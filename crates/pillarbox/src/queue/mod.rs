@@ -16,10 +16,11 @@ mod worker;
 
 pub use databases::{Connect, Database, Databases, Discovery, RouteError, RouteKey};
 pub use error::{JoinError, QueueError};
-pub use handle::{Enqueued, Queue, Settlement};
+pub use handle::{Enqueued, Queue, SchemaDeployment, Settlement};
 pub use handler::Handler;
 pub use ids::{MessageId, WorkItemId};
 pub use joins::{JoinBuilder, QueueJoins, Waiting};
 pub use message::Message;
 pub use select::{DrainFirst, RoundRobin, Selection, SelectionState};
+pub use tokio_util::sync::CancellationToken;
 pub use worker::{Worker, WorkerBuilder};

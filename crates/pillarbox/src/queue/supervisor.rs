@@ -271,6 +271,7 @@ impl<S: Store> Supervisor<S> {
                     Some(worker) => Arc::clone(worker),
                     None => {
                         let queue = databases.connected_queue(&entry).await?;
+                        queue.ready().await?;
                         let worker = DatabaseWorker::open(&name, &queue, &plan, signals);
                         opened = Some(Arc::clone(&worker));
                         worker

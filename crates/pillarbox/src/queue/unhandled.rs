@@ -17,7 +17,7 @@ const TOPICS: usize = 100;
 
 /// Times of the last query of one database and of its last warnings.
 #[derive(Default)]
-struct Known {
+struct LastChecked {
     asked: Option<Instant>,
     told: BTreeMap<String, Instant>,
 }
@@ -27,7 +27,7 @@ struct Known {
 pub(super) struct Unhandled {
     /// Topics with a handler; empty if all topics are handled.
     handled: Arc<[String]>,
-    databases: Mutex<HashMap<String, Known>>,
+    databases: Mutex<HashMap<String, LastChecked>>,
 }
 
 impl Unhandled {

@@ -8,13 +8,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::SchemaDeployment;
 use super::handle::BATCH_MAX;
 use super::handler::{Handler, Handlers};
 use super::select::{RoundRobin, Selection};
 use super::supervisor::{Idleness, Supervisor};
 use super::unhandled::Unhandled;
 use super::{Databases, Queue};
-use crate::engine::{EngineSettings, RouteBreakers};
+use crate::engine::{EngineSettings, RouteBreakers, Sizing};
 use crate::events::{PurgeSettings, StartError};
 use crate::model::{EVENT_TYPE_MAX, EventType, Invalid, Limits, OwnerId, limits};
 use crate::port::{MetricsExporter, NoMetrics, OnDone, Store};
@@ -23,6 +24,9 @@ use crate::rules::{Doubling, Lease, RetryPolicy};
 /// How long messages without a handler are retried. Workers claim only topics that they handle; if a store
 /// ignores the filter, the messages of other topics must not die here.
 const UNCLAIMED: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Maximum number of messages in memory if the size of claims follows the handlers.
+const DEFAULT_BATCH: usize = 1_000;
 
 /// The settings that all databases of a worker share.
 pub(super) struct Plan {
@@ -34,12 +38,15 @@ pub(super) struct Plan {
     pub(super) owner: OwnerId,
     pub(super) lease: Lease,
     pub(super) batch: usize,
+    pub(super) sizing: Sizing,
     pub(super) poll: Duration,
     pub(super) idle_poll: Option<Duration>,
     pub(super) settings: EngineSettings,
     /// Retention of old messages; `None` disables the purge.
     pub(super) purge: Option<PurgeSettings>,
     pub(super) metrics: Arc<dyn MetricsExporter>,
+    /// Cancelled when the worker shuts down.
+    pub(super) stop: CancellationToken,
 }
 
 impl Plan {
@@ -56,7 +63,7 @@ pub struct WorkerBuilder<S: Store> {
     handlers: Handlers,
     owner: Option<OwnerId>,
     lease: Duration,
-    batch: usize,
+    batch: Option<usize>,
     poll: Duration,
     idle_poll: Option<Duration>,
     deadline: Option<Duration>,
@@ -88,7 +95,7 @@ impl<S: Store> WorkerBuilder<S> {
             handlers: Handlers::default(),
             owner: None,
             lease: Duration::from_secs(30),
-            batch: 50,
+            batch: None,
             poll: Duration::from_millis(500),
             idle_poll: None,
             deadline: None,
@@ -115,97 +122,58 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    /// Registers the handler of all topics without their own handler. A second
-    /// call replaces the first handler.
-    pub fn handler_for_all(mut self, handler: impl Handler) -> Self {
-        self.handlers.fallback = Some(Arc::new(handler));
+    /// Whether the worker creates and upgrades the tables of its databases before it claims from them.
+    /// Default: as the queue or the set of databases says.
+    pub fn schema_deployment(mut self, deployment: SchemaDeployment) -> Self {
+        self.databases = self.databases.schema_deployment(deployment);
         self
     }
 
-    /// Sets the owner of its claims, such as host name and process id.
-    ///
-    /// Two concurrent workers must never have the same owner. Default: random.
-    pub fn owner(mut self, owner: OwnerId) -> Self {
-        self.owner = Some(owner);
-        self
-    }
-
-    /// Lease of a claim: how long it is valid without renewal. Default: 30 s.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-
-    /// Maximum number of messages per claim, and in memory, for each database. Default: 50.
-    pub fn batch(mut self, batch: usize) -> Self {
-        self.batch = batch;
-        self
-    }
-
-    /// Number of handlers that run concurrently for each database. Default: 4.
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.settings.workers = workers;
-        self
-    }
-
-    /// Maximum size of a message in bytes, all columns together; a larger message is
-    /// marked dead without being loaded.
-    ///
-    /// The worker raises it to the largest row that the queue's writer can write. Default: 16 MiB.
-    pub fn max_row_bytes(mut self, bytes: usize) -> Self {
-        self.settings.row_bytes = bytes;
-        self
-    }
-
-    /// Time until the next poll of an empty queue, unless a wake-up arrives earlier. Default: 0.5 s.
-    pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.poll = interval;
-        self
-    }
-
-    /// Time between two polls of an idle queue, whose last 10 polls were empty.
-    ///
-    /// The connections of an idle queue are closed if they can be opened again. Default: 5 s, or 0.8 s
-    /// if the connections stay open.
-    pub fn idle_poll_interval(mut self, interval: Duration) -> Self {
-        self.idle_poll = Some(interval);
-        self
-    }
-
-    /// Deadline of a handler; a handler that exceeds it has failed. May exceed the lease: claims
-    /// are renewed while it runs.
-    ///
-    /// Default: seven eighths of the lease.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    /// Number of failed attempts after which a message is dead. Default: 10.
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.settings.max_attempts = attempts;
-        self
-    }
-
-    /// Backoff between attempts. Default: 2, 4, 8 … up to 60 s.
-    pub fn retry(mut self, policy: impl RetryPolicy + 'static) -> Self {
-        self.settings.retry = Arc::new(policy);
-        self
-    }
-
-    /// Whether done messages are kept or deleted. Default: kept until the purge.
-    pub fn on_done(mut self, on_done: OnDone) -> Self {
-        self.settings.on_done = on_done;
-        self
-    }
-
-    /// Retention of old events and messages. Default: 7 days for done and 30 days for dead ones.
-    ///
-    /// One process at a time purges a database. Steps of pending joins are kept. The first run starts after
-    /// one interval, but at most a minute after the start.
-    pub fn purge(mut self, settings: PurgeSettings) -> Self {
-        self.purge = Some(settings);
-        self
+    setters! {
+        /// Registers the handler of all topics without their own handler. A second
+        /// call replaces the first handler.
+        handler_for_all(handler: impl Handler) => handlers.fallback = Some(Arc::new(handler));
+        /// Sets the owner of its claims, such as host name and process id.
+        ///
+        /// Two concurrent workers must never have the same owner. Default: random.
+        owner(owner: OwnerId) => owner = Some(owner);
+        /// Lease of a claim: how long it is valid without renewal. Default: 30 s.
+        lease(lease: Duration) => lease = lease;
+        /// Maximum number of messages per claim, and in memory, for each database.
+        ///
+        /// Default: as many as the handlers finish in about 0.1 s, or in a tenth of the lease if that is less. That is at
+        /// least two for each handler that runs concurrently, and at most 1,000.
+        batch(batch: usize) => batch = Some(batch);
+        /// Number of handlers that run concurrently for each database. Default: 4.
+        workers(workers: usize) => settings.workers = workers;
+        /// Maximum size of a message in bytes, all columns together; a larger message is
+        /// marked dead without being loaded.
+        ///
+        /// The worker raises it to the largest row that the queue's writer can write. Default: 16 MiB.
+        max_row_bytes(bytes: usize) => settings.row_bytes = bytes;
+        /// Time until the next poll of an empty queue, unless a wake-up arrives earlier. Default: 0.5 s.
+        poll_interval(interval: Duration) => poll = interval;
+        /// Time between two polls of an idle queue, whose last 10 polls were empty.
+        ///
+        /// The connections of an idle queue are closed if they can be opened again. Default: 5 s, or 0.8 s
+        /// if the connections stay open.
+        idle_poll_interval(interval: Duration) => idle_poll = Some(interval);
+        /// Deadline of a handler; a handler that exceeds it has failed. May exceed the lease: claims
+        /// are renewed while it runs.
+        ///
+        /// Default: seven eighths of the lease.
+        deadline(deadline: Duration) => deadline = Some(deadline);
+        /// Number of failed attempts after which a message is dead. Default: 10.
+        max_attempts(attempts: u32) => settings.max_attempts = attempts;
+        /// Backoff between attempts. Default: 2, 4, 8 … up to 60 s.
+        retry(policy: impl RetryPolicy + 'static) => settings.retry = Arc::new(policy);
+        /// Whether done messages are kept or deleted. Default: kept until the purge.
+        on_done(on_done: OnDone) => settings.on_done = on_done;
+        /// Retention of old events and messages. Default: 7 days for done and 30 days for dead ones.
+        ///
+        /// One process at a time purges a database. Steps of pending joins are kept. The first run starts after
+        /// one interval, but at most a minute after the start.
+        purge(settings: PurgeSettings) => purge = Some(settings);
     }
 
     /// Disables the purge.
@@ -214,22 +182,13 @@ impl<S: Store> WorkerBuilder<S> {
         self
     }
 
-    /// How long shutdown waits for handlers before it releases the remaining messages. Default: 5 s.
-    pub fn drain_timeout(mut self, drain: Duration) -> Self {
-        self.settings.drain = drain;
-        self
-    }
-
-    /// Receiver of counters and gauges. Default: none.
-    pub fn metrics(mut self, metrics: Arc<dyn MetricsExporter>) -> Self {
-        self.metrics = metrics;
-        self
-    }
-
-    /// Order in which databases are polled. Default: [`RoundRobin`].
-    pub fn selection(mut self, selection: impl Selection) -> Self {
-        self.selection = Box::new(selection);
-        self
+    setters! {
+        /// How long shutdown waits for handlers before it releases the remaining messages. Default: 5 s.
+        drain_timeout(drain: Duration) => settings.drain = drain;
+        /// Receiver of counters and gauges. Default: none.
+        metrics(metrics: Arc<dyn MetricsExporter>) => metrics = metrics;
+        /// Order in which databases are polled. Default: [`RoundRobin`].
+        selection(selection: impl Selection) => selection = Box::new(selection);
     }
 
     fn check(&mut self) -> Result<Plan, StartError> {
@@ -238,8 +197,9 @@ impl<S: Store> WorkerBuilder<S> {
             problems
                 .push(Invalid::Missing { field: "handler", hint: "register one for each topic, or for all" });
         }
-        if !(1..=BATCH_MAX).contains(&self.batch) {
-            problems.push(Invalid::range("batch", self.batch, format!("1 to {BATCH_MAX}")));
+        let batch = self.batch.unwrap_or(DEFAULT_BATCH);
+        if !(1..=BATCH_MAX).contains(&batch) {
+            problems.push(Invalid::range("batch", batch, format!("1 to {BATCH_MAX}")));
         }
         let idle = self.idle_poll.unwrap_or(self.poll);
         for (field, interval) in [("poll interval", self.poll), ("idle poll interval", idle)] {
@@ -253,8 +213,8 @@ impl<S: Store> WorkerBuilder<S> {
         });
         let mut settings = self.settings.clone();
         settings.deadline = self.deadline.unwrap_or(lease.usable_for());
-        settings.cold_rows = self.batch.max(1);
-        settings.fetch_rows = self.batch.max(1);
+        settings.cold_rows = batch.max(1);
+        settings.fetch_rows = batch.max(1);
         problems.extend(settings.problems());
         problems.extend(self.purge.iter().flat_map(PurgeSettings::problems));
         if self.purge.as_ref().is_some_and(|purge| purge.keep_any.is_some()) {
@@ -275,12 +235,14 @@ impl<S: Store> WorkerBuilder<S> {
             breakers: Arc::default(),
             owner: self.owner.take().unwrap_or_else(OwnerId::random),
             lease,
-            batch: self.batch,
+            batch,
+            sizing: if self.batch.is_some() { Sizing::Fixed } else { Sizing::FollowsHandlers },
             poll: self.poll,
             idle_poll: self.idle_poll,
             settings,
             purge: self.purge.take(),
             metrics: Arc::clone(&self.metrics),
+            stop: CancellationToken::new(),
         };
         Ok(plan)
     }
@@ -289,8 +251,7 @@ impl<S: Store> WorkerBuilder<S> {
     /// does not affect the others.
     pub fn start(mut self) -> Result<Worker, StartError> {
         let plan = self.check()?;
-        let stop = CancellationToken::new();
-        let owner = plan.owner.clone();
+        let (stop, owner) = (plan.stop.clone(), plan.owner.clone());
         let (publish, idleness) = watch::channel(Idleness::Busy);
         let supervisor = Supervisor::new(self.databases, plan, self.selection, stop.clone(), publish);
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and close waits for it")]

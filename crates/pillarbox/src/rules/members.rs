@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::share::{Share, SlotState, free_lane, share};
 use crate::model::{Lane, NodeId, Seq, Slot};
-use crate::port::{GroupStates, HeldSlot, Membership, Part, Quarantine};
+use crate::port::{GroupStates, HeldSlot, Membership, Quarantine, ReadScope};
 
 /// A registered node, with whatever else a store keeps of it.
 #[derive(Debug, Clone)]
@@ -76,6 +76,11 @@ impl<D> Members<D> {
         Self { nodes, slots, taken_suspect: Vec::new() }
     }
 
+    /// Forgets which suspect slots were taken over. For a store that keeps this value between calls.
+    pub fn begin_call(&mut self) {
+        self.taken_suspect.clear();
+    }
+
     /// Replaces the snapshot by a newer one of the same call.
     #[must_use]
     pub fn reread(self, newer: Self) -> Self {
@@ -94,10 +99,21 @@ impl<D> Members<D> {
         &self.slots
     }
 
+    /// A registered node.
+    #[must_use]
+    pub fn get(&self, node: NodeId) -> Option<&Member<D>> {
+        self.nodes.iter().find(|one| one.id == node)
+    }
+
+    /// A registered node, to change its lease or its details.
+    pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Member<D>> {
+        self.nodes.iter_mut().find(|one| one.id == node)
+    }
+
     /// Whether a node is registered.
     #[must_use]
     pub fn has(&self, node: NodeId) -> bool {
-        self.nodes.iter().any(|one| one.id == node)
+        self.get(node).is_some()
     }
 
     /// The slots that a node holds.
@@ -112,16 +128,16 @@ impl<D> Members<D> {
         self.nodes.iter().filter(expired).map(|node| node.id).collect()
     }
 
-    /// The lane for a new node with this part.
+    /// The lane for a new node that reads these rows.
     #[must_use]
-    pub fn free_lane(&self, part: Part) -> Lane {
-        free_lane(part, &self.states())
+    pub fn free_lane(&self, reads: ReadScope) -> Lane {
+        free_lane(reads, &self.states())
     }
 
     /// The lane of a node.
     #[must_use]
     pub fn lane_of(&self, node: NodeId) -> Lane {
-        self.nodes.iter().find(|one| one.id == node).map_or(Lane::FIRST, |one| one.lane)
+        self.get(node).map_or(Lane::FIRST, |one| one.lane)
     }
 
     /// The free slots that a node should take, and the held slots that it should drain and release.
@@ -147,8 +163,7 @@ impl<D> Members<D> {
 
     /// Renews a lease. Returns false if the node is not registered.
     pub fn renew(&mut self, node: NodeId, expires_at: Timestamp) -> bool {
-        let found = self.nodes.iter_mut().find(|one| one.id == node);
-        found.map(|node| node.expires_at = expires_at).is_some()
+        self.get_mut(node).map(|node| node.expires_at = expires_at).is_some()
     }
 
     /// Removes expired nodes and marks their slots suspect. Where rows have numbers, quarantines the rows up to `upto`.

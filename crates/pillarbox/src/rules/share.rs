@@ -2,7 +2,7 @@
 //! registered nodes.
 
 use crate::model::{Lane, NodeId, Slot};
-use crate::port::Part;
+use crate::port::ReadScope;
 
 /// The number of shared slots.
 pub const SLOTS: i16 = 64;
@@ -32,7 +32,7 @@ pub struct Share {
 /// lane is assigned to one node. Nodes that read only their own lane get neither.
 #[must_use]
 pub fn share(me: NodeId, nodes: impl IntoIterator<Item = (NodeId, Lane)>, slots: &[SlotState]) -> Share {
-    let sharing = |(node, lane): (NodeId, Lane)| (Part::of(lane) == Part::Share).then_some(node);
+    let sharing = |(node, lane): (NodeId, Lane)| (ReadScope::of(lane) == ReadScope::Share).then_some(node);
     let nodes: Vec<NodeId> = nodes.into_iter().filter_map(sharing).collect();
     let mut share = Share::default();
     let groups = slots.iter().filter(|state| !state.slot.is_lane()).count();
@@ -60,8 +60,8 @@ pub fn share(me: NodeId, nodes: impl IntoIterator<Item = (NodeId, Lane)>, slots:
 /// The lane for a new node: of the lanes for its part, the lowest one without a holder, else the lowest
 /// number not in the table.
 #[must_use]
-pub fn free_lane(part: Part, slots: &[SlotState]) -> Lane {
-    let lanes = part.lanes();
+pub fn free_lane(reads: ReadScope, slots: &[SlotState]) -> Lane {
+    let lanes = reads.lanes();
     let holder = |lane: i16| slots.iter().find(|state| state.slot.0 == lane).map(|state| state.holder);
     let orphan = slots
         .iter()
@@ -115,7 +115,7 @@ mod tests {
     /// PBX-093
     #[test]
     fn a_node_that_reads_its_own_lane_only_has_no_share() {
-        let alone = free_lane(Part::OwnLane, &[]);
+        let alone = free_lane(ReadScope::OwnLane, &[]);
         let nodes = [(node(1), Lane(64)), (node(2), alone)];
         let lane = |slot, holder| SlotState { slot, holder };
         let mut slots = table(|_| None);
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn lanes_of_the_two_parts_are_never_mixed() {
         let orphan = |lane: Lane| SlotState { slot: lane.slot(), holder: None };
-        let alone = free_lane(Part::OwnLane, &[]);
-        assert_eq!(free_lane(Part::OwnLane, &[orphan(Lane(64)), orphan(alone)]), alone);
-        assert_eq!(free_lane(Part::Share, &[orphan(alone)]), Lane(64));
+        let alone = free_lane(ReadScope::OwnLane, &[]);
+        assert_eq!(free_lane(ReadScope::OwnLane, &[orphan(Lane(64)), orphan(alone)]), alone);
+        assert_eq!(free_lane(ReadScope::Share, &[orphan(alone)]), Lane(64));
     }
 
     #[test]
@@ -142,8 +142,8 @@ mod tests {
         let slots = [lane(64, Some(node(2))), lane(65, None), lane(66, Some(node(1)))];
         assert_eq!(share(node(2), nodes, &slots), Share { take: vec![Slot(65)], give: vec![] });
         assert_eq!(share(node(1), nodes, &slots), Share::default());
-        assert_eq!(free_lane(Part::Share, &slots), Lane(65));
-        assert_eq!(free_lane(Part::Share, &slots[..1]), Lane(65));
-        assert_eq!(free_lane(Part::Share, &[]), Lane(64));
+        assert_eq!(free_lane(ReadScope::Share, &slots), Lane(65));
+        assert_eq!(free_lane(ReadScope::Share, &slots[..1]), Lane(65));
+        assert_eq!(free_lane(ReadScope::Share, &[]), Lane(64));
     }
 }

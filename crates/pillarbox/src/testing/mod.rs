@@ -7,8 +7,8 @@ use crate::events::{InFlightSet, Listener, ListenerSink, Listeners, Transaction,
 use crate::memory::MemoryStore;
 use crate::model::{AggregateType, Event, EventId, EventType, IntoEvent, Record, Row, Status};
 use crate::port::{
-    ByteLimits, Change, CommitError, Counts, Delivery, Fence, Fetch, List, OnDone, Outcome, Scope, Select,
-    Settle, Sink, Source, Store, StoreError, Table, Verdict, Wait,
+    ByteLimits, Change, CommitError, Counts, Delivery, DeliveryPath, Fence, Fetch, List, OnDone, Outcome,
+    Scope, Select, Settle, Sink, Store, StoreError, Table, Verdict, Wait,
 };
 use crate::rules::{Exponential, RetryPolicy};
 
@@ -194,7 +194,7 @@ impl TestOutbox {
             Err(why) => return dead(why.error(), Counts::None),
         };
         let attempt = row.attempts + 1;
-        let delivery = Delivery { event, attempt, seq: row.seq, source: Source::Cold, claimed: None };
+        let delivery = Delivery { event, attempt, seq: row.seq, path: DeliveryPath::Cold, claimed: None };
         let verdict = sink.deliver(std::slice::from_ref(&delivery)).await.pop().unwrap_or(Verdict::Skipped);
         // A refusal means that some event of the batch is at fault; the batch has only this event.
         let verdict = match verdict {
@@ -218,11 +218,11 @@ impl TestOutbox {
             | Verdict::Rejected { error } => dead(error, Counts::One),
             Verdict::Throttled { error, after } => {
                 let delay = after.unwrap_or_else(|| self.retry.delay(attempt, 0.5));
-                Change::Retry { delay, error, counts: Counts::None, wait: Wait::InPlace }
+                Change::Retry { delay, error, counts: Counts::Before, wait: Wait::InPlace }
             }
             Verdict::RouteShut { route, after } => {
                 let error = format!("the circuit breaker of {route} is open");
-                Change::Retry { delay: after, error, counts: Counts::None, wait: Wait::InPlace }
+                Change::Retry { delay: after, error, counts: Counts::Before, wait: Wait::InPlace }
             }
             Verdict::NoRoute { route } => dead(format!("no listener for {route}"), Counts::None),
             Verdict::InFlight | Verdict::Skipped => Change::Release,

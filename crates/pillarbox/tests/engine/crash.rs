@@ -6,7 +6,7 @@ use std::time::Duration;
 use pillarbox::engine::{Engine, EngineSettings};
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Status};
-use pillarbox::port::{Delivery, Handed, Order, Part, Register, Sink, Table, Verdict};
+use pillarbox::port::{Delivery, Handed, Order, ReadScope, Register, Sink, Table, Verdict};
 use tokio::sync::Notify;
 
 use crate::gated::Gated;
@@ -177,7 +177,7 @@ async fn where_numbers_went_back_everything_is_quarantined() {
 /// Whether the next node to join finds slots in quarantine.
 async fn is_quarantined(store: &MemoryStore) -> bool {
     let (node, lease) = (NodeId::from_random(77), Duration::from_secs(15));
-    let join = Register { node, label: "next".to_owned(), part: Part::Share, lease, now: None };
+    let join = Register { node, label: "next".to_owned(), reads: ReadScope::Share, lease, now: None };
     let membership = store.register(join).await.unwrap();
     membership.held.iter().any(|held| held.quarantine.is_some())
 }

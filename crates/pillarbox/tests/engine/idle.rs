@@ -9,8 +9,8 @@ use pillarbox::engine::EngineSettings;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NewRow, NodeId, Placement, Row, Status, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap,
-    Register, Settle, Settled, Store, Table, Verdict, Wakeups, Write,
+    Admin, Claim, DueTopics, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted, Reap, Register,
+    Settle, Settled, Store, StoreFuture, Table, Verdict, Wakeups, Write,
 };
 
 use crate::kit::{Scripted, engine, pass, until, write};
@@ -35,26 +35,26 @@ impl Table for Counted {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.inner.now()
     }
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         self.note("settle");
         self.inner.settle(request)
     }
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        self.note("join");
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
+        self.note("register");
         self.inner.register(request)
     }
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.note("heartbeat");
         self.inner.heartbeat(request)
     }
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.note("leave");
         self.inner.leave(node)
     }
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.inner.write(request)
     }
     fn admin(&self) -> &dyn Admin {
@@ -66,22 +66,22 @@ impl Table for Counted {
 }
 
 impl Store for Counted {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.note("fetch");
         self.inner.fetch(request)
     }
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.note("claim");
         self.inner.claim(request)
     }
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.inner.due_topics(request)
     }
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.note("reap");
         self.inner.reap(request)
     }
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.note("promote");
         self.inner.promote(request)
     }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Membership, Promote,
-    Promoted, Reap, Register, Settle, Settled, Store, StoreError, Table, Wakeups, Write,
+    Admin, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Membership, Promote, Promoted,
+    Reap, Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Wakeups, Write,
 };
 use tokio::sync::Semaphore;
 
@@ -173,27 +173,27 @@ impl Table for Tampered {
         self.inner.facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.inner.now()
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         Box::pin(self.tamper(Call::Settle, self.settle_free(request)))
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         Box::pin(self.tamper(Call::Register, self.inner.register(request)))
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         Box::pin(self.tamper(Call::Heartbeat, self.inner.heartbeat(request)))
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         Box::pin(self.tamper(Call::Leave, self.inner.leave(node)))
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.inner.write(request)
     }
 
@@ -207,7 +207,7 @@ impl Table for Tampered {
 }
 
 impl Store for Tampered {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.orders.lock().unwrap().rows_asked.push(request.rows);
         Box::pin(self.tamper(Call::Fetch, async move {
             let mut fetched = self.inner.fetch(request).await?;
@@ -222,19 +222,19 @@ impl Store for Tampered {
         }))
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.inner.reap(request)
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.inner.claim(request)
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.inner.due_topics(request)
     }
 
-    fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, mut request: Promote) -> StoreFuture<'_, Promoted> {
         if self.orders.lock().unwrap().always.get(&Call::Promote) == Some(&How::MoveNothing) {
             request.rows = 0;
         }

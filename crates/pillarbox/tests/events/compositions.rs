@@ -181,7 +181,7 @@ async fn order_by_group_demands_polling() {
 /// EVT-162
 #[tokio::test(start_paused = true)]
 async fn a_part_that_fails_to_start_leaves_nothing_running() {
-    for part in ["check", "join"] {
+    for part in ["check", "register"] {
         let (store, seen) = (Watched::new(), Seen::new());
         store.fail(part);
         let builder = Outbox::single_node(store.clone()).listener("t", seen.listener());
@@ -197,17 +197,19 @@ async fn a_part_that_fails_to_start_leaves_nothing_running() {
     }
 }
 
+struct Batches(Seen, std::sync::Mutex<Vec<usize>>);
+
+impl Sink for Batches {
+    fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
+        self.1.lock().unwrap().push(batch.len());
+        batch.iter().for_each(|delivery| self.0.note(delivery.event.clone()));
+        Box::pin(async { vec![Verdict::Accepted; batch.len()] })
+    }
+}
+
 /// EVT-164
 #[tokio::test(start_paused = true)]
 async fn a_sink_of_ones_own_gets_batches_of_one_group() {
-    struct Batches(Seen, std::sync::Mutex<Vec<usize>>);
-    impl Sink for Batches {
-        fn deliver<'a>(&'a self, batch: &'a [Delivery]) -> Handed<'a> {
-            self.1.lock().unwrap().push(batch.len());
-            batch.iter().for_each(|delivery| self.0.note(delivery.event.clone()));
-            Box::pin(async { vec![Verdict::Accepted; batch.len()] })
-        }
-    }
     let (store, seen) = (Watched::new(), Seen::new());
     let rows = (0..10).map(|n| NewRow {
         event: event(&n.to_string()).group("g").build().unwrap(),
@@ -220,4 +222,15 @@ async fn a_sink_of_ones_own_gets_batches_of_one_group() {
     outbox.close().await;
     assert!(seen.ids().is_sorted());
     assert_eq!(*sink.1.lock().unwrap(), [4, 4, 2]);
+}
+
+/// EVT-164: a sink for all events would leave the listeners without any.
+#[tokio::test]
+async fn a_sink_for_all_beside_a_listener_is_refused() {
+    let (store, seen) = (Watched::new(), Seen::new());
+    let sink = Arc::new(Batches(seen.clone(), std::sync::Mutex::default()));
+    let builder = Outbox::ordered(store.clone()).listener("t", seen.listener()).sink_for_all(sink, 4);
+    let error = builder.start().await.err().expect("a refusal").to_string();
+    assert!(error.contains("sink_for_all and a listener or registry are both set"), "{error}");
+    assert!(store.calls().is_empty());
 }

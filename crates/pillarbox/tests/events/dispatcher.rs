@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use pillarbox::Event;
 use pillarbox::engine::EngineSettings;
-use pillarbox::events::{Dispatcher, Failure, InFlightTracker, Listeners, OutboxConfig, Polled};
+use pillarbox::events::{
+    Dispatcher, DispatcherWriterHook, Failure, InFlightTracker, Listeners, OutboxConfig, Polled, Writer,
+};
 use pillarbox::model::{EventId, NewRow, Placement, Status, Token};
 use pillarbox::port::{Store, Table, Write};
 use pillarbox::rules::{Exponential, Fixed, RetryPolicy};
@@ -293,4 +295,25 @@ fn a_dispatcher_with_no_worker_or_no_room_is_refused_by_name() {
         let refused = Dispatcher::builder(store, Listeners::new()).settings(settings).start();
         assert_eq!(refused.err().unwrap().field(), field);
     }
+}
+
+/// EVT-036, EVT-061: a writer, a dispatcher and a poller that are set up by hand have a hot path.
+#[tokio::test(start_paused = true)]
+async fn a_writer_hook_feeds_the_hot_queue() {
+    let (store, seen) = (Watched::new(), Seen::new());
+    let dispatcher = Arc::new(dispatcher(&store, &seen, EngineSettings::default()));
+    let hook = Arc::new(DispatcherWriterHook::new(Arc::clone(&dispatcher)));
+    let writer = Writer::new(Arc::new(store.clone())).hook(hook);
+    let mut tx = writer.begin().await.unwrap();
+    tx.write(event("a")).unwrap();
+    tx.write(("t", "{}")).unwrap();
+    tx.write(event("later").due(Duration::from_secs(3_600))).unwrap();
+    tx.commit().await.unwrap();
+    let mut gone = writer.begin().await.unwrap();
+    gone.write(event("rolled back")).unwrap();
+    gone.rollback().await.unwrap();
+    store.until("a", Status::Done).await;
+    dispatcher.close().await;
+    assert_eq!(seen.ids().len(), 2, "no poller ran, and neither the delayed nor the rolled back event came");
+    assert_eq!(store.status("later").await, Some(Status::New));
 }

@@ -63,7 +63,7 @@ fn a_payload_of_exactly_one_mebibyte_passes_and_one_byte_more_does_not() {
     Event::bytes("t", vec![0; PAYLOAD_MAX]).build().unwrap();
     Event::text("t", "x".repeat(PAYLOAD_MAX)).build().unwrap();
     let wide = Event::text("t", "ä".repeat(PAYLOAD_MAX / 2) + "x").build().unwrap_err();
-    assert_eq!(wide, Invalid::TooLong { field: "payload", len: 1_048_577, max: 1_048_576 });
+    assert_eq!(wide, Invalid::TooLong { field: "payload", len: 1_048_577, max: 1_048_576, unit: "bytes" });
     let text = wide.to_string();
     assert!(text.contains("1048577") && text.contains("1048576"), "{text}");
 }

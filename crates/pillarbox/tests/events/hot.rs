@@ -138,7 +138,7 @@ async fn an_overflow_is_written_warned_of_counted_and_delivered_by_the_reader() 
     }
     assert_eq!(store.rows().await, 10, "every write succeeds");
     assert_eq!((metrics.get("hot"), metrics.get("hot dropped")), (2, 8));
-    assert!(logs.has(Level::WARN, "hot line full"));
+    assert!(logs.has(Level::WARN, "hot queue full"));
     assert_eq!(store.status("9").await, Some(Status::New));
     gate.add_permits(100);
     seen.wait(10).await;

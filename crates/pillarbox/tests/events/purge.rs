@@ -1,11 +1,13 @@
 //! The purger: batches, a schedule that survives failures, a clear end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pillarbox::Outbox;
 use pillarbox::events::{PurgeSettings, Purger, StartError};
 use pillarbox::model::Status;
+use pillarbox::port::PurgeStatus;
+use tokio::sync::Notify;
 use tracing::Level;
 
 use crate::kit::{Logs, Seen, Watched, event, seen::commit};
@@ -114,4 +116,42 @@ async fn writer_only_purges_by_age_alone() {
     store.until_that(async || store.status("old").await.is_none().then_some(())).await;
     assert_eq!(store.status("new").await, Some(Status::New));
     outbox.close().await;
+}
+
+/// Counts what it is asked to delete.
+#[derive(Default)]
+struct Archive {
+    asked: Mutex<Vec<PurgeStatus>>,
+    told: Notify,
+}
+
+impl pillarbox::events::EventPurger for Archive {
+    fn purge(&self, request: pillarbox::port::Purge) -> pillarbox::port::StoreFuture<'_, u64> {
+        self.asked.lock().unwrap().push(request.status);
+        self.told.notify_one();
+        Box::pin(async { Ok(0) })
+    }
+
+    fn name(&self) -> &str {
+        "archive"
+    }
+}
+
+/// EVT-131: the purger can be replaced.
+#[tokio::test(start_paused = true)]
+async fn a_purger_of_ones_own_runs_on_the_schedule() {
+    let archive = Arc::new(Archive::default());
+    let settings = PurgeSettings { interval: Duration::from_secs(60), ..PurgeSettings::default() };
+    let outbox = Outbox::single_node(Watched::new())
+        .listener("t", |_: pillarbox::Event| async { Ok::<_, pillarbox::Failure>(()) })
+        .purge(settings)
+        .purger(archive.clone())
+        .start()
+        .await
+        .unwrap();
+    while archive.asked.lock().unwrap().len() < 2 {
+        archive.told.notified().await;
+    }
+    outbox.close().await;
+    assert_eq!(archive.asked.lock().unwrap()[..2], [PurgeStatus::Done, PurgeStatus::Dead]);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pillarbox::events::{Failure, Found, ListenerRegistry, Listeners, StartError};
 use pillarbox::model::{EventBuilder, Seq, Status};
-use pillarbox::port::{Delivery, Source, Verdict};
+use pillarbox::port::{Delivery, DeliveryPath, Verdict};
 use pillarbox::{AggregateType, Event, EventType, Outbox};
 
 use crate::kit::{Seen, Watched, event, seen::commit};
@@ -118,7 +118,7 @@ async fn a_listener_may_be_a_type() {
         event: event.build().unwrap(),
         attempt: 1,
         seq: Seq(1),
-        source: Source::Hot,
+        path: DeliveryPath::Hot,
         claimed: None,
     };
     assert_eq!(found.deliver(&delivery(event("a").payload_json("[1]"))).await, Verdict::Accepted);

@@ -37,6 +37,20 @@ async fn rolled_back_means_no_row_and_the_rollback_callback() {
     assert_eq!(*ends.lock().unwrap(), ["rollback"]);
 }
 
+/// EVT-022, EVT-180
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_the_store_fails_runs_the_callback_too() {
+    let (store, seen, ends) = (Watched::new(), Seen::new(), Ends::default());
+    let outbox = started(&store, &seen).await;
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("a")).unwrap();
+    note_ends(&mut tx, &ends);
+    store.fail("rollback");
+    tx.rollback().await.unwrap_err();
+    assert_eq!(*ends.lock().unwrap(), ["rollback"]);
+    outbox.close().await;
+}
+
 /// EVT-021, EVT-022, EVT-181
 #[tokio::test(start_paused = true)]
 async fn committed_means_delivered_hot_and_done() {

@@ -10,8 +10,8 @@ use pillarbox::events::Failure;
 use pillarbox::memory::{MemoryOptions, MemoryStore};
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Membership,
-    Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreError, Table, Write,
+    Admin, Change, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Joins, Membership, Promote,
+    Promoted, Reap, Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Write,
 };
 use pillarbox::queue::{
     Database, Databases, Discovery, DrainFirst, Message, RouteError, Selection, SelectionState,
@@ -46,7 +46,7 @@ struct Fleet {
 impl Fleet {
     fn add(&self, name: &str, url: &str) {
         self.remove(name);
-        self.listed.lock().unwrap().push(Database { name: name.to_owned(), url: url.to_owned() });
+        self.listed.lock().unwrap().push(Database::new(name, url));
     }
 
     fn remove(&self, name: &str) {
@@ -72,7 +72,7 @@ impl Fleet {
 }
 
 impl Discovery for Fleet {
-    fn discover(&self) -> Answer<'_, Vec<Database>> {
+    fn discover(&self) -> StoreFuture<'_, Vec<Database>> {
         let found = self.listed.lock().unwrap().clone();
         let broken = self.broken.load(Ordering::SeqCst);
         Box::pin(async move {
@@ -306,10 +306,10 @@ impl Table for Bad {
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.inner.now()
     }
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         let renews = request.outcomes.iter().any(|outcome| matches!(outcome.change, Change::Extend { .. }));
         if renews && self.fault == Fault::NoRenewal {
             let down = StoreError::new(ErrorKind::Unavailable, "settle", "bad", "down");
@@ -317,16 +317,16 @@ impl Table for Bad {
         }
         self.inner.settle(request)
     }
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         self.inner.register(request)
     }
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.inner.heartbeat(request)
     }
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.inner.leave(node)
     }
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.inner.write(request)
     }
     fn admin(&self) -> &dyn Admin {
@@ -335,10 +335,10 @@ impl Table for Bad {
 }
 
 impl Store for Bad {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.inner.fetch(request)
     }
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.claims.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             match self.fault {
@@ -353,13 +353,13 @@ impl Store for Bad {
             }
         })
     }
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.inner.due_topics(request)
     }
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.inner.reap(request)
     }
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.inner.promote(request)
     }
     fn joins(&self) -> Option<&dyn Joins> {

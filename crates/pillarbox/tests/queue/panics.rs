@@ -7,7 +7,7 @@ use std::time::Duration;
 use pillarbox::events::Failure;
 use pillarbox::memory::MemoryStore;
 use pillarbox::model::Status;
-use pillarbox::port::{Answer, MetricsExporter, StoreError};
+use pillarbox::port::{MetricsExporter, StoreError, StoreFuture};
 use pillarbox::queue::{Database, Databases, Discovery, Message, Selection, SelectionState};
 use pillarbox::rules::RetryPolicy;
 
@@ -77,10 +77,10 @@ struct Bad {
 }
 
 impl Discovery for Bad {
-    fn discover(&self) -> Answer<'_, Vec<Database>> {
+    fn discover(&self) -> StoreFuture<'_, Vec<Database>> {
         Box::pin(async {
             assert!(self.discoveries.fetch_add(1, Ordering::SeqCst) >= 2, "nothing is there yet");
-            Ok(vec![Database { name: "a".to_owned(), url: "mem:a".to_owned() }])
+            Ok(vec![Database::new("a", "mem:a")])
         })
     }
 }

@@ -56,6 +56,48 @@ async fn each_message_goes_to_the_handler_of_its_topic() {
     assert_eq!((done.processed_by.as_deref(), worker.owner().as_str()), (Some("worker-1"), "worker-1"));
 }
 
+/// OBX-057
+#[tokio::test(start_paused = true)]
+async fn a_handler_learns_that_the_worker_shuts_down() {
+    let queue = queue();
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let stopping = move |message: Message| {
+        let begins = Arc::clone(&begins);
+        async move {
+            begins.notify_one();
+            message.cancellation().cancelled().await;
+            Err::<(), _>(Failure::retry("told to stop"))
+        }
+    };
+    let worker = queue.worker().handler("a", stopping).start().unwrap();
+    let id = queue.enqueue(message("a")).await.unwrap().message;
+    begun.notified().await;
+    worker.close().await;
+    assert_eq!(record(&queue, &id).await.last_error.as_deref(), Some("told to stop"));
+}
+
+/// OBX-057: what the handler has started outlives its future, and is told when that is dropped.
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_has_started_learns_that_its_deadline_has_passed() {
+    let queue = queue();
+    let seen = Seen::default();
+    let sees = seen.clone();
+    let stuck = move |message: Message| {
+        sees.add(message);
+        std::future::pending::<Done>()
+    };
+    let worker = queue.worker().deadline(secs(1)).handler("a", stuck).start().unwrap();
+    queue.enqueue(message("a")).await.unwrap();
+    seen.until(1).await;
+    let token = seen.all()[0].cancellation().clone();
+    assert!(!token.is_cancelled());
+    tokio::time::timeout(NEVER, token.cancelled()).await.unwrap();
+    worker.close().await;
+    let claimed = queue.claim(&owner("ann"), LEASE, 1).await.unwrap();
+    assert!(claimed.iter().all(|message| !message.cancellation().is_cancelled()));
+}
+
 /// OBX-056, OBX-061, OBX-062, OBX-064, OBX-065
 #[tokio::test(start_paused = true)]
 async fn failures_are_tried_again_until_the_attempts_are_used_up() {

@@ -81,8 +81,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("sweep", "finds what was passed by"),
     ("transaction", "dropped"),
     ("transaction", "rolled back"),
-    ("weather", "down"),
-    ("weather", "read-only"),
+    ("outages", "down"),
+    ("outages", "read-only"),
 ];
 
 /// Those that no run reached.

@@ -43,7 +43,7 @@ impl Op {
         match self {
             Self::Fetch => "fetch",
             Self::Settle => "settle",
-            Self::Register => "join",
+            Self::Register => "register",
             Self::Heartbeat => "heartbeat",
             Self::Leave => "leave",
             Self::Promote => "promote",

@@ -1,4 +1,4 @@
-//! Writers in a process: what they commit goes to the hot line of their own node.
+//! Writers in a process: what they commit goes to the hot queue of their own node.
 
 use std::sync::Arc;
 

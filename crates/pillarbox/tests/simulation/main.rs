@@ -11,6 +11,7 @@ mod history;
 mod hot;
 mod node;
 mod operator;
+mod outages;
 mod plan;
 mod run;
 mod running;
@@ -19,7 +20,6 @@ mod sink;
 mod store;
 mod transaction;
 mod truth;
-mod weather;
 mod world;
 mod writer;
 

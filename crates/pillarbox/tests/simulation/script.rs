@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use crate::chance::pass;
 use crate::checker::Ending;
 use crate::world::World;
-use crate::{node, operator, weather, writer};
+use crate::{node, operator, outages, writer};
 
 /// Everything that is not held back drains within this, once faults stop.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -29,7 +29,7 @@ pub(crate) async fn play(world: &Arc<World>) -> Ending {
         others.spawn(writer::run(Arc::clone(world)));
     }
     others.spawn(operator::run(Arc::clone(world)));
-    others.spawn(weather::run(Arc::clone(world)));
+    others.spawn(outages::run(Arc::clone(world)));
     pass(world.plan.trouble).await;
     world.calm();
     while let Some(ended) = others.join_next().await {

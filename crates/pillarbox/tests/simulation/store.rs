@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use pillarbox::model::{NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, ItemStore, Membership,
-    Promote, Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, Table, Take, Taken,
+    Admin, Claim, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, ItemStore, Membership, Promote,
+    Promoted, Reap, Recover, Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Take, Taken,
     Wakeups, Write,
 };
 use tokio::sync::{oneshot, watch};
@@ -133,12 +133,12 @@ async fn request<T>(
 }
 
 impl ItemStore for NodeStore {
-    fn take(&self, request: Take) -> Answer<'_, Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
         let world = Arc::clone(&self.world);
         Box::pin(self.call(Op::Take, async move { world.store.take(request).await }))
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
         let world = Arc::clone(&self.world);
         Box::pin(self.call(Op::Recover, async move {
             let given_back = world.store.recover(request).await?;
@@ -155,27 +155,27 @@ impl Table for NodeStore {
         self.world.store.facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.world.store.now()
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         Box::pin(self.call(Op::Settle, effect::settle(Arc::clone(&self.world), request)))
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         Box::pin(self.call(Op::Register, effect::join(Arc::clone(&self.world), self.life, request)))
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         Box::pin(self.call(Op::Heartbeat, effect::heartbeat(Arc::clone(&self.world), request)))
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         Box::pin(self.call(Op::Leave, effect::leave(Arc::clone(&self.world), node)))
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.world.store.write(request)
     }
 
@@ -189,23 +189,23 @@ impl Table for NodeStore {
 }
 
 impl Store for NodeStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         Box::pin(self.call(Op::Fetch, effect::fetch(Arc::clone(&self.world), request)))
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.world.store.claim(request)
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.world.store.due_topics(request)
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.world.store.reap(request)
     }
 
-    fn promote(&self, mut request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, mut request: Promote) -> StoreFuture<'_, Promoted> {
         let world = &self.world;
         if world.in_trouble() && world.draw(|rng| rng.chance(world.plan.store.locked)) {
             request.rows = 0;

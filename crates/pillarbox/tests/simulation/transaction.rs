@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pillarbox::memory::MemoryTransaction;
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Begin, Cancel, CommitError, ErrorKind, StoreError, WriteOn};
+use pillarbox::port::{Begin, Cancel, CommitError, ErrorKind, StoreError, StoreFuture, WriteOn};
 
 use crate::faults::Op;
 use crate::history::What;
@@ -27,7 +27,11 @@ impl Drop for NodeTransaction {
 }
 
 impl WriteOn<NodeTransaction> for NodeStore {
-    fn insert<'a>(&'a self, tx: &'a mut NodeTransaction, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(
+        &'a self,
+        tx: &'a mut NodeTransaction,
+        rows: &'a [NewRow],
+    ) -> StoreFuture<'a, Vec<Written>> {
         Box::pin(async move {
             self.call_here(Op::Insert, async move {
                 let inner = tx.inner.as_mut().expect("an open transaction");
@@ -37,7 +41,11 @@ impl WriteOn<NodeTransaction> for NodeStore {
         })
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut NodeTransaction, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(
+        &'a self,
+        tx: &'a mut NodeTransaction,
+        request: Cancel,
+    ) -> StoreFuture<'a, Vec<EventId>> {
         let inner = tx.inner.as_mut().expect("an open transaction");
         tx.world.store.cancel_on(inner, request)
     }
@@ -46,7 +54,7 @@ impl WriteOn<NodeTransaction> for NodeStore {
 impl Begin for NodeStore {
     type Tx = NodeTransaction;
 
-    fn begin(&self) -> Answer<'_, NodeTransaction> {
+    fn begin(&self) -> StoreFuture<'_, NodeTransaction> {
         let world = Arc::clone(self.world());
         Box::pin(self.call(Op::Begin, async move {
             let number = world.new_transaction();
@@ -72,7 +80,7 @@ impl Begin for NodeStore {
         }
     }
 
-    fn rollback(&self, tx: NodeTransaction) -> Answer<'_, ()> {
+    fn rollback(&self, tx: NodeTransaction) -> StoreFuture<'_, ()> {
         drop(tx);
         Box::pin(async { Ok(()) })
     }

@@ -8,7 +8,7 @@ use pillarbox::port::ErrorKind;
 
 use super::item::{PENDING, date, now};
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::taken;
 
 /// Inserts all items or none.
@@ -16,9 +16,9 @@ pub(super) async fn insert_rows(
     call: &mut Call<'_>,
     rows: &[NewRow],
     given: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let items = NewItem::of_rows(rows, &call.outbox().table)
-        .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
+        .map_err(|invalid| DriverError::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
     let ids: Vec<&str> = items.iter().map(|item| item.id).collect();
     let known = doc! { "_id": { "$in": ids.clone() } };
     let find = Find { filter: known, fields: Some(doc! { "_id": 1 }), ..Find::default() };
@@ -59,7 +59,7 @@ fn document(item: &NewItem<'_>, now: Timestamp) -> Document {
 /// Deletes the items inserted before an error, where there is no transaction.
 ///
 /// These are items that did not exist a moment ago, have exactly this call's time, and are still untouched.
-async fn take_back(call: &mut Call<'_>, ids: &[&str], now: Timestamp) -> Result<(), Failure> {
+async fn take_back(call: &mut Call<'_>, ids: &[&str], now: Timestamp) -> Result<(), DriverError> {
     let fresh =
         doc! { "_id": { "$in": ids }, "status": PENDING, "createdAt": date(now), "processedAt": Bson::Null };
     call.delete(&call.names().event, fresh).await.map(drop)

@@ -7,7 +7,7 @@ use pillarbox::port::{Contents, List, PageOrder, Select, Shown, Stats};
 use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item};
 use super::migrate::has_beside;
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::inspect::{MINUTE, beside, dead, matching, number};
 use crate::time::{earlier, from_date, until};
 
@@ -50,7 +50,7 @@ pub(super) fn selection(select: &Select) -> Document {
     }
 }
 
-pub(super) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, Failure> {
+pub(super) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Record>, DriverError> {
     if request.limit == 0 {
         return Ok(Vec::new());
     }
@@ -68,17 +68,17 @@ pub(super) async fn list(call: &mut Call<'_>, request: &List) -> Result<Vec<Reco
     Ok(found.iter().map(|document| read_item(document).into_record()).collect())
 }
 
-pub(super) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, Failure> {
+pub(super) async fn show(call: &mut Call<'_>, id: &EventId) -> Result<Option<Shown>, DriverError> {
     let find = Find { filter: doc! { "_id": id.as_str() }, ..Find::default() };
     let found = call.first(&call.names().event, find).await?;
     Ok(found.map(|document| Shown { record: read_item(&document).into_record(), attempts: Vec::new() }))
 }
 
-pub(super) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, Failure> {
+pub(super) async fn count(call: &mut Call<'_>, select: &Select) -> Result<u64, DriverError> {
     matching(call, selection(select)).await
 }
 
-pub(super) async fn stats(call: &mut Call<'_>) -> Result<Stats, Failure> {
+pub(super) async fn stats(call: &mut Call<'_>) -> Result<Stats, DriverError> {
     let mut stats = Stats::default();
     let now = now(call, None).await?;
     let minute_ago = date(earlier(now, MINUTE));

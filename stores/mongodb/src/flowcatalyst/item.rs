@@ -6,7 +6,7 @@ use pillarbox::model::flowcatalyst::Item;
 use pillarbox::port::ByteLimits;
 
 use crate::call::Call;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::Fields;
 
 pub(super) const PENDING: &str = "PENDING";
@@ -20,7 +20,7 @@ pub(super) fn date(at: Timestamp) -> DateTime {
 }
 
 /// The given time, which tests set, or the server's time.
-pub(super) async fn now(call: &Call<'_>, given: Option<Timestamp>) -> Result<Timestamp, Failure> {
+pub(super) async fn now(call: &Call<'_>, given: Option<Timestamp>) -> Result<Timestamp, DriverError> {
     if let Some(now) = given {
         return Ok(Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now));
     }

@@ -12,7 +12,7 @@ use super::item::{PENDING, PROCESSING, date, ended_before, now};
 use super::mark::mark;
 use crate::call::{Call, Find};
 use crate::claim::set_some;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::held_of;
 use crate::membership::hold_lead;
 use crate::row::{Fields, SIZE, size, size_of};
@@ -22,7 +22,7 @@ use crate::time::earlier;
 /// one, so it skips the rest of a large group.
 const PAGE: (usize, usize) = (64, 1_024);
 
-pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, Failure> {
+pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, DriverError> {
     if !hold_lead(call, request.node).await? {
         return Ok(Taken { leads: false, rows: Vec::new() });
     }
@@ -38,7 +38,7 @@ pub(crate) async fn take(call: &mut Call<'_>, request: &Take) -> Result<Taken, F
     Ok(Taken { leads: true, rows: mark(call, keys, now, &request.bytes).await? })
 }
 
-pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u64, Failure> {
+pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u64, DriverError> {
     if !hold_lead(call, request.node).await? {
         return Ok(0);
     }
@@ -52,7 +52,7 @@ pub(crate) async fn recover(call: &mut Call<'_>, request: &Recover) -> Result<u6
 }
 
 /// Whether items are pending; only the leader, which holds slot 0, gets an answer.
-pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<PendingRows, Failure> {
+pub(super) async fn waiting(call: &mut Call<'_>, held: &SlotSet) -> Result<PendingRows, DriverError> {
     let mut waiting = PendingRows { ready: false, oldest: None, next_due: None };
     if held.contains(Slot(0)) {
         let filter = doc! { "status": PENDING };
@@ -96,7 +96,7 @@ fn in_order(mut heads: Vec<Head>) -> Vec<Head> {
 }
 
 /// The first items of a group, or of the ungrouped items if `group` is null.
-async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec<Head>, Failure> {
+async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec<Head>, DriverError> {
     if limit == 0 {
         return Ok(Vec::new());
     }
@@ -119,7 +119,7 @@ async fn first_of(call: &mut Call<'_>, group: &Bson, limit: usize) -> Result<Vec
 }
 
 /// The held groups among the groups of these items.
-async fn held_among(call: &mut Call<'_>, page: &[Head]) -> Result<HashSet<String>, Failure> {
+async fn held_among(call: &mut Call<'_>, page: &[Head]) -> Result<HashSet<String>, DriverError> {
     if page.is_empty() {
         return Ok(HashSet::new());
     }
@@ -152,7 +152,7 @@ impl<'a> Taking<'a> {
     }
 
     /// Reads a page and keeps the first items of each group. Returns whether there may be more.
-    async fn read(&mut self, call: &mut Call<'_>) -> Result<bool, Failure> {
+    async fn read(&mut self, call: &mut Call<'_>) -> Result<bool, DriverError> {
         if self.heads.len() >= self.rows || self.each == 0 {
             return Ok(false);
         }

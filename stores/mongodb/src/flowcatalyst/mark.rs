@@ -10,7 +10,7 @@ use pillarbox::port::ByteLimits;
 
 use super::item::{PENDING, PROCESSING, date, read_taken};
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 
 /// The maximum number of concurrent commands of one call.
 const AT_ONCE: usize = 8;
@@ -22,7 +22,7 @@ pub(super) async fn mark(
     keys: Vec<Bson>,
     now: Timestamp,
     limits: &ByteLimits,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, DriverError> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
@@ -62,7 +62,7 @@ async fn take_each(
     keys: &[Bson],
     now: Timestamp,
     limits: &ByteLimits,
-) -> (Vec<Row>, Option<Failure>) {
+) -> (Vec<Row>, Option<DriverError>) {
     let (outbox, next) = (call.outbox(), &AtomicUsize::new(0));
     let lines = (0..AT_ONCE.min(keys.len())).map(|_| async move {
         let mut call = Call::new(outbox, None);
@@ -89,7 +89,7 @@ async fn take_one(
     key: &Bson,
     now: Timestamp,
     limits: &ByteLimits,
-) -> Result<Option<Row>, Failure> {
+) -> Result<Option<Row>, DriverError> {
     let waits = doc! { "_id": key, "status": PENDING };
     let taken = call.modify(&call.names().event, waits, later(now)).await?;
     let document = taken.and_then(|document| RawDocumentBuf::try_from(&document).ok());

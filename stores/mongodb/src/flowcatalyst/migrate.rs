@@ -5,7 +5,7 @@ use mongodb::bson::doc;
 use pillarbox::port::ErrorKind;
 
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::migrate::{create, refuse_newer, version};
 use crate::outbox::Names;
 
@@ -20,7 +20,7 @@ pub(super) fn script_items(names: &Names) -> String {
 }
 
 /// Creates the collection of items. An existing collection is not changed.
-pub(super) async fn make_items(call: &mut Call<'_>) -> Result<(), Failure> {
+pub(super) async fn make_items(call: &mut Call<'_>) -> Result<(), DriverError> {
     let outbox = call.outbox();
     if !is_there(call).await? {
         create(outbox, &outbox.names.event).await?;
@@ -33,22 +33,22 @@ pub(super) async fn make_items(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// Checks the collection of items. The store's own collections may be missing: only nodes, groups and
 /// operators need them.
-pub(super) async fn check(call: &mut Call<'_>) -> Result<(), Failure> {
+pub(super) async fn check(call: &mut Call<'_>) -> Result<(), DriverError> {
     refuse_newer(version(call).await?)?;
     if is_there(call).await? {
         return Ok(());
     }
     let detail = "the collections are missing; run `pillarbox migrate --layout flowcatalyst`".to_owned();
-    Err(Failure::Refused(ErrorKind::Schema, detail))
+    Err(DriverError::Refused(ErrorKind::Schema, detail))
 }
 
 /// Whether the store's own collections exist.
-pub(super) async fn has_beside(call: &mut Call<'_>) -> Result<bool, Failure> {
+pub(super) async fn has_beside(call: &mut Call<'_>) -> Result<bool, DriverError> {
     Ok(version(call).await? > 0)
 }
 
 /// Whether the collection of items exists. A collection has no columns to check, so being listed is enough.
-async fn is_there(call: &mut Call<'_>) -> Result<bool, Failure> {
+async fn is_there(call: &mut Call<'_>) -> Result<bool, DriverError> {
     let names = call.outbox().database.list_collection_names().await?;
     if names.contains(&call.names().event) {
         return Ok(true);

@@ -10,7 +10,7 @@ mod operate;
 mod settle;
 
 use jiff::Timestamp;
-use pillarbox::model::{EventId, Layout, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
+use pillarbox::model::{EventId, NewRow, NodeId, Record, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
     Cancel, Discard, ErrorKind, Items, JoinChange, JoinChanged, List, PendingRows, Purge, Replay, Select,
     Settle, Settled, Shown, Stats,
@@ -18,7 +18,7 @@ use pillarbox::port::{
 
 use crate::call::Call;
 use crate::done::Caution;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::membership;
 use crate::outbox::{Names, Work};
@@ -26,7 +26,6 @@ use crate::outbox::{Names, Work};
 pub(crate) use lead::{recover, take};
 
 impl Kind for Items {
-    const LAYOUT: Layout = Layout::Flowcatalyst;
     const NUMBERED: bool = false;
 
     fn script(names: &Names) -> String {
@@ -60,7 +59,7 @@ impl Kind for Items {
 
     fn change_join<'c>(_: &'c mut Call<'_>, _: &'c JoinChange) -> Work<'c, JoinChanged> {
         let detail = "the layout flowcatalyst has no joins";
-        Box::pin(async { Err(Failure::Refused(ErrorKind::Unsupported, detail.to_owned())) })
+        Box::pin(async { Err(DriverError::Refused(ErrorKind::Unsupported, detail.to_owned())) })
     }
 
     fn lead_key(node: NodeId) -> Option<String> {

@@ -9,7 +9,7 @@ use pillarbox::port::{Cancel, Discard, Purge, PurgeStatus, Replay, Select};
 use super::inspect::selection;
 use super::item::{COMPLETED, FAILED, PENDING, date, ended_before, now};
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::free_behind;
 use crate::operate::{only_dead, record};
 use crate::row::Fields;
@@ -18,7 +18,7 @@ use crate::time::earlier;
 /// The maximum number of items in one call.
 const MOST: usize = 10_000;
 
-pub(super) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, Failure> {
+pub(super) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64, DriverError> {
     let now = now(call, request.now).await?;
     let mut revived = Vec::new();
     for id in dead(call, &request.select, request.limit).await? {
@@ -32,7 +32,7 @@ pub(super) async fn replay(call: &mut Call<'_>, request: &Replay) -> Result<u64,
     Ok(ids.len() as u64)
 }
 
-pub(super) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, Failure> {
+pub(super) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u64, DriverError> {
     let now = now(call, request.now).await?;
     let mut gone = Vec::new();
     for id in dead(call, &request.select, request.limit).await? {
@@ -47,7 +47,7 @@ pub(super) async fn discard(call: &mut Call<'_>, request: &Discard) -> Result<u6
 }
 
 /// Cancels pending items. Also runs in a caller's own transaction.
-pub(super) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+pub(super) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<EventId>, DriverError> {
     let now = now(call, request.now).await?;
     let mut cancelled = Vec::new();
     for id in &request.ids {
@@ -60,7 +60,7 @@ pub(super) async fn cancel(call: &mut Call<'_>, request: &Cancel) -> Result<Vec<
     Ok(cancelled)
 }
 
-pub(super) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, Failure> {
+pub(super) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, DriverError> {
     let before = earlier(now(call, request.now).await?, request.older_than);
     let old = match request.status {
         PurgeStatus::Done => doc! { "status": COMPLETED, "$or": ended_before(before) },
@@ -84,14 +84,14 @@ pub(super) async fn purge(call: &mut Call<'_>, request: &Purge) -> Result<u64, F
 
 /// Makes one failed item pending again and returns how many changed. Its time stays, so that the next take
 /// gets a later token.
-pub(super) async fn revive(call: &mut Call<'_>, id: &EventId) -> Result<u64, Failure> {
+pub(super) async fn revive(call: &mut Call<'_>, id: &EventId) -> Result<u64, DriverError> {
     let failed = doc! { "_id": id.as_str(), "status": FAILED };
     let fresh = doc! { "status": PENDING, "retryCount": 0, "errorMessage": Bson::Null };
     call.update(&call.names().event, vec![doc! { "q": failed, "u": { "$set": fresh } }]).await
 }
 
 /// The failed items of a selection, oldest first; empty if the selection excludes them.
-async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<EventId>, Failure> {
+async fn dead(call: &mut Call<'_>, select: &Select, limit: usize) -> Result<Vec<EventId>, DriverError> {
     let Some(select) = only_dead(select).filter(|_| limit > 0) else { return Ok(Vec::new()) };
     let find = Find {
         filter: selection(&select),

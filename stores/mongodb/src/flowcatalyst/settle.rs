@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use mongodb::bson::{Bson, Document, doc};
 use pillarbox::model::stored_error;
-use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
+use pillarbox::port::{Change, Fence, OnDone, Outcome, Settle, Settled};
 
 use super::item::{COMPLETED, FAILED, PENDING, PROCESSING, date, now, read_item, retries};
 use crate::call::{Call, Find};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups;
 use crate::membership::hold;
 use crate::time::from_us;
 
-pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, Failure> {
+pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Settled, DriverError> {
     if let Fence::Node(node) = &request.fence
         && hold(call, *node).await?.is_none()
     {
@@ -29,13 +29,15 @@ pub(super) async fn settle(call: &mut Call<'_>, request: &Settle) -> Result<Sett
         let after = claimed(call, &request.outcomes, now, Seen::Settled(request.on_done)).await?;
         held.retain(|place| after.contains(place));
     }
+    let mut blocked = 0;
     for (place, outcome) in request.outcomes.iter().enumerate() {
         if let Change::Dead { error, blocks: Some(group), .. } = &outcome.change
             && held.contains(&place)
         {
-            groups::block(call, group, &outcome.id, error, now).await?;
+            blocked += groups::block(call, group, &outcome.id, error, now).await?;
         }
     }
+    groups::grow_epoch(call, blocked).await?;
     let stale = (0..request.outcomes.len()).filter(|place| !held.contains(place)).collect();
     Ok(Settled::all_but(stale))
 }
@@ -55,7 +57,7 @@ async fn claimed(
     outcomes: &[Outcome],
     now: Timestamp,
     seen: Seen,
-) -> Result<HashSet<usize>, Failure> {
+) -> Result<HashSet<usize>, DriverError> {
     let ids: Vec<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
     let fields = Some(doc! { "status": 1, "processedAt": 1 });
     let find = Find { filter: doc! { "_id": { "$in": ids } }, fields, ..Find::default() };
@@ -85,7 +87,7 @@ async fn apply(
     request: &Settle,
     places: &HashSet<usize>,
     now: Timestamp,
-) -> Result<u64, Failure> {
+) -> Result<u64, DriverError> {
     let mut alike: Vec<(&Change, i64, Vec<&str>)> = Vec::new();
     for (_, outcome) in request.outcomes.iter().enumerate().filter(|(place, _)| places.contains(place)) {
         let (token, id) = (outcome.token.0, outcome.id.as_str());
@@ -120,13 +122,13 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
         }
         // The claim began an attempt without counting it; `retryCount` grows only here.
         Change::Retry { error, counts, .. } => {
-            doc! { "status": PENDING, "errorMessage": literal(error), "retryCount": retries(1 + one(*counts)) }
+            doc! { "status": PENDING, "errorMessage": literal(error), "retryCount": retries(1 + i32::from(counts.added())) }
         }
         Change::Dead { error, counts, .. } => doc! {
             "status": FAILED,
             "processedAt": date(end),
             "errorMessage": literal(error),
-            "retryCount": retries(one(*counts)),
+            "retryCount": retries(i32::from(counts.added())),
         },
         Change::Attempt => doc! { "retryCount": retries(1) },
         Change::Waits { error } => doc! { "errorMessage": literal(error) },
@@ -137,12 +139,4 @@ fn changed(change: &Change, end: Timestamp) -> Bson {
         Change::Extend { .. } => return Bson::from(doc! { "$set": { "status": PROCESSING } }),
     };
     Bson::from(vec![Bson::from(doc! { "$set": set })])
-}
-
-fn one(counts: Counts) -> i32 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
-    }
 }

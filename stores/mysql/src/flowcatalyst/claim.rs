@@ -10,7 +10,7 @@ use pillarbox_store_kit::{Light, read_item};
 use sqlx::mysql::MySqlRow;
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::probe::Locking;
 use crate::row::{read_all, text_of};
 use crate::sql::{Sql, fill, places};
@@ -28,7 +28,7 @@ pub(super) async fn load(
     sql: &Sql,
     found: Vec<Light<Item>>,
     limits: &ByteLimits,
-) -> Result<Vec<Item>, Failure> {
+) -> Result<Vec<Item>, DriverError> {
     let fitting = limits.fitting(found.iter().map(|light| light.get().bytes));
     let (mut items, mut large) = (Vec::with_capacity(fitting), Vec::new());
     for light in found.into_iter().take(fitting) {
@@ -65,7 +65,7 @@ pub(super) async fn mark(
     sql: &Sql,
     mut items: Vec<Item>,
     now: Timestamp,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, DriverError> {
     if items.is_empty() {
         return Ok(Vec::new());
     }
@@ -82,7 +82,7 @@ pub(super) async fn mark(
 }
 
 /// The index hint for reads in the order of claims, whatever the name of that index; empty if there is none.
-pub(super) async fn by_status(session: &mut Session, sql: &Sql) -> Result<String, Failure> {
+pub(super) async fn by_status(session: &mut Session, sql: &Sql) -> Result<String, DriverError> {
     if let Some(words) = sql.by_status.get() {
         return Ok(words.clone());
     }

@@ -8,7 +8,7 @@ use sqlx::mysql::MySqlConnection;
 
 use super::row::whole;
 use crate::connection::once;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sql::{Sql, fill};
 use crate::time::literal;
 
@@ -18,7 +18,7 @@ pub(crate) async fn insert(
     sql: &Sql,
     rows: &[NewRow],
     now: Option<Timestamp>,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let insert = insert_sql(sql, rows, now)?;
     let query = insert.params.into_iter().fold(once(insert.sql), |query, param| query.bind(param));
     query.execute(connection).await?;
@@ -30,9 +30,9 @@ pub(crate) async fn insert(
 }
 
 /// The statement that inserts the items, for any driver.
-pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow], now: Option<Timestamp>) -> Result<Insert, Failure> {
+pub(crate) fn insert_sql(sql: &Sql, rows: &[NewRow], now: Option<Timestamp>) -> Result<Insert, DriverError> {
     let items = NewItem::of_rows(rows, &sql.table)
-        .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
+        .map_err(|invalid| DriverError::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
     // `now()` is in the session's time zone, and the TIMESTAMP column converts it to the right instant.
     let now = now.map_or_else(|| "now()".to_owned(), |now| literal(whole(now)));
     let (mut values, mut params) = (Vec::new(), Vec::new());

@@ -11,7 +11,7 @@ use sqlx::mysql::MySqlRow;
 use super::claim::{by_status, load, locking, mark, read_light};
 use super::row::{now_sql, whole};
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{text_of, told_now};
 use crate::sql::{Sql, fill, places, quoted, quoted_list};
 use crate::time::micros_back;
@@ -23,7 +23,7 @@ const PAGE: (usize, usize) = (64, 2_048);
 /// seeking past them.
 const RANGES: usize = 900;
 
-pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
+pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, DriverError> {
     let by_status = by_status(session, sql).await?;
     let mut taking = Taking::new(sql, request, by_status);
     let text = [leads_sql(sql, request.node), taking.ungrouped_sql(), taking.page_sql()].join("; ");
@@ -63,7 +63,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
 ///
 /// The search takes no lock, and the items are then locked by key, as settles do. An update by status would
 /// lock entries of the status index first, which settles lock last, and so could deadlock with them.
-pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
+pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, DriverError> {
     let sets = session.begin_with(&leads_sql(sql, request.node)).await?;
     if sets.first().is_none_or(Vec::is_empty) {
         return Ok(0);

@@ -5,7 +5,7 @@ use pillarbox::port::Migrated;
 use pillarbox_store_kit::{refuse_lacking, refuse_missing, refuse_newer};
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::migrate::{add_state, version};
 use crate::row::text_of;
 use crate::sql::Sql;
@@ -14,7 +14,7 @@ use crate::sql::Sql;
 const KNOWN: u32 = 1;
 
 /// Creates the missing tables. An existing table of items is not changed.
-pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrated, DriverError> {
     let from = version(session, sql).await?;
     refuse_newer(from, KNOWN)?;
     match lacking(session, sql).await? {
@@ -30,7 +30,7 @@ pub(crate) async fn bring_up(session: &mut Session, sql: &Sql) -> Result<Migrate
 
 /// Checks the table of items. The tables beside it may be missing: only nodes,
 /// groups and operators need them.
-pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), DriverError> {
     refuse_newer(version(session, sql).await?, KNOWN)?;
     match lacking(session, sql).await? {
         Some(lacking) => Ok(refuse_lacking(&sql.table, &lacking)?),
@@ -39,7 +39,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
 }
 
 /// The columns that the table lacks; `None` if there is no table.
-async fn lacking(session: &mut Session, sql: &Sql) -> Result<Option<Vec<String>>, Failure> {
+async fn lacking(session: &mut Session, sql: &Sql) -> Result<Option<Vec<String>>, DriverError> {
     let rows = session.query(&*sql.items_columns).fetch_all(&mut session.connection).await?;
     if rows.is_empty() {
         return Ok(None);

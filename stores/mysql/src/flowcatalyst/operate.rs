@@ -4,11 +4,11 @@ use pillarbox::port::{Purge, PurgeStatus};
 
 use super::row::whole;
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::sql::{Sql, fill};
 use crate::time::{micros_back, now_sql};
 
-pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, Failure> {
+pub(crate) async fn purge(session: &mut Session, sql: &Sql, request: &Purge) -> Result<u64, DriverError> {
     let now = ("{now}", now_sql(request.now.map(whole)));
     let status = match request.status {
         PurgeStatus::Done => Some("COMPLETED"),

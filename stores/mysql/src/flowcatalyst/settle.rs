@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use pillarbox::model::{GroupKey, stored_error};
-use pillarbox::port::{Change, Counts, Fence, OnDone, Outcome, Settle, Settled};
+use pillarbox::port::{Change, Fence, OnDone, Outcome, Settle, Settled};
 
 use super::row::whole;
 use crate::connection::{Asked, Session};
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::clock;
 use crate::probe::Locking;
 use crate::row::{text_of, time_of};
@@ -21,7 +21,7 @@ pub(crate) async fn settle(
     sql: &Sql,
     request: &Settle,
     locking: Locking,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     if request.outcomes.is_empty() && !matches!(request.fence, Fence::Node(_)) {
         return Ok(Settled::all_but(Vec::new()));
     }
@@ -73,18 +73,18 @@ impl Claimed {
         sql: &Sql,
         outcomes: &[Outcome],
         locking: Locking,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DriverError> {
         let parts = [("{ids}", places(outcomes.len())), ("{skip_locked}", locking.words())];
         Self::find(session, fill(&sql.items_settle_find, &parts), outcomes).await
     }
 
     /// Reads the claimed items of these outcomes without locks.
-    async fn look(session: &mut Session, sql: &Sql, outcomes: &[Outcome]) -> Result<Self, Failure> {
+    async fn look(session: &mut Session, sql: &Sql, outcomes: &[Outcome]) -> Result<Self, DriverError> {
         let text = fill(&sql.items_settle_busy, &[("{ids}", places(outcomes.len()))]);
         Self::find(session, text, outcomes).await
     }
 
-    async fn find(session: &mut Session, text: String, outcomes: &[Outcome]) -> Result<Self, Failure> {
+    async fn find(session: &mut Session, text: String, outcomes: &[Outcome]) -> Result<Self, DriverError> {
         if outcomes.is_empty() {
             return Ok(Self(HashMap::new()));
         }
@@ -138,10 +138,10 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
         Change::Done => changed("COMPLETED", true, Some(None), 0),
         // Taking an item does not change `retry_count`, so the attempt is added here, with the retry.
         Change::Retry { error, counts, .. } => {
-            changed("PENDING", false, Some(Some(stored_error(error))), 1 + count(*counts))
+            changed("PENDING", false, Some(Some(stored_error(error))), 1 + i64::from(counts.added()))
         }
         Change::Dead { error, counts, .. } => {
-            changed("FAILED", true, Some(Some(stored_error(error))), count(*counts))
+            changed("FAILED", true, Some(Some(stored_error(error))), i64::from(counts.added()))
         }
         Change::Attempt => changed("PROCESSING", false, None, 1),
         Change::Waits { error } => changed("PROCESSING", false, Some(Some(stored_error(error))), 0),
@@ -154,7 +154,7 @@ fn becoming(change: &Change, on_done: OnDone) -> Becoming {
 }
 
 impl Step {
-    async fn run(self, session: &mut Session, sql: &Sql, now: Timestamp) -> Result<(), Failure> {
+    async fn run(self, session: &mut Session, sql: &Sql, now: Timestamp) -> Result<(), DriverError> {
         let ids = ("{ids}", places(self.ids.len()));
         let query = match &self.becoming {
             Becoming::Deleted => session.once(fill(&sql.remove, &[ids])),
@@ -176,13 +176,5 @@ impl Step {
         let query = self.ids.into_iter().fold(query, |query, id| query.bind(id));
         query.execute(&mut session.connection).await?;
         Ok(())
-    }
-}
-
-const fn count(counts: Counts) -> i64 {
-    match counts {
-        Counts::One => 1,
-        Counts::None => 0,
-        Counts::Back => -1,
     }
 }

@@ -3,13 +3,13 @@
 use pillarbox::model::{Event, EventId, NewRow, Placement};
 use pillarbox::port::{Admin, Select, Table, Write};
 
-use crate::kit::Place;
+use crate::kit::Fixture;
 
 /// PBX-010: what differs in any byte is another id, another type, another group, in other slots or the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_differ_in_any_byte_are_different() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         let names = ["Order", "order", "Order ", "Ordér", "Orde\u{301}r", "ORDER", "Straße", "Strasse", "a"];
         let row = |name: &&str| {
             let event =

@@ -8,7 +8,7 @@ use pillarbox::port::{Claim, ClaimFrom, Store, Table, Write};
 use pillarbox_mysql::{Claiming, MysqlStore};
 use tokio::task::JoinSet;
 
-use crate::kit::Place;
+use crate::kit::Fixture;
 
 const ROWS: usize = 10_000;
 const CLAIMERS: usize = 6;
@@ -48,8 +48,8 @@ async fn claim_all(store: MysqlStore, batch: usize, from: ClaimFrom) -> Vec<Stri
     }
 }
 
-async fn every_row_once(place: &Place, claiming: Claiming, count: usize, from: ClaimFrom) -> Duration {
-    let store = place.store().await;
+async fn every_row_once(fixture: &Fixture, claiming: Claiming, count: usize, from: ClaimFrom) -> Duration {
+    let store = fixture.store().await;
     for chunk in queued("q", count).chunks(500) {
         let mut rows = chunk.to_vec();
         if from == ClaimFrom::Events {
@@ -59,7 +59,7 @@ async fn every_row_once(place: &Place, claiming: Claiming, count: usize, from: C
     }
     let (mut claimers, began) = (JoinSet::new(), Instant::now());
     for _ in 0..CLAIMERS {
-        claimers.spawn(claim_all(place.builder().claiming(claiming).open(), 100, from));
+        claimers.spawn(claim_all(fixture.builder().claiming(claiming).open(), 100, from));
     }
     let claimed: Vec<String> = claimers.join_all().await.into_iter().flatten().collect();
     let took = began.elapsed();
@@ -71,10 +71,10 @@ async fn every_row_once(place: &Place, claiming: Claiming, count: usize, from: C
 /// RLY-010, RLY-011: ten thousand rows, six claimers, each row exactly once.
 #[tokio::test(flavor = "multi_thread")]
 async fn six_claimers_take_every_row_exactly_once() {
-    for place in Place::all().await {
-        let took = every_row_once(&place, Claiming::Detect, ROWS, ClaimFrom::Queue).await;
+    for fixture in Fixture::all().await {
+        let took = every_row_once(&fixture, Claiming::Detect, ROWS, ClaimFrom::Queue).await;
         let rate = ROWS as f64 / took.as_secs_f64();
-        println!("{}: {ROWS} rows by {CLAIMERS} claimers in {took:.2?}, {rate:.0}/s", place.database);
+        println!("{}: {ROWS} rows by {CLAIMERS} claimers in {took:.2?}, {rate:.0}/s", fixture.database);
     }
 }
 
@@ -82,8 +82,8 @@ async fn six_claimers_take_every_row_exactly_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_by_update_take_every_row_exactly_once() {
     for from in [ClaimFrom::Queue, ClaimFrom::Events] {
-        for place in Place::all().await {
-            every_row_once(&place, Claiming::Update, 1_000, from).await;
+        for fixture in Fixture::all().await {
+            every_row_once(&fixture, Claiming::Update, 1_000, from).await;
         }
     }
 }
@@ -91,9 +91,9 @@ async fn claims_by_update_take_every_row_exactly_once() {
 /// RLY-010: claims by update answer with what a claim that skips locks answers with.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_by_update_keep_the_order_and_leave_what_is_claimed() {
-    for place in Place::all().await {
-        place.store().await;
-        let store = place.builder().claiming(Claiming::Update).open();
+    for fixture in Fixture::all().await {
+        fixture.store().await;
+        let store = fixture.builder().claiming(Claiming::Update).open();
         store.write(Write { rows: queued("q", 5), now: None }).await.unwrap();
         let owner = OwnerId::random();
         let ids = |rows: &[pillarbox::model::Row]| -> Vec<String> {
@@ -105,6 +105,6 @@ async fn claims_by_update_keep_the_order_and_leave_what_is_claimed() {
         assert_eq!(ids(&rest), ["q2", "q3", "q4"]);
         assert!(store.claim(claim(&owner, 9, ClaimFrom::Queue)).await.unwrap().is_empty());
         let held = format!("SELECT count(*) FROM outbox_event WHERE locked_by = '{}'", owner.as_str());
-        assert_eq!(place.number(&held).await, 5, "no mark of a claim is left");
+        assert_eq!(fixture.number(&held).await, 5, "no mark of a claim is left");
     }
 }

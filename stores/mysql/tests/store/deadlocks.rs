@@ -13,7 +13,7 @@ use pillarbox_mysql::sqlx::mysql::MySqlDatabaseError;
 use pillarbox_mysql::sqlx::{Error, Row, query};
 use tokio::task::JoinSet;
 
-use crate::kit::{Place, fetch_from};
+use crate::kit::{Fixture, fetch_from};
 
 const WRITERS: usize = 8;
 const CLAIMERS: usize = 4;
@@ -35,13 +35,13 @@ fn is_deadlock(error: &Error) -> bool {
 }
 
 /// Business rows and events in one transaction of the application's pool, under the server's default isolation.
-async fn write(place: Arc<Place>, tally: Arc<Tally>, writer: usize) {
-    let store = place.beside();
+async fn write(fixture: Arc<Fixture>, tally: Arc<Tally>, writer: usize) {
+    let store = fixture.beside();
     for n in 0.. {
         if tally.over.load(Ordering::Relaxed) {
             return;
         }
-        let mut tx = place.pool.begin().await.unwrap();
+        let mut tx = fixture.pool.begin().await.unwrap();
         let order =
             query("INSERT INTO orders (id) VALUES (?)").bind(format!("{writer}-{n}")).execute(&mut *tx).await;
         order.unwrap();
@@ -66,8 +66,8 @@ async fn write(place: Arc<Place>, tally: Arc<Tally>, writer: usize) {
 }
 
 /// Claims, settles and purges as fast as it can.
-async fn claim(place: Arc<Place>, tally: Arc<Tally>) {
-    let (store, owner) = (place.beside(), OwnerId::random());
+async fn claim(fixture: Arc<Fixture>, tally: Arc<Tally>) {
+    let (store, owner) = (fixture.beside(), OwnerId::random());
     while !tally.over.load(Ordering::Relaxed) {
         let from = if fastrand::bool() { ClaimFrom::Queue } else { ClaimFrom::Events };
         let lease = Duration::from_secs(60);
@@ -99,28 +99,28 @@ async fn claim(place: Arc<Place>, tally: Arc<Tally>) {
 }
 
 /// How many deadlocks the server has counted, all its users' together.
-async fn counted(place: &Place) -> Option<u64> {
+async fn counted(fixture: &Fixture) -> Option<u64> {
     let sql = "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'";
-    let row = query(sql).fetch_optional(&mut place.connection().await).await.unwrap()?;
+    let row = query(sql).fetch_optional(&mut fixture.connection().await).await.unwrap()?;
     row.try_get::<String, _>(1).unwrap().parse().ok()
 }
 
 /// PBX-024, RLY-012: eight writers beside four claimers, a reader and purges, for ten seconds: no deadlock.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_never_deadlock_business_inserts() {
-    for place in Place::all().await {
-        place.store().await;
-        query("CREATE TABLE orders (id varchar(64) PRIMARY KEY)").execute(&place.pool).await.unwrap();
-        let (place, tally) = (Arc::new(place), Arc::new(Tally::default()));
-        let before = counted(&place).await;
+    for fixture in Fixture::all().await {
+        fixture.store().await;
+        query("CREATE TABLE orders (id varchar(64) PRIMARY KEY)").execute(&fixture.pool).await.unwrap();
+        let (fixture, tally) = (Arc::new(fixture), Arc::new(Tally::default()));
+        let before = counted(&fixture).await;
         let mut tasks = JoinSet::new();
         for writer in 0..WRITERS {
-            tasks.spawn(write(Arc::clone(&place), Arc::clone(&tally), writer));
+            tasks.spawn(write(Arc::clone(&fixture), Arc::clone(&tally), writer));
         }
         for _ in 0..CLAIMERS {
-            tasks.spawn(claim(Arc::clone(&place), Arc::clone(&tally)));
+            tasks.spawn(claim(Arc::clone(&fixture), Arc::clone(&tally)));
         }
-        let reader = place.beside();
+        let reader = fixture.beside();
         let reading = async {
             let mut cursor = Cursor::default();
             loop {
@@ -134,7 +134,7 @@ async fn claims_never_deadlock_business_inserts() {
         }
         let (written, settled) =
             (tally.written.load(Ordering::Relaxed), tally.settled.load(Ordering::Relaxed));
-        let after = counted(&place).await;
+        let after = counted(&fixture).await;
         println!(
             "{written} transactions, {settled} events settled; the server counted {before:?}, then {after:?}"
         );

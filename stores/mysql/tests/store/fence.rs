@@ -6,7 +6,7 @@ use pillarbox::model::Written;
 use pillarbox::port::{Begin, Change, Counts, OnDone, Settle, Settled, Table, Wait, Write, WriteOn};
 use pillarbox_mysql::MysqlStore;
 
-use crate::kit::{Place, event, join, node, run, settle};
+use crate::kit::{Fixture, event, join, node, run, settle};
 
 /// Whoever joins with it is expired at once.
 const OVER: Duration = Duration::ZERO;
@@ -40,23 +40,23 @@ fn nothing_settled(settled: &Settled) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_evicted_node_settles_nothing() {
     for (on_done, change) in every_way() {
-        for place in Place::all().await {
-            let (stale, other) = (place.store().await, place.beside());
+        for fixture in Fixture::all().await {
+            let (stale, other) = (fixture.store().await, fixture.beside());
             stale.register(join(1, OVER)).await.unwrap();
             let rows = written(&stale).await;
             let taken = other.register(join(2, LONG)).await.unwrap();
             assert!(taken.held.iter().any(|held| held.suspect));
             nothing_settled(&stale.settle(settle(1, &rows, on_done, &change)).await.unwrap());
-            assert_eq!(place.number(UNTOUCHED).await, 2, "{change:?}");
+            assert_eq!(fixture.number(UNTOUCHED).await, 2, "{change:?}");
             assert!(other.settle(settle(2, &rows, on_done, &change)).await.unwrap().stale.is_empty());
-            assert_eq!(place.number(UNTOUCHED).await, 0, "{change:?}");
+            assert_eq!(fixture.number(UNTOUCHED).await, 0, "{change:?}");
         }
     }
 }
 
 /// A settle that must wait: its answer may only come after the lock was let go.
 async fn settle_behind_a_lock(
-    place: &Place,
+    fixture: &Fixture,
     store: &MysqlStore,
     request: Settle,
     waiting: usize,
@@ -66,7 +66,7 @@ async fn settle_behind_a_lock(
     tokio::select! {
         biased;
         settled = &mut settling => panic!("it did not wait: {settled:?}"),
-        () = place.until_locked(waiting) => {}
+        () = fixture.until_locked(waiting) => {}
     }
     let_go.await;
     settling.await.unwrap()
@@ -76,11 +76,11 @@ async fn settle_behind_a_lock(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settle_that_waits_while_its_node_is_evicted_changes_nothing() {
     for (on_done, change) in every_way() {
-        for place in Place::all().await {
-            let stale = place.store().await;
+        for fixture in Fixture::all().await {
+            let stale = fixture.store().await;
             stale.register(join(1, LONG)).await.unwrap();
             let rows = written(&stale).await;
-            let mut evicting = place.connection().await;
+            let mut evicting = fixture.connection().await;
             run(
                 &mut evicting,
                 &format!("START TRANSACTION; DELETE FROM outbox_node WHERE node_id = '{}'", node(1)),
@@ -88,9 +88,9 @@ async fn a_settle_that_waits_while_its_node_is_evicted_changes_nothing() {
             .await;
             let evict = run(&mut evicting, "COMMIT");
             let request = settle(1, &rows, on_done, &change);
-            let settled = settle_behind_a_lock(&place, &stale, request, 1, evict).await;
+            let settled = settle_behind_a_lock(&fixture, &stale, request, 1, evict).await;
             nothing_settled(&settled);
-            assert_eq!(place.number(UNTOUCHED).await, 2, "{change:?}");
+            assert_eq!(fixture.number(UNTOUCHED).await, 2, "{change:?}");
         }
     }
 }
@@ -99,8 +99,8 @@ async fn a_settle_that_waits_while_its_node_is_evicted_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_take_over_waits_for_a_settle_in_flight() {
     for (on_done, change) in every_way() {
-        for place in Place::all().await {
-            let (store, other) = (place.store().await, place.beside());
+        for fixture in Fixture::all().await {
+            let (store, other) = (fixture.store().await, fixture.beside());
             store.register(join(1, OVER)).await.unwrap();
             let rows = written(&store).await;
             // In flight for as long as its transaction is open.
@@ -111,11 +111,11 @@ async fn a_take_over_waits_for_a_settle_in_flight() {
             tokio::select! {
                 biased;
                 taken = &mut evicting => panic!("it took over what was being settled: {taken:?}"),
-                () = place.until_locked(1) => {}
+                () = fixture.until_locked(1) => {}
             }
             store.commit(tx).await.unwrap();
             assert!(evicting.await.unwrap().held.iter().any(|held| held.suspect));
-            assert_eq!(place.number(UNTOUCHED).await, 0, "{change:?}");
+            assert_eq!(fixture.number(UNTOUCHED).await, 0, "{change:?}");
         }
     }
 }

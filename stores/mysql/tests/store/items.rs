@@ -5,27 +5,45 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, NewRow, NodeId, Placement, Status};
 use pillarbox::port::{
-    Admin, ByteLimits, Change, Counts, Fence, ItemStore, OnDone, Order, Outcome, Part, Recover, Register,
-    Select, Settle, Table, Take, Wait, Write,
+    Admin, ByteLimits, Change, Counts, Fence, ItemStore, OnDone, Order, Outcome, ReadScope, Recover,
+    Register, Select, Settle, Table, Take, Wait, Write,
 };
 use pillarbox_mysql::MysqlItemStore;
-use pillarbox_mysql::sqlx::{Row, query};
+use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor as _, Row, query, raw_sql};
 use tokio::task::JoinSet;
 
-use crate::kit::{Place, run};
+use crate::kit::{Fixture, run};
 
 const LEASE: Duration = Duration::from_secs(600);
 
-async fn items(place: &Place) -> MysqlItemStore {
-    let store = place.builder().open_items();
+async fn items(fixture: &Fixture) -> MysqlItemStore {
+    let store = fixture.builder().open_items();
     store.migrate().await.unwrap();
     store
+}
+
+/// PBX-103: the statements for people run on a database that has the table, and change nothing there.
+#[tokio::test(flavor = "multi_thread")]
+async fn printed_statements_can_be_run_again() {
+    for fixture in Fixture::all().await {
+        let store = fixture.builder().open_items();
+        for _ in 0..2 {
+            fixture.pool.execute(raw_sql(AssertSqlSafe(fixture.builder().items_schema_sql()))).await.unwrap();
+            store.check().await.unwrap();
+        }
+    }
 }
 
 async fn leader(store: &MysqlItemStore) -> NodeId {
     let node = NodeId::from_random(7);
     store
-        .register(Register { node, label: "leader".to_owned(), part: Part::Share, lease: LEASE, now: None })
+        .register(Register {
+            node,
+            label: "leader".to_owned(),
+            reads: ReadScope::Share,
+            lease: LEASE,
+            now: None,
+        })
         .await
         .unwrap();
     node
@@ -58,9 +76,9 @@ async fn fill(store: &MysqlItemStore, count: usize) {
 /// PBX-084: with old settings a column of times is NOT NULL, and holds a date of zeros where nobody set one.
 #[tokio::test]
 async fn a_date_of_zeros_stops_nothing() {
-    for place in Place::all().await {
-        let store = items(&place).await;
-        let mut connection = place.connection().await;
+    for fixture in Fixture::all().await {
+        let store = items(&fixture).await;
+        let mut connection = fixture.connection().await;
         run(
             &mut connection,
             "SET SESSION sql_mode = ''; \
@@ -103,19 +121,19 @@ async fn a_date_of_zeros_stops_nothing() {
 /// PBX-084
 #[tokio::test]
 async fn the_time_of_an_item_is_null_until_it_is_claimed() {
-    for place in Place::all().await {
-        let store = items(&place).await;
+    for fixture in Fixture::all().await {
+        let store = items(&fixture).await;
         fill(&store, 1).await;
-        assert_eq!(place.number("SELECT count(*) FROM outbox_events WHERE processed_at IS NULL").await, 1);
+        assert_eq!(fixture.number("SELECT count(*) FROM outbox_events WHERE processed_at IS NULL").await, 1);
         let nullable = "SELECT count(*) FROM information_schema.columns WHERE table_schema = database() \
             AND table_name = 'outbox_events' AND column_name = 'processed_at' AND is_nullable = 'YES'";
-        assert_eq!(place.number(nullable).await, 1);
+        assert_eq!(fixture.number(nullable).await, 1);
     }
 }
 
-async fn deadlocks(place: &Place) -> Option<u64> {
+async fn deadlocks(fixture: &Fixture) -> Option<u64> {
     let sql = "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'";
-    let row = query(sql).fetch_optional(&mut place.connection().await).await.unwrap()?;
+    let row = query(sql).fetch_optional(&mut fixture.connection().await).await.unwrap()?;
     row.try_get::<String, _>(1).unwrap().parse().ok()
 }
 
@@ -123,11 +141,11 @@ async fn deadlocks(place: &Place) -> Option<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_never_deadlocks_with_settles() {
     const ITEMS: usize = 3_000;
-    for place in Place::all().await {
-        let store = Arc::new(items(&place).await);
+    for fixture in Fixture::all().await {
+        let store = Arc::new(items(&fixture).await);
         let node = leader(&store).await;
         fill(&store, ITEMS).await;
-        let before = deadlocks(&place).await;
+        let before = deadlocks(&fixture).await;
         let recovering = Arc::clone(&store);
         let mut recovery = JoinSet::new();
         recovery.spawn(async move {
@@ -157,6 +175,6 @@ async fn recovery_never_deadlocks_with_settles() {
         }
         assert!(recovery.try_join_next().is_none(), "recovery failed");
         recovery.abort_all();
-        assert_eq!(deadlocks(&place).await, before, "the server counted deadlocks");
+        assert_eq!(deadlocks(&fixture).await, before, "the server counted deadlocks");
     }
 }

@@ -13,7 +13,7 @@ use pillarbox::port::{
 use pillarbox_mysql::MysqlStore;
 use pillarbox_mysql::sqlx::{AssertSqlSafe, Executor, query_scalar, raw_sql};
 
-use crate::kit::{Place, join, node, run};
+use crate::kit::{Fixture, join, node, run};
 
 fn id(text: &str) -> EventId {
     EventId::new(text).unwrap()
@@ -81,8 +81,8 @@ async fn status(store: &MysqlStore, join: &str) -> JoinStatus {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settle_after_an_attach_in_flight_counts_the_step() {
     for on_done in [OnDone::Keep, OnDone::Delete] {
-        for place in Place::all().await {
-            let store = place.store().await;
+        for fixture in Fixture::all().await {
+            let store = fixture.store().await;
             waiting(&store, "j", 1).await;
             let rows = claimed(&store, &["a", "free"]).await;
             let mut tx = store.begin().await.unwrap();
@@ -104,14 +104,14 @@ async fn a_settle_after_an_attach_in_flight_counts_the_step() {
 /// OBX-083, OBX-089: the other way round.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attach_that_waited_for_a_settle_counts_the_step() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         waiting(&store, "j", 1).await;
         let rows = claimed(&store, &["a"]).await;
         let mut tx = store.begin().await.unwrap();
         store.settle_on(&mut tx, done(&rows, OnDone::Keep)).await.unwrap();
         let commit = async {
-            place.until_locked(1).await;
+            fixture.until_locked(1).await;
             store.commit(tx).await.unwrap();
         };
         let (attached, ()) = tokio::join!(store.change_join(attach("j", &["a"])), commit);
@@ -124,8 +124,8 @@ async fn an_attach_that_waited_for_a_settle_counts_the_step() {
 /// there now, under the server's default isolation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_sees_the_rows_of_before_counts_what_is_there_now() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         let rows = claimed(&store, &["settled", "done", "reported", "cancelled"]).await;
         let mut tx = store.begin().await.unwrap();
         let seen = "SELECT (SELECT count(*) FROM outbox_event) + (SELECT count(*) FROM outbox_join)";
@@ -166,7 +166,7 @@ async fn a_transaction_that_sees_the_rows_of_before_counts_what_is_there_now() {
             let shown = store.show_join(JoinId::new(join).unwrap(), 9).await.unwrap().unwrap();
             assert_eq!((shown.join.status, shown.members.len()), (expected, 2), "{join}");
         }
-        assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE event_id LIKE 'j%next'").await, 3);
+        assert_eq!(fixture.number("SELECT count(*) FROM outbox_event WHERE event_id LIKE 'j%next'").await, 3);
     }
 }
 
@@ -179,8 +179,8 @@ fn released(row: &Row) -> Settle {
 /// OBX-034, OBX-099: two transactions that each settle a step of the same two joins.
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_count_what_was_counted_while_they_waited() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         let rows = claimed(&store, &["a", "b"]).await;
         for join in ["j1", "j2"] {
             waiting(&store, join, 2).await;
@@ -190,7 +190,7 @@ async fn joins_count_what_was_counted_while_they_waited() {
         store.settle_on(&mut tx, done(&rows[..1], OnDone::Keep)).await.unwrap();
         let settle = store.settle(done(&rows[1..], OnDone::Keep));
         let commit = async {
-            place.until_locked(1).await;
+            fixture.until_locked(1).await;
             store.commit(tx).await.unwrap();
         };
         let (settled, ()) = tokio::join!(settle, commit);
@@ -205,8 +205,8 @@ async fn joins_count_what_was_counted_while_they_waited() {
 /// PBX-025: what has no room or no join leaves nothing behind in a transaction that goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attach_that_is_refused_leaves_the_transaction_as_it_was() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         waiting(&store, "j", 1).await;
         let mut tx = store.begin().await.unwrap();
         store.insert(&mut tx, &[message("a"), message("b")]).await.unwrap();
@@ -215,34 +215,34 @@ async fn an_attach_that_is_refused_leaves_the_transaction_as_it_was() {
             assert_eq!(store.change_join_on(&mut tx, attach(join, &["a", "b"])).await.unwrap(), expected);
         }
         store.commit(tx).await.unwrap();
-        assert_eq!(place.number("SELECT count(*) FROM outbox_join_member").await, 0);
-        assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE joined IS NOT NULL").await, 0);
-        assert_eq!(place.number("SELECT count(*) FROM outbox_event").await, 2);
+        assert_eq!(fixture.number("SELECT count(*) FROM outbox_join_member").await, 0);
+        assert_eq!(fixture.number("SELECT count(*) FROM outbox_event WHERE joined IS NOT NULL").await, 0);
+        assert_eq!(fixture.number("SELECT count(*) FROM outbox_event").await, 2);
     }
 }
 
 /// OBX-089: a message that has the id of a member which is gone is passed over, whatever it bears.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_message_under_the_id_of_a_member_is_a_member() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         waiting(&store, "j", 2).await;
         claimed(&store, &["a"]).await;
         store.change_join(attach("j", &["a"])).await.unwrap();
-        run(&mut place.connection().await, "DELETE FROM outbox_event WHERE event_id = 'a'").await;
+        run(&mut fixture.connection().await, "DELETE FROM outbox_event WHERE event_id = 'a'").await;
         assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Unchanged);
         claimed(&store, &["a", "b"]).await;
         assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Unchanged);
         assert_eq!(store.change_join(attach("j", &["a", "b"])).await.unwrap(), JoinChanged::Changed);
-        assert_eq!(place.number("SELECT attached_steps FROM outbox_join").await, 2);
+        assert_eq!(fixture.number("SELECT attached_steps FROM outbox_join").await, 2);
     }
 }
 
 /// OBX-034: a node that settles a message of the queue ends its steps as anyone does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_settles_a_message_ends_its_steps() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         store.register(join(1, Duration::from_secs(60))).await.unwrap();
         waiting(&store, "j", 1).await;
         let rows = claimed(&store, &["a", "free"]).await;
@@ -260,11 +260,11 @@ async fn a_node_that_settles_a_message_ends_its_steps() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_the_first_version_are_upgraded() {
     for cut_off in [false, true] {
-        for place in Place::all().await {
-            let store = place.beside();
+        for fixture in Fixture::all().await {
+            let store = fixture.beside();
             let script = store.schema_sql();
             let (first, _) = script.split_once("-- Joins:").expect("the second migration");
-            let mut connection = place.connection().await;
+            let mut connection = fixture.connection().await;
             run(&mut connection, first).await;
             let row = "INSERT INTO outbox_event (event_id, event_type, payload, lane, available_at) \
                 VALUES ('a', 'x', '{}', -2, utc_timestamp(6))";
@@ -277,9 +277,9 @@ async fn tables_of_the_first_version_are_upgraded() {
             if cut_off {
                 run(&mut connection, "ALTER TABLE outbox_event ADD COLUMN joined tinyint").await;
             }
-            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 4 });
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 5 });
             store.check().await.unwrap();
-            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 4, to: 4 });
+            assert_eq!(store.migrate().await.unwrap(), Migrated { from: 5, to: 5 });
             waiting(&store, "j", 1).await;
             assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
             let rows = claimed(&store, &[]).await;
@@ -292,12 +292,12 @@ async fn tables_of_the_first_version_are_upgraded() {
 /// EVT-048, OBX-111, PBX-103: each outbox has joins of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn outboxes_of_other_names_have_joins_of_their_own() {
-    for place in Place::all().await {
+    for fixture in Fixture::all().await {
         for table in ["order", "billing_event"] {
-            let store = place.builder().table(TableName::new(table).unwrap()).open();
+            let store = fixture.builder().table(TableName::new(table).unwrap()).open();
             // PBX-103: the second time changes nothing.
             for _ in 0..2 {
-                place.pool.execute(raw_sql(AssertSqlSafe(store.schema_sql()))).await.unwrap();
+                fixture.pool.execute(raw_sql(AssertSqlSafe(store.schema_sql()))).await.unwrap();
                 store.check().await.unwrap();
             }
             waiting(&store, "j", 1).await;

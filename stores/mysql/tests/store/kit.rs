@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Admin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, Part, Register, Scope, Settle, Store,
+    Admin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, ReadScope, Register, Scope, Settle, Store,
 };
 use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use pillarbox_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, query, query_scalar, raw_sql};
@@ -20,27 +20,27 @@ pub(crate) const SERVERS: [(&str, &str); 2] =
 pub(crate) const NEVER: Duration = Duration::from_secs(20);
 
 /// A database of its own on a server, dropped in the end.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     pub(crate) server: MySqlConnectOptions,
     pub(crate) database: String,
     pub(crate) options: MySqlConnectOptions,
     pub(crate) pool: MySqlPool,
 }
 
-impl Place {
+impl Fixture {
     /// One on every server that there is, and a line for every other.
     pub(crate) async fn all() -> Vec<Self> {
-        let mut places = Vec::new();
+        let mut fixtures = Vec::new();
         for (name, variable) in SERVERS {
             match std::env::var(variable) {
-                Ok(url) => places.push(Self::at(&url).await),
+                Ok(url) => fixtures.push(Self::at(&url).await),
                 Err(_) => {
                     // A caught write would be lost; the summary of all tests reads this line.
                     let _ = writeln!(std::io::stdout(), "could not run: {name}: {variable} is not set");
                 }
             }
         }
-        places
+        fixtures
     }
 
     async fn at(url: &str) -> Self {
@@ -125,7 +125,7 @@ fn reported(report: &str) -> impl Iterator<Item = i64> {
     })
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let (server, database) = (self.server.clone(), self.database.clone());
         let dropping = std::thread::spawn(move || {
@@ -178,8 +178,8 @@ pub(crate) async fn fetch_some(store: &dyn Store, cursor: Cursor, rows: usize) -
     store.fetch(request).await.unwrap()
 }
 
-pub(crate) async fn seq(place: &Place, id: &str) -> Seq {
-    Seq(place.number(&format!("SELECT seq FROM outbox_event WHERE event_id = '{id}'")).await)
+pub(crate) async fn seq(fixture: &Fixture, id: &str) -> Seq {
+    Seq(fixture.number(&format!("SELECT seq FROM outbox_event WHERE event_id = '{id}'")).await)
 }
 
 /// A node, and how it joins.
@@ -188,7 +188,7 @@ pub(crate) fn node(number: u128) -> NodeId {
 }
 
 pub(crate) fn join(number: u128, lease: Duration) -> Register {
-    Register { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
+    Register { node: node(number), label: "test".to_owned(), reads: ReadScope::Share, lease, now: None }
 }
 
 /// One change of rows, by a node.

@@ -6,7 +6,7 @@ use pillarbox::model::Lane;
 use pillarbox::port::{Cursor, Fetched, Order, Promote, Store, Table, Write};
 use tokio::task::JoinSet;
 
-use crate::kit::{Place, event, fetch_from, fetch_some, insert, join, node, run, seq};
+use crate::kit::{Fixture, event, fetch_from, fetch_some, insert, join, node, run, seq};
 
 /// Longer than a server takes to write a row whose number it has drawn.
 const GRACE: Duration = Duration::from_millis(100);
@@ -18,9 +18,9 @@ fn ids(fetched: &Fetched) -> Vec<String> {
 /// PBX-010: the cursor of a reader never passes a number that an open transaction may still commit, whatever that does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
-    for place in Place::all().await {
-        let store = place.store().await;
-        let xid = format!("'{}'", place.database);
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
+        let xid = format!("'{}'", fixture.database);
         let prepared = format!("XA END {xid}; XA PREPARE {xid}");
         let endings: [(&str, &str, &[&str], bool); 4] = [
             ("plain", "START TRANSACTION", &["COMMIT"], true),
@@ -30,11 +30,11 @@ async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
         ];
         let mut cursor = Cursor::default();
         for (name, beginning, ending, commits) in endings {
-            let mut late = place.connection().await;
+            let mut late = fixture.connection().await;
             run(&mut late, &format!("{beginning}; {}", insert(name, "1"))).await;
             let after = format!("{name}-after");
             store.write(Write { rows: vec![event(&after, "2")], now: None }).await.unwrap();
-            let number = seq(&place, &after).await;
+            let number = seq(&fixture, &after).await;
             for step in ending {
                 for _ in 0..3 {
                     cursor = fetch_from(&store, cursor).await.cursor;
@@ -56,16 +56,16 @@ async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
 /// PBX-010: a writer that waits for another one with the same event id is seen too, although its row is not whole yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_waits_for_another_with_its_id_is_not_passed() {
-    for place in Place::all().await {
-        let store = place.store().await;
-        let (mut first, mut second) = (place.connection().await, place.connection().await);
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
+        let (mut first, mut second) = (fixture.connection().await, fixture.connection().await);
         run(&mut first, &format!("START TRANSACTION; {}", insert("same", "1"))).await;
         let mut waiting = JoinSet::new();
         waiting.spawn(async move { run(&mut second, &insert("same", "1")).await });
-        place.until_locked(1).await;
+        fixture.until_locked(1).await;
         // The one that waits is in the way of ids before its own.
         store.write(Write { rows: vec![event("z", "2")], now: None }).await.unwrap();
-        let number = seq(&place, "z").await;
+        let number = seq(&fixture, "z").await;
         let mut cursor = Cursor::default();
         for _ in 0..3 {
             cursor = fetch_from(&store, cursor).await.cursor;
@@ -80,9 +80,9 @@ async fn a_row_that_waits_for_another_with_its_id_is_not_passed() {
 /// PBX-010: a read that waits for a number which never shows answers what it has read before, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_looks_twice_passes_nothing() {
-    for place in Place::all().await {
-        let store = place.store().await;
-        let mut gone = place.connection().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
+        let mut gone = fixture.connection().await;
         let write = |names: &[&str]| {
             let rows = names.iter().map(|name| event(name, "1")).collect();
             store.write(Write { rows, now: None })
@@ -105,8 +105,8 @@ async fn a_read_that_looks_twice_passes_nothing() {
 /// PBX-010: pages out of a backlog, for which one count of committed numbers does, end at the first that may still come.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_out_of_a_backlog_passes_no_open_number() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         let write = |ids: std::ops::RangeInclusive<i64>| {
             let rows = ids.map(|id| event(&id.to_string(), "1")).collect();
             store.write(Write { rows, now: None })
@@ -117,12 +117,12 @@ async fn a_page_out_of_a_backlog_passes_no_open_number() {
             let fetched = fetch_some(&store, cursor, 1).await;
             assert_eq!(ids(&fetched), [read.to_string()]);
             cursor = fetched.cursor;
-            assert_eq!(cursor.decided, seq(&place, &read.to_string()).await);
+            assert_eq!(cursor.decided, seq(&fixture, &read.to_string()).await);
         }
-        let mut late = place.connection().await;
+        let mut late = fixture.connection().await;
         run(&mut late, &format!("START TRANSACTION; {}", insert("late", "1"))).await;
         write(14..=30).await.unwrap();
-        let last = seq(&place, "12").await;
+        let last = seq(&fixture, "12").await;
         for rows in [15, 1, 1, 15, 1] {
             let fetched = fetch_some(&store, cursor, rows).await;
             assert!(fetched.more);
@@ -132,23 +132,23 @@ async fn a_page_out_of_a_backlog_passes_no_open_number() {
         run(&mut late, "COMMIT").await;
         let fetched = fetch_some(&store, cursor, 2).await;
         assert_eq!(ids(&fetched), ["late", "14"]);
-        assert_eq!(fetched.cursor.decided, seq(&place, "14").await);
+        assert_eq!(fetched.cursor.decided, seq(&fixture, "14").await);
     }
 }
 
 /// PBX-010: a row that gets a new number takes the place of one that holds it, and for a moment neither is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_that_a_row_is_moved_to_is_not_passed_meanwhile() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         store.write(Write { rows: vec![event("moves", "1")], now: None }).await.unwrap();
         let mut cursor = fetch_from(&store, Cursor::default()).await.cursor;
-        let from = seq(&place, "moves").await;
-        let mut mover = place.connection().await;
+        let from = seq(&fixture, "moves").await;
+        let mut mover = fixture.connection().await;
         run(&mut mover, "START TRANSACTION; UPDATE outbox_meta SET value = 1 WHERE name = 'numbers'").await;
         run(&mut mover, &insert("holds-the-place", "1")).await;
         store.write(Write { rows: vec![event("after", "2")], now: None }).await.unwrap();
-        let to = seq(&place, "after").await.0 - 1;
+        let to = seq(&fixture, "after").await.0 - 1;
         cursor = fetch_from(&store, cursor).await.cursor;
         run(&mut mover, "DELETE FROM outbox_event WHERE event_id = 'holds-the-place'").await;
         let began = std::time::Instant::now();
@@ -173,10 +173,10 @@ async fn a_number_that_a_row_is_moved_to_is_not_passed_meanwhile() {
 /// PBX-010: whoever gives new numbers says so for as long as it takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_moved_under_a_mark_that_readers_see() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         store.register(join(1, Duration::from_secs(60))).await.unwrap();
-        let mut witness = place.connection().await;
+        let mut witness = fixture.connection().await;
         run(&mut witness, "CREATE TABLE witness (mark BIGINT)").await;
         run(
             &mut witness,
@@ -191,7 +191,7 @@ async fn rows_are_moved_under_a_mark_that_readers_see() {
         let node = node(1);
         let promote = Promote { node, lane: Lane(64), order: Order::PerGroup, rows: 10, now: None };
         assert_eq!(store.promote(promote).await.unwrap().moved, 1);
-        assert_eq!(place.number("SELECT count(*) FROM witness WHERE mark = 1").await, 1);
-        assert_eq!(place.number("SELECT value FROM outbox_meta WHERE name = 'numbers'").await, 0);
+        assert_eq!(fixture.number("SELECT count(*) FROM witness WHERE mark = 1").await, 1);
+        assert_eq!(fixture.number("SELECT value FROM outbox_meta WHERE name = 'numbers'").await, 0);
     }
 }

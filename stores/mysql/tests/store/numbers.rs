@@ -8,32 +8,32 @@ use pillarbox::port::{
     Write, WriteOn,
 };
 
-use crate::kit::{Place, event, fetch_from, insert, join, run, seq, settle};
+use crate::kit::{Fixture, event, fetch_from, insert, join, run, seq, settle};
 
 /// PBX-010: a number is never given twice, not by an insert after a delete and not by a replay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_is_never_given_twice() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         store.register(join(1, Duration::from_secs(600))).await.unwrap();
         let mut last = 0;
         for round in 0..3 {
             let id = format!("e{round}");
             let written = store.write(Write { rows: vec![event(&id, "1")], now: None }).await.unwrap();
-            assert_eq!(written[0].seq, seq(&place, &id).await, "what is told is what is there");
+            assert_eq!(written[0].seq, seq(&fixture, &id).await, "what is told is what is there");
             assert!(written[0].seq.0 > last);
             let dead =
                 Change::Dead { error: "no".to_owned(), counts: pillarbox::port::Counts::One, blocks: None };
             store.settle(settle(1, &written, OnDone::Keep, &dead)).await.unwrap();
             let replay = Replay { select: Select::default(), limit: 10, by: "ann".to_owned(), now: None };
             assert_eq!(store.replay(replay).await.unwrap(), 1);
-            let replayed = seq(&place, &id).await;
+            let replayed = seq(&fixture, &id).await;
             assert!(replayed > written[0].seq, "a replay goes to the end");
             last = replayed.0;
             let purge = Purge { status: PurgeStatus::Any, older_than: Duration::ZERO, limit: 10, now: None };
             assert_eq!(store.purge(purge).await.unwrap(), 1);
             assert_eq!(
-                place.number("SELECT count(*) FROM outbox_event").await,
+                fixture.number("SELECT count(*) FROM outbox_event").await,
                 0,
                 "nothing that held a place stays"
             );
@@ -44,8 +44,8 @@ async fn a_number_is_never_given_twice() {
 /// PBX-010, PBX-024: how far apart numbers are is a setting of the session that inserts, and of no other.
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_are_told_as_the_writers_own_session_spaced_them() {
-    for place in Place::all().await {
-        let store = place.store().await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
         for (round, step) in [1, 7, 2].into_iter().enumerate() {
             let mut tx = store.begin().await.unwrap();
             run(&mut tx, &format!("SET SESSION auto_increment_increment = {step}")).await;
@@ -54,7 +54,7 @@ async fn numbers_are_told_as_the_writers_own_session_spaced_them() {
             run(&mut tx, "SET SESSION auto_increment_increment = DEFAULT").await;
             store.commit(tx).await.unwrap();
             for one in &written {
-                assert_eq!(one.seq, seq(&place, one.id.as_str()).await, "step {step}, {}", one.id);
+                assert_eq!(one.seq, seq(&fixture, one.id.as_str()).await, "step {step}, {}", one.id);
             }
             assert_eq!(written[3].seq.0 - written[2].seq.0, step);
         }
@@ -76,13 +76,13 @@ async fn read_on(store: &dyn Store) -> Cursor {
 /// PBX-035: numbers start again under a running outbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_written_after_numbers_went_back_are_read() {
-    for place in Place::all().await {
+    for fixture in Fixture::all().await {
         for back in [
             "TRUNCATE TABLE outbox_event",
             "DELETE FROM outbox_event; ALTER TABLE outbox_event AUTO_INCREMENT = 1",
         ] {
-            let store = place.store().await;
-            let mut writer = place.connection().await;
+            let store = fixture.store().await;
+            let mut writer = fixture.connection().await;
             let ids: Vec<String> = (0..5).map(|number| format!("before-{number}")).collect();
             let rows: Vec<String> = ids.iter().map(|id| insert(id, "1")).collect();
             run(&mut writer, &rows.join(";")).await;
@@ -99,11 +99,11 @@ async fn rows_written_after_numbers_went_back_are_read() {
 /// PBX-035: rows that are done and gone leave the numbers where they are, and the cursor too.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_table_does_not_start_the_cursor_anew() {
-    for place in Place::all().await {
-        let store = place.store().await;
-        run(&mut place.connection().await, &[insert("a", "1"), insert("b", "1")].join(";")).await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
+        run(&mut fixture.connection().await, &[insert("a", "1"), insert("b", "1")].join(";")).await;
         let cursor = read_on(&store).await;
-        run(&mut place.connection().await, "DELETE FROM outbox_event").await;
+        run(&mut fixture.connection().await, "DELETE FROM outbox_event").await;
         assert_eq!(fetch_from(&store, cursor.clone()).await.cursor.decided, cursor.decided);
     }
 }
@@ -111,12 +111,12 @@ async fn an_emptied_table_does_not_start_the_cursor_anew() {
 /// PBX-035: a crash of the server takes done marks back and ends its connections; a new one reads from the first row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_connection_reads_from_the_first_row() {
-    for place in Place::all().await {
-        let store = place.store().await;
-        run(&mut place.connection().await, &insert("a", "1")).await;
+    for fixture in Fixture::all().await {
+        let store = fixture.store().await;
+        run(&mut fixture.connection().await, &insert("a", "1")).await;
         let cursor = read_on(&store).await;
         assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "the same connection goes on");
-        let ended = place.end_connections().await;
+        let ended = fixture.end_connections().await;
         assert!(ended > 0, "the store had a connection");
         let scope = Scope::Slots { slots: SlotSet::new((0..100).map(Slot)), cursor: cursor.clone() };
         let fetch = Fetch {

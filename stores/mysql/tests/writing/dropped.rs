@@ -14,7 +14,7 @@ use pillarbox_mysql::sqlx::mysql::MySqlPoolOptions;
 use pillarbox_mysql::sqlx::query;
 use tokio::time::timeout;
 
-use crate::kit::{NEVER, Place};
+use crate::kit::{Fixture, NEVER};
 
 /// No transaction needs more steps than this to its end.
 const MOST_STEPS: usize = 200;
@@ -23,9 +23,9 @@ const ROUNDS: usize = 5;
 /// PBX-024: wherever a begin or a commit with its events is dropped, the next user of the connection finds no transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_call_leaves_no_open_transaction_in_the_pool() {
-    for place in Place::all().await {
-        place.store().await;
-        let pool = MySqlPoolOptions::new().max_connections(1).connect_lazy_with(place.options.clone());
+    for fixture in Fixture::all().await {
+        fixture.store().await;
+        let pool = MySqlPoolOptions::new().max_connections(1).connect_lazy_with(fixture.options.clone());
         let store = MysqlStore::new(pool.clone());
         for round in 0..ROUNDS {
             let mut finished = false;
@@ -42,7 +42,7 @@ async fn a_dropped_call_leaves_no_open_transaction_in_the_pool() {
             }
             assert!(finished, "{MOST_STEPS} steps were too few");
         }
-        let events = place.number("SELECT count(*) FROM outbox_event").await;
+        let events = fixture.number("SELECT count(*) FROM outbox_event").await;
         assert_eq!(events % 2, 0, "each transaction happened whole or not at all");
     }
 }

@@ -8,12 +8,12 @@ use sqlx::Row as _;
 use super::row::read_taken;
 use crate::claim::{row_most, total};
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::{self, Values};
 use crate::sql::Sql;
 use crate::time::{Time, micros};
 
-pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, Failure> {
+pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Result<Taken, DriverError> {
     let except: Vec<&str> = request.except.iter().map(GroupKey::as_str).collect();
     let query = session
         .query(sql.take.of(request.ungrouped_order))
@@ -39,7 +39,7 @@ pub(crate) async fn take(session: &mut Session, sql: &Sql, request: &Take) -> Re
     Ok(taken)
 }
 
-pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, Failure> {
+pub(crate) async fn recover(session: &mut Session, sql: &Sql, request: &Recover) -> Result<u64, DriverError> {
     let except: Vec<&str> = request.except.iter().map(EventId::as_str).collect();
     let query = session.query(&sql.recover).bind(request.now.map(Time)).bind(request.node.to_string());
     let query = query.bind(micros(request.older_than)).bind(except).bind(limit(request.rows));

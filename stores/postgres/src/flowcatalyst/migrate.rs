@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::connection::Session;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::migrate::{add_state, version};
 use crate::sql::Sql;
 
@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 const ALL: usize = 9;
 
 /// Creates missing tables in one transaction. An existing table of items stays as it is.
-pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, Failure> {
+pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated, DriverError> {
     let mut tx = session.begin().await?;
     tx.query(&sql.migrate_lock).execute(&mut *tx.tx).await?;
     let from = version(&mut tx.tx, sql).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn migrate(session: &mut Session, sql: &Sql) -> Result<Migrated
 
 /// Checks the table of items. The tables beside it may be missing: only nodes,
 /// groups and operators need them.
-pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failure> {
+pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), DriverError> {
     refuse_newer(version(&mut session.connection, sql).await?, VERSION)?;
     let lacking = lacking(&mut session.connection, sql).await?;
     if lacking.len() < ALL {
@@ -53,7 +53,7 @@ pub(crate) async fn check(session: &mut Session, sql: &Sql) -> Result<(), Failur
     Err(refuse_missing(&sql.table).into())
 }
 
-async fn lacking(connection: &mut PgConnection, sql: &Sql) -> Result<Vec<String>, Failure> {
+async fn lacking(connection: &mut PgConnection, sql: &Sql) -> Result<Vec<String>, DriverError> {
     // Not kept prepared: a pooler may run the next statement on another server connection.
     let query = sqlx::query(AssertSqlSafe(std::sync::Arc::clone(&sql.lacking))).persistent(false);
     let rows = query.fetch_all(connection).await?;

@@ -8,12 +8,15 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::connection::{Query, Session};
-use crate::error::Failure;
-use crate::settle::count;
+use crate::error::DriverError;
 use crate::sql::Sql;
 use crate::time::{Time, from_micros};
 
-pub(crate) async fn settle(session: &mut Session, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+pub(crate) async fn settle(
+    session: &mut Session,
+    sql: &Sql,
+    request: &Settle,
+) -> Result<Settled, DriverError> {
     let blocks = |outcome: &Outcome| matches!(&outcome.change, Change::Dead { blocks: Some(_), .. });
     let columns = Columns::new(&request.outcomes);
     let statements = sql.items_settle.of(request.on_done);
@@ -35,7 +38,7 @@ async fn settle_beside(
     sql: &Sql,
     request: &Settle,
     columns: &Columns,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, DriverError> {
     let mut tx = session.begin().await?;
     if let Fence::Node(node) = &request.fence {
         let held = tx.query(&sql.node_share).bind(node.to_string()).fetch_optional(&mut *tx.tx).await?;
@@ -81,8 +84,10 @@ impl Columns {
             let (kind, error, counted) = match &outcome.change {
                 Change::Done => (0, None, 0),
                 // Taking the item began an attempt, which is counted as a retry only here.
-                Change::Retry { error, counts, .. } => (1, Some(stored_error(error)), 1 + count(*counts)),
-                Change::Dead { error, counts, .. } => (2, Some(stored_error(error)), count(*counts)),
+                Change::Retry { error, counts, .. } => {
+                    (1, Some(stored_error(error)), 1 + i32::from(counts.added()))
+                }
+                Change::Dead { error, counts, .. } => (2, Some(stored_error(error)), counts.added().into()),
                 Change::Attempt => (4, None, 1),
                 Change::Waits { error } => (7, Some(stored_error(error)), 0),
                 Change::Untried => (5, None, -1),
@@ -111,7 +116,7 @@ impl Columns {
     }
 
     /// The statement returns positions, counted from one, only if some outcomes changed nothing.
-    fn settled(&self, row: &PgRow) -> Result<Settled, Failure> {
+    fn settled(&self, row: &PgRow) -> Result<Settled, DriverError> {
         if !row.try_get::<bool, _>(1)? {
             return Ok(Settled::lost(self.ids.len()));
         }

@@ -2,62 +2,41 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::LazyLock;
 
 use bytes::{BufMut, BytesMut};
+use pillarbox::model::NewColumns;
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::insert::Values;
+use crate::insert::moment;
 use crate::time::Time;
 
 /// A boxed parameter of a statement.
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// The parameter types of the statement `insert`.
-pub(super) static ONE: [Type; 18] = [
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::INT2,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TIMESTAMPTZ,
-    Type::TIMESTAMPTZ,
-    Type::INT8,
-    Type::TIMESTAMPTZ,
-    Type::INT8,
-    Type::TEXT,
-    Type::TEXT,
-    Type::BYTEA,
-    Type::TIMESTAMPTZ,
-];
+pub(super) static ONE: LazyLock<Vec<Type>> = LazyLock::new(|| {
+    let others = [Type::INT2, Type::TIMESTAMPTZ, Type::BYTEA, Type::TIMESTAMPTZ];
+    others.into_iter().chain(NewColumns::text_names().map(|_| Type::TEXT)).collect()
+});
 
 /// The parameter types of the statement `insert_many`.
-pub(super) static MANY: [Type; 18] = [
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::INT2_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TIMESTAMPTZ_ARRAY,
-    Type::TIMESTAMPTZ_ARRAY,
-    Type::INT8_ARRAY,
-    Type::TIMESTAMPTZ_ARRAY,
-    Type::INT8_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::TEXT_ARRAY,
-    Type::BYTEA_ARRAY,
-    Type::TIMESTAMPTZ,
-];
+pub(super) static MANY: LazyLock<Vec<Type>> = LazyLock::new(|| {
+    let others = [
+        Type::INT2_ARRAY,
+        Type::TIMESTAMPTZ_ARRAY,
+        Type::TIMESTAMPTZ_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TIMESTAMPTZ_ARRAY,
+        Type::INT8_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::TIMESTAMPTZ,
+    ];
+    others.into_iter().chain(NewColumns::text_names().map(|_| Type::TEXT_ARRAY)).collect()
+});
 
 /// The parameter types of the statement `settle`.
-pub(super) static SETTLE: [Type; 13] = [
+pub(super) static SETTLE: [Type; 14] = [
     Type::TIMESTAMPTZ,
     Type::TEXT,
     Type::TEXT,
@@ -71,6 +50,7 @@ pub(super) static SETTLE: [Type; 13] = [
     Type::BOOL_ARRAY,
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
+    Type::BOOL_ARRAY,
 ];
 
 /// The parameter types of the statements that change joins.
@@ -90,56 +70,37 @@ pub(super) static JOIN_WAIT: [Type; 9] = [
 ];
 pub(super) static JOIN_CANCEL: [Type; 3] = [Type::TEXT, Type::TEXT, Type::TIMESTAMPTZ];
 
-pub(super) fn one<'a>(row: &'a Values<'a>) -> Vec<Param<'a>> {
-    vec![
-        quiet(row.event_id),
-        quiet(row.event_type),
-        quiet(row.aggregate_type),
-        quiet(row.aggregate_id),
-        quiet(row.tenant_id),
-        quiet(row.lane),
-        quiet(row.message_group),
-        quiet(row.message_id),
-        quiet(row.correlation_id),
+pub(super) fn one<'a>(row: &'a NewColumns<'a>) -> Vec<Param<'a>> {
+    let mut params = vec![
+        quiet(row.lane.map(|lane| lane.0)),
         quiet(Time(row.occurred_at)),
-        quiet(row.due.at.map(Time)),
-        quiet(row.due.in_us),
-        quiet(row.expires.at.map(Time)),
-        quiet(row.expires.in_us),
-        quiet(row.headers.as_deref()),
-        quiet(row.payload),
         quiet(row.payload_bytes),
         quiet(None::<Time>),
-    ]
+    ];
+    params.extend(row.texts.iter().map(|text| quiet(text.as_deref())));
+    params
 }
 
-pub(super) fn many<'a>(rows: &'a [Values<'a>]) -> Vec<Param<'a>> {
+pub(super) fn many<'a>(rows: &'a [NewColumns<'a>]) -> Vec<Param<'a>> {
     fn each<'a, T: ToSql + Sync + Send + 'a>(
-        rows: &'a [Values<'a>],
-        column: impl Fn(&'a Values<'a>) -> T,
+        rows: &'a [NewColumns<'a>],
+        column: impl Fn(&'a NewColumns<'a>) -> T,
     ) -> Param<'a> {
         quiet(rows.iter().map(column).collect::<Vec<T>>())
     }
-    vec![
-        each(rows, |row| row.event_id),
-        each(rows, |row| row.event_type),
-        each(rows, |row| row.aggregate_type),
-        each(rows, |row| row.aggregate_id),
-        each(rows, |row| row.tenant_id),
-        each(rows, |row| row.lane),
-        each(rows, |row| row.message_group),
-        each(rows, |row| row.message_id),
-        each(rows, |row| row.correlation_id),
+    let mut params = vec![
+        each(rows, |row| row.lane.map(|lane| lane.0)),
         each(rows, |row| Time(row.occurred_at)),
-        each(rows, |row| row.due.at.map(Time)),
-        each(rows, |row| row.due.in_us),
-        each(rows, |row| row.expires.at.map(Time)),
-        each(rows, |row| row.expires.in_us),
-        each(rows, |row| row.headers.as_deref()),
-        each(rows, |row| row.payload),
+        each(rows, |row| moment(row.due).0),
+        each(rows, |row| moment(row.due).1),
+        each(rows, |row| moment(row.expires).0),
+        each(rows, |row| moment(row.expires).1),
         each(rows, |row| row.payload_bytes),
         quiet(None::<Time>),
-    ]
+    ];
+    let texts = 0..NewColumns::text_names().len();
+    params.extend(texts.map(|text| each(rows, move |row| row.texts[text].as_deref())));
+    params
 }
 
 /// Wraps a value so that the driver does not log it: at level debug it logs every parameter.

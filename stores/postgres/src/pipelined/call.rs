@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use deadpool_postgres::StatementCache;
 use futures_util::TryStreamExt;
-use pillarbox::model::{EventId, FailedSteps, Lane, NewRow, Written};
+use pillarbox::model::{EventId, FailedSteps, Lane, NewColumns, NewRow, Written};
 use pillarbox::port::{Cancel, ErrorKind, JoinAction, JoinChange, JoinChanged, OnDone, Settle, Settled};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::bind::{self, Param, quiet};
-use crate::error::Failure;
-use crate::insert::{Values, gone, merge, message_ids, numbered};
+use crate::error::DriverError;
+use crate::insert::{gone, merge, message_ids, numbered};
 use crate::joins;
 use crate::settle::Columns;
 use crate::sql::{Locked, Sql};
@@ -41,16 +41,18 @@ pub(super) struct Ready<'a> {
 
 impl<'a> Call<'a> {
     /// Inserts rows. Without rows it fails if the transaction cannot commit.
-    pub(super) fn insert(sql: &'a Sql, values: &'a [Values<'a>]) -> Self {
+    pub(super) fn insert(sql: &'a Sql, values: &'a [NewColumns<'a>]) -> Self {
         match values {
             [] => Self { sql: &sql.alive, types: &[], params: Vec::new() },
-            [row] => Self { sql: sql.insert.of(values), types: &bind::ONE, params: bind::one(row) },
+            [row] if row.is_immediate() => {
+                Self { sql: sql.insert.of(values), types: &bind::ONE, params: bind::one(row) }
+            }
             rows => Self { sql: sql.insert_many.of(rows), types: &bind::MANY, params: bind::many(rows) },
         }
     }
 
     /// Looks up the rows that have the message ids of these rows.
-    pub(super) fn written(sql: &'a Sql, values: &[Values<'a>]) -> Self {
+    pub(super) fn written(sql: &'a Sql, values: &[NewColumns<'a>]) -> Self {
         const TYPES: &[Type] = &[Type::TEXT_ARRAY];
         Self { sql: &sql.written, types: TYPES, params: vec![quiet(message_ids(values))] }
     }
@@ -77,6 +79,7 @@ impl<'a> Call<'a> {
             quiet(&columns.delayed),
             quiet(&columns.blocks),
             quiet(&columns.id),
+            quiet(&columns.recorded),
         ];
         Self { sql: sql.settle.of(on_done).of(Locked::Awaited), types: &bind::SETTLE, params }
     }
@@ -126,7 +129,7 @@ impl Session<'_> {
         Ok(Ready { call, statement })
     }
 
-    pub(super) async fn run(self, ready: Ready<'_>) -> Result<Vec<Row>, Failure> {
+    pub(super) async fn run(self, ready: Ready<'_>) -> Result<Vec<Row>, DriverError> {
         let Call { sql, types, params } = ready.call;
         let rows = match &ready.statement {
             Some(statement) => self.client.query_raw(statement, params).await?,
@@ -138,12 +141,12 @@ impl Session<'_> {
         Ok(rows.try_collect().await?)
     }
 
-    async fn query(self, call: Call<'_>) -> Result<Vec<Row>, Failure> {
+    async fn query(self, call: Call<'_>) -> Result<Vec<Row>, DriverError> {
         self.run(self.ready(call).await?).await
     }
 
-    pub(super) async fn insert(self, sql: &Arc<Sql>, rows: &[NewRow]) -> Result<Vec<Written>, Failure> {
-        let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
+    pub(super) async fn insert(self, sql: &Arc<Sql>, rows: &[NewRow]) -> Result<Vec<Written>, DriverError> {
+        let values = NewColumns::of_all(rows);
         let added = self.query(Call::insert(sql, &values)).await?;
         if values.is_empty() {
             return Ok(Vec::new());
@@ -156,38 +159,42 @@ impl Session<'_> {
         merge(&values, added, by_message_id(&there)?, gone)
     }
 
-    pub(super) async fn cancel(self, sql: &Arc<Sql>, request: &Cancel) -> Result<Vec<EventId>, Failure> {
+    pub(super) async fn cancel(self, sql: &Arc<Sql>, request: &Cancel) -> Result<Vec<EventId>, DriverError> {
         let rows = self.query(Call::cancel(sql, request)).await?;
         rows.iter().map(|row| Ok(EventId::from_row(row.try_get::<_, &str>(0)?))).collect()
     }
 
-    pub(super) async fn settle(self, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+    pub(super) async fn settle(self, sql: &Sql, request: &Settle) -> Result<Settled, DriverError> {
         let columns = Columns::new(request);
         let rows = self.query(Call::settle(sql, &columns, request.on_done)).await?;
         let row = rows.first().ok_or_else(no_answer)?;
         Ok(columns.settled(row.try_get(0)?, row.try_get(1)?, row.try_get(3)?, row.try_get(4)?))
     }
 
-    pub(super) async fn change_join(self, sql: &Sql, request: &JoinChange) -> Result<JoinChanged, Failure> {
+    pub(super) async fn change_join(
+        self,
+        sql: &Sql,
+        request: &JoinChange,
+    ) -> Result<JoinChanged, DriverError> {
         let rows = self.query(Call::change_join(sql, request)).await?;
         let row = rows.first().ok_or_else(no_answer)?;
         joins::changed(row.try_get(0)?, row.try_get(1)?)
     }
 }
 
-fn no_answer() -> Failure {
-    Failure::Refused(ErrorKind::Unexpected, "the server answered nothing".to_owned())
+fn no_answer() -> DriverError {
+    DriverError::Refused(ErrorKind::Unexpected, "the server answered nothing".to_owned())
 }
 
-pub(super) fn all_written(rows: &[Row]) -> Result<Vec<Written>, Failure> {
+pub(super) fn all_written(rows: &[Row]) -> Result<Vec<Written>, DriverError> {
     rows.iter().map(|row| written(row, true)).collect()
 }
 
-pub(super) fn by_message_id(rows: &[Row]) -> Result<HashMap<String, Written>, Failure> {
+pub(super) fn by_message_id(rows: &[Row]) -> Result<HashMap<String, Written>, DriverError> {
     rows.iter().map(|row| Ok((row.try_get(3)?, written(row, false)?))).collect()
 }
 
-fn written(row: &Row, fresh: bool) -> Result<Written, Failure> {
+fn written(row: &Row, fresh: bool) -> Result<Written, DriverError> {
     let id = EventId::from_row(row.try_get::<_, &str>(0)?);
     Ok(Written {
         seq: numbered(row.try_get(1)?, &id),

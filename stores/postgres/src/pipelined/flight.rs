@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join3;
-use pillarbox::model::{EventId, NewRow, Seq, Written};
+use pillarbox::model::{NewColumns, NewRow, Seq, Written};
 use pillarbox::port::ErrorKind;
 use pillarbox_store_kit::ServerFailure as _;
 use tokio_postgres::Row;
 
 use super::call::{Call, Session, all_written, by_message_id};
-use crate::error::Failure;
-use crate::insert::{Values, merge};
+use crate::error::DriverError;
+use crate::insert::merge;
 use crate::sql::Sql;
 
 /// The result of a pipelined commit.
@@ -23,13 +23,13 @@ pub(super) struct Landed {
 /// Why the commit is not confirmed.
 pub(super) enum Ended {
     /// Nothing was committed.
-    Refused(Failure),
+    Refused(DriverError),
     /// The transaction may have been committed.
-    Unknown(Failure),
+    Unknown(DriverError),
 }
 
 impl Landed {
-    fn refused(failure: impl Into<Failure>) -> Self {
+    fn refused(failure: impl Into<DriverError>) -> Self {
         Self { result: Err(Ended::Refused(failure.into())), closed: false }
     }
 }
@@ -41,13 +41,13 @@ pub(super) async fn fly(
     rows: &[NewRow],
     inserted: impl FnOnce() + Send,
 ) -> Landed {
-    let values: Vec<Values<'_>> = rows.iter().map(Values::new).collect();
+    let values = NewColumns::of_all(rows);
     let insert = match session.ready(Call::insert(sql, &values)).await {
         Ok(ready) => ready,
         Err(error) => return Landed::refused(error),
     };
     // Look existing rows up in the same pipeline: after COMMIT the transaction is over.
-    let lookup = if values.iter().any(|row| row.message_id.is_some()) {
+    let lookup = if values.iter().any(|row| row.event.message_id().is_some()) {
         match session.ready(Call::written(sql, &values)).await {
             Ok(ready) => Some(ready),
             Err(error) => return Landed::refused(error),
@@ -56,7 +56,7 @@ pub(super) async fn fly(
         None
     };
     let failed = AtomicBool::new(false);
-    let noted = |result: Result<Vec<Row>, Failure>| {
+    let noted = |result: Result<Vec<Row>, DriverError>| {
         failed.fetch_or(result.is_err(), Ordering::Relaxed);
         result
     };
@@ -79,7 +79,7 @@ pub(super) async fn fly(
         if failed.load(Ordering::Relaxed) {
             return None;
         }
-        Some(session.client.batch_execute("COMMIT").await.map_err(Failure::from))
+        Some(session.client.batch_execute("COMMIT").await.map_err(DriverError::from))
     };
     // `join3` polls in this order, and each future sends on its first poll: the statements go out in order.
     let (added, there, committed) = join3(insert, lookup, commit).await;
@@ -102,18 +102,18 @@ pub(super) async fn fly(
 
 /// The written rows. They are committed, so this cannot fail: the reader finds rows
 /// that cannot be decoded here.
-fn outcome(values: &[Values<'_>], added: &[Row], there: &[Row]) -> Vec<Written> {
+fn outcome(values: &[NewColumns<'_>], added: &[Row], there: &[Row]) -> Vec<Written> {
     let added = all_written(added).unwrap_or_default();
     if added.len() == values.len() {
         return added;
     }
     let there = by_message_id(there).unwrap_or_default();
-    let deleted_since = |row: &Values<'_>| {
-        Ok(Written { id: EventId::from_row(row.event_id), seq: Seq(0), fresh: false, delayed: false })
+    let deleted_since = |row: &NewColumns<'_>| {
+        Ok(Written { id: row.event.id().clone(), seq: Seq(0), fresh: false, delayed: false })
     };
     merge(values, added, there, deleted_since).unwrap_or_default()
 }
 
-fn unsent() -> Failure {
-    Failure::Refused(ErrorKind::Unexpected, "COMMIT was not sent".to_owned())
+fn unsent() -> DriverError {
+    DriverError::Refused(ErrorKind::Unexpected, "COMMIT was not sent".to_owned())
 }

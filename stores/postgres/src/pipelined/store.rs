@@ -1,12 +1,14 @@
 //! A store whose transactions begin on a pool of tokio-postgres clients.
 
+use std::pin::Pin;
+
 use deadpool_postgres::{Pool, PoolError};
 use jiff::Timestamp;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat,
-    Insert, ItemStore, Items, JoinChange, JoinChanged, Joins, Membership, Native, Promote, Promoted, Reap,
-    Recover, Register, Settle, Settled, Store, StoreError, Table, Take, Taken, Wakeups, Write, WriteOn,
+    Admin, Begin, Cancel, Claim, CommitError, DueTopics, ErrorKind, Facts, Fetch, Fetched, Heartbeat, Insert,
+    ItemStore, Items, JoinChange, JoinChanged, Joins, Membership, Native, Promote, Promoted, Reap, Recover,
+    Register, Settle, Settled, Store, StoreError, StoreFuture, Table, Take, Taken, Wakeups, Write, WriteOn,
     WriteSql,
 };
 use pillarbox_store_kit::{Refused, ServerFailure as _};
@@ -14,7 +16,7 @@ use tokio::time::timeout_at;
 
 use super::PipelinedTransaction;
 use super::flight::Ended;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::kind::Kind;
 use crate::store::PostgresTable;
 
@@ -83,7 +85,7 @@ impl<K> PipelinedTable<K> {
         self.store.close().await;
     }
 
-    async fn open(&self) -> Result<PipelinedTransaction, Failure> {
+    async fn open(&self) -> Result<PipelinedTransaction, DriverError> {
         let prepared = self.store.prepared().await;
         let pools = &self.store.shared().pools;
         let object = timeout_at(pools.deadline(), self.pool.get()).await;
@@ -92,7 +94,7 @@ impl<K> PipelinedTable<K> {
     }
 }
 
-fn no_connection(error: PoolError) -> Failure {
+fn no_connection(error: PoolError) -> DriverError {
     let (kind, detail) = match error {
         PoolError::Backend(error) => return error.into(),
         PoolError::Timeout(_) => {
@@ -104,13 +106,13 @@ fn no_connection(error: PoolError) -> Failure {
         }
         PoolError::PostCreateHook(_) => (ErrorKind::Unavailable, "a hook of the pool refused the connection"),
     };
-    Failure::Refused(kind, detail.to_owned())
+    DriverError::Refused(kind, detail.to_owned())
 }
 
 impl<K: Kind> Begin for PipelinedTable<K> {
     type Tx = PipelinedTransaction;
 
-    fn begin(&self) -> Answer<'_, PipelinedTransaction> {
+    fn begin(&self) -> StoreFuture<'_, PipelinedTransaction> {
         Box::pin(async move {
             self.open().await.map_err(|failure| failure.into_store_error("begin", self.store.name()))
         })
@@ -127,14 +129,14 @@ impl<K: Kind> Begin for PipelinedTable<K> {
         inserted: impl FnOnce() + Send,
     ) -> Result<Vec<Written>, CommitError> {
         K::admit(&self.store, rows).map_err(CommitError::Refused)?;
-        let said = |failure: Failure| failure.into_store_error("commit", self.store.name());
+        let said = |failure: DriverError| failure.into_store_error("commit", self.store.name());
         tx.commit(&self.store.shared().sql, rows, inserted).await.map_err(|ended| match ended {
             Ended::Refused(failure) => CommitError::Refused(said(failure)),
             Ended::Unknown(failure) => CommitError::Unknown(said(failure)),
         })
     }
 
-    fn rollback(&self, tx: PipelinedTransaction) -> Answer<'_, ()> {
+    fn rollback(&self, tx: PipelinedTransaction) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let ended = tx.rollback().await;
             ended.map_err(|failure| failure.into_store_error("roll back", self.store.name()))
@@ -147,19 +149,19 @@ impl<Tx: ?Sized, K: Kind> WriteOn<Tx> for PipelinedTable<K>
 where
     PostgresTable<K>: WriteOn<Tx>,
 {
-    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
         self.store.insert(tx, rows)
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> StoreFuture<'a, Vec<EventId>> {
         self.store.cancel_on(tx, request)
     }
 
-    fn settle_on<'a>(&'a self, tx: &'a mut Tx, request: Settle) -> Answer<'a, Settled> {
+    fn settle_on<'a>(&'a self, tx: &'a mut Tx, request: Settle) -> StoreFuture<'a, Settled> {
         self.store.settle_on(tx, request)
     }
 
-    fn change_join_on<'a>(&'a self, tx: &'a mut Tx, request: JoinChange) -> Answer<'a, JoinChanged> {
+    fn change_join_on<'a>(&'a self, tx: &'a mut Tx, request: JoinChange) -> StoreFuture<'a, JoinChanged> {
         self.store.change_join_on(tx, request)
     }
 }
@@ -175,31 +177,31 @@ impl<K: Kind> Table for PipelinedTable<K> {
         self.store.facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.store.now()
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.store.write(request)
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         self.store.settle(request)
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         self.store.register(request)
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.store.heartbeat(request)
     }
 
-    fn publish(&self, node: NodeId, state: String) -> Answer<'_, ()> {
+    fn publish(&self, node: NodeId, state: String) -> StoreFuture<'_, ()> {
         self.store.publish(node, state)
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.store.leave(node)
     }
 
@@ -214,26 +216,30 @@ impl<K: Kind> Table for PipelinedTable<K> {
     fn wakeups(&self) -> Option<Wakeups> {
         self.store.wakeups()
     }
+
+    fn shut_down(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.store.shut_down()
+    }
 }
 
 impl Store for PipelinedStore {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.store.fetch(request)
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.store.claim(request)
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.store.due_topics(request)
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.store.reap(request)
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.store.promote(request)
     }
 
@@ -243,11 +249,11 @@ impl Store for PipelinedStore {
 }
 
 impl ItemStore for PipelinedItemStore {
-    fn take(&self, request: Take) -> Answer<'_, Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
         self.store.take(request)
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
         self.store.recover(request)
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 use super::call::Session;
 use super::flight::{Ended, Landed, fly};
 use crate::connection::Connector;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::Prepared;
 use crate::sql::Sql;
 
@@ -37,7 +37,7 @@ impl PipelinedTransaction {
         object: Object,
         pools: &Arc<Pools<Connector>>,
         prepared: Prepared,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DriverError> {
         let tx = Self { object: Some(object), pools: Arc::clone(pools), prepared };
         tx.bounded("BEGIN").await?;
         Ok(tx)
@@ -69,13 +69,13 @@ impl PipelinedTransaction {
         }
     }
 
-    pub(super) async fn rollback(mut self) -> Result<(), Failure> {
+    pub(super) async fn rollback(mut self) -> Result<(), DriverError> {
         self.bounded("ROLLBACK").await?;
         self.give_back();
         Ok(())
     }
 
-    async fn bounded(&self, sql: &str) -> Result<(), Failure> {
+    async fn bounded(&self, sql: &str) -> Result<(), DriverError> {
         let answer = timeout_at(self.pools.deadline(), self.batch_execute(sql)).await;
         Ok(answer.map_err(|_| Refused::late("the server"))??)
     }

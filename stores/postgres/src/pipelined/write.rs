@@ -2,7 +2,7 @@
 
 use deadpool_postgres::StatementCache;
 use pillarbox::model::{EventId, NewRow, Written};
-use pillarbox::port::{Answer, Cancel, JoinChange, JoinChanged, Settle, Settled, StoreError, WriteOn};
+use pillarbox::port::{Cancel, JoinChange, JoinChanged, Settle, Settled, StoreError, StoreFuture, WriteOn};
 use pillarbox_store_kit::ServerFailure as _;
 use tokio_postgres::{Client, Transaction};
 
@@ -61,114 +61,58 @@ async fn kept<'a, K: Kind>(
     Session { client, kept }
 }
 
-/// The server parses the statement each time, in the same round trip: a plain client has no statement cache.
-///
-/// ```no_run
-/// # use pillarbox::{Event, Outbox};
-/// # use pillarbox_postgres::{PostgresStore, tokio_postgres::Client};
-/// # async fn run(mut client: Client, outbox: Outbox<PostgresStore>) -> Result<(), Box<dyn std::error::Error>> {
-/// let mut tx = client.transaction().await?;
-/// let receipt = outbox.write_on(&mut tx, [Event::text("OrderPlaced", "{}")]).await?;
-/// tx.commit().await?;
-/// receipt.committed();
-/// # Ok(())
-/// # }
-/// ```
-impl<'c, K: Kind> WriteOn<Transaction<'c>> for PostgresTable<K> {
-    fn insert<'a>(&'a self, tx: &'a mut Transaction<'c>, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
-        Box::pin(insert_with(self, Session { client: tx.client(), kept: None }, rows))
-    }
+/// Implements the port for a type of transaction; the last argument opens a session on it.
+macro_rules! write_on {
+    ($(#[$doc:meta])* $tx:ty $(, $life:lifetime)?, |$store:ident, $on:ident| $session:expr) => {
+        $(#[$doc])*
+        impl<$($life,)? K: Kind> WriteOn<$tx> for PostgresTable<K> {
+            fn insert<'a>(&'a self, $on: &'a mut $tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
+                let $store = self;
+                Box::pin(async move { insert_with($store, $session, rows).await })
+            }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut Transaction<'c>, request: Cancel) -> Answer<'a, Vec<EventId>> {
-        Box::pin(cancel_with(self, Session { client: tx.client(), kept: None }, request))
-    }
+            fn cancel_on<'a>(&'a self, $on: &'a mut $tx, request: Cancel) -> StoreFuture<'a, Vec<EventId>> {
+                let $store = self;
+                Box::pin(async move { cancel_with($store, $session, request).await })
+            }
 
-    fn settle_on<'a>(&'a self, tx: &'a mut Transaction<'c>, request: Settle) -> Answer<'a, Settled> {
-        Box::pin(settle_with(self, Session { client: tx.client(), kept: None }, request))
-    }
+            fn settle_on<'a>(&'a self, $on: &'a mut $tx, request: Settle) -> StoreFuture<'a, Settled> {
+                let $store = self;
+                Box::pin(async move { settle_with($store, $session, request).await })
+            }
 
-    fn change_join_on<'a>(
-        &'a self,
-        tx: &'a mut Transaction<'c>,
-        request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
-        Box::pin(change_join_with(self, Session { client: tx.client(), kept: None }, request))
-    }
+            fn change_join_on<'a>(
+                &'a self,
+                $on: &'a mut $tx,
+                request: JoinChange,
+            ) -> StoreFuture<'a, JoinChanged> {
+                let $store = self;
+                Box::pin(async move { change_join_with($store, $session, request).await })
+            }
+        }
+    };
 }
 
-/// Keeps the statement prepared in the connection's cache.
-impl<'c, K: Kind> WriteOn<deadpool_postgres::Transaction<'c>> for PostgresTable<K> {
-    fn insert<'a>(
-        &'a self,
-        tx: &'a mut deadpool_postgres::Transaction<'c>,
-        rows: &'a [NewRow],
-    ) -> Answer<'a, Vec<Written>> {
-        Box::pin(async move {
-            let session = kept(self, tx.client(), &tx.statement_cache).await;
-            insert_with(self, session, rows).await
-        })
-    }
+write_on!(
+    /// The server parses the statement each time, in the same round trip: a plain client has no statement cache.
+    ///
+    /// ```no_run
+    /// # use pillarbox::{Event, Outbox};
+    /// # use pillarbox_postgres::{PostgresStore, tokio_postgres::Client};
+    /// # async fn run(mut client: Client, outbox: Outbox<PostgresStore>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = client.transaction().await?;
+    /// let receipt = outbox.write_on(&mut tx, [Event::text("OrderPlaced", "{}")]).await?;
+    /// tx.commit().await?;
+    /// receipt.committed();
+    /// # Ok(())
+    /// # }
+    /// ```
+    Transaction<'c>, 'c, |store, tx| Session { client: tx.client(), kept: None }
+);
 
-    fn cancel_on<'a>(
-        &'a self,
-        tx: &'a mut deadpool_postgres::Transaction<'c>,
-        request: Cancel,
-    ) -> Answer<'a, Vec<EventId>> {
-        Box::pin(async move {
-            let session = kept(self, tx.client(), &tx.statement_cache).await;
-            cancel_with(self, session, request).await
-        })
-    }
+write_on!(
+    /// Keeps the statement prepared in the connection's cache.
+    deadpool_postgres::Transaction<'c>, 'c, |store, tx| kept(store, tx.client(), &tx.statement_cache).await
+);
 
-    fn settle_on<'a>(
-        &'a self,
-        tx: &'a mut deadpool_postgres::Transaction<'c>,
-        request: Settle,
-    ) -> Answer<'a, Settled> {
-        Box::pin(async move {
-            let session = kept(self, tx.client(), &tx.statement_cache).await;
-            settle_with(self, session, request).await
-        })
-    }
-
-    fn change_join_on<'a>(
-        &'a self,
-        tx: &'a mut deadpool_postgres::Transaction<'c>,
-        request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
-        Box::pin(async move {
-            let session = kept(self, tx.client(), &tx.statement_cache).await;
-            change_join_with(self, session, request).await
-        })
-    }
-}
-
-impl<K: Kind> WriteOn<PipelinedTransaction> for PostgresTable<K> {
-    fn insert<'a>(
-        &'a self,
-        tx: &'a mut PipelinedTransaction,
-        rows: &'a [NewRow],
-    ) -> Answer<'a, Vec<Written>> {
-        Box::pin(insert_with(self, tx.session(), rows))
-    }
-
-    fn cancel_on<'a>(
-        &'a self,
-        tx: &'a mut PipelinedTransaction,
-        request: Cancel,
-    ) -> Answer<'a, Vec<EventId>> {
-        Box::pin(cancel_with(self, tx.session(), request))
-    }
-
-    fn settle_on<'a>(&'a self, tx: &'a mut PipelinedTransaction, request: Settle) -> Answer<'a, Settled> {
-        Box::pin(settle_with(self, tx.session(), request))
-    }
-
-    fn change_join_on<'a>(
-        &'a self,
-        tx: &'a mut PipelinedTransaction,
-        request: JoinChange,
-    ) -> Answer<'a, JoinChanged> {
-        Box::pin(change_join_with(self, tx.session(), request))
-    }
-}
+write_on!(PipelinedTransaction, |store, tx| tx.session());

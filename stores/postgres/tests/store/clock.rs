@@ -11,7 +11,7 @@ use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::sqlx::postgres::PgPool;
 use pillarbox_postgres::sqlx::query;
 
-use crate::kit::{ACCOUNT, MAIN, ORDER_PLACED, Place, could_not_run};
+use crate::kit::{ACCOUNT, Fixture, MAIN, ORDER_PLACED, could_not_run};
 use crate::server::wait_until;
 
 /// Names libfaketime.
@@ -96,8 +96,8 @@ fn now() -> i64 {
 }
 
 /// A node that writes down, by the database's clock, when it delivered what.
-async fn node(place: &Place, label: &'static str) -> Outbox<PostgresStore> {
-    let pool = place.pool.clone();
+async fn node(fixture: &Fixture, label: &'static str) -> Outbox<PostgresStore> {
+    let pool = fixture.pool.clone();
     let listener = move |event: Event| {
         let pool: PgPool = pool.clone();
         async move {
@@ -106,7 +106,7 @@ async fn node(place: &Place, label: &'static str) -> Outbox<PostgresStore> {
             seen.execute(&pool).await.map(drop).map_err(Failure::retry)
         }
     };
-    let outbox = Outbox::ordered(place.beside()).label(label).lease(LEASE).poll_interval(SOON).no_purge();
+    let outbox = Outbox::ordered(fixture.beside()).label(label).lease(LEASE).poll_interval(SOON).no_purge();
     outbox.listener(ORDER_PLACED, listener).start().await.unwrap()
 }
 
@@ -125,8 +125,8 @@ async fn write(outbox: &Outbox<PostgresStore>, name: &str) {
 async fn be_the_other(schema: String) {
     let said: i64 = std::env::var(WRONG).unwrap().parse().unwrap();
     assert!((now() - said).abs() < DAY / 24, "the clock is right, or another one than was said");
-    let place = Place::again(&std::env::var(MAIN).unwrap(), schema);
-    let outbox = node(&place, "wrong").await;
+    let fixture = Fixture::again(&std::env::var(MAIN).unwrap(), schema);
+    let outbox = node(&fixture, "wrong").await;
     write(&outbox, "wrong").await;
     let end = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     end.await.unwrap().unwrap();
@@ -134,15 +134,15 @@ async fn be_the_other(schema: String) {
 }
 
 /// Waits until both nodes, and still the same, have renewed their leases.
-async fn until_renewed(place: &Place) {
-    place
+async fn until_renewed(fixture: &Fixture) {
+    fixture
         .execute(
             "DROP TABLE IF EXISTS before; CREATE TABLE before AS SELECT node_id, expires_at FROM outbox_node",
         )
         .await;
-    assert_eq!(place.number("SELECT count(*) FROM before").await, 2);
-    place.until(RENEWED, 2).await;
-    assert_eq!(place.number(ODD).await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM before").await, 2);
+    fixture.until(RENEWED, 2).await;
+    assert_eq!(fixture.number(ODD).await, 0);
 }
 
 async fn beside_a_node_whose_clock_is_wrong(test: &str, wrong: i64) {
@@ -155,25 +155,28 @@ async fn beside_a_node_whose_clock_is_wrong(test: &str, wrong: i64) {
             "libfaketime is not installed, and PILLARBOX_TEST_LIBFAKETIME is not set",
         );
     };
-    let Some(place) = Place::new().await else { return };
-    place.store().await;
-    place.execute("CREATE TABLE seen (id text, node text, at timestamptz DEFAULT clock_timestamp())").await;
-    let outbox = node(&place, "right").await;
-    let other = Other::start(library, test, &place.schema, wrong);
-    place.until("SELECT count(*) FROM outbox_node", 2).await;
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture.store().await;
+    fixture.execute("CREATE TABLE seen (id text, node text, at timestamptz DEFAULT clock_timestamp())").await;
+    let outbox = node(&fixture, "right").await;
+    let other = Other::start(library, test, &fixture.schema, wrong);
+    fixture.until("SELECT count(*) FROM outbox_node", 2).await;
     write(&outbox, "right").await;
-    until_renewed(&place).await;
-    until_renewed(&place).await;
-    place.until(SHARED, 2).await;
+    until_renewed(&fixture).await;
+    until_renewed(&fixture).await;
+    fixture.until(SHARED, 2).await;
     write(&outbox, "again").await;
-    place.until(DELIVERED, 3 * EVENTS).await;
-    until_renewed(&place).await;
-    assert_eq!(place.number("SELECT count(DISTINCT node) FROM seen").await, 2);
+    fixture.until(DELIVERED, 3 * EVENTS).await;
+    until_renewed(&fixture).await;
+    assert_eq!(fixture.number("SELECT count(DISTINCT node) FROM seen").await, 2);
     other.leave();
     outbox.close().await;
-    assert_eq!(place.number(TWICE).await, 0);
-    assert_eq!(place.number(EARLY).await, 0);
-    assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE status <> 1 OR attempts > 0").await, 0);
+    assert_eq!(fixture.number(TWICE).await, 0);
+    assert_eq!(fixture.number(EARLY).await, 0);
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM outbox_event WHERE status <> 1 OR attempts > 0").await,
+        0
+    );
 }
 
 /// PBX-014: it would evict all others and deliver what is due tomorrow.

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use pillarbox::Outbox;
 use pillarbox::model::{EventId, NewRow, NodeId, Row, Written};
 use pillarbox::port::{
-    Admin, Answer, Begin, Cancel, Claim, CommitError, DueTopics, Facts, Fetch, Fetched, Heartbeat,
-    Membership, Promote, Promoted, Reap, Register, Settle, Settled, Store, Table, Wakeups, Write, WriteOn,
+    Admin, Begin, Cancel, Claim, CommitError, DueTopics, Facts, Fetch, Fetched, Heartbeat, Membership,
+    Promote, Promoted, Reap, Register, Settle, Settled, Store, StoreFuture, Table, Wakeups, Write, WriteOn,
 };
 use pillarbox_postgres::PostgresStore;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::kit::{NEVER, Place, Seen, commit};
+use crate::kit::{Fixture, NEVER, Seen, commit};
 
 /// A store whose answers to commits and settles wait at a gate, and whose reads are counted.
 struct Gated {
@@ -37,12 +37,12 @@ impl Gated {
     }
 
     /// Makes the outbox read again and again until it has merged a read that found a row.
-    async fn until_read(place: &Place, reads: &watch::Sender<Reads>) {
+    async fn until_read(fixture: &Fixture, reads: &watch::Sender<Reads>) {
         let mut seen = reads.subscribe();
         let merged = async {
             while seen.borrow_and_update().begun_after == 0 {
                 // Nobody in this test writes through the store: the hint comes from outside.
-                place.execute("SELECT pg_notify('outbox_event', '')").await;
+                fixture.execute("SELECT pg_notify('outbox_event', '')").await;
                 let _ = timeout(NEVER / 100, seen.changed()).await;
             }
         };
@@ -55,7 +55,7 @@ async fn pass(gate: &Semaphore) {
 }
 
 impl Store for Gated {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         self.reads.send_modify(|reads| reads.begun_after += usize::from(reads.found > 0));
         Box::pin(async move {
             let fetched = self.store.fetch(request).await?;
@@ -64,19 +64,19 @@ impl Store for Gated {
         })
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.store.claim(request)
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.store.due_topics(request)
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.store.reap(request)
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.store.promote(request)
     }
 }
@@ -86,30 +86,30 @@ impl Table for Gated {
         self.store.facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.store.now()
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         Box::pin(async move {
             pass(&self.settles).await;
             self.store.settle(request).await
         })
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
         self.store.register(request)
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.store.heartbeat(request)
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.store.leave(node)
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.store.write(request)
     }
 
@@ -129,11 +129,11 @@ impl Table for Gated {
 type Tx = <PostgresStore as Begin>::Tx;
 
 impl WriteOn<Tx> for Gated {
-    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(&'a self, tx: &'a mut Tx, rows: &'a [NewRow]) -> StoreFuture<'a, Vec<Written>> {
         self.store.insert(tx, rows)
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(&'a self, tx: &'a mut Tx, request: Cancel) -> StoreFuture<'a, Vec<EventId>> {
         self.store.cancel_on(tx, request)
     }
 }
@@ -141,7 +141,7 @@ impl WriteOn<Tx> for Gated {
 impl Begin for Gated {
     type Tx = Tx;
 
-    fn begin(&self) -> Answer<'_, Tx> {
+    fn begin(&self) -> StoreFuture<'_, Tx> {
         self.store.begin()
     }
 
@@ -151,7 +151,7 @@ impl Begin for Gated {
         ended
     }
 
-    fn rollback(&self, tx: Tx) -> Answer<'_, ()> {
+    fn rollback(&self, tx: Tx) -> StoreFuture<'_, ()> {
         self.store.rollback(tx)
     }
 }
@@ -159,16 +159,16 @@ impl Begin for Gated {
 /// PBX-012, EVT-181: the server has committed, and the outbox reads the row before the writer's task goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_is_read_before_its_writer_goes_on_is_delivered_once() {
-    let Some(place) = Place::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let seen = Seen::new();
-    let gated = Gated::new(place.store().await);
+    let gated = Gated::new(fixture.store().await);
     let (commits, settles, reads) =
         (Arc::clone(&gated.commits), Arc::clone(&gated.settles), Arc::clone(&gated.reads));
     settles.add_permits(1_000);
     let outbox = seen.hear(Outbox::single_node(gated)).start().await.unwrap();
     let writing = commit(&outbox, "early", "1");
     let reading = async {
-        Gated::until_read(&place, &reads).await;
+        Gated::until_read(&fixture, &reads).await;
         assert!(seen.ids().is_empty(), "the reader left the row to its writer");
         commits.add_permits(1);
     };
@@ -179,26 +179,32 @@ async fn a_row_that_is_read_before_its_writer_goes_on_is_delivered_once() {
     seen.wait(2).await;
     outbox.close().await;
     assert_eq!(seen.ids(), ["early", "later"]);
-    assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE status = 1 AND attempts = 0").await, 2);
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM outbox_event WHERE status = 1 AND attempts = 0").await,
+        2
+    );
 }
 
 /// PBX-012, PBX-015: the listener has taken the event, and the outbox reads its row before the settle is through.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_is_read_before_its_settle_is_delivered_once() {
-    let Some(place) = Place::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let seen = Seen::new();
-    let gated = Gated::new(place.store().await);
+    let gated = Gated::new(fixture.store().await);
     let (commits, settles, reads) =
         (Arc::clone(&gated.commits), Arc::clone(&gated.settles), Arc::clone(&gated.reads));
     commits.add_permits(2);
     let outbox = seen.hear(Outbox::single_node(gated)).start().await.unwrap();
     commit(&outbox, "early", "1").await;
     seen.wait(1).await;
-    Gated::until_read(&place, &reads).await;
+    Gated::until_read(&fixture, &reads).await;
     settles.add_permits(1_000);
     commit(&outbox, "later", "1").await;
     seen.wait(2).await;
     outbox.close().await;
     assert_eq!(seen.ids(), ["early", "later"]);
-    assert_eq!(place.number("SELECT count(*) FROM outbox_event WHERE status = 1 AND attempts = 0").await, 2);
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM outbox_event WHERE status = 1 AND attempts = 0").await,
+        2
+    );
 }

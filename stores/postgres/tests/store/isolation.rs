@@ -7,7 +7,7 @@ use pillarbox_postgres::sqlx::postgres::PgPoolOptions;
 use pillarbox_postgres::{Pooler, PostgresStore};
 
 use crate::bouncer::{Bouncer, Next};
-use crate::kit::{Place, could_not_run, fetch_from, insert, join, run};
+use crate::kit::{Fixture, could_not_run, fetch_from, insert, join, run};
 use crate::server::Server;
 
 const STRICT: [&str; 2] =
@@ -17,7 +17,7 @@ const WAITS: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type
 
 /// A store before a server of this default, and a way to the server beside it. The tables are in `public`.
 struct Strict {
-    place: Place,
+    fixture: Fixture,
     store: PostgresStore,
     _bouncer: Option<Bouncer>,
     _server: Server,
@@ -35,13 +35,13 @@ impl Strict {
     }
 
     async fn over(server: Server, bouncer: Option<Bouncer>) -> Result<Self, String> {
-        let place = Place::again(&server.url(), "public".to_owned());
+        let fixture = Fixture::again(&server.url(), "public".to_owned());
         let url = bouncer.as_ref().map_or_else(|| server.url(), Bouncer::url);
         let pool = PgPoolOptions::new().connect_lazy_with(url.parse().unwrap());
         let pooler = if bouncer.is_some() { Pooler::Transaction } else { Pooler::None };
         let store = PostgresStore::builder(pool).pooler(pooler).open();
         store.migrate().await.unwrap();
-        Ok(Self { place, store, _bouncer: bouncer, _server: server })
+        Ok(Self { fixture, store, _bouncer: bouncer, _server: server })
     }
 
     /// Both ways to a server, under each default.
@@ -65,13 +65,13 @@ impl Strict {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_between_a_snapshot_and_the_list_of_writers_is_not_passed_by() {
     for strict in Strict::all().await {
-        let (place, store) = (&strict.place, &strict.store);
+        let (fixture, store) = (&strict.fixture, &strict.store);
         let cursor = fetch_from(store, Cursor::default()).await.cursor;
-        let (mut writer, mut gate) = (place.connection().await, place.connection().await);
+        let (mut writer, mut gate) = (fixture.connection().await, fixture.connection().await);
         run(&mut writer, &format!("BEGIN; {}", insert("a", "1"))).await;
         run(&mut gate, "BEGIN; LOCK TABLE pg_catalog.pg_locks IN ACCESS EXCLUSIVE MODE").await;
         let commits = async {
-            place.until(WAITS, 1).await;
+            fixture.until(WAITS, 1).await;
             run(&mut writer, "COMMIT").await;
             run(&mut gate, "COMMIT").await;
         };
@@ -91,13 +91,13 @@ async fn a_commit_between_a_snapshot_and_the_list_of_writers_is_not_passed_by() 
 #[tokio::test(flavor = "multi_thread")]
 async fn membership_sees_what_was_committed_while_it_waited() {
     for strict in Strict::all().await {
-        let (place, store) = (&strict.place, &strict.store);
-        let mut other = place.connection().await;
+        let (fixture, store) = (&strict.fixture, &strict.store);
+        let mut other = fixture.connection().await;
         let lock =
             "SELECT pg_advisory_xact_lock(1886153839::bigint << 32 | 'outbox_node'::regclass::oid::bigint)";
         run(&mut other, &format!("BEGIN; {lock}")).await;
         let changes = async {
-            place.until(WAITS, 1).await;
+            fixture.until(WAITS, 1).await;
             run(&mut other, "UPDATE outbox_slot SET slot = slot; COMMIT").await;
         };
         let (joined, ()) = tokio::join!(store.register(join(1, Duration::from_secs(600))), changes);

@@ -13,7 +13,7 @@ use pillarbox::port::{
 use pillarbox_postgres::PostgresStore;
 use pillarbox_postgres::sqlx::query;
 
-use crate::kit::{NEVER, Place, id};
+use crate::kit::{Fixture, NEVER, id};
 
 fn owner() -> OwnerId {
     OwnerId::new("ann").unwrap()
@@ -77,8 +77,8 @@ async fn status(store: &PostgresStore, join: &str) -> JoinStatus {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settle_after_an_attach_in_flight_counts_the_step() {
     for on_done in [OnDone::Keep, OnDone::Delete] {
-        let Some(place) = Place::new().await else { return };
-        let store = place.store().await;
+        let Some(fixture) = Fixture::new().await else { return };
+        let store = fixture.store().await;
         waiting(&store, "j", 1).await;
         let rows = claimed(&store, &["a", "free"]).await;
         let mut tx = store.begin().await.unwrap();
@@ -98,14 +98,14 @@ async fn a_settle_after_an_attach_in_flight_counts_the_step() {
 /// OBX-083, OBX-089: the other way round.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attach_that_waited_for_a_settle_counts_the_step() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
     waiting(&store, "j", 1).await;
     let rows = claimed(&store, &["a"]).await;
     let mut tx = store.begin().await.unwrap();
     store.settle_on(&mut tx, done(&rows, OnDone::Keep)).await.unwrap();
     let commit = async {
-        place.until_locked(1).await;
+        fixture.until_locked(1).await;
         store.commit(tx).await.unwrap();
     };
     let (attached, ()) = tokio::join!(store.change_join(attach("j", &["a"])), commit);
@@ -116,8 +116,8 @@ async fn an_attach_that_waited_for_a_settle_counts_the_step() {
 /// OBX-034, OBX-099: two transactions that each settle a step of the same two joins.
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_count_what_was_counted_while_they_waited() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
     let rows = claimed(&store, &["a", "b"]).await;
     for join in ["j1", "j2"] {
         waiting(&store, join, 2).await;
@@ -127,7 +127,7 @@ async fn joins_count_what_was_counted_while_they_waited() {
     store.settle_on(&mut tx, done(&rows[..1], OnDone::Keep)).await.unwrap();
     let settle = store.settle(done(&rows[1..], OnDone::Keep));
     let commit = async {
-        place.until_locked(1).await;
+        fixture.until_locked(1).await;
         store.commit(tx).await.unwrap();
     };
     let (settled, ()) = tokio::join!(settle, commit);
@@ -141,8 +141,8 @@ async fn joins_count_what_was_counted_while_they_waited() {
 /// OBX-089, PBX-025: a transaction that still sees the state from before an attach may not settle past it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_reads_from_before_an_attach_is_refused() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
     let rows = claimed(&store, &["a"]).await;
     for join in ["first", "second"] {
         waiting(&store, join, 1).await;
@@ -164,12 +164,12 @@ async fn a_transaction_that_reads_from_before_an_attach_is_refused() {
 /// OBX-108, OBX-111, OBX-123: tables of the release before get what is missing and keep their rows.
 #[tokio::test]
 async fn tables_of_the_first_version_are_upgraded() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.beside();
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.beside();
     let script = store.schema_sql();
     let (first, _) = script.split_once("-- Joins:").expect("the second migration");
-    place.execute(&format!("{first}COMMIT")).await;
-    place
+    fixture.execute(&format!("{first}COMMIT")).await;
+    fixture
         .execute("INSERT INTO outbox_event (event_id, event_type, payload, lane) VALUES ('a', 'x', '{}', -2)")
         .await;
     let old = store.check().await.unwrap_err();
@@ -177,7 +177,7 @@ async fn tables_of_the_first_version_are_upgraded() {
     let start = JoinAction::Start { grouping_key: None, expected: 1, metadata: None };
     let missing = store.change_join(change("j", start)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Schema);
-    assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 4 });
+    assert_eq!(store.migrate().await.unwrap(), Migrated { from: 1, to: 5 });
     store.check().await.unwrap();
     waiting(&store, "j", 1).await;
     assert_eq!(store.change_join(attach("j", &["a"])).await.unwrap(), JoinChanged::Changed);
@@ -189,12 +189,12 @@ async fn tables_of_the_first_version_are_upgraded() {
 /// EVT-048, OBX-111: the functions have the names of their tables, and need no search path.
 #[tokio::test]
 async fn outboxes_of_other_names_have_joins_of_their_own() {
-    let Some(place) = Place::new().await else { return };
-    let mixed = format!("Mixed_{}", &place.schema[2..]);
+    let Some(fixture) = Fixture::new().await else { return };
+    let mixed = format!("Mixed_{}", &fixture.schema[2..]);
     let name = |text: &str| TableName::new(text).unwrap();
     let mut stores = Vec::new();
-    for (schema, table) in [(&place.schema, "order"), (&mixed, "Select_event"), (&mixed, "select_event")] {
-        let store = place.builder().schema(name(schema)).table(name(table)).open();
+    for (schema, table) in [(&fixture.schema, "order"), (&mixed, "Select_event"), (&mixed, "select_event")] {
+        let store = fixture.builder().schema(name(schema)).table(name(table)).open();
         store.migrate().await.unwrap();
         waiting(&store, "j", 2).await;
         stores.push(store);
@@ -211,16 +211,16 @@ async fn outboxes_of_other_names_have_joins_of_their_own() {
 /// PBX-016: whoever waits for work is told of the message that a join ends in.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_message_that_a_join_ends_in_wakes_other_processes() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
     waiting(&store, "j", 1).await;
     let rows = claimed(&store, &["a"]).await;
     store.change_join(attach("j", &["a"])).await.unwrap();
     // What was told of writing has been told when the store is closed.
     store.close().await;
-    let (other, settler) = (place.beside(), place.beside());
+    let (other, settler) = (fixture.beside(), fixture.beside());
     let mut hints = other.wakeups().expect("hints").0;
-    place
+    fixture
         .until(
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' \
                  AND application_name = current_setting('search_path')",

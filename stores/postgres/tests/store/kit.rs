@@ -10,7 +10,7 @@ use pillarbox::Outbox;
 use pillarbox::events::{Failure, OutboxBuilder};
 use pillarbox::model::{Event, EventId, NewRow, NodeId, Placement, Seq, Slot, SlotSet, Written};
 use pillarbox::port::{
-    Admin, Begin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, Part, Register, Scope, Settle,
+    Admin, Begin, Change, Cursor, Fence, Fetch, Fetched, OnDone, Outcome, ReadScope, Register, Scope, Settle,
     Store,
 };
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
@@ -38,13 +38,13 @@ pub(crate) fn could_not_run(name: &str, reason: &str) {
 }
 
 /// A schema of its own on a server.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     pub(crate) schema: String,
     pub(crate) options: PgConnectOptions,
     pub(crate) pool: PgPool,
 }
 
-impl Place {
+impl Fixture {
     /// On the server of the tests; none, and a line that says so, if there is none.
     pub(crate) async fn new() -> Option<Self> {
         Self::on(MAIN).await
@@ -172,7 +172,7 @@ pub(crate) fn node(number: u128) -> NodeId {
 }
 
 pub(crate) fn join(number: u128, lease: Duration) -> Register {
-    Register { node: node(number), label: "test".to_owned(), part: Part::Share, lease, now: None }
+    Register { node: node(number), label: "test".to_owned(), reads: ReadScope::Share, lease, now: None }
 }
 
 /// Done, by a node.
@@ -250,6 +250,6 @@ pub(crate) async fn commit<S: Begin>(outbox: &Outbox<S>, id: &str, group: &str) 
 }
 
 /// The number of a row.
-pub(crate) async fn seq(place: &Place, id: &str) -> Seq {
-    Seq(place.number(&format!("SELECT seq FROM outbox_event WHERE event_id = '{id}'")).await)
+pub(crate) async fn seq(fixture: &Fixture, id: &str) -> Seq {
+    Seq(fixture.number(&format!("SELECT seq FROM outbox_event WHERE event_id = '{id}'")).await)
 }

@@ -6,7 +6,7 @@ use pillarbox::Outbox;
 use pillarbox::port::{Cursor, Table, Write};
 use pillarbox_postgres::sqlx::postgres::PgConnection;
 
-use crate::kit::{MAIN, NEWEST, Place, Seen, event, fetch_from, insert, run};
+use crate::kit::{Fixture, MAIN, NEWEST, Seen, event, fetch_from, insert, run};
 
 /// Plain writers send no hints.
 const POLL: Duration = Duration::from_millis(20);
@@ -20,23 +20,23 @@ fn ids(fetched: &pillarbox::port::Fetched) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
     for server in [MAIN, NEWEST] {
-        let Some(place) = Place::on(server).await else { continue };
-        let store = place.store().await;
-        let prepared = format!("PREPARE TRANSACTION '{}'", place.schema);
+        let Some(fixture) = Fixture::on(server).await else { continue };
+        let store = fixture.store().await;
+        let prepared = format!("PREPARE TRANSACTION '{}'", fixture.schema);
         let endings: [(&str, &[&str], bool); 5] = [
             ("plain", &["COMMIT"], true),
             ("nested", &["RELEASE SAVEPOINT s", "COMMIT"], true),
-            ("two-phase", &[&prepared, &format!("COMMIT PREPARED '{}'", place.schema)], true),
+            ("two-phase", &[&prepared, &format!("COMMIT PREPARED '{}'", fixture.schema)], true),
             ("taken-back", &["ROLLBACK TO SAVEPOINT s; COMMIT"], false),
             ("rolled-back", &["ROLLBACK"], false),
         ];
         let mut cursor = Cursor::default();
         for (name, ending, commits) in endings {
-            let mut late = place.connection().await;
+            let mut late = fixture.connection().await;
             run(&mut late, &format!("BEGIN; SAVEPOINT s; {}", insert(name, "1"))).await;
             let after = format!("{name}-after");
             store.write(Write { rows: vec![event(&after, "2")], now: None }).await.unwrap();
-            let number = crate::kit::seq(&place, &after).await;
+            let number = crate::kit::seq(&fixture, &after).await;
             for step in ending {
                 for _ in 0..3 {
                     let fetched = fetch_from(&store, cursor).await;
@@ -58,7 +58,7 @@ async fn a_cursor_waits_for_every_transaction_that_may_still_commit() {
 
 /// Plain writers beside an outbox, whose rows show that it goes on reading.
 struct Beside<'a> {
-    place: &'a Place,
+    fixture: &'a Fixture,
     seen: &'a Seen,
     ticks: usize,
 }
@@ -69,13 +69,13 @@ impl Beside<'_> {
         for _ in 0..3 {
             self.ticks += 1;
             let tick = format!("tick-{}", self.ticks);
-            self.place.execute(&insert(&tick, "ticks")).await;
+            self.fixture.execute(&insert(&tick, "ticks")).await;
             self.seen.wait_for(&[tick]).await;
         }
     }
 
     async fn begin(&self, sql: &str) -> PgConnection {
-        let mut connection = self.place.connection().await;
+        let mut connection = self.fixture.connection().await;
         run(&mut connection, &format!("BEGIN; {sql}")).await;
         connection
     }
@@ -91,11 +91,11 @@ fn of_group(seen: &Seen, group: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_commit_is_delivered_and_in_order() {
     for server in [MAIN, NEWEST] {
-        let Some(place) = Place::on(server).await else { continue };
+        let Some(fixture) = Fixture::on(server).await else { continue };
         let seen = Seen::new();
         let outbox =
-            seen.hear(Outbox::ordered(place.store().await)).poll_interval(POLL).start().await.unwrap();
-        let mut beside = Beside { place: &place, seen: &seen, ticks: 0 };
+            seen.hear(Outbox::ordered(fixture.store().await)).poll_interval(POLL).start().await.unwrap();
+        let mut beside = Beside { fixture: &fixture, seen: &seen, ticks: 0 };
         let mut plain = beside.begin(&insert("plain-1", "plain")).await;
         let mut nested = beside
             .begin(&format!(
@@ -108,19 +108,19 @@ async fn a_late_commit_is_delivered_and_in_order() {
         beside.reads().await;
         let mut two_phase = beside.begin(&insert("phase-1", "phase")).await;
         let mut undone = beside.begin(&insert("undone-0", "undone")).await;
-        run(&mut two_phase, &format!("PREPARE TRANSACTION '{}'", place.schema)).await;
+        run(&mut two_phase, &format!("PREPARE TRANSACTION '{}'", fixture.schema)).await;
         beside.reads().await;
         run(&mut nested, "COMMIT").await;
-        place.execute(&insert("nested-3", "nested")).await;
+        fixture.execute(&insert("nested-3", "nested")).await;
         beside.reads().await;
         run(&mut undone, "ROLLBACK").await;
-        place.execute(&insert("undone-1", "undone")).await;
+        fixture.execute(&insert("undone-1", "undone")).await;
         beside.reads().await;
-        place.execute(&format!("COMMIT PREPARED '{}'", place.schema)).await;
-        place.execute(&insert("phase-2", "phase")).await;
+        fixture.execute(&format!("COMMIT PREPARED '{}'", fixture.schema)).await;
+        fixture.execute(&insert("phase-2", "phase")).await;
         beside.reads().await;
         run(&mut plain, "COMMIT").await;
-        place.execute(&insert("plain-2", "plain")).await;
+        fixture.execute(&insert("plain-2", "plain")).await;
         beside.reads().await;
         let last = ["plain-2", "phase-2", "nested-3", "undone-1"].map(str::to_owned);
         seen.wait_for(&last).await;

@@ -12,6 +12,8 @@ mod kit;
 mod late;
 mod names;
 mod numbers;
+mod page_room;
+mod placing;
 mod pooler;
 mod purge;
 mod recovery;

@@ -4,21 +4,21 @@ use pillarbox::Outbox;
 use pillarbox::model::TableName;
 use pillarbox::port::Admin;
 
-use crate::kit::{Place, Seen, commit};
+use crate::kit::{Fixture, Seen, commit};
 
 /// EVT-048: tables named like keywords and in mixed case, in one schema and in another: no outbox sees another's events.
 #[tokio::test(flavor = "multi_thread")]
 async fn outboxes_in_one_database_do_not_see_each_other() {
-    let Some(place) = Place::new().await else { return };
-    let mixed = format!("Mixed_{}", &place.schema[2..]);
-    place.execute(&format!("CREATE SCHEMA \"{mixed}\"")).await;
-    let plain = place.schema.clone();
-    let places =
+    let Some(fixture) = Fixture::new().await else { return };
+    let mixed = format!("Mixed_{}", &fixture.schema[2..]);
+    fixture.execute(&format!("CREATE SCHEMA \"{mixed}\"")).await;
+    let plain = fixture.schema.clone();
+    let fixtures =
         [(&plain, "order"), (&plain, "User"), (&plain, "user"), (&mixed, "order"), (&mixed, "Select_event")];
     let mut running = Vec::new();
-    for (number, (schema, table)) in places.into_iter().enumerate() {
+    for (number, (schema, table)) in fixtures.into_iter().enumerate() {
         let name = |text: &str| TableName::new(text).unwrap();
-        let store = place.builder().schema(name(schema)).table(name(table)).open();
+        let store = fixture.builder().schema(name(schema)).table(name(table)).open();
         store.migrate().await.unwrap();
         let seen = Seen::new();
         let outbox = seen.hear(Outbox::ordered(store.clone())).start().await.unwrap();
@@ -38,7 +38,7 @@ async fn outboxes_in_one_database_do_not_see_each_other() {
         assert_eq!(store.stats().await.unwrap().by_status, [0, 3, 0, 0], "{name}");
     }
     assert_eq!(
-        place
+        fixture
             .number(
                 "SELECT count(*) FROM pg_class WHERE relname = 'outbox_event' AND relnamespace = \
                              current_setting('search_path')::regnamespace"

@@ -11,7 +11,7 @@ use pillarbox_postgres::{Pooler, PostgresStore};
 use tokio::time::timeout;
 
 use crate::bouncer::{Bouncer, Next};
-use crate::kit::{NEVER, Place, Seen, could_not_run, fetch_from, insert, join, node};
+use crate::kit::{Fixture, NEVER, Seen, could_not_run, fetch_from, insert, join, node};
 use crate::server::Server;
 
 /// Nobody is evicted meanwhile, and no heartbeat brings done marks to the disk.
@@ -23,10 +23,10 @@ const PENDING: &str = "SELECT count(*) FROM outbox_event WHERE status <> 1";
 const CRASHES: usize = 5;
 
 /// Kills a server process, as the system does when memory runs out. The server ends all others and recovers by itself.
-async fn crash(place: &Place, server: &Server) {
+async fn crash(fixture: &Fixture, server: &Server) {
     let ready = || server.log().matches("ready to accept connections").count();
     let before = ready();
-    let mut spare = place.connection().await;
+    let mut spare = fixture.connection().await;
     let pid: i32 = query("SELECT pg_backend_pid()").fetch_one(&mut spare).await.unwrap().get(0);
     let killed = Command::new("sh").args(["-c", "kill -s KILL \"$0\"", &pid.to_string()]).status();
     assert!(killed.unwrap().success());
@@ -42,19 +42,19 @@ async fn crash(place: &Place, server: &Server) {
 
 /// Events are delivered, then a crash takes their done marks back: they come again, without a restart of the node.
 async fn marks_come_back(server: &Server, store: PostgresStore) {
-    let place = Place::again(&server.url(), "public".to_owned());
+    let fixture = Fixture::again(&server.url(), "public".to_owned());
     store.migrate().await.unwrap();
     let seen = Seen::new();
     let outbox = seen.hear(Outbox::ordered(store)).lease(LEASE).poll_interval(POLL).start().await.unwrap();
     for round in 1..=CRASHES {
         let ids: Vec<String> = (0..50).map(|number| format!("{round}-{number}")).collect();
         let rows: Vec<String> = ids.iter().map(|id| insert(id, id)).collect();
-        place.execute(&rows.join(";")).await;
+        fixture.execute(&rows.join(";")).await;
         seen.wait_for(&ids).await;
-        place.until(PENDING, 0).await;
-        crash(&place, server).await;
+        fixture.until(PENDING, 0).await;
+        crash(&fixture, server).await;
         // What was taken back is pending until it is delivered again.
-        place.until(PENDING, 0).await;
+        fixture.until(PENDING, 0).await;
         if seen.ids().len() > 50 * round {
             outbox.close().await;
             return;
@@ -99,23 +99,23 @@ async fn events_written_after_the_sequence_went_back_are_delivered() {
         "SELECT setval(pg_get_serial_sequence('outbox_event', 'seq'), 3)",
     ];
     for back in backs {
-        let Some(place) = Place::new().await else { return };
+        let Some(fixture) = Fixture::new().await else { return };
         let seen = Seen::new();
-        let store = place.store().await;
+        let store = fixture.store().await;
         let outbox =
             seen.hear(Outbox::ordered(store)).lease(LEASE).poll_interval(POLL).start().await.unwrap();
         let write = async |name: &str, count: usize| {
             let ids: Vec<String> = (0..count).map(|number| format!("{name}-{number}")).collect();
             let rows: Vec<String> = ids.iter().map(|id| insert(id, "1")).collect();
-            place.execute(&rows.join(";")).await;
+            fixture.execute(&rows.join(";")).await;
             ids
         };
         seen.wait_for(&write("before", 10).await).await;
-        place.until(PENDING, 0).await;
-        place.execute(back).await;
+        fixture.until(PENDING, 0).await;
+        fixture.execute(back).await;
         // Not beyond the cursor: that only a sweep could find.
         seen.wait_for(&write("after", 5).await).await;
-        place.until(PENDING, 0).await;
+        fixture.until(PENDING, 0).await;
         outbox.close().await;
     }
 }
@@ -128,18 +128,18 @@ async fn a_restarted_sequence_that_passed_the_cursor_again_is_read_from_the_firs
         "DELETE FROM outbox_event; ALTER SEQUENCE outbox_event_seq RESTART",
     ];
     for restart in restarts {
-        let Some(place) = Place::new().await else { return };
-        let store = place.store().await;
+        let Some(fixture) = Fixture::new().await else { return };
+        let store = fixture.store().await;
         let rows =
             |name: &str| (0..5).map(|n| insert(&format!("{name}-{n}"), "1")).collect::<Vec<_>>().join(";");
-        place.execute(&rows("before")).await;
+        fixture.execute(&rows("before")).await;
         let mut cursor = Cursor::default();
         for _ in 0..3 {
             cursor = fetch_from(&store, cursor).await.cursor;
         }
         assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "everything was read");
-        place.execute(restart).await;
-        place.execute(&rows("after")).await;
+        fixture.execute(restart).await;
+        fixture.execute(&rows("after")).await;
         assert_eq!(fetch_from(&store, cursor).await.rows.len(), 5, "{restart}");
     }
 }
@@ -147,32 +147,32 @@ async fn a_restarted_sequence_that_passed_the_cursor_again_is_read_from_the_firs
 /// PBX-035: whatever a cursor was read from, a new connection starts it anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_connection_reads_from_the_first_row() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
-    place.execute(&insert("a", "1")).await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
+    fixture.execute(&insert("a", "1")).await;
     let mut cursor = Cursor::default();
     for _ in 0..3 {
         cursor = fetch_from(&store, cursor).await.cursor;
     }
     assert!(fetch_from(&store, cursor.clone()).await.rows.is_empty(), "the same connection goes on");
-    let other = place.beside();
+    let other = fixture.beside();
     assert_eq!(fetch_from(&other, cursor).await.rows.len(), 1);
 }
 
 /// PBX-063: what was written before an eviction and after it can't be told by numbers that came again, so that all is quarantined.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_gets_numbers_again_after_an_eviction_is_quarantined() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
     let rows = |count: usize| (0..count).map(|n| insert(&n.to_string(), "1")).collect::<Vec<_>>().join(";");
     store.register(join(1, Duration::ZERO)).await.unwrap();
-    place.execute(&rows(5)).await;
+    fixture.execute(&rows(5)).await;
     store.register(join(2, LEASE)).await.unwrap();
-    place.execute("TRUNCATE outbox_event RESTART IDENTITY CASCADE").await;
-    place.execute(&rows(5)).await;
+    fixture.execute("TRUNCATE outbox_event RESTART IDENTITY CASCADE").await;
+    fixture.execute(&rows(5)).await;
     store.leave(node(2)).await.unwrap();
     let next = store.register(join(3, LEASE)).await.unwrap();
-    let highest = place.number("SELECT max(seq) FROM outbox_event").await;
+    let highest = fixture.number("SELECT max(seq) FROM outbox_event").await;
     let bounds = next.held.iter().filter_map(|held| Some(held.quarantine?.upto.0)).collect::<Vec<_>>();
     assert_eq!(bounds, [highest; 65], "of each slot and of the lane of the dead node");
 }

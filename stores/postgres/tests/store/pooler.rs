@@ -10,7 +10,7 @@ use pillarbox_postgres::sqlx::postgres::{PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::query;
 
 use crate::bouncer::{Bouncer, Next};
-use crate::kit::{ACCOUNT, ORDER_PLACED, Place, Seen, could_not_run};
+use crate::kit::{ACCOUNT, Fixture, ORDER_PLACED, Seen, could_not_run};
 use crate::server::Server;
 
 const SOON: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ async fn deliver(
     bouncer: &Bouncer,
     start: fn(PostgresStore) -> pillarbox::events::OutboxBuilder<PostgresStore>,
 ) {
-    let direct = Place::at(&server.url()).await;
+    let direct = Fixture::at(&server.url()).await;
     direct.execute("CREATE TABLE public.orders (id bigint PRIMARY KEY)").await;
     let store = PostgresStore::new(pool(&bouncer.url()));
     store.migrate().await.unwrap();
@@ -91,11 +91,11 @@ async fn an_ordered_node_works_behind_a_transaction_pooler() {
 /// PBX-016: without a pooler nobody takes the store's word that there is one: it listens.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_pooler_is_found_where_there_is_none() {
-    let Some(place) = Place::new().await else { return };
-    let store = PostgresStore::new(place.pool.clone());
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = PostgresStore::new(fixture.pool.clone());
     store.migrate().await.unwrap();
     let outbox = Seen::new().hear(Outbox::ordered(store)).start().await.unwrap();
-    let ours = format!("{LISTENS} AND application_name = '{}'", place.schema);
-    place.until(&ours, 1).await;
+    let ours = format!("{LISTENS} AND application_name = '{}'", fixture.schema);
+    fixture.until(&ours, 1).await;
     outbox.close().await;
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{ACCOUNT, NEVER, ORDER_PLACED, Place, Seen, could_not_run};
+use crate::kit::{ACCOUNT, Fixture, NEVER, ORDER_PLACED, Seen, could_not_run};
 use crate::server::{Server, Stop};
 
 /// Nobody is evicted meanwhile.
@@ -68,18 +68,18 @@ async fn more(seen: &Seen, count: usize) {
 }
 
 /// Everything that was confirmed came, in order, and once.
-async fn judge(place: &Place, seen: &Seen, outbox: &Outbox<PostgresStore>, writing: Writing) {
+async fn judge(fixture: &Fixture, seen: &Seen, outbox: &Outbox<PostgresStore>, writing: Writing) {
     let confirmed = writing.end().await;
     seen.wait_for(&confirmed).await;
     outbox.close().await;
     let delivered = seen.ids();
     assert!(delivered.is_sorted_by(|one, next| one < next), "{delivered:?}");
-    assert_eq!(place.number(LEFT).await, 0);
-    assert_eq!(place.number("SELECT count(*) FROM outbox_event").await, delivered.len() as i64);
+    assert_eq!(fixture.number(LEFT).await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM outbox_event").await, delivered.len() as i64);
 }
 
-async fn start(place: &Place, seen: &Seen) -> (Arc<Outbox<PostgresStore>>, Writing) {
-    let outbox = seen.hear(Outbox::ordered(place.store().await)).lease(LEASE);
+async fn start(fixture: &Fixture, seen: &Seen) -> (Arc<Outbox<PostgresStore>>, Writing) {
+    let outbox = seen.hear(Outbox::ordered(fixture.store().await)).lease(LEASE);
     let outbox = Arc::new(outbox.poll_interval(Duration::from_millis(100)).start().await.unwrap());
     let writing = Writing::start(&outbox);
     (outbox, writing)
@@ -88,12 +88,12 @@ async fn start(place: &Place, seen: &Seen) -> (Arc<Outbox<PostgresStore>>, Writi
 /// PBX-010, PBX-024: every connection of the outbox is ended by the server, again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn terminated_connections_cost_no_event_and_deliver_none_twice() {
-    let Some(place) = Place::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let seen = Seen::new();
-    let (outbox, writing) = start(&place, &seen).await;
+    let (outbox, writing) = start(&fixture, &seen).await;
     for _ in 0..10 {
         more(&seen, fastrand::usize(1..30)).await;
-        place
+        fixture
             .execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                  WHERE application_name = current_setting('search_path')",
@@ -101,7 +101,7 @@ async fn terminated_connections_cost_no_event_and_deliver_none_twice() {
             .await;
     }
     more(&seen, 10).await;
-    judge(&place, &seen, &outbox, writing).await;
+    judge(&fixture, &seen, &outbox, writing).await;
 }
 
 /// PBX-010, PBX-024: the server is stopped in order and started again while the outbox runs.
@@ -111,16 +111,16 @@ async fn a_restart_of_the_server_costs_no_event_and_delivers_none_twice() {
         Ok(server) => server,
         Err(reason) => return could_not_run("pillarbox-postgres", &reason),
     };
-    let place = Place::at(&server.url()).await;
+    let fixture = Fixture::at(&server.url()).await;
     let seen = Seen::new();
-    let (outbox, writing) = start(&place, &seen).await;
+    let (outbox, writing) = start(&fixture, &seen).await;
     for _ in 0..2 {
         more(&seen, 30).await;
         server.stop(Stop::Fast);
         server.start().unwrap();
     }
     more(&seen, 30).await;
-    judge(&place, &seen, &outbox, writing).await;
+    judge(&fixture, &seen, &outbox, writing).await;
 }
 
 /// PBX-010: the server takes no writes for a while, as after a failover to a standby; no event dies of it.
@@ -130,15 +130,15 @@ async fn a_server_that_was_read_only_for_a_while_costs_no_event() {
         Ok(server) => server,
         Err(reason) => return could_not_run("pillarbox-postgres", &reason),
     };
-    let place = Place::at(&server.url()).await;
+    let fixture = Fixture::at(&server.url()).await;
     let seen = Seen::new();
-    let (outbox, mut writing) = start(&place, &seen).await;
+    let (outbox, mut writing) = start(&fixture, &seen).await;
     more(&seen, 30).await;
-    place.execute("ALTER SYSTEM SET default_transaction_read_only = on").await;
-    place.execute("SELECT pg_reload_conf()").await;
+    fixture.execute("ALTER SYSTEM SET default_transaction_read_only = on").await;
+    fixture.execute("SELECT pg_reload_conf()").await;
     writing.fails(20).await;
-    place.execute("ALTER SYSTEM RESET default_transaction_read_only").await;
-    place.execute("SELECT pg_reload_conf()").await;
+    fixture.execute("ALTER SYSTEM RESET default_transaction_read_only").await;
+    fixture.execute("SELECT pg_reload_conf()").await;
     more(&seen, 30).await;
-    judge(&place, &seen, &outbox, writing).await;
+    judge(&fixture, &seen, &outbox, writing).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pillarbox::Outbox;
 use pillarbox::port::Table;
 
-use crate::kit::{Place, Seen, commit, could_not_run};
+use crate::kit::{Fixture, Seen, commit, could_not_run};
 use crate::server::Server;
 
 /// Neither a poll nor a heartbeat comes while a test runs.
@@ -16,18 +16,18 @@ const LISTENS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'L
 /// PBX-016: one process writes, another holds the slot and would not look for hours.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_of_another_process_is_delivered_without_waiting_for_a_poll() {
-    let Some(place) = Place::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let seen = Seen::new();
-    let store = place.store().await;
+    let store = fixture.store().await;
     let holder = seen.hear(Outbox::ordered(store)).poll_interval(HOURS).lease(HOURS).start().await.unwrap();
-    let writer = Outbox::writer_only(place.beside()).start().await.unwrap();
-    place.until(LISTENS, 1).await;
+    let writer = Outbox::writer_only(fixture.beside()).start().await.unwrap();
+    fixture.until(LISTENS, 1).await;
     for number in 1..=20 {
         commit(&writer, &number.to_string(), &number.to_string()).await;
         seen.wait(number).await;
     }
     // A lost connection is made again, and what came meanwhile is not forgotten.
-    place
+    fixture
         .execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' \
              AND application_name = current_setting('search_path')",
@@ -46,12 +46,12 @@ async fn no_connection_that_writes_notifies() {
         Ok(server) => server,
         Err(reason) => return could_not_run("pillarbox-postgres", &reason),
     };
-    let place = Place::at(&server.url()).await;
+    let fixture = Fixture::at(&server.url()).await;
     let seen = Seen::new();
-    let holder = seen.hear(Outbox::ordered(place.store().await)).poll_interval(HOURS).lease(HOURS);
+    let holder = seen.hear(Outbox::ordered(fixture.store().await)).poll_interval(HOURS).lease(HOURS);
     let holder = holder.start().await.unwrap();
-    let writer = Outbox::writer_only(place.beside()).start().await.unwrap();
-    place.until(LISTENS, 1).await;
+    let writer = Outbox::writer_only(fixture.beside()).start().await.unwrap();
+    fixture.until(LISTENS, 1).await;
     for number in 1..=10 {
         commit(&writer, &number.to_string(), "1").await;
         seen.wait(number).await;
@@ -72,11 +72,11 @@ async fn no_connection_that_writes_notifies() {
 /// EVT-070: a store that listens can be closed, and leaves nobody listening.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_store_listens_no_more() {
-    let Some(place) = Place::new().await else { return };
-    let store = place.store().await;
+    let Some(fixture) = Fixture::new().await else { return };
+    let store = fixture.store().await;
     let hints = store.wakeups();
     assert!(hints.is_some());
-    place.until(LISTENS, 1).await;
+    fixture.until(LISTENS, 1).await;
     tokio::time::timeout(Duration::from_secs(60), store.close()).await.expect("closing comes to an end");
-    place.until(LISTENS, 0).await;
+    fixture.until(LISTENS, 0).await;
 }

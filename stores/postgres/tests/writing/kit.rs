@@ -8,7 +8,7 @@ use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, query, query_scalar};
 use pillarbox_postgres::tokio_postgres::{Config, NoTls};
-use pillarbox_postgres::{PipelinedStore, Pooler, PostgresStore, WakeUp};
+use pillarbox_postgres::{PipelinedStore, Pooler, PostgresStore, PostgresWakeUp};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -94,7 +94,7 @@ impl Kit {
     pub(crate) fn quiet_store_through(&self, port: u16, connections: u32) -> PostgresStore {
         let through = self.options().host("127.0.0.1").port(port);
         let pool = PgPoolOptions::new().max_connections(connections).connect_lazy_with(through);
-        let builder = PostgresStore::builder(pool).pooler(Pooler::None).wake_up(WakeUp::Off);
+        let builder = PostgresStore::builder(pool).pooler(Pooler::None).wake_up(PostgresWakeUp::Off);
         builder.schema(TableName::new(&*self.schema).unwrap()).open()
     }
 

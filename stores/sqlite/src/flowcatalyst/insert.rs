@@ -7,7 +7,7 @@ use pillarbox::port::ErrorKind;
 use rusqlite::{Connection, params};
 
 use super::time::text;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::insert::taken;
 use crate::sql::Sql;
 
@@ -17,9 +17,9 @@ pub(crate) fn insert(
     sql: &Sql,
     rows: &[NewRow],
     now: Timestamp,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<Written>, DriverError> {
     let items = NewItem::of_rows(rows, &sql.table)
-        .map_err(|invalid| Failure::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
+        .map_err(|invalid| DriverError::Refused(ErrorKind::InvalidInput, invalid.to_string()))?;
     let created_at = text(now.as_microsecond());
     let mut insert = connection.prepare_cached(&sql.insert)?;
     let mut written = Vec::with_capacity(rows.len());

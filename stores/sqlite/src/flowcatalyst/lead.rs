@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use pillarbox::model::flowcatalyst::Item;
 use pillarbox::model::{EventId, NodeId, Row};
-use pillarbox::port::{Answer, ByteLimits, ItemStore, Recover, Take, Taken};
+use pillarbox::port::{ByteLimits, ItemStore, Recover, StoreFuture, Take, Taken};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params};
 
 use super::row::ItemReader;
 use super::time::text;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::job::Durability;
 use crate::store::SqliteItemStore;
 use crate::time::{earlier, now, timestamp};
@@ -20,20 +20,20 @@ use crate::transaction::SqliteTransaction;
 /// A power cut may lose either change. It also ends the process that held the rows, and
 /// they are then taken again.
 impl ItemStore for SqliteItemStore {
-    fn take(&self, request: Take) -> Answer<'_, Taken> {
+    fn take(&self, request: Take) -> StoreFuture<'_, Taken> {
         self.change("take", Durability::Relaxed, move |tx| take(tx, &request))
     }
 
-    fn recover(&self, request: Recover) -> Answer<'_, u64> {
+    fn recover(&self, request: Recover) -> StoreFuture<'_, u64> {
         self.change("recover", Durability::Relaxed, move |tx| recover(tx, &request))
     }
 }
 
-fn leads(tx: &SqliteTransaction, node: NodeId) -> Result<bool, Failure> {
+fn leads(tx: &SqliteTransaction, node: NodeId) -> Result<bool, DriverError> {
     Ok(tx.prepare_cached(&tx.sql.leads)?.query_row([node.to_string()], |row| row.get(0))?)
 }
 
-fn take(tx: &SqliteTransaction, request: &Take) -> Result<Taken, Failure> {
+fn take(tx: &SqliteTransaction, request: &Take) -> Result<Taken, DriverError> {
     let now = now(request.now);
     if !leads(tx, request.node)? {
         return Ok(Taken { leads: false, rows: Vec::new() });
@@ -52,7 +52,7 @@ fn take(tx: &SqliteTransaction, request: &Take) -> Result<Taken, Failure> {
 }
 
 /// Finds the next group with one step in the index, however many rows the last group has.
-fn next_group(tx: &SqliteTransaction, last: Option<&Value>) -> Result<Option<Value>, Failure> {
+fn next_group(tx: &SqliteTransaction, last: Option<&Value>) -> Result<Option<Value>, DriverError> {
     let group = |row: &rusqlite::Row<'_>| row.get(0);
     Ok(match last {
         None => tx.prepare_cached(&tx.sql.group_first)?.query_row([], group).optional()?,
@@ -87,13 +87,13 @@ impl<'a> Taking<'a> {
     }
 
     /// Whether a group is held, or excluded by the request.
-    fn leaves_out(&self, key: Option<&str>) -> Result<bool, Failure> {
+    fn leaves_out(&self, key: Option<&str>) -> Result<bool, DriverError> {
         let Some(key) = key else { return Ok(false) };
         Ok(self.except.contains(key) || self.tx.prepare_cached(&self.tx.sql.group_show)?.exists([key])?)
     }
 
     /// Adds the first rows of a group, unless the group is left out.
-    fn read(&mut self, group: &Value, most: usize) -> Result<(), Failure> {
+    fn read(&mut self, group: &Value, most: usize) -> Result<(), DriverError> {
         let asked = match group {
             Value::Text(key) => Some(key.as_str()),
             _ => None,
@@ -123,7 +123,7 @@ impl<'a> Taking<'a> {
 
 /// Marks items as taken, each by its rowid. The time is the token, so it increases
 /// each time an item is taken.
-fn mark(tx: &SqliteTransaction, items: Vec<(i64, Item)>, now: Timestamp) -> Result<Vec<Row>, Failure> {
+fn mark(tx: &SqliteTransaction, items: Vec<(i64, Item)>, now: Timestamp) -> Result<Vec<Row>, DriverError> {
     let mut mark = tx.prepare_cached(&tx.sql.mark_taken)?;
     let mut rows = Vec::with_capacity(items.len());
     for (rowid, mut item) in items {
@@ -137,7 +137,7 @@ fn mark(tx: &SqliteTransaction, items: Vec<(i64, Item)>, now: Timestamp) -> Resu
     Ok(rows)
 }
 
-fn recover(tx: &SqliteTransaction, request: &Recover) -> Result<u64, Failure> {
+fn recover(tx: &SqliteTransaction, request: &Recover) -> Result<u64, DriverError> {
     let now = now(request.now);
     if !leads(tx, request.node)? {
         return Ok(0);

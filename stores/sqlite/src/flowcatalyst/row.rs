@@ -8,7 +8,7 @@ use pillarbox_store_kit::read_item;
 use rusqlite::{CachedStatement, Connection, params};
 
 use super::time::stored;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::fetch::row_most;
 use crate::row::{Values, decoder};
 use crate::sql::Sql;
@@ -47,13 +47,17 @@ pub(super) struct ItemReader<'c> {
 }
 
 impl<'c> ItemReader<'c> {
-    pub(super) fn new(connection: &'c Connection, sql: &Sql, limits: ByteLimits) -> Result<Self, Failure> {
+    pub(super) fn new(
+        connection: &'c Connection,
+        sql: &Sql,
+        limits: ByteLimits,
+    ) -> Result<Self, DriverError> {
         let statement = connection.prepare_cached(&sql.item)?;
         Ok(Self { decoder: decoder(&statement), statement, limits })
     }
 
     /// The item with this rowid. If it is larger than the size limit of a row, its contents are left out.
-    pub(super) fn at(&mut self, rowid: i64) -> Result<Item, Failure> {
+    pub(super) fn at(&mut self, rowid: i64) -> Result<Item, DriverError> {
         let (decoder, limits) = (&self.decoder, &self.limits);
         let read =
             |row: &rusqlite::Row<'_>| read_item(decoder, &ItemValues(Values(row)), limits).into_inner();

@@ -6,14 +6,13 @@ use pillarbox::port::{Change, OnDone, Outcome, Settle, Settled};
 use rusqlite::{Connection, ToSql, params};
 
 use super::time::text;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::groups::block_group;
-use crate::settle::counted;
 use crate::sql::Sql;
 use crate::time::now;
 
 /// Applies outcomes to items.
-pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, Failure> {
+pub(crate) fn apply(connection: &Connection, sql: &Sql, request: &Settle) -> Result<Settled, DriverError> {
     let now = now(request.now);
     let mut stale = Vec::new();
     for (place, outcome) in request.outcomes.iter().enumerate() {
@@ -31,9 +30,9 @@ fn apply_one(
     outcome: &Outcome,
     on_done: OnDone,
     now: Timestamp,
-) -> Result<bool, Failure> {
+) -> Result<bool, DriverError> {
     let (id, token, now_text) = (outcome.id.as_str(), text(outcome.token.0), text(now.as_microsecond()));
-    let run = |statement: &str, params: &[&dyn ToSql]| -> Result<bool, Failure> {
+    let run = |statement: &str, params: &[&dyn ToSql]| -> Result<bool, DriverError> {
         Ok(connection.prepare_cached(statement)?.execute(params)? > 0)
     };
     match &outcome.change {
@@ -43,11 +42,10 @@ fn apply_one(
         },
         // Taking an item does not change `retry_count`, so the attempt is added here, with the retry.
         Change::Retry { error, counts, .. } => {
-            run(&sql.retry, params![id, token, stored_error(error), 1 + counted(*counts)])
+            run(&sql.retry, params![id, token, stored_error(error), 1 + counts.added()])
         }
         Change::Dead { error, counts, blocks } => {
-            let changed =
-                run(&sql.dead, params![id, token, stored_error(error), counted(*counts), now_text])?;
+            let changed = run(&sql.dead, params![id, token, stored_error(error), counts.added(), now_text])?;
             if let Some(group) = blocks.as_ref().filter(|_| changed) {
                 block_group(connection, sql, group, &outcome.id, error, now)?;
             }

@@ -131,6 +131,10 @@ where
     fn failed(&mut self) {
         self.seen.0.lock().unwrap().push("failed");
     }
+
+    fn unknown(&mut self) {
+        self.seen.0.lock().unwrap().push("unknown");
+    }
 }
 
 /// Runs a closure as a transaction.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pillarbox::model::{Event, Limits, NodeId, OwnerId};
 use pillarbox::port::{
-    Admin, Claim, ClaimFrom, Fetch, List, Part, Purge, PurgeStatus, Register, Replay, Scope, Select, Store,
-    Table,
+    Admin, Claim, ClaimFrom, Fetch, List, Purge, PurgeStatus, ReadScope, Register, Replay, Scope, Select,
+    Store, Table,
 };
 
 use crate::kit::{Outbox, event, fetch_all, write};
@@ -135,7 +135,7 @@ async fn rows_with_odd_times_and_ids_stop_neither_pollers_nor_operators() {
     let join = Register {
         node: NodeId::from_random(1),
         label: "test".to_owned(),
-        part: Part::Share,
+        reads: ReadScope::Share,
         lease: Duration::from_secs(10),
         now: None,
     };

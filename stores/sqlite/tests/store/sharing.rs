@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillarbox::model::NodeId;
-use pillarbox::port::{Admin, Fence, Part, Register, Settle, Table};
+use pillarbox::port::{Admin, Fence, ReadScope, Register, Settle, Table};
 
 use crate::kit::{Outbox, done, event, fetch_all, write};
 
@@ -11,7 +11,7 @@ fn join(node: u128, now: &str) -> Register {
     Register {
         node: NodeId::from_random(node),
         label: "test".to_owned(),
-        part: Part::Share,
+        reads: ReadScope::Share,
         lease: Duration::from_secs(10),
         now: Some(now.parse().unwrap()),
     }

@@ -1,8 +1,10 @@
 //! Writing on transactions: the store's own, and the user's.
 
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 
 use crate::kit::{Outbox, Seen, done, event, fetch_all, place_order, transact, write};
+use pillarbox::Writer;
 use pillarbox::model::{Event, EventId, NewRow, Placement};
 use pillarbox::port::{
     BlockingWriteOn, Body, Cancel, CommitError, ErrorKind, StoreError, Table, Transact, TransactError,
@@ -217,7 +219,25 @@ async fn a_commit_behind_the_stores_back_is_unknown_to_all() {
         Ok(())
     });
     assert!(matches!(end.await, Err(TransactError::Commit(CommitError::Unknown(_)))));
-    assert_eq!(seen.all(), ["failed"]);
+    assert_eq!(seen.all(), ["unknown"]);
+}
+
+/// EVT-022, PBX-024: the rows may be there, so no callback may say that they are not.
+#[tokio::test]
+async fn an_unknown_commit_runs_no_callback_of_the_transaction() {
+    let outbox = Outbox::new().await;
+    let (ends, writer) = (Arc::new(Mutex::new(Vec::new())), Writer::new(Arc::new(outbox.store.clone())));
+    let noted = Arc::clone(&ends);
+    let end = writer.transaction(move |tx| {
+        let (commits, rollbacks) = (Arc::clone(&noted), noted);
+        tx.after_commit(move || commits.lock().unwrap().push("commit"));
+        tx.after_rollback(move || rollbacks.lock().unwrap().push("rollback"));
+        tx.authorizer(None::<fn(rusqlite::hooks::AuthContext<'_>) -> _>).unwrap();
+        tx.execute_batch("COMMIT").unwrap();
+        Ok::<_, StoreError>(())
+    });
+    assert!(matches!(end.await, Err(TransactError::Commit(CommitError::Unknown(_)))));
+    assert!(ends.lock().unwrap().is_empty());
 }
 
 /// PBX-024
@@ -332,6 +352,8 @@ async fn a_callback_that_panics_reaches_neither_the_caller_nor_the_writer() {
         }
 
         fn failed(&mut self) {}
+
+        fn unknown(&mut self) {}
     }
     let outbox = Outbox::new().await;
     outbox.store.transact(Panics).await.unwrap();

@@ -11,7 +11,7 @@ const REASON_SHOWN: usize = 60;
 
 /// A held group for display.
 #[derive(Debug, Serialize)]
-pub(crate) struct Held {
+pub(crate) struct HeldGroupView {
     group: String,
     state: GroupState,
     event: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Held {
     since: Timestamp,
 }
 
-impl From<&HeldGroup> for Held {
+impl From<&HeldGroup> for HeldGroupView {
     fn from(held: &HeldGroup) -> Self {
         Self {
             group: held.group.to_string(),
@@ -34,7 +34,7 @@ impl From<&HeldGroup> for Held {
 }
 
 /// Formats groups as a table.
-pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
+pub(crate) fn table(ink: Ink, groups: &[HeldGroupView]) -> String {
     use TableColumn::{Whole, Wrapped};
     let columns =
         [Wrapped("GROUP"), Whole("STATE"), Whole("SINCE"), Wrapped("BY"), Whole("EVENT"), Wrapped("REASON")];
@@ -50,7 +50,7 @@ pub(crate) fn table(ink: Ink, groups: &[Held]) -> String {
 
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(super) struct Listed(pub(super) Vec<Held>);
+pub(super) struct Listed(pub(super) Vec<HeldGroupView>);
 
 impl Printable for Listed {
     fn for_people(&self, ink: Ink) -> String {
@@ -77,7 +77,7 @@ impl Listing {
             return Ok(());
         }
         let begun = std::mem::replace(&mut self.begun, true);
-        let page: Vec<Held> = page.iter().map(Held::from).collect();
+        let page: Vec<HeldGroupView> = page.iter().map(HeldGroupView::from).collect();
         if self.output.reader() == Reader::People {
             return self.output.answer(&Listed(page));
         }

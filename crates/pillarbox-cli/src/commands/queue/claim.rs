@@ -1,21 +1,28 @@
 //! `queue claim`: claims messages for an owner and prints them in full.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
+use pillarbox::Queue;
 use pillarbox::model::OwnerId;
+use pillarbox::port::{Store, Wakeups};
 use pillarbox::queue::Message;
 use pillarbox_terminal::error::CommandResult;
 use pillarbox_terminal::output::{Ink, Printable, bytes, fields};
 use pillarbox_terminal::printable::{lines, one_line};
 use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
 
+use super::document::MessageDocument;
 use crate::commands::Session;
 use crate::parse;
 use crate::target::database_now;
 use crate::view::Content;
+
+/// Time between two claims while none is due. It finds delayed messages too, which no wake-up announces.
+const POLL: Duration = Duration::from_millis(500);
 
 /// Arguments of `queue claim`.
 #[derive(Debug, Args)]
@@ -26,6 +33,12 @@ pub(crate) struct Claim {
     /// Length of the lease
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse::lease)]
     lease: Duration,
+    /// Only messages of this topic; may be repeated
+    #[arg(long = "topic", value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Wait this long for a message if none is due
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse::duration)]
+    wait: Duration,
     /// Claim at most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     limit: u64,
@@ -34,75 +47,70 @@ pub(crate) struct Claim {
 impl Claim {
     pub(crate) async fn run(self, session: &Session) -> CommandResult {
         let queue = session.queue().await?;
+        let mut wakeups = if self.wait.is_zero() { None } else { queue.store().wakeups() };
+        let end = Instant::now() + self.wait;
+        let messages = loop {
+            let claimed = self.claim(&queue).await?;
+            if !claimed.is_empty() || Instant::now() >= end {
+                break claimed;
+            }
+            let next = end.min(Instant::now() + POLL);
+            let _ = timeout_at(next, woken(&mut wakeups)).await;
+        };
+        session.output.answer(&Claimed(messages))
+    }
+
+    async fn claim(&self, queue: &Queue<Arc<dyn Store>>) -> CommandResult<Vec<ClaimedMessage>> {
         // Read before the claim, so that no lease expires earlier than printed.
         let now = database_now(&**queue.store()).await?;
         let until = now.saturating_add(self.lease).unwrap_or(Timestamp::MAX);
-        let messages = queue.claim(&self.owner, self.lease, self.limit as usize).await?;
-        session.output.answer(&Claimed(messages.iter().map(|message| Held::new(message, until)).collect()))
+        let limit = self.limit as usize;
+        let messages = queue.claim_topics(&self.owner, self.lease, limit, &self.topics).await?;
+        Ok(messages.iter().map(|message| ClaimedMessage::new(message, until)).collect())
     }
+}
+
+/// Waits for the next wake-up of the database; forever if it sends none.
+async fn woken(wakeups: &mut Option<Wakeups>) {
+    if let Some(wakeups) = wakeups
+        && wakeups.0.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// A claimed message for display.
 #[derive(Debug, Serialize)]
-struct Held {
-    id: String,
-    token: i64,
-    /// `ID@TOKEN`, the argument of the commands that settle.
-    item: String,
-    topic: String,
-    payload: Content,
-    correlation_id: Option<String>,
-    message_id: Option<String>,
-    headers: BTreeMap<String, String>,
-    created_at: Timestamp,
-    due_at: Option<Timestamp>,
-    /// Number of earlier attempts.
-    retry_count: u32,
-    last_error: Option<String>,
-    locked_by: String,
+struct ClaimedMessage {
+    #[serde(flatten)]
+    message: MessageDocument,
     locked_until: Timestamp,
     #[serde(skip)]
     size: usize,
 }
 
-impl Held {
+impl ClaimedMessage {
     fn new(message: &Message, until: Timestamp) -> Self {
-        let event = message.event();
-        let pairs = event.headers().iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Self {
-            id: message.message_id().to_string(),
-            token: message.id().token(),
-            item: message.id().to_string(),
-            topic: message.topic().to_owned(),
-            payload: Content::from(message.payload()),
-            correlation_id: message.correlation_id().map(str::to_owned),
-            message_id: event.message_id().map(str::to_owned),
-            headers: pairs.collect(),
-            created_at: message.created_at(),
-            due_at: message.due_time(),
-            retry_count: message.retry_count(),
-            last_error: message.last_error().map(str::to_owned),
-            locked_by: message.owner().to_string(),
-            locked_until: until,
-            size: message.payload().size(),
-        }
+        Self { message: message.into(), locked_until: until, size: message.payload().size() }
     }
 
     fn for_people(&self, ink: Ink) -> String {
+        let message = &self.message;
         let known = [
-            ("item", Some(self.item.clone())),
-            ("topic", Some(self.topic.clone())),
-            ("message id", self.message_id.clone()),
-            ("correlation id", self.correlation_id.clone()),
-            ("enqueued", Some(self.created_at.to_string())),
-            ("due", self.due_at.map(|at| at.to_string())),
-            ("tried before", Some(self.retry_count.to_string())),
-            ("last error", self.last_error.clone()),
+            ("item", Some(message.item.clone())),
+            ("topic", Some(message.topic.clone())),
+            ("message id", message.message_id.clone()),
+            ("correlation id", message.correlation_id.clone()),
+            ("enqueued", Some(message.created_at.to_string())),
+            ("due", message.due_at.map(|at| at.to_string())),
+            ("tried before", Some(message.retry_count.to_string())),
+            ("last error", message.last_error.clone()),
             ("held until", Some(self.locked_until.to_string())),
         ];
         let mut pairs: Vec<(&str, String)> =
             known.into_iter().filter_map(|(name, value)| Some((name, lines(&value?)))).collect();
-        let headers: Vec<String> = self
+        let headers: Vec<String> = message
             .headers
             .iter()
             .map(|(name, value)| format!("{}  {}", one_line(name), lines(value)))
@@ -110,7 +118,7 @@ impl Held {
         if !headers.is_empty() {
             pairs.push(("headers", headers.join("\n")));
         }
-        let (form, text) = match &self.payload {
+        let (form, text) = match &message.payload {
             Content::Text(text) => ("text", text),
             Content::Base64(text) => ("base 64", text),
         };
@@ -121,7 +129,7 @@ impl Held {
 
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-struct Claimed(Vec<Held>);
+struct Claimed(Vec<ClaimedMessage>);
 
 impl Printable for Claimed {
     fn for_people(&self, ink: Ink) -> String {

@@ -48,7 +48,14 @@ impl Summary {
     pub(super) async fn of(relay: &Relay, empty: bool) -> Self {
         let sources = relay.sources();
         let counts = sources.iter().fold(SourceCounts::default(), |all, source| all + source.counts);
-        let left = timeout(COUNTED_WITHIN, relay.left()).await;
+        // The server may have closed the connection that the first call finds.
+        let left = async {
+            match relay.left().await {
+                Err(_) => relay.left().await,
+                left => left,
+            }
+        };
+        let left = timeout(COUNTED_WITHIN, left).await;
         Self { empty, counts, left: left.ok().and_then(Result::ok), sources }
     }
 

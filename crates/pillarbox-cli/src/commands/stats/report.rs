@@ -9,7 +9,7 @@ use pillarbox_terminal::output::{Ink, Printable, TableColumn, TextTable, count, 
 use pillarbox_terminal::printable::one_line;
 use serde::Serialize;
 
-use crate::commands::groups::{self, Held};
+use crate::commands::groups::{self, HeldGroupView};
 use crate::commands::nodes::{self, Node};
 
 /// Maximum number of nodes and of groups in the report. `nodes list` and `groups list` show all.
@@ -20,7 +20,7 @@ const SHOWN: usize = 20;
 pub(super) struct Report {
     at: Timestamp,
     store: Outbox,
-    events: Counts,
+    events: StatusCounts,
     pending: Pending,
     rates: Rates,
     dead_by_type: Vec<DeadType>,
@@ -36,7 +36,7 @@ struct Outbox {
 }
 
 #[derive(Debug, Serialize)]
-struct Counts {
+struct StatusCounts {
     new: u64,
     retry: u64,
     done: u64,
@@ -77,7 +77,7 @@ struct Slots {
 struct Groups {
     blocked: u64,
     paused: u64,
-    held: Vec<Held>,
+    held: Vec<HeldGroupView>,
 }
 
 impl Report {
@@ -92,7 +92,7 @@ impl Report {
         Ok(Self {
             at: Timestamp::now(),
             store: Outbox { kind: facts.kind, name: facts.name.clone() },
-            events: Counts {
+            events: StatusCounts {
                 new: of(Status::New),
                 retry: of(Status::Retry),
                 done: of(Status::Done),
@@ -111,7 +111,7 @@ impl Report {
             groups: Groups {
                 blocked: stats.blocked_groups,
                 paused: stats.paused_groups,
-                held: held.iter().map(Held::from).collect(),
+                held: held.iter().map(HeldGroupView::from).collect(),
             },
         })
     }
@@ -180,7 +180,7 @@ impl Report {
     }
 
     fn pending_line(&self) -> String {
-        let Counts { new, retry, .. } = self.events;
+        let StatusCounts { new, retry, .. } = self.events;
         let mut parts = vec![format!("{} new", count(new)), format!("{} to retry", count(retry))];
         let further = [(self.pending.delayed, "delayed"), (self.pending.queued, "in the queue")];
         parts.extend(further.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n))));

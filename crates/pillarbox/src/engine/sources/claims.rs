@@ -6,14 +6,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Answer, Asked, Failed, Read, RowSource};
-use crate::engine::core::{Core, Phase};
+use super::{Asked, Failed, Read, ReadResult, RowSource};
+use crate::engine::core::{Core, GroupDuringSettle, Phase};
+use crate::engine::state::claim_size::ClaimSize;
 use crate::engine::state::item::Custody;
 use crate::engine::state::leases::HeldLease;
 use crate::engine::state::settle_queue::Unsettled;
 use crate::engine::steps::admission::{Arrival, Suspicion};
+use crate::engine::tasks::claimer::Sizing;
 use crate::model::{EventId, Lane, Row};
-use crate::port::{Claimed, Outcome, Settled};
+use crate::port::{Change, Claimed, Outcome, Settled};
+use crate::rules::Lease;
+
+/// How many times the allowed number of messages may be in memory after handlers have become slower.
+const EXCESS: usize = 4;
 
 /// A time of the database's clock and the local time at which it was read.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +46,10 @@ pub(crate) struct ClaimSource {
 }
 
 impl RowSource for ClaimSource {
-    fn next(&mut self, core: &mut Core, _: Instant) -> Read {
+    fn next(&mut self, core: &mut Core, now: Instant) -> Read {
+        core.release_excess(now);
         let rows = claimable(core);
-        self.wanted = rows < core.read_at_room();
+        self.wanted = rows < claim_at_room(core);
         if rows == 0 {
             return Read::Idle(None);
         }
@@ -50,10 +57,10 @@ impl RowSource for ClaimSource {
     }
 
     /// Admits claimed rows. Rows that arrive during shutdown or are still in memory are released.
-    fn merge(&mut self, core: &mut Core, answer: Answer, Asked { now, .. }: Asked) -> Vec<Outcome> {
+    fn merge(&mut self, core: &mut Core, answer: ReadResult, Asked { now, .. }: Asked) -> Vec<Outcome> {
         let (rows, clock, until) = match answer {
-            Answer::Claimed { rows, clock, until } => (rows, clock, until),
-            Answer::GaveBack => {
+            ReadResult::Claimed { rows, clock, until } => (rows, clock, until),
+            ReadResult::GaveBack => {
                 self.again = core.phase == Phase::Running;
                 return Vec::new();
             }
@@ -81,7 +88,7 @@ impl RowSource for ClaimSource {
 
     /// Signals once when there is room again, or when a released row can be claimed again.
     fn wakes(&mut self, core: &mut Core) -> bool {
-        let room = self.wanted && claimable(core) >= core.read_at_room();
+        let room = self.wanted && claimable(core) >= claim_at_room(core);
         self.wanted &= !room;
         // The released row may be the one being delivered or settled. Claiming earlier would claim and
         // release it in a loop.
@@ -113,11 +120,40 @@ fn claimable(core: &Core) -> usize {
     if core.phase != Phase::Running {
         return 0;
     }
-    let held = (2 * core.settings.cold_rows).saturating_sub(core.leases.len());
-    held.min(core.cold_room().0)
+    let size = core.claim_rows();
+    let held = (2 * size).saturating_sub(core.leases.len());
+    held.min(size.saturating_sub(core.buffer.cold_rows())).min(core.cold_room().0)
+}
+
+/// Minimum room for a claim. Waiting for a good part of a claim makes slow handlers cause few claims.
+fn claim_at_room(core: &Core) -> usize {
+    (core.claim_rows() / 2).max(1)
 }
 
 impl Core {
+    /// Sets how many claimed messages may be in memory.
+    pub(crate) fn size_claims(&mut self, sizing: Sizing, lease: Lease) {
+        let max = self.settings.cold_rows;
+        self.claim_size = match sizing {
+            Sizing::Fixed => ClaimSize::fixed(max),
+            Sizing::FollowsHandlers => ClaimSize::following_handlers(max, lease.length()),
+        };
+    }
+
+    /// Number of claimed messages that may be in memory.
+    pub(in crate::engine) fn claim_rows(&self) -> usize {
+        self.claim_size.rows(self.settings.workers)
+    }
+
+    /// Releases messages that no worker has begun, if handlers have become so slow that others may handle them
+    /// sooner. Does not count their attempts.
+    fn release_excess(&mut self, now: Instant) {
+        let excess = self.buffer.cold_rows().saturating_sub(EXCESS * self.claim_rows());
+        for item in self.buffer.take_last(excess) {
+            self.settle_later(item, Change::Release, GroupDuringSettle::Continues, now);
+        }
+    }
+
     /// Merges the answer to a renewal of all leases. Returns the number of stale ones,
     /// which another owner holds now.
     pub(crate) fn extended(&mut self, outcomes: &[Outcome], settled: &Settled, until: Instant) -> usize {

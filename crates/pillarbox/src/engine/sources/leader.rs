@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Answer, Asked, Failed, Read, RowSource};
+use super::{Asked, Failed, Read, ReadResult, RowSource};
 use crate::engine::core::{Core, Phase, earliest};
 use crate::engine::state::groups::Group;
 use crate::engine::state::item::Custody;
@@ -73,10 +73,10 @@ impl RowSource for LeaderSource {
         self.take(core, node)
     }
 
-    fn merge(&mut self, core: &mut Core, answer: Answer, Asked { now, .. }: Asked) -> Vec<Outcome> {
+    fn merge(&mut self, core: &mut Core, answer: ReadResult, Asked { now, .. }: Asked) -> Vec<Outcome> {
         match answer {
-            Answer::Taken { take, taken } => self.merge_taken(core, &take, taken, now),
-            Answer::Recovered(released) => self.recovered(core, released, now),
+            ReadResult::Taken { take, taken } => self.merge_taken(core, &take, taken, now),
+            ReadResult::Recovered(released) => self.recovered(core, released, now),
             _ => {}
         }
         Vec::new()

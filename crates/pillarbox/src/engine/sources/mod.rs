@@ -45,7 +45,7 @@ pub(crate) enum Read {
 
 /// The store's answer to a read.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ReadResult {
     Slots {
         fetched: Fetched,
         version: u64,
@@ -97,7 +97,7 @@ pub(crate) trait RowSource: Debug + Send {
 
     /// Admits the rows of an answer. Returns outcomes that immediately release rows
     /// which could not be admitted.
-    fn merge(&mut self, core: &mut Core, answer: Answer, asked: Asked) -> Vec<Outcome>;
+    fn merge(&mut self, core: &mut Core, answer: ReadResult, asked: Asked) -> Vec<Outcome>;
 
     /// Handles a failed read. Its rows are still in the store and must be requested again.
     fn failed(&mut self, core: &mut Core, failed: Failed, now: Instant);
@@ -132,7 +132,7 @@ impl RowSource for NoSource {
         Read::Idle(None)
     }
 
-    fn merge(&mut self, _: &mut Core, _: Answer, _: Asked) -> Vec<Outcome> {
+    fn merge(&mut self, _: &mut Core, _: ReadResult, _: Asked) -> Vec<Outcome> {
         Vec::new()
     }
 

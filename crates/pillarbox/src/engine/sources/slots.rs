@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::sweep::Sweep;
-use super::{Answer, Asked, Failed, Read, RowSource};
+use super::{Asked, Failed, Read, ReadResult, RowSource};
 use crate::engine::core::{Core, earliest};
 use crate::engine::state::item::Custody;
 use crate::engine::state::schedule::{Reader, Reread};
@@ -70,14 +70,17 @@ impl RowSource for SlotSource {
         core.idle(earliest([waking, due, core.reads.wake_at, self.sweep.at(), core.aside.next()]))
     }
 
-    fn merge(&mut self, core: &mut Core, answer: Answer, asked: Asked) -> Vec<Outcome> {
+    fn merge(&mut self, core: &mut Core, answer: ReadResult, asked: Asked) -> Vec<Outcome> {
         self.set_back(core);
         match answer {
-            Answer::Slots { fetched, version } => self.merge_slots(core, fetched, version, asked),
-            Answer::Group { key, fetched } => self.merge_group(core, &key, fetched, asked),
-            Answer::Sweep(fetched) => self.merge_sweep(core, &fetched, asked.now),
-            Answer::Promoted(promoted) => after_promotion(core, &promoted, asked.now),
-            Answer::Taken { .. } | Answer::Recovered(_) | Answer::Claimed { .. } | Answer::GaveBack => {}
+            ReadResult::Slots { fetched, version } => self.merge_slots(core, fetched, version, asked),
+            ReadResult::Group { key, fetched } => self.merge_group(core, &key, fetched, asked),
+            ReadResult::Sweep(fetched) => self.merge_sweep(core, &fetched, asked.now),
+            ReadResult::Promoted(promoted) => after_promotion(core, &promoted, asked.now),
+            ReadResult::Taken { .. }
+            | ReadResult::Recovered(_)
+            | ReadResult::Claimed { .. }
+            | ReadResult::GaveBack => {}
         }
         Vec::new()
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::groups::Groups;
 use super::item::Item;
 use crate::model::Slot;
-use crate::port::Source;
+use crate::port::DeliveryPath;
 
 /// Number of hot jobs for each cold job while both queues have events.
 const HOT_FOR_ONE_COLD: u8 = 2;
@@ -50,25 +50,25 @@ impl Buffer {
 
     /// Counts an event as in memory until `left`.
     pub(crate) fn entered(&mut self, item: &Item) {
-        match item.source {
-            Source::Hot => self.hot_rows += 1,
-            Source::Cold => self.cold_rows += 1,
+        match item.path {
+            DeliveryPath::Hot => self.hot_rows += 1,
+            DeliveryPath::Cold => self.cold_rows += 1,
         }
         self.bytes += item.event.weight();
     }
 
     pub(crate) fn left(&mut self, item: &Item) {
-        match item.source {
-            Source::Hot => self.hot_rows = self.hot_rows.saturating_sub(1),
-            Source::Cold => self.cold_rows = self.cold_rows.saturating_sub(1),
+        match item.path {
+            DeliveryPath::Hot => self.hot_rows = self.hot_rows.saturating_sub(1),
+            DeliveryPath::Cold => self.cold_rows = self.cold_rows.saturating_sub(1),
         }
         self.bytes = self.bytes.saturating_sub(item.event.weight());
     }
 
     pub(crate) fn push(&mut self, item: Item) {
-        match item.source {
-            Source::Hot => self.hot.push_back(item),
-            Source::Cold => self.cold.push_back(item),
+        match item.path {
+            DeliveryPath::Hot => self.hot.push_back(item),
+            DeliveryPath::Cold => self.cold.push_back(item),
         }
     }
 
@@ -127,6 +127,12 @@ impl Buffer {
         };
         let count = Item::batch_of(queue, batch);
         queue.drain(..count).collect()
+    }
+
+    /// Removes at most this many cold events from the end of their queue, but none of a quarantine.
+    pub(crate) fn take_last(&mut self, count: usize) -> Vec<Item> {
+        let free = self.cold.iter().rev().take_while(|item| !item.quarantined).take(count).count();
+        self.cold.split_off(self.cold.len() - free).into()
     }
 
     /// Removes all events that could be sent now.

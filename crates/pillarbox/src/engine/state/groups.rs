@@ -10,7 +10,7 @@ use crate::model::{GroupKey, Seq, Slot};
 
 /// Why a group is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum GroupHold {
     /// The store lists it as blocked or paused.
     Listed,
     /// Its first event died here, and the store's list does not show the block yet. The value is the number
@@ -29,7 +29,7 @@ pub(crate) struct Group {
     pub(crate) until: Option<Instant>,
     /// Number of unsettled outcomes for which the group waits.
     pub(crate) settling: u32,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) hold: Option<GroupHold>,
     /// Number from which rows of the group are pending in the store but not in memory.
     pub(crate) missed: Option<Seq>,
     /// Whether its first event is quarantined.
@@ -92,7 +92,7 @@ impl Group {
     /// Of a group that the store lists, only the key is kept, in that list. When it is released, it
     /// is read from its start.
     fn idle(&self) -> bool {
-        let listed = self.hold == Some(Hold::Listed);
+        let listed = self.hold == Some(GroupHold::Listed);
         let waits = self.until.is_some() || self.hold.is_some() || self.missed.is_some();
         self.queue.is_empty() && !self.out && self.settling == 0 && !self.quarantined && (listed || !waits)
     }

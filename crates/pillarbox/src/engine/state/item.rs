@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::breaker::Sent;
 use crate::model::{Event, EventId, GroupKey, Seq, Slot, Token};
-use crate::port::{Change, Claimed, Counts, Delivery, Outcome, Source};
+use crate::port::{Change, Claimed, Counts, Delivery, DeliveryPath, Outcome};
 
 /// Who may settle the row of an event in memory, and what happens if the event leaves memory unsettled.
 #[derive(Debug, Clone)]
@@ -30,6 +30,15 @@ impl Custody {
             Self::Pending => Token::default(),
             Self::HandedIn(token) | Self::Taken(token) => *token,
             Self::Claimed(claimed) => claimed.token,
+        }
+    }
+
+    /// How the end of an event that was not tried changes the attempt count: a claim has counted one.
+    pub(crate) fn untried(&self) -> Counts {
+        match self {
+            Self::HandedIn(token) if *token != Token::default() => Counts::Back,
+            Self::Claimed(_) => Counts::Back,
+            Self::HandedIn(_) | Self::Pending | Self::Taken(_) => Counts::None,
         }
     }
 }
@@ -58,7 +67,7 @@ pub(crate) struct Item {
     pub(crate) attempts: u32,
     pub(crate) recorded: Recorded,
     pub(crate) event: Event,
-    pub(crate) source: Source,
+    pub(crate) path: DeliveryPath,
     /// Group of the event, if groups keep their order.
     pub(crate) group: Option<GroupKey>,
     pub(crate) expires: Option<Instant>,
@@ -81,7 +90,7 @@ pub(crate) struct Item {
 
 impl Item {
     /// A pending event without attempts, group or expiry.
-    pub(crate) fn new(event: Event, seq: Seq, slot: Slot, source: Source) -> Self {
+    pub(crate) fn new(event: Event, seq: Seq, slot: Slot, path: DeliveryPath) -> Self {
         Self {
             seq,
             slot,
@@ -89,7 +98,7 @@ impl Item {
             attempts: 0,
             recorded: Recorded::No,
             event,
-            source,
+            path,
             group: None,
             expires: None,
             quarantined: false,
@@ -155,8 +164,8 @@ impl Item {
         match self.recorded {
             Recorded::No => Counts::One,
             // The take and the record have both counted this attempt, so one count is undone.
-            Recorded::Before | Recorded::Here if self.is_taken() => Counts::Back,
-            _ => Counts::None,
+            Recorded::Before | Recorded::Here if self.is_taken() => Counts::Twice,
+            _ => Counts::Before,
         }
     }
 
@@ -207,7 +216,7 @@ impl Item {
             event: self.event.clone(),
             attempt: self.attempt(),
             seq: self.seq,
-            source: self.source,
+            path: self.path,
             claimed,
         }
     }
@@ -226,6 +235,8 @@ pub(crate) struct Job {
     pub(crate) incarnation: u64,
     /// Whether its only event comes from the quarantine queue.
     pub(crate) quarantined: bool,
+    /// Time at which a worker took it.
+    pub(crate) began: Instant,
     /// The circuit breaker's record of the request, once it is sent.
     pub(crate) sent: Option<Sent>,
 }

@@ -4,6 +4,7 @@ pub(crate) mod aside;
 pub(crate) mod breaker;
 pub(crate) mod buffer;
 pub(crate) mod busy;
+pub(crate) mod claim_size;
 pub(crate) mod due;
 pub(crate) mod groups;
 pub(crate) mod held;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Invalid, ROW_BYTES_MAX};
-use crate::port::{OnDone, Order, Part};
+use crate::port::{OnDone, Order, ReadScope};
 use crate::rules::{Exponential, Lease, RetryPolicy};
 
 /// What happens to a group after one of its events is dead.
@@ -57,7 +57,7 @@ pub struct EngineSettings {
     /// Maximum size of a row in bytes; a larger row is marked dead without being loaded.
     pub row_bytes: usize,
     /// Whether this node reads a share of the slots or only its own lane. Ordered groups require a share.
-    pub part: Part,
+    pub reads: ReadScope,
     /// Rows in the first page of a read; pages double while more rows are pending.
     pub fetch_rows: usize,
     /// Minimum age of a row before a read returns it.
@@ -108,7 +108,7 @@ impl Default for EngineSettings {
             cold_rows: 1_000,
             buffer_bytes: 64 * 1024 * 1024,
             row_bytes: ROW_BYTES_MAX,
-            part: Part::Share,
+            reads: ReadScope::Share,
             fetch_rows: 100,
             skip_recent: Duration::ZERO,
             max_attempts: 10,
@@ -163,7 +163,7 @@ impl EngineSettings {
             ("no route grace", self.no_route_grace, Duration::ZERO, DAY * 365),
             ("blame after", self.blame_after, Duration::ZERO, DAY * 365),
         ];
-        let no_share = self.part == Part::OwnLane && self.order == Order::PerGroup;
+        let no_share = self.reads == ReadScope::OwnLane && self.order == Order::PerGroup;
         let bad_counts = counts.into_iter().filter(|&(_, value, max)| value < 1 || value > max);
         let bad_times = times.into_iter().filter(|&(_, value, min, max)| value < min || value > max);
         bad_counts

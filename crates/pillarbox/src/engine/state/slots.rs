@@ -15,7 +15,7 @@ struct Suspicion {
 }
 
 #[derive(Debug, Default)]
-struct Hold {
+struct HeldSlotState {
     /// Whether the slot is being drained, to be released.
     leaving: bool,
     /// Number of its rows in memory: queued, being delivered, or unsettled.
@@ -31,7 +31,7 @@ struct Hold {
 /// All slots that this node holds.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    holds: BTreeMap<Slot, Hold>,
+    holds: BTreeMap<Slot, HeldSlotState>,
     /// Number of slots that are being drained.
     leaving: usize,
     /// Number of reads begun.
@@ -45,7 +45,11 @@ impl Slots {
             return false;
         }
         let suspicion = Suspicion { seen: BTreeSet::new(), ungrouped_left: ungrouped, upto };
-        let hold = Hold { suspicion: suspect.then_some(suspicion), taken: self.reads, ..Hold::default() };
+        let hold = HeldSlotState {
+            suspicion: suspect.then_some(suspicion),
+            taken: self.reads,
+            ..HeldSlotState::default()
+        };
         self.holds.insert(slot, hold);
         true
     }
@@ -59,7 +63,8 @@ impl Slots {
 
     /// Slots in quarantine whose suspect rows have all been read.
     pub(crate) fn seen_through(&self) -> impl Iterator<Item = Slot> {
-        let seen = |(_, hold): &(&Slot, &Hold)| hold.quarantine.is_some() && hold.suspicion.is_none();
+        let seen =
+            |(_, hold): &(&Slot, &HeldSlotState)| hold.quarantine.is_some() && hold.suspicion.is_none();
         self.holds.iter().filter(seen).map(|(slot, _)| *slot)
     }
 
@@ -73,7 +78,7 @@ impl Slots {
     ///
     /// It is 1 if the store keeps no count of evictions.
     pub(crate) fn quarantined_at_once(&self, workers: usize) -> usize {
-        let limit = |hold: &Hold| match hold.quarantine {
+        let limit = |hold: &HeldSlotState| match hold.quarantine {
             Some(Quarantine { evictions, .. }) => workers >> evictions.saturating_sub(1).min(usize::BITS - 1),
             None => 1,
         };
@@ -147,7 +152,7 @@ impl Slots {
 
     /// Adopted lanes, that is, all but the node's own lane, without rows in memory and not suspect.
     pub(crate) fn idle_adopted(&self, own: Slot) -> Vec<Slot> {
-        let idle = |(slot, hold): &(&Slot, &Hold)| {
+        let idle = |(slot, hold): &(&Slot, &HeldSlotState)| {
             slot.is_lane()
                 && **slot != own
                 && !hold.leaving

@@ -8,8 +8,9 @@ use crate::engine::core::Core;
 use crate::engine::state::item::{Custody, Item, Recorded};
 use crate::engine::state::leases::HeldLease;
 use crate::engine::state::settle_queue::Unsettled;
+use crate::engine::tally::Death;
 use crate::model::{EventId, GroupKey, Row, Seq, Slot, Status, Token};
-use crate::port::{Change, Counts, Outcome, Source};
+use crate::port::{Change, DeliveryPath, Outcome};
 
 /// Clock tolerance: a grouped row due within this time keeps its place instead of being delayed.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
@@ -34,7 +35,7 @@ pub(crate) struct Arrival {
     /// Group of the row, if groups keep their order.
     pub(crate) group: Option<GroupKey>,
     pub(crate) custody: Custody,
-    pub(crate) source: Source,
+    pub(crate) path: DeliveryPath,
     pub(crate) suspicion: Suspicion,
     pub(crate) due: Instant,
     pub(crate) expires: Option<Instant>,
@@ -50,7 +51,7 @@ impl Arrival {
             row,
             group: None,
             custody: Custody::Pending,
-            source: Source::Cold,
+            path: DeliveryPath::Cold,
             suspicion: Suspicion::Of(false),
             due: now,
             expires: None,
@@ -65,7 +66,7 @@ impl Core {
     /// id is in flight already.
     #[must_use]
     pub(in crate::engine) fn admit(&mut self, arrival: Arrival, now: Instant) -> Option<Row> {
-        let Arrival { row, seq, group, custody, source, suspicion, due, expires, expired, age } = arrival;
+        let Arrival { row, seq, group, custody, path, suspicion, due, expires, expired, age } = arrival;
         if !self.in_flight.admit(&row.id, seq) {
             return Some(row);
         }
@@ -75,10 +76,12 @@ impl Core {
         let event = match event {
             Ok(event) if !expired => event,
             undeliverable => {
+                let event_type = undeliverable.as_ref().ok().map(|event| event.event_type().to_owned());
                 let error = undeliverable
                     .map_or_else(|why| self.undecodable(&id, &why.error()), |_| EXPIRED.to_owned());
-                self.tally.dead.push((id.clone(), error.clone()));
-                let change = Change::Dead { error, counts: Counts::None, blocks: None };
+                let (event, why) = (id.clone(), error.clone());
+                self.tally.dead.push(Death { event, event_type, group, attempts, error: why });
+                let change = Change::Dead { error, counts: custody.untried(), blocks: None };
                 self.settle_unadmitted(outcome(change), slot, None, now);
                 return None;
             }
@@ -102,7 +105,7 @@ impl Core {
             group,
             expires,
             age,
-            ..Item::new(event, seq, slot, source)
+            ..Item::new(event, seq, slot, path)
         };
         if item.is_taken() {
             self.leases.begin(id, lease);
@@ -138,9 +141,9 @@ impl Core {
         if let Some(memo) = self.aside.take(item.id()) {
             memo.apply(&mut item);
         }
-        match item.source {
-            Source::Hot => self.tally.hot += 1,
-            Source::Cold => self.tally.cold += 1,
+        match item.path {
+            DeliveryPath::Hot => self.tally.hot += 1,
+            DeliveryPath::Cold => self.tally.cold += 1,
         }
         self.enter(&item);
         match item.group.clone() {
@@ -194,13 +197,17 @@ impl Core {
 
     /// Admits a row that a caller passes in. Returns false if there is no room, the row is malformed, or the
     /// engine is shutting down.
-    pub(crate) fn hand_in(&mut self, row: Row, source: Source, now: Instant) -> bool {
-        if !self.is_running() || self.source_room(source) == 0 || row.event.is_err() {
+    pub(crate) fn hand_in(&mut self, row: Row, path: DeliveryPath, now: Instant) -> bool {
+        if !self.is_running() || row.event.is_err() {
+            return false;
+        }
+        if self.room_on(path) == 0 {
+            self.tally.hot_dropped += u64::from(path == DeliveryPath::Hot);
             return false;
         }
         let custody = Custody::HandedIn(row.token);
         // An event that is in memory already counts as accepted.
-        drop(self.admit(Arrival { custody, source, ..Arrival::of(row, now) }, now));
+        drop(self.admit(Arrival { custody, path, ..Arrival::of(row, now) }, now));
         true
     }
 

@@ -121,7 +121,7 @@ impl Core {
 
     fn job(&mut self, items: Vec<Item>, quarantined: bool, now: Instant) -> Job {
         if items.iter().all(|item| item.expires.is_none()) {
-            return Job { items, incarnation: self.node.incarnation, quarantined, sent: None };
+            return Job { items, incarnation: self.node.incarnation, quarantined, began: now, sent: None };
         }
         let (expired, items): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.expires.is_some_and(|at| at <= now));
@@ -136,7 +136,7 @@ impl Core {
         if all_gone {
             self.group_back(group.as_ref(), now);
         }
-        Job { items, incarnation: self.node.incarnation, quarantined, sent: None }
+        Job { items, incarnation: self.node.incarnation, quarantined, began: now, sent: None }
     }
 
     /// Returns a quarantined event that may be sent now. If they are sent alone, it also starts
@@ -162,6 +162,8 @@ impl Core {
     /// Processes the result of a job.
     pub(crate) fn finish(&mut self, job: Job, delivered: Delivered, now: Instant) {
         self.workers.busy = self.workers.busy.saturating_sub(1);
+        let handled = u32::try_from(job.items.len()).unwrap_or(u32::MAX).max(1);
+        self.claim_size.handled(now.saturating_duration_since(job.began) / handled);
         let sent = job.sent;
         if let Some(sent) = sent {
             self.breaker.judge(sent);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::engine::core::Core;
 use crate::engine::state::item::Item;
 use crate::model::{Event, EventId, Lane, Written};
-use crate::port::{Order, Source};
+use crate::port::{DeliveryPath, Order};
 
 /// A commit that takes longer counts as lost, and its reservation expires.
 const LONGEST_COMMIT: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ impl Core {
             if ours && written.fresh && !written.delayed && self.hot_room() > 0 {
                 if self.in_flight.take_reserved(event.id(), written.seq) {
                     self.tally.hot += 1;
-                    let item = Item::new(event.clone(), written.seq, lane.slot(), Source::Hot);
+                    let item = Item::new(event.clone(), written.seq, lane.slot(), DeliveryPath::Hot);
                     self.enter(&item);
                     self.buffer.push(item);
                 }

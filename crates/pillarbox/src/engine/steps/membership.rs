@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 use crate::engine::core::{Core, Phase};
-use crate::engine::state::groups::Hold;
+use crate::engine::state::groups::GroupHold;
 use crate::engine::state::held::HeldList;
 use crate::engine::state::schedule::Reader;
 use crate::model::{NodeId, Seq, Slot};
-use crate::port::{Fence, Heartbeat, Membership, Part};
+use crate::port::{Fence, Heartbeat, Membership, ReadScope};
 
 /// Every this many heartbeats, one searches for lanes that have rows and no holder.
 const HEARTBEATS_PER_SWEEP: u64 = 12;
@@ -18,7 +18,7 @@ const HEARTBEATS_PER_LANE_CHECK: u64 = 24;
 
 impl Core {
     /// Starts a newly registered node, with no events in memory.
-    pub(crate) fn joined(
+    pub(crate) fn registered(
         &mut self,
         node: NodeId,
         membership: &Membership,
@@ -195,12 +195,12 @@ impl Core {
                 continue;
             };
             let unseen = match group.hold {
-                Some(Hold::Blocking(None)) => true,
-                Some(Hold::Blocking(Some(heartbeat))) => self.node.heartbeats <= heartbeat,
+                Some(GroupHold::Blocking(None)) => true,
+                Some(GroupHold::Blocking(Some(heartbeat))) => self.node.heartbeats <= heartbeat,
                 _ => false,
             };
             match (in_list, unseen) {
-                (true, _) => group.hold = Some(Hold::Listed),
+                (true, _) => group.hold = Some(GroupHold::Listed),
                 (false, true) => {
                     // The list may have been read before the block was stored, or after an operator ended it.
                     // The next list, read in full, decides.
@@ -247,9 +247,9 @@ impl Core {
     /// Whether the next heartbeat should come early: slots are being handed over, or this node
     /// has less than its share.
     pub(crate) fn wants_early_heartbeat(&self, nodes: usize, slots: i16) -> bool {
-        let due = match self.settings.part {
-            Part::Share => slots.unsigned_abs() as usize / nodes.max(1),
-            Part::OwnLane => 0,
+        let due = match self.settings.reads {
+            ReadScope::Share => slots.unsigned_abs() as usize / nodes.max(1),
+            ReadScope::OwnLane => 0,
         };
         self.slots.any_leaving() || self.slots.groups_held() < due
     }

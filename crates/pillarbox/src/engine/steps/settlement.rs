@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::engine::core::{Core, Phase};
 use crate::engine::state::breaker::Outlook;
 use crate::engine::state::busy::Tried;
-use crate::engine::state::groups::Hold;
+use crate::engine::state::groups::GroupHold;
 use crate::engine::state::settle_queue::{Due, Unsettled};
 use crate::model::{EventId, GroupKey, Slot};
 use crate::port::{Change, Fence, Outcome, Settled};
@@ -52,8 +52,17 @@ impl Core {
         if self.quarantine.recording().is_some() || !self.is_running() {
             return None;
         }
+        if matches!(self.node.fence, Fence::Owner(_)) && self.settles.queued() >= self.enough_claims() {
+            return None;
+        }
         let from = if self.is_idle() { self.settles.last_batch()? } else { since };
         Some(from + self.settings.settle_linger)
+    }
+
+    /// Number of outcomes of claims that are settled at once. Waiting for many more would be in vain: the next claim
+    /// waits for these.
+    fn enough_claims(&self) -> usize {
+        (self.claim_rows() / 2).max(1)
     }
 
     /// Returns a batch if one is due.
@@ -161,9 +170,9 @@ impl Core {
     fn note_blocked(&mut self, key: &GroupKey, changed: bool) {
         let heartbeat = self.node.heartbeats;
         if let Some(group) = self.groups.get_mut(key)
-            && group.hold == Some(Hold::Blocking(None))
+            && group.hold == Some(GroupHold::Blocking(None))
         {
-            group.hold = Some(Hold::Blocking(Some(heartbeat)));
+            group.hold = Some(GroupHold::Blocking(Some(heartbeat)));
         }
         if !changed {
             // Either an earlier call whose answer was lost settled it, or the row is gone. The store's list

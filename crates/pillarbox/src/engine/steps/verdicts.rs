@@ -7,12 +7,13 @@ use tokio::time::Instant;
 
 use crate::engine::core::{Core, GroupDuringSettle};
 use crate::engine::state::breaker::{LONGEST_AFTER, patience};
-use crate::engine::state::groups::Hold;
+use crate::engine::state::groups::GroupHold;
 use crate::engine::state::item::{Custody, Item, Job, Recorded};
 use crate::engine::state::settings::OnDead;
 use crate::engine::state::settle_queue::Unsettled;
+use crate::engine::tally::Death;
 use crate::model::GroupKey;
-use crate::port::{Change, Counts, Source, Verdict, Wait};
+use crate::port::{Change, Counts, DeliveryPath, Verdict, Wait};
 
 /// Error of an event for which the sink returned no verdict.
 const NO_VERDICT: &str = "the sink gave no verdict";
@@ -168,7 +169,6 @@ impl Core {
             }
             Verdict::Rejected { error } => {
                 self.breaker.answered();
-                self.tally.failure += 1;
                 self.die(item, error, Counts::One, true, now)
             }
             Verdict::NoRoute { route } if self.within_grace(&item, now) => {
@@ -237,12 +237,12 @@ impl Core {
     }
 
     fn fail(&mut self, item: Item, error: String, after: Option<Duration>, now: Instant) -> Continue {
-        self.tally.failure += 1;
         let attempt = item.attempt();
         let counts = item.counts();
         if attempt >= self.settings.max_attempts {
             return self.die(item, error, counts, true, now);
         }
+        self.tally.failure += 1;
         let delay = self.retry_delay(attempt, after);
         let wait = if item.group.is_some() { Wait::InPlace } else { Wait::Delayed };
         match item.group.clone() {
@@ -292,13 +292,23 @@ impl Core {
         fault: bool,
         now: Instant,
     ) -> Continue {
-        self.tally.dead.push((item.id().clone(), error.clone()));
-        let counts = if item.recorded == Recorded::No { counts } else { item.counts() };
+        self.tally.dead.push(Death {
+            event: item.id().clone(),
+            event_type: Some(item.event.event_type().to_owned()),
+            group: item.group.clone(),
+            attempts: item.attempt(),
+            error: error.clone(),
+        });
+        let counts = match (item.recorded, counts) {
+            (Recorded::No, counts) => counts,
+            (Recorded::ByTake, Counts::None) if !item.is_led() => item.custody.untried(),
+            _ => item.counts(),
+        };
         let blocks = item.group.clone().filter(|_| fault && self.settings.on_dead == OnDead::Block);
         let then = match &blocks {
             Some(key) => {
                 let group = self.groups.entry(key, item.slot);
-                group.hold = Some(Hold::Blocking(None));
+                group.hold = Some(GroupHold::Blocking(None));
                 group.miss(item.seq);
                 for other in self.groups.unload(key) {
                     self.drop_item(other, now);
@@ -383,7 +393,7 @@ impl Core {
         // reads do not crowd out other reads.
         let groups = GROUP_READ * u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let until = now + if item.group.is_some() { after.max(groups) } else { after };
-        let polled = item.source == Source::Cold && matches!(item.custody, Custody::HandedIn(_));
+        let polled = item.path == DeliveryPath::Cold && matches!(item.custody, Custody::HandedIn(_));
         if item.group.is_some() || item.is_recorded_here() {
             self.wait_for_endpoint(item, until, now);
         } else if item.is_claimed() {

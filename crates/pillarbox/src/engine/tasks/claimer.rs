@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::caught::caught;
 use super::heart::Heart;
 use crate::engine::shared::Shared;
-use crate::engine::sources::{Answer, Asked, ClaimSource, Clock, Read};
+use crate::engine::sources::{Asked, ClaimSource, Clock, Read, ReadResult};
 use crate::model::{OwnerId, Row};
 use crate::port::{
     Change, Claim, ClaimFrom, ErrorKind, Fence, OnDone, Outcome, Settle, Settled, Store, StoreError,
@@ -42,6 +42,15 @@ pub(crate) async fn claim_at_once<S: Store + ?Sized>(
     Ok(rows)
 }
 
+/// How many messages a claimer may have in memory before they are handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sizing {
+    /// As many as there is room for.
+    Fixed,
+    /// As many as the handlers finish in a short time, as far as there is room.
+    FollowsHandlers,
+}
+
 /// Claims rows of one store for one owner.
 pub(crate) struct Claimer {
     shared: Arc<Shared>,
@@ -60,9 +69,11 @@ impl Claimer {
         owner: OwnerId,
         lease: Lease,
         from: ClaimFrom,
+        sizing: Sizing,
     ) -> Self {
         shared.with(|core| {
             core.settle_by(Fence::Owner(owner.clone()));
+            core.size_claims(sizing, lease);
             core.read_from(ClaimSource::default());
         });
         Self { shared, store, owner, lease, from, clock: Mutex::new(None) }
@@ -97,13 +108,13 @@ impl Claimer {
         let rows = if cut { taken } else { rows };
         if taken > 0 {
             let until = asked + self.lease.usable_for();
-            let back = self.merge(Answer::Claimed { rows: claimed, clock, until }, asked);
+            let back = self.merge(ReadResult::Claimed { rows: claimed, clock, until }, asked);
             self.tell_lease();
             if !back.is_empty() {
                 taken -= back.len();
                 self.settle(back.into()).await?;
                 // These rows can be claimed again once the unconfirmed outcomes are settled.
-                self.merge(Answer::GaveBack, asked);
+                self.merge(ReadResult::GaveBack, asked);
             }
         }
         Ok((rows, taken))
@@ -111,7 +122,7 @@ impl Claimer {
 
     /// Merges an answer into the current incarnation. Claims belong to the owner, not to a node, so the rows
     /// must be admitted or released even after a restart of the engine.
-    fn merge(&self, answer: Answer, at: Instant) -> Vec<Outcome> {
+    fn merge(&self, answer: ReadResult, at: Instant) -> Vec<Outcome> {
         self.shared.with(|core| {
             let incarnation = core.incarnation();
             core.merge(answer, incarnation, Asked { at, now: Instant::now() })

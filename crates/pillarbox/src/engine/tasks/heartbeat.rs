@@ -17,12 +17,12 @@ use crate::port::{Heartbeat, Membership, Register, StoreError};
 const SOONEST: Duration = Duration::from_millis(100);
 
 /// Registers a new node with the store and the core.
-pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreError> {
+pub(crate) async fn register(shared: &Shared) -> Result<(NodeId, Membership), StoreError> {
     let node = shared.with(|core| core.new_node_id());
     let (label, lease) = (shared.settings.label.clone(), shared.settings.lease.length());
-    let part = shared.settings.part;
+    let reads = shared.settings.reads;
     let asked = Instant::now();
-    let mut membership = shared.table.register(Register { node, label, part, lease, now: None }).await?;
+    let mut membership = shared.table.register(Register { node, label, reads, lease, now: None }).await?;
     let held = match HeldList::read(&*shared.table, membership.groups.take(), lease).await {
         Ok(held) => held,
         Err(error) => {
@@ -32,7 +32,7 @@ pub(crate) async fn join(shared: &Shared) -> Result<(NodeId, Membership), StoreE
             return Err(error);
         }
     };
-    shared.with(|core| core.joined(node, &membership, held, asked, Instant::now()));
+    shared.with(|core| core.registered(node, &membership, held, asked, Instant::now()));
     tracing::info!(%node, lane = membership.lane.0, slots = membership.held.len(), "node registered");
     Ok((node, membership))
 }
@@ -79,7 +79,7 @@ pub(crate) async fn run(
         }
         stalled = false;
         if !alive || shared.with(|core| core.is_without_node(node)) {
-            match unbroken(&shared, join(&shared)).await {
+            match unbroken(&shared, register(&shared)).await {
                 Ok((fresh, membership)) => (node, nodes, alive) = (fresh, membership.nodes, true),
                 Err(error) => {
                     (alive, failed) = (false, true);

@@ -7,10 +7,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::shared::Shared;
-use crate::engine::sources::{Answer, Asked, Failed, Read};
+use crate::engine::sources::{Asked, Failed, Read, ReadResult};
 use crate::model::Lane;
 use crate::port::{
-    AnyTable, ErrorKind, Fence, ItemStore, Part, Promote, Promoted, Store, StoreError, Wakeups,
+    AnyTable, ErrorKind, Fence, ItemStore, Promote, Promoted, ReadScope, Store, StoreError, Wakeups,
 };
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(200);
@@ -21,9 +21,9 @@ const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     // A node that reads only its own lane needs no wake-ups and polls: it wrote those rows itself, or learns
     // of them at the next heartbeat.
-    let (mut hints, interval) = match shared.settings.part {
-        Part::Share => (shared.table.wakeups(), shared.settings.poll_interval),
-        Part::OwnLane => (None, NEVER),
+    let (mut hints, interval) = match shared.settings.reads {
+        ReadScope::Share => (shared.table.wakeups(), shared.settings.poll_interval),
+        ReadScope::OwnLane => (None, NEVER),
     };
     let mut poll_at = Instant::now() + interval;
     while !stop.is_cancelled() {
@@ -75,26 +75,26 @@ async fn act(shared: &Shared, read: Read, incarnation: u64) -> bool {
     let (failed, answer) = match read {
         Read::Slots { fetch, version } => {
             let fetched = async { native(shared)?.fetch(fetch).await }.await;
-            (Failed::Slots, fetched.map(|fetched| Answer::Slots { fetched, version }))
+            (Failed::Slots, fetched.map(|fetched| ReadResult::Slots { fetched, version }))
         }
         Read::Group { key, fetch } => {
             let fetched = async { native(shared)?.fetch(fetch).await }.await;
-            (Failed::Group(key.clone()), fetched.map(|fetched| Answer::Group { key, fetched }))
+            (Failed::Group(key.clone()), fetched.map(|fetched| ReadResult::Group { key, fetched }))
         }
         Read::Sweep(fetch) => {
             let fetched = async { native(shared)?.fetch(fetch).await };
-            (Failed::Sweep, fetched.await.map(Answer::Sweep))
+            (Failed::Sweep, fetched.await.map(ReadResult::Sweep))
         }
         Read::Promote { lane, rows } => {
-            (Failed::Promote, promote(shared, lane, rows).await.map(Answer::Promoted))
+            (Failed::Promote, promote(shared, lane, rows).await.map(ReadResult::Promoted))
         }
         Read::Take(take) => {
             let taken = async { items(shared)?.take(take.clone()).await };
-            (Failed::Take, taken.await.map(|taken| Answer::Taken { take, taken }))
+            (Failed::Take, taken.await.map(|taken| ReadResult::Taken { take, taken }))
         }
         Read::Recover(request) => {
             let recovered = async { items(shared)?.recover(request).await };
-            (Failed::Recover, recovered.await.map(Answer::Recovered))
+            (Failed::Recover, recovered.await.map(ReadResult::Recovered))
         }
         Read::Claim { .. } | Read::Idle(_) => return true,
     };
@@ -135,14 +135,14 @@ fn mismatched(shared: &Shared) -> StoreError {
     StoreError::new(ErrorKind::Unsupported, "read", shared.store_name(), detail)
 }
 
-fn report(shared: &Shared, answer: &Answer) {
+fn report(shared: &Shared, answer: &ReadResult) {
     match answer {
-        Answer::Recovered(rows) if *rows > 0 => {
+        ReadResult::Recovered(rows) if *rows > 0 => {
             let store = shared.store_name();
             tracing::info!(store, rows, "released rows that were taken and that no process has in memory");
         }
         // Another node leads. A heartbeat updates the slots that this node believes to hold.
-        Answer::Taken { taken, .. } if !taken.leads => shared.heartbeat.notify_one(),
+        ReadResult::Taken { taken, .. } if !taken.leads => shared.heartbeat.notify_one(),
         _ => {}
     }
 }

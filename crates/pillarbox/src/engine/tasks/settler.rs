@@ -116,7 +116,7 @@ pub(crate) async fn settle_now(
 
 fn confirm(shared: &Shared, batch: Batch, settled: &Settled, incarnation: u64) {
     if !settled.held {
-        let (store, events) = (shared.store_name(), batch.outcomes.len());
+        let (store, events) = (shared.store_name(), settled.stale.len());
         tracing::warn!(store, events, "ownership lost: outcomes were ignored");
     }
     if settled.reused {

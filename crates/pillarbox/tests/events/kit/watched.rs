@@ -24,12 +24,12 @@ pub(crate) enum Answered {
 
 /// Calls of one kind that wait.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct HeldCall {
     open: Arc<Semaphore>,
     waiting: Arc<watch::Sender<usize>>,
 }
 
-impl Held {
+impl HeldCall {
     /// Waits until a call has come.
     pub(crate) async fn reached(&self) {
         let mut waiting = self.waiting.subscribe();
@@ -45,7 +45,7 @@ impl Held {
 struct Watch {
     calls: Mutex<Vec<&'static str>>,
     failing: Mutex<BTreeSet<&'static str>>,
-    held: Mutex<BTreeMap<&'static str, Held>>,
+    held: Mutex<BTreeMap<&'static str, HeldCall>>,
     answered: Mutex<Answered>,
     changes: watch::Sender<u64>,
 }
@@ -93,8 +93,8 @@ impl Watched {
     }
 
     /// Calls of this kind wait from now on; `committed` is the answer of a commit, `fetched` that of a fetch.
-    pub(crate) fn hold(&self, call: &'static str) -> Held {
-        let held = Held { open: Arc::new(Semaphore::new(0)), waiting: Arc::new(watch::Sender::new(0)) };
+    pub(crate) fn hold(&self, call: &'static str) -> HeldCall {
+        let held = HeldCall { open: Arc::new(Semaphore::new(0)), waiting: Arc::new(watch::Sender::new(0)) };
         self.watch.held.lock().unwrap().insert(call, held.clone());
         held
     }
@@ -156,7 +156,11 @@ impl Watched {
         self.watch.changes.send_modify(|count| *count += 1);
     }
 
-    fn through<'a, T: Send + 'a>(&'a self, call: &'static str, answer: Answer<'a, T>) -> Answer<'a, T> {
+    fn through<'a, T: Send + 'a>(
+        &'a self,
+        call: &'static str,
+        answer: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             self.pass(call).await?;
             let result = answer.await;
@@ -171,27 +175,27 @@ impl Table for Watched {
         self.inner.facts()
     }
 
-    fn now(&self) -> Answer<'_, Timestamp> {
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
         self.inner.now()
     }
 
-    fn settle(&self, request: Settle) -> Answer<'_, Settled> {
+    fn settle(&self, request: Settle) -> StoreFuture<'_, Settled> {
         self.through("settle", self.inner.settle(request))
     }
 
-    fn register(&self, request: Register) -> Answer<'_, Membership> {
-        self.through("join", self.inner.register(request))
+    fn register(&self, request: Register) -> StoreFuture<'_, Membership> {
+        self.through("register", self.inner.register(request))
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Answer<'_, Option<Membership>> {
+    fn heartbeat(&self, request: Heartbeat) -> StoreFuture<'_, Option<Membership>> {
         self.through("heartbeat", self.inner.heartbeat(request))
     }
 
-    fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+    fn leave(&self, node: NodeId) -> StoreFuture<'_, ()> {
         self.through("leave", self.inner.leave(node))
     }
 
-    fn write(&self, request: Write) -> Answer<'_, Vec<Written>> {
+    fn write(&self, request: Write) -> StoreFuture<'_, Vec<Written>> {
         self.through("write", self.inner.write(request))
     }
 
@@ -205,7 +209,7 @@ impl Table for Watched {
 }
 
 impl Store for Watched {
-    fn fetch(&self, request: Fetch) -> Answer<'_, Fetched> {
+    fn fetch(&self, request: Fetch) -> StoreFuture<'_, Fetched> {
         Box::pin(async move {
             let fetched = self.through("fetch", self.inner.fetch(request)).await;
             self.wait("fetched").await;
@@ -213,29 +217,37 @@ impl Store for Watched {
         })
     }
 
-    fn claim(&self, request: Claim) -> Answer<'_, Vec<Row>> {
+    fn claim(&self, request: Claim) -> StoreFuture<'_, Vec<Row>> {
         self.through("claim", self.inner.claim(request))
     }
 
-    fn due_topics(&self, request: DueTopics) -> Answer<'_, Vec<String>> {
+    fn due_topics(&self, request: DueTopics) -> StoreFuture<'_, Vec<String>> {
         self.inner.due_topics(request)
     }
 
-    fn reap(&self, request: Reap) -> Answer<'_, u64> {
+    fn reap(&self, request: Reap) -> StoreFuture<'_, u64> {
         self.through("reap", self.inner.reap(request))
     }
 
-    fn promote(&self, request: Promote) -> Answer<'_, Promoted> {
+    fn promote(&self, request: Promote) -> StoreFuture<'_, Promoted> {
         self.through("promote", self.inner.promote(request))
     }
 }
 
 impl WriteOn<MemoryTransaction> for Watched {
-    fn insert<'a>(&'a self, tx: &'a mut MemoryTransaction, rows: &'a [NewRow]) -> Answer<'a, Vec<Written>> {
+    fn insert<'a>(
+        &'a self,
+        tx: &'a mut MemoryTransaction,
+        rows: &'a [NewRow],
+    ) -> StoreFuture<'a, Vec<Written>> {
         self.through("insert", self.inner.insert(tx, rows))
     }
 
-    fn cancel_on<'a>(&'a self, tx: &'a mut MemoryTransaction, request: Cancel) -> Answer<'a, Vec<EventId>> {
+    fn cancel_on<'a>(
+        &'a self,
+        tx: &'a mut MemoryTransaction,
+        request: Cancel,
+    ) -> StoreFuture<'a, Vec<EventId>> {
         self.through("cancel", self.inner.cancel_on(tx, request))
     }
 }
@@ -243,7 +255,7 @@ impl WriteOn<MemoryTransaction> for Watched {
 impl Begin for Watched {
     type Tx = MemoryTransaction;
 
-    fn begin(&self) -> Answer<'_, MemoryTransaction> {
+    fn begin(&self) -> StoreFuture<'_, MemoryTransaction> {
         self.through("begin", self.inner.begin())
     }
 
@@ -264,13 +276,13 @@ impl Begin for Watched {
         result
     }
 
-    fn rollback(&self, tx: MemoryTransaction) -> Answer<'_, ()> {
+    fn rollback(&self, tx: MemoryTransaction) -> StoreFuture<'_, ()> {
         self.through("rollback", self.inner.rollback(tx))
     }
 }
 
 impl Admin for Watched {
-    fn migrate(&self) -> Answer<'_, Migrated> {
+    fn migrate(&self) -> StoreFuture<'_, Migrated> {
         self.inner.migrate()
     }
 
@@ -278,59 +290,59 @@ impl Admin for Watched {
         self.inner.schema_sql()
     }
 
-    fn check(&self) -> Answer<'_, ()> {
+    fn check(&self) -> StoreFuture<'_, ()> {
         self.through("check", self.inner.check())
     }
 
-    fn stats(&self) -> Answer<'_, Stats> {
+    fn stats(&self) -> StoreFuture<'_, Stats> {
         self.inner.stats()
     }
 
-    fn list(&self, request: List) -> Answer<'_, Vec<Record>> {
+    fn list(&self, request: List) -> StoreFuture<'_, Vec<Record>> {
         self.through("list", self.inner.list(request))
     }
 
-    fn show(&self, id: EventId) -> Answer<'_, Option<Shown>> {
+    fn show(&self, id: EventId) -> StoreFuture<'_, Option<Shown>> {
         self.inner.show(id)
     }
 
-    fn count(&self, select: Select) -> Answer<'_, u64> {
+    fn count(&self, select: Select) -> StoreFuture<'_, u64> {
         self.through("count", Admin::count(&self.inner, select))
     }
 
-    fn cancel(&self, request: Cancel) -> Answer<'_, Vec<EventId>> {
+    fn cancel(&self, request: Cancel) -> StoreFuture<'_, Vec<EventId>> {
         self.through("cancel", self.inner.cancel(request))
     }
 
-    fn replay(&self, request: Replay) -> Answer<'_, u64> {
+    fn replay(&self, request: Replay) -> StoreFuture<'_, u64> {
         self.through("replay", self.inner.replay(request))
     }
 
-    fn discard(&self, request: Discard) -> Answer<'_, u64> {
+    fn discard(&self, request: Discard) -> StoreFuture<'_, u64> {
         self.inner.discard(request)
     }
 
-    fn purge(&self, request: Purge) -> Answer<'_, u64> {
+    fn purge(&self, request: Purge) -> StoreFuture<'_, u64> {
         self.through("purge", self.inner.purge(request))
     }
 
-    fn groups(&self, page: HeldGroups) -> Answer<'_, Vec<HeldGroup>> {
+    fn groups(&self, page: HeldGroups) -> StoreFuture<'_, Vec<HeldGroup>> {
         self.inner.groups(page)
     }
 
-    fn held(&self, groups: Vec<GroupKey>) -> Answer<'_, Vec<HeldGroup>> {
+    fn held(&self, groups: Vec<GroupKey>) -> StoreFuture<'_, Vec<HeldGroup>> {
         self.inner.held(groups)
     }
 
-    fn change_group(&self, request: GroupChange) -> Answer<'_, bool> {
+    fn change_group(&self, request: GroupChange) -> StoreFuture<'_, bool> {
         self.inner.change_group(request)
     }
 
-    fn nodes(&self) -> Answer<'_, Vec<NodeInfo>> {
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeInfo>> {
         self.inner.nodes()
     }
 
-    fn audit(&self, limit: usize) -> Answer<'_, Vec<AuditEntry>> {
+    fn audit(&self, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
         self.inner.audit(limit)
     }
 }

@@ -1,16 +1,14 @@
 //! The handler that runs the command and interprets its exit code.
 
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::time::Instant;
 
 use pillarbox::Failure;
 use pillarbox::queue::{Handler, Message};
-use pillarbox_terminal::output::Reader;
 use pillarbox_terminal::pipe;
 use tokio::sync::mpsc::{self, OwnedPermit};
 
-use super::process::{self, Ended};
+use super::process::{Ended, Launcher, NotStarted};
 use super::report::{Report, RunResult};
 
 /// EX_DATAERR of sysexits.h: the message is invalid, so no retry can help.
@@ -20,24 +18,18 @@ const UNREAD: &str = "nobody reads the output any more";
 /// Runs the command for each message.
 #[derive(Debug, Clone)]
 pub(super) struct Exec {
-    command: Arc<str>,
+    launcher: Launcher,
     max_attempts: u32,
-    reader: Reader,
     reports: mpsc::Sender<Report>,
 }
 
 impl Exec {
-    pub(super) fn new(
-        command: &str,
-        max_attempts: u32,
-        reader: Reader,
-        reports: mpsc::Sender<Report>,
-    ) -> Self {
-        Self { command: command.into(), max_attempts, reader, reports }
+    pub(super) fn new(launcher: Launcher, max_attempts: u32, reports: mpsc::Sender<Report>) -> Self {
+        Self { launcher, max_attempts, reports }
     }
 
     fn judge(&self, ended: &Ended, attempt: u32) -> (RunResult, Option<Failure>) {
-        let Some(error) = error(ended) else { return (RunResult::Done, None) };
+        let Some(error) = failure_text(ended) else { return (RunResult::Done, None) };
         if ended.status.code() == Some(NEVER) {
             return (RunResult::Dead, Some(Failure::permanent(error)));
         }
@@ -54,12 +46,12 @@ impl Handler for Exec {
             return Err(unread());
         }
         let mut run = Run::begin(&message, room);
-        let ended = match process::run(&self.command, self.reader, &message).await {
+        let ended = match self.launcher.run(&message).await {
             Ok(ended) => ended,
             Err(error) => {
-                let error = format!("the command can't be started: {error}");
-                run.end(RunResult::Retry, None, Some(error.clone()));
-                return Err(Failure::unavailable(error, None));
+                let (result, failure) = not_started(&error);
+                run.end(result, None, Some(error.to_string()));
+                return Err(failure);
             }
         };
         // The command may have failed because its output has no reader, which is not the message's fault.
@@ -75,13 +67,13 @@ impl Handler for Exec {
 
 /// One run of the command. It is always reported, even if it is dropped at its deadline or at the end of the
 /// drain.
-struct Run {
+pub(super) struct Run {
     started: Instant,
     report: Option<(OwnedPermit<Report>, Report)>,
 }
 
 impl Run {
-    fn begin(message: &Message, room: OwnedPermit<Report>) -> Self {
+    pub(super) fn begin(message: &Message, room: OwnedPermit<Report>) -> Self {
         let report = Report {
             id: message.message_id().to_string(),
             item: message.id().to_string(),
@@ -94,7 +86,7 @@ impl Run {
         Self { started: Instant::now(), report: Some((room, report)) }
     }
 
-    fn end(&mut self, result: RunResult, exit_code: Option<i32>, error: Option<String>) {
+    pub(super) fn end(&mut self, result: RunResult, exit_code: Option<i32>, error: Option<String>) {
         if let Some((_, report)) = &mut self.report {
             (report.result, report.exit_code, report.error) = (result, exit_code, error);
         }
@@ -116,8 +108,16 @@ fn unread() -> Failure {
     Failure::unavailable(UNREAD, None)
 }
 
+/// What becomes of a message whose command did not start.
+fn not_started(error: &NotStarted) -> (RunResult, Failure) {
+    match error {
+        NotStarted::Message(_) => (RunResult::Dead, Failure::permanent(error.to_string())),
+        NotStarted::System(_) => (RunResult::Retry, Failure::unavailable(error.to_string(), None)),
+    }
+}
+
 /// The error of a failed run; `None` if it succeeded.
-fn error(ended: &Ended) -> Option<String> {
+pub(super) fn failure_text(ended: &Ended) -> Option<String> {
     if ended.status.success() {
         return None;
     }

@@ -1,8 +1,8 @@
-//! Runs the command as a process group: passes the payload, collects standard error, and kills it on drop.
+//! Runs the command as a process group: passes its input, collects standard error, and kills it on drop.
 
 use std::io::{self, Write as _};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pillarbox::model::Payload;
@@ -15,10 +15,28 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::pipes::Pipes;
+use crate::environment::secret_variables;
+
 /// Maximum bytes kept of the end of its standard error.
 const TAIL: usize = 2_000;
 /// How long to wait for standard error after the exit. A background process of the command may keep it open.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Up to this many bytes, the variables of a message are not the reason why the system refuses to start a
+/// command. Linux allows 128 KiB for one variable and at least as much for all of them.
+const HARMLESS: usize = 64 * 1_024;
+
+/// The reason why a command did not start.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotStarted {
+    /// No command can be started with the variables of this message.
+    #[error("no command can be started with the topic, headers and ids of this message: {0}")]
+    Message(io::Error),
+    /// The system can't start the command now.
+    #[error("the command can't be started: {0}")]
+    System(io::Error),
+}
 
 /// The result of a run.
 #[derive(Debug)]
@@ -28,50 +46,103 @@ pub(super) struct Ended {
     pub(super) tail: String,
 }
 
-/// Runs the command for a message. If the future is dropped, the command and all its child processes are
-/// killed.
-pub(super) async fn run(command: &str, reader: Reader, message: &Message) -> io::Result<Ended> {
-    let mut group = Group(prepared(command, reader, message).spawn()?);
-    let (stdin, stderr) = (group.0.stdin.take(), group.0.stderr.take());
-    let tail = Mutex::new(Vec::new());
-    let mut talk =
-        std::pin::pin!(async { tokio::join!(feed(stdin, message.payload()), listen(stderr, &tail)) });
-    let mut talked = false;
-    let status = loop {
-        tokio::select! {
-            status = group.0.wait() => break status?,
-            _ = &mut talk, if !talked => talked = true,
+/// Starts the command: by `sh -c`, in a process group of its own, without our secrets in its environment.
+#[derive(Debug, Clone)]
+pub(super) struct Launcher {
+    command: Arc<str>,
+    reader: Reader,
+    /// The environment variables that the command does not get.
+    withheld: Arc<[String]>,
+}
+
+impl Launcher {
+    /// A launcher that passes on our environment without the variables that hold secrets, except for those
+    /// in `pass_env`.
+    pub(super) fn new(command: &str, reader: Reader, pass_env: &[String]) -> Self {
+        let withheld = secret_variables().filter(|name| !pass_env.contains(name)).collect();
+        Self { command: command.into(), reader, withheld }
+    }
+
+    /// Runs the command for a message. If the future is dropped, the command and all its child processes are
+    /// killed.
+    pub(super) async fn run(&self, message: &Message) -> Result<Ended, NotStarted> {
+        let variables = variables(message);
+        let mut prepared = self.prepared();
+        for (name, value) in &variables {
+            match value {
+                Some(value) => prepared.env(name, value),
+                None => prepared.env_remove(name),
+            };
         }
-    };
-    if !talked {
-        let _ = timeout(LAST_WORDS, talk).await;
-    }
-    let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-    let tail = redact::text(String::from_utf8_lossy(&tail).trim());
-    Ok(Ended { status, tail })
-}
-
-fn prepared(command: &str, reader: Reader, message: &Message) -> Command {
-    let mut prepared = Command::new("sh");
-    prepared.arg("-c").arg(command).kill_on_drop(true);
-    prepared.stdin(Stdio::piped()).stderr(Stdio::piped());
-    // With `--json` our standard output contains only documents.
-    prepared.stdout(match reader {
-        Reader::People => Stdio::inherit(),
-        Reader::Programs => Stdio::from(io::stderr()),
-    });
-    for (name, value) in variables(message) {
-        match value {
-            Some(value) => prepared.env(name, value),
-            None => prepared.env_remove(name),
+        let mut group = Group(prepared.spawn().map_err(|error| not_started(error, &variables))?);
+        let (stdin, stderr) = (group.0.stdin.take(), group.0.stderr.take());
+        let tail = Mutex::new(Vec::new());
+        let mut talk =
+            std::pin::pin!(async { tokio::join!(feed(stdin, message.payload()), listen(stderr, &tail)) });
+        let mut talked = false;
+        let status = loop {
+            tokio::select! {
+                status = group.0.wait() => break status.map_err(NotStarted::System)?,
+                _ = &mut talk, if !talked => talked = true,
+            }
         };
+        if !talked {
+            let _ = timeout(LAST_WORDS, talk).await;
+        }
+        Ok(Ended { status, tail: self::tail(&tail) })
     }
-    #[cfg(unix)]
-    prepared.process_group(0);
-    prepared
+
+    /// Starts the command as a long-lived process, with pipes for its input, output and errors.
+    pub(super) fn start(&self) -> io::Result<(Group, Pipes, Option<ChildStderr>)> {
+        let mut group = Group(self.prepared().stdout(Stdio::piped()).spawn()?);
+        let (Some(stdin), Some(stdout)) = (group.0.stdin.take(), group.0.stdout.take()) else {
+            return Err(io::Error::other("it has no pipes"));
+        };
+        let stderr = group.0.stderr.take();
+        Ok((group, Pipes::new(stdin, stdout), stderr))
+    }
+
+    /// The command without the variables of a message.
+    fn prepared(&self) -> Command {
+        let mut prepared = Command::new("sh");
+        prepared.arg("-c").arg(&*self.command).kill_on_drop(true);
+        prepared.stdin(Stdio::piped()).stderr(Stdio::piped());
+        // With `--json` our standard output contains only documents.
+        prepared.stdout(match self.reader {
+            Reader::People => Stdio::inherit(),
+            Reader::Programs => Stdio::from(io::stderr()),
+        });
+        for name in &*self.withheld {
+            prepared.env_remove(name);
+        }
+        #[cfg(unix)]
+        prepared.process_group(0);
+        prepared
+    }
 }
 
-fn variables(message: &Message) -> [(&'static str, Option<String>); 11] {
+/// The end of standard error, without secrets.
+pub(super) fn tail(tail: &Mutex<Vec<u8>>) -> String {
+    let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+    redact::text(String::from_utf8_lossy(&tail).trim())
+}
+
+/// Tells whether the message or the system is the reason. A NUL byte can only be the message's, and too many
+/// bytes are if it has many: a message must not die because our own environment is too large.
+fn not_started(error: io::Error, variables: &Variables) -> NotStarted {
+    let values = || variables.iter().filter_map(|(_, value)| value.as_deref());
+    let is_message = match error.kind() {
+        io::ErrorKind::InvalidInput => values().any(|value| value.contains('\0')),
+        io::ErrorKind::ArgumentListTooLong => values().map(str::len).sum::<usize>() > HARMLESS,
+        _ => false,
+    };
+    if is_message { NotStarted::Message(error) } else { NotStarted::System(error) }
+}
+
+/// The environment variables of a message; those without a value are removed.
+type Variables = [(&'static str, Option<String>); 11];
+
+fn variables(message: &Message) -> Variables {
     let headers: serde_json::Map<String, serde_json::Value> =
         message.event().headers().iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
     [
@@ -98,7 +169,7 @@ async fn feed(stdin: Option<ChildStdin>, payload: &Payload) {
 }
 
 /// Copies the command's standard error to ours, and keeps its end.
-async fn listen(stderr: Option<ChildStderr>, tail: &Mutex<Vec<u8>>) {
+pub(super) async fn listen(stderr: Option<ChildStderr>, tail: &Mutex<Vec<u8>>) {
     let Some(mut stderr) = stderr else { return };
     let mut chunk = [0; 4_096];
     while let Ok(len @ 1..) = stderr.read(&mut chunk).await {
@@ -115,7 +186,7 @@ async fn listen(stderr: Option<ChildStderr>, tail: &Mutex<Vec<u8>>) {
 }
 
 /// A process and its process group.
-struct Group(Child);
+pub(super) struct Group(pub(super) Child);
 
 impl Drop for Group {
     fn drop(&mut self) {

@@ -45,7 +45,7 @@ pub(super) enum Ending {
 
 /// The totals, which are the last document of a worker.
 #[derive(Debug, Default, Serialize)]
-struct Counts {
+struct MessageCounts {
     done: u64,
     retry: u64,
     dead: u64,
@@ -57,12 +57,12 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct Tally {
     output: Output,
-    counts: Counts,
+    counts: MessageCounts,
 }
 
 impl Tally {
     pub(super) fn new(output: Output) -> Self {
-        Self { output, counts: Counts::default() }
+        Self { output, counts: MessageCounts::default() }
     }
 
     /// Counts a report and prints it. Output for people contains only failures.
@@ -86,7 +86,7 @@ impl Tally {
     /// Prints the totals.
     pub(super) fn end(mut self, ending: Ending) -> CommandResult {
         self.counts.ended = Some(ending);
-        let Counts { done, retry, dead, killed, .. } = self.counts;
+        let MessageCounts { done, retry, dead, killed, .. } = self.counts;
         match self.output.reader() {
             Reader::Programs => self.output.json(&self.counts),
             // On standard error: standard output belongs to the command.

@@ -5,7 +5,7 @@ use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
 
 use crate::connection::results;
-use crate::error::Failure;
+use crate::error::DriverError;
 use crate::row::text_time;
 use crate::sql::Sql;
 use crate::time::literal;
@@ -15,22 +15,22 @@ const SAVEPOINT: &str = "SAVEPOINT pillarbox_part";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT pillarbox_part";
 
 /// Statements in progress on a connection, the store's own or the user's.
-pub(crate) struct Flight<'c> {
+pub(crate) struct Pipeline<'c> {
     connection: &'c mut MySqlConnection,
     waiting: Vec<String>,
     sent: bool,
 }
 
-impl<'c> Flight<'c> {
+impl<'c> Pipeline<'c> {
     /// Starts with `first`, which is sent ahead of all other statements.
     pub(crate) fn new(connection: &'c mut MySqlConnection, first: &str) -> Self {
         let waiting = Some(first).filter(|text| !text.is_empty()).map(str::to_owned);
         Self { connection, waiting: waiting.into_iter().collect(), sent: false }
     }
 
-    /// Starts behind a savepoint in a user's transaction; [`Flight::land`] ends it.
+    /// Starts behind a savepoint in a user's transaction; [`Pipeline::finish`] ends it.
     #[cfg(feature = "sqlx-0_9")]
-    pub(crate) fn part(connection: &'c mut MySqlConnection) -> Self {
+    pub(crate) fn in_transaction(connection: &'c mut MySqlConnection) -> Self {
         Self::new(connection, SAVEPOINT)
     }
 
@@ -40,19 +40,19 @@ impl<'c> Flight<'c> {
     }
 
     /// Sends all queued statements and these, and returns the rows of each of these.
-    pub(crate) async fn ask(&mut self, statements: &[String]) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+    pub(crate) async fn ask(&mut self, statements: &[String]) -> Result<Vec<Vec<MySqlRow>>, DriverError> {
         self.waiting.extend_from_slice(statements);
         let mut sets = self.send().await?;
         Ok(sets.split_off(sets.len().saturating_sub(statements.len())))
     }
 
-    /// Like [`Flight::ask`], and also returns the given time or else the database's.
+    /// Like [`Pipeline::ask`], and also returns the given time or else the database's.
     pub(crate) async fn ask_at(
         &mut self,
         sql: &Sql,
         given: Option<Timestamp>,
         statements: &[String],
-    ) -> Result<(Timestamp, Vec<Vec<MySqlRow>>), Failure> {
+    ) -> Result<(Timestamp, Vec<Vec<MySqlRow>>), DriverError> {
         let clock = given.map_or_else(|| sql.clock.to_string(), |now| format!("SELECT {}", literal(now)));
         let mut sets = self.ask(&[&[clock], statements].concat()).await?;
         let told = sets.first().and_then(|rows| rows.first()).and_then(|row| text_time(row, 0));
@@ -61,18 +61,18 @@ impl<'c> Flight<'c> {
     }
 
     /// Sends the queued statements, then runs a prepared one.
-    pub(crate) async fn run(&mut self, query: Query<'_, MySql, MySqlArguments>) -> Result<(), Failure> {
+    pub(crate) async fn run(&mut self, query: Query<'_, MySql, MySqlArguments>) -> Result<(), DriverError> {
         query.execute(self.connection().await?).await?;
         Ok(())
     }
 
     /// The connection, after all queued statements were sent.
-    pub(crate) async fn connection(&mut self) -> Result<&mut MySqlConnection, Failure> {
+    pub(crate) async fn connection(&mut self) -> Result<&mut MySqlConnection, DriverError> {
         self.send().await?;
         Ok(&mut *self.connection)
     }
 
-    async fn send(&mut self) -> Result<Vec<Vec<MySqlRow>>, Failure> {
+    async fn send(&mut self) -> Result<Vec<Vec<MySqlRow>>, DriverError> {
         if self.waiting.is_empty() {
             return Ok(Vec::new());
         }
@@ -89,11 +89,11 @@ impl<'c> Flight<'c> {
     /// Ends the store's work in a user's transaction. Undoes all of it if it failed or if `changed` says that
     /// nothing changed.
     #[cfg(feature = "sqlx-0_9")]
-    pub(crate) async fn land<T>(
+    pub(crate) async fn finish<T>(
         mut self,
-        answer: Result<T, Failure>,
+        answer: Result<T, DriverError>,
         changed: impl FnOnce(&T) -> bool,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, DriverError> {
         let answer = match answer {
             Ok(answer) if changed(&answer) => self.send().await.map(|_| answer),
             Ok(answer) if !self.sent => return Ok(answer),

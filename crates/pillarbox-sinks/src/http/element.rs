@@ -1,6 +1,5 @@
 //! Encodes an event as one element of the array, and selects its URL.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use pillarbox::Event;
@@ -9,9 +8,9 @@ use reqwest::Url;
 
 use crate::envelope::{Format, is_json, structured};
 use crate::error::SinkError;
-use crate::options::SinkOptions;
+use crate::options::{SOURCE, SinkOptions};
 use crate::template::Template;
-use crate::transport::{Schemes, Target, path_template};
+use crate::transport::{Target, path_template};
 
 /// The default path for events of the type `DISPATCH_JOB`.
 pub const DISPATCH_JOBS_PATH: &str = "/api/dispatch/jobs/batch";
@@ -19,10 +18,18 @@ pub const DISPATCH_JOBS_PATH: &str = "/api/dispatch/jobs/batch";
 pub const EVENTS_PATH: &str = "/api/events/batch";
 
 /// One event of a request, with its URL and its JSON.
-pub(super) struct Part<'a> {
+pub(super) struct Element<'a> {
     pub(super) event: &'a Event,
     pub(super) url: Arc<Url>,
-    pub(super) json: Cow<'a, [u8]>,
+    pub(super) json: Json,
+}
+
+/// The JSON of one event.
+pub(super) enum Json {
+    /// The payload itself.
+    Payload,
+    /// An envelope that contains the payload.
+    Envelope(Vec<u8>),
 }
 
 /// Encodes events as parts.
@@ -65,16 +72,21 @@ impl Paths {
 }
 
 impl Maker {
-    pub(super) fn new(url: &str, options: &SinkOptions) -> Result<Self, SinkError> {
+    pub(super) fn new(target: Target, options: &SinkOptions) -> Result<Self, SinkError> {
         if options.format == Format::CloudEventsBinary {
             let reason = "a batch has one set of headers for all events: use raw or cloudevents";
             return Err(SinkError::option("format", reason));
         }
         Ok(Self {
-            paths: Paths::new(Target::parse(url, Schemes::Any)?, options.destination.as_deref())?,
+            paths: Paths::new(target, options.destination.as_deref())?,
             format: options.format,
             source: options.source.clone(),
         })
+    }
+
+    /// The source, if it is not the default that all outboxes share.
+    pub(super) fn own_source(&self) -> Option<&str> {
+        Some(self.source.as_str()).filter(|source| *source != SOURCE)
     }
 
     /// The content type of the array.
@@ -86,18 +98,16 @@ impl Maker {
     }
 
     /// Encodes an event. An error is the event's own fault.
-    pub(super) fn part<'a>(&self, delivery: &'a Delivery) -> Result<Part<'a>, String> {
+    pub(super) fn element<'a>(&self, delivery: &'a Delivery) -> Result<Element<'a>, String> {
         let event = &delivery.event;
         let json = match self.format {
-            Format::CloudEventsStructured => Cow::Owned(structured(event, &self.source)?),
-            Format::Raw | Format::CloudEventsBinary if is_json(event.payload().as_bytes()) => {
-                Cow::Borrowed(event.payload().as_bytes())
-            }
+            Format::CloudEventsStructured => Json::Envelope(structured(event, &self.source)?),
+            Format::Raw | Format::CloudEventsBinary if is_json(event.payload().as_bytes()) => Json::Payload,
             Format::Raw | Format::CloudEventsBinary => {
                 return Err("the payload is not JSON; the format `cloudevents` sends it in base64".to_owned());
             }
         };
         let url = self.paths.of(event)?;
-        Ok(Part { event, url, json })
+        Ok(Element { event, url, json })
     }
 }

@@ -9,12 +9,12 @@ use uuid::Uuid;
 const SERVER: &str = "PILLARBOX_TEST_POSTGRES_URL";
 
 /// A schema that is there until this is cleared.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     server: String,
     schema: String,
 }
 
-impl Ground {
+impl Fixture {
     /// None, and a line that says so, where no server is named.
     pub(crate) async fn new(test: &str) -> Option<Self> {
         let Ok(server) = std::env::var(SERVER) else {
@@ -24,9 +24,9 @@ impl Ground {
                 .unwrap();
             return None;
         };
-        let ground = Self { server, schema: format!("example_{}", Uuid::now_v7().simple()) };
-        ground.execute(&format!("CREATE SCHEMA {}", ground.schema)).await;
-        Some(ground)
+        let fixture = Self { server, schema: format!("example_{}", Uuid::now_v7().simple()) };
+        fixture.execute(&format!("CREATE SCHEMA {}", fixture.schema)).await;
+        Some(fixture)
     }
 
     /// The URL that an example is started with: all its tables are in the schema.

@@ -6,20 +6,50 @@ use pillarbox_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOpti
 use pillarbox_mysql::sqlx::{AssertSqlSafe, query_scalar, raw_sql};
 
 use super::reader::Bare;
-use crate::database::{ACCOUNTS, Database, Kind, Reads, add_by_store, unique_name};
+use crate::database::{ACCOUNTS, Database, Kind, MEASURED, Reads, add_by_store, payload, unique_name};
+
+/// Rows of one insert.
+const PAGE: usize = 1_000;
 
 /// A database of its own.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     admin: MySqlPool,
     options: MySqlConnectOptions,
     name: String,
 }
 
-impl Ground {
+impl Fixture {
     /// Connections for business transactions.
     pub(super) async fn pool(&self, connections: u32) -> anyhow::Result<MySqlPool> {
         let options = MySqlPoolOptions::new().max_connections(connections).min_connections(connections);
         Ok(options.test_before_acquire(false).connect_with(self.options.clone()).await?)
+    }
+
+    /// How its connections are made.
+    pub(super) fn options(&self) -> &MySqlConnectOptions {
+        &self.options
+    }
+
+    /// Connections to look from.
+    pub(super) fn admin(&self) -> &MySqlPool {
+        &self.admin
+    }
+
+    /// Creates a lean table of jobs, with its primary key as the only index, and fills it.
+    pub(super) async fn fill_jobs(&self, jobs: usize) -> anyhow::Result<()> {
+        let name = &self.name;
+        self.admin_run(format!(
+            "CREATE TABLE {name}.job (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, topic varchar(255) NOT NULL, \
+             payload text NOT NULL, run_at datetime(6) NOT NULL, locked_by varchar(255), locked_until datetime(6), \
+             attempts int NOT NULL DEFAULT 0)"
+        ))
+        .await?;
+        let row = format!("('{MEASURED}', '{}', utc_timestamp(6))", payload());
+        for first in (0..jobs).step_by(PAGE) {
+            let rows = vec![row.as_str(); PAGE.min(jobs - first)].join(", ");
+            self.admin_run(format!("INSERT INTO {name}.job (topic, payload, run_at) VALUES {rows}")).await?;
+        }
+        self.admin_run(format!("ANALYZE TABLE {name}.job")).await
     }
 
     async fn admin_run(&self, sql: String) -> anyhow::Result<()> {
@@ -48,7 +78,7 @@ impl Ground {
     }
 }
 
-impl Database for Ground {
+impl Database for Fixture {
     type Store = MysqlStore;
     type Reader = Bare;
 
@@ -58,9 +88,9 @@ impl Database for Ground {
         let options: MySqlConnectOptions = url.parse()?;
         let admin = MySqlPoolOptions::new().max_connections(2).connect_with(options.clone()).await?;
         let name = unique_name();
-        let ground = Self { admin, options: options.database(&name), name };
-        ground.make().await?;
-        Ok(ground)
+        let fixture = Self { admin, options: options.database(&name), name };
+        fixture.make().await?;
+        Ok(fixture)
     }
 
     async fn open_store(&self, connections: u32) -> anyhow::Result<MysqlStore> {

@@ -56,7 +56,7 @@ fn season(world: &World, flag: &AtomicBool, share: f64, name: &'static str) {
     let next = world.draw(|rng| if on { rng.chance(0.5) } else { rng.chance(share) });
     flag.store(next, Ordering::Relaxed);
     if next && !on {
-        world.reached("weather", name);
+        world.reached("outages", name);
         world.record(What::Note(format!("{name} from here")));
     } else if on && !next {
         world.record(What::Note(format!("no longer {name}")));

@@ -13,13 +13,13 @@ use crate::database::{ACCOUNTS, Database, Kind, Reads, add_by_store, unique_name
 const PAGE: usize = 1_000;
 
 /// A database of its own.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     options: ClientOptions,
     admin: Documents,
     name: String,
 }
 
-impl Ground {
+impl Fixture {
     /// Connections for the business.
     pub(super) fn database(&self, connections: u32) -> anyhow::Result<Documents> {
         let mut options = self.options.clone();
@@ -47,7 +47,7 @@ impl Ground {
     }
 }
 
-impl Database for Ground {
+impl Database for Fixture {
     type Store = MongodbStore;
     type Reader = Bare;
 
@@ -57,9 +57,9 @@ impl Database for Ground {
         let options = ClientOptions::parse(url).await?;
         let name = unique_name();
         let admin = Client::with_options(options.clone())?.database(&name);
-        let ground = Self { options, admin, name };
-        ground.make().await?;
-        Ok(ground)
+        let fixture = Self { options, admin, name };
+        fixture.make().await?;
+        Ok(fixture)
     }
 
     /// The stream of changes has a connection to itself, and so has a heartbeat that must not wait.

@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// A folder of instances that is locked while this value lives.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct Workspace {
     pub(super) folder: PathBuf,
     /// The lock. The system releases it when this program ends, even by a crash.
     _lock: File,
 }
 
-impl Ground {
+impl Workspace {
     /// The folder of `servers up` and `servers down`, whose instances keep running between calls.
     pub(super) fn kept(root: &Path) -> Result<Self, String> {
         let base = open_base(root)?;
@@ -73,7 +73,7 @@ pub(super) fn clear_after(run: &Path) -> Result<(), String> {
         return Ok(());
     }
     // The system may need a moment to release the lock of a killed process.
-    Ground { _lock: lock::exclusive(&run.join(LOCK), PATIENCE, "ends")?, folder: run.to_owned() }.clear()
+    Workspace { _lock: lock::exclusive(&run.join(LOCK), PATIENCE, "ends")?, folder: run.to_owned() }.clear()
 }
 
 /// Creates the folder of this workspace if necessary, and removes the leftovers of interrupted runs.
@@ -102,7 +102,7 @@ fn sweep(run: &Path) -> Result<(), String> {
         return Ok(());
     }
     eprintln!("clearing what an interrupted run left in {}", run.display());
-    Ground { folder: run.to_owned(), _lock: file }.clear()
+    Workspace { folder: run.to_owned(), _lock: file }.clear()
 }
 
 /// A folder per user and workspace. Its path is short, because the path of a socket must be.
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn only_what_nobody_holds_is_swept() {
         let run = env::temp_dir().join(format!("pillarbox-sweep-{}", system::id()));
-        let held = Ground::take(&run).unwrap();
+        let held = Workspace::take(&run).unwrap();
         sweep(&run).unwrap();
         assert!(run.exists());
         drop(held);

@@ -9,18 +9,18 @@ use pillarbox_postgres::deadpool_postgres::{Manager, Pool};
 use pillarbox_postgres::sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, Postgres};
 use pillarbox_postgres::sqlx::{AssertSqlSafe, Transaction, query, query_scalar, raw_sql};
 use pillarbox_postgres::tokio_postgres::{Config, NoTls};
-use pillarbox_postgres::{Pooler, PostgresStore, WakeUp};
+use pillarbox_postgres::{Pooler, PostgresStore, PostgresWakeUp};
 
 use crate::database::{ACCOUNTS, Kind, MEASURED, PATIENCE, payload, unique_name};
 
 /// A schema of its own.
-pub(super) struct Ground {
+pub(super) struct Fixture {
     admin: PgPool,
     options: PgConnectOptions,
     schema: String,
 }
 
-impl Ground {
+impl Fixture {
     /// A fresh one, with tables and nothing in them.
     pub(super) async fn new(url: &str) -> anyhow::Result<Self> {
         let schema = unique_name();
@@ -29,9 +29,9 @@ impl Ground {
         let options = options.application_name(&schema).options([("search_path", schema.as_str())]);
         let admin =
             PgPoolOptions::new().max_connections(2).connect_with(url.parse::<PgConnectOptions>()?).await?;
-        let ground = Self { admin, options, schema };
-        ground.make().await?;
-        Ok(ground)
+        let fixture = Self { admin, options, schema };
+        fixture.make().await?;
+        Ok(fixture)
     }
 
     async fn make(&self) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ impl Ground {
              CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL); \
              INSERT INTO account SELECT n, 0 FROM generate_series(0, {ACCOUNTS} - 1) n"
         );
-        let store = self.store(1, WakeUp::Off).await?;
+        let store = self.store(1, PostgresWakeUp::Off).await?;
         store.admin().migrate().await?;
         raw_sql(AssertSqlSafe(business)).execute(store.pool()).await?;
         raw_sql("ANALYZE account").execute(store.pool()).await?;
@@ -73,7 +73,11 @@ impl Ground {
     }
 
     /// The store, beside a pool of so many connections.
-    pub(super) async fn store(&self, connections: u32, wake_up: WakeUp) -> anyhow::Result<PostgresStore> {
+    pub(super) async fn store(
+        &self,
+        connections: u32,
+        wake_up: PostgresWakeUp,
+    ) -> anyhow::Result<PostgresStore> {
         let builder = PostgresStore::builder(self.pool(connections).await?).pooler(Pooler::None);
         Ok(builder.schema(TableName::new(&self.schema)?).wake_up(wake_up).open())
     }
@@ -113,6 +117,7 @@ impl Ground {
         let (lane, group) = match kind {
             Kind::Lane => ("64".to_owned(), "NULL".to_owned()),
             Kind::Groups(groups) => ("NULL".to_owned(), format!("'group ' || n % {groups}")),
+            Kind::Queue => ("-2".to_owned(), "NULL".to_owned()),
         };
         let mut tx = self.admin.begin().await?;
         raw_sql(AssertSqlSafe(self.insert(rows, &lane, &group, "0, NULL"))).execute(&mut *tx).await?;
@@ -122,6 +127,21 @@ impl Ground {
     /// Adds rows that are done.
     pub(super) async fn fill_done(&self, rows: usize) -> anyhow::Result<()> {
         self.admin_run(&self.insert(rows, "64", "NULL", "1, now()")).await
+    }
+
+    /// Creates a lean table of jobs, with its primary key as the only index, and fills it.
+    pub(super) async fn fill_jobs(&self, jobs: usize) -> anyhow::Result<()> {
+        let schema = &self.schema;
+        let sql = format!(
+            "CREATE TABLE {schema}.job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic text NOT NULL, \
+                 payload text NOT NULL, run_at timestamptz NOT NULL, locked_by text, locked_until timestamptz, \
+                 attempts integer NOT NULL DEFAULT 0); \
+             INSERT INTO {schema}.job (topic, payload, run_at) \
+                 SELECT '{MEASURED}', '{}', now() FROM generate_series(1, {jobs})",
+            payload()
+        );
+        self.admin_run(&sql).await?;
+        self.admin_run(&format!("VACUUM (ANALYZE) {schema}.job")).await
     }
 
     fn insert(&self, rows: usize, lane: &str, group: &str, ended: &str) -> String {
@@ -137,8 +157,13 @@ impl Ground {
 
     /// Vacuums the outbox and writes everything out, so that a round does not pay for what came before it.
     pub(super) async fn calm(&self) -> anyhow::Result<()> {
-        self.admin_run(&format!("VACUUM (ANALYZE) {}.outbox_event", self.schema)).await?;
+        self.vacuum().await?;
         self.admin_run("CHECKPOINT").await
+    }
+
+    /// Vacuums the outbox.
+    pub(super) async fn vacuum(&self) -> anyhow::Result<()> {
+        self.admin_run(&format!("VACUUM (ANALYZE) {}.outbox_event", self.schema)).await
     }
 
     /// How many rows wait.

@@ -13,14 +13,14 @@ use crate::sql::Sql;
 const GATHER: Duration = Duration::from_millis(2);
 
 const IDLE: u8 = 0;
-const TELLING: u8 = 1;
+const SENDING: u8 = 1;
 const AGAIN: u8 = 2;
 
 /// Sends one notification at a time; requests that arrive meanwhile cause one more.
 #[derive(Default)]
-pub(crate) struct Announcer(Arc<AtomicU8>);
+pub(crate) struct Notifier(Arc<AtomicU8>);
 
-impl Announcer {
+impl Notifier {
     /// Sends a notification soon, without waiting for it. A failure costs only
     /// latency, because readers also poll.
     pub(crate) fn notify(&self, pools: &Arc<Pools<Connector>>, sql: &Arc<Sql>, channel: &str) {
@@ -31,7 +31,7 @@ impl Announcer {
         let (state, shared) = (Arc::clone(&self.0), Arc::clone(pools));
         let (sql, channel) = (Arc::clone(sql), channel.to_owned());
         let spawned = pools.spawn(async move {
-            while state.swap(TELLING, Ordering::AcqRel) == AGAIN {
+            while state.swap(SENDING, Ordering::AcqRel) == AGAIN {
                 let (sql, channel) = (Arc::clone(&sql), channel.clone());
                 let told = shared.call(Purpose::General, sql, channel, |session, sql, channel| {
                     Box::pin(async move {
@@ -45,7 +45,7 @@ impl Announcer {
                 }
                 tokio::time::sleep(GATHER).await;
                 // Fails if a request has come since the notification was sent; the loop then sends another.
-                if state.compare_exchange(TELLING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                if state.compare_exchange(SENDING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                     return;
                 }
             }

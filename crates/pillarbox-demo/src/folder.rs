@@ -10,13 +10,13 @@ const FILE: &str = "demo.db";
 
 /// The folder of one run.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DemoFolder {
     folder: PathBuf,
     /// Deletes the folder on drop.
     _temporary: Option<TempDir>,
 }
 
-impl Place {
+impl DemoFolder {
     /// A given folder, which is kept.
     pub(crate) fn in_folder(folder: &Path) -> CommandResult<Self> {
         let name = folder.display();
@@ -53,18 +53,18 @@ mod tests {
 
     #[test]
     fn a_temporary_place_goes_and_others_stay() {
-        let temporary = Place::temporary().unwrap();
+        let temporary = DemoFolder::temporary().unwrap();
         let folder = temporary.folder.clone();
         fs::write(temporary.database(), "").unwrap();
         drop(temporary);
         assert!(!folder.exists());
 
         let own = TempDir::new().unwrap();
-        let place = Place::in_folder(&own.path().join("a/b")).unwrap();
-        fs::write(place.database(), "").unwrap();
-        let database = place.database();
-        drop(place);
+        let folder = DemoFolder::in_folder(&own.path().join("a/b")).unwrap();
+        fs::write(folder.database(), "").unwrap();
+        let database = folder.database();
+        drop(folder);
         assert!(database.exists());
-        assert!(Place::in_folder(&own.path().join("a/b")).is_err());
+        assert!(DemoFolder::in_folder(&own.path().join("a/b")).is_err());
     }
 }

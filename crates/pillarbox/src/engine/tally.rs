@@ -1,0 +1,90 @@
+//! Counts of one step of the core, which are exported and logged outside its lock.
+
+use super::shared::Shared;
+use crate::model::{EventId, GroupKey, Seq};
+use crate::port::MetricsExporter;
+use crate::redact;
+
+/// Counts of one step, to be exported and logged outside the lock.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) hot: u64,
+    pub(crate) hot_dropped: u64,
+    pub(crate) cold: u64,
+    pub(crate) success: u64,
+    pub(crate) failure: u64,
+    pub(crate) stale: u64,
+    /// Number of outcomes that have waited long for other transactions' locks.
+    pub(crate) busy: Option<usize>,
+    /// Number of rows that a sweep found below the cursor, and the lowest of their sequence numbers.
+    pub(crate) passed_by: Option<(u64, Seq)>,
+    pub(crate) dead: Vec<Death>,
+    /// Number of dead events whose last failures were endpoint failures.
+    pub(crate) dead_of_endpoint: u64,
+    pub(crate) undecodable: Vec<(EventId, String)>,
+}
+
+/// An event that has become dead, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Death {
+    pub(crate) event: EventId,
+    /// `None` if the row can't be decoded.
+    pub(crate) event_type: Option<String>,
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) attempts: u32,
+    pub(crate) error: String,
+}
+
+impl Tally {
+    /// Exports the counts and logs what operators should know.
+    pub(super) fn report(&self, shared: &Shared) {
+        let store = || shared.store_name();
+        for (count, export) in [
+            (self.hot, MetricsExporter::hot_enqueued as fn(&dyn MetricsExporter, u64)),
+            (self.hot_dropped, MetricsExporter::hot_dropped),
+            (self.cold, MetricsExporter::cold_enqueued),
+            (self.success, MetricsExporter::dispatch_success),
+            (self.failure, MetricsExporter::dispatch_failure),
+            (self.dead.len() as u64, MetricsExporter::dispatch_dead),
+            (self.dead_of_endpoint, MetricsExporter::dispatch_dead_of_endpoint),
+        ] {
+            if count > 0 {
+                shared.measure(|metrics| export(metrics, count));
+            }
+        }
+        if self.hot_dropped > 0 {
+            tracing::warn!(store = store(), events = self.hot_dropped, "hot queue full: left to the reader");
+        }
+        if let Some((events, first)) = self.passed_by {
+            shared.measure(|metrics| metrics.read_passed(events));
+            tracing::warn!(
+                store = store(),
+                events,
+                first = first.0,
+                "found pending rows below the read position; reading again from the first of them"
+            );
+        }
+        if self.stale > 0 {
+            tracing::warn!(
+                store = store(),
+                events = self.stale,
+                "outcomes came too late and changed nothing"
+            );
+        }
+        if let Some(events) = self.busy {
+            tracing::warn!(
+                store = store(),
+                events,
+                "outcomes wait for rows that another transaction has locked; they are settled when it ends"
+            );
+        }
+        for (event, error) in &self.undecodable {
+            tracing::error!(store = store(), ?event, error, "row can't be decoded");
+        }
+        for Death { event, event_type, group, attempts, error } in &self.dead {
+            let group = group.as_ref().map(GroupKey::as_str);
+            let error = redact::first_line(error);
+            tracing::error!(store = store(), ?event, event_type, group, attempts, error, "event is dead");
+        }
+    }
+}
